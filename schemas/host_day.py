@@ -1,0 +1,42 @@
+"""host_day: what one host did on one log date."""
+
+from dataclasses import replace
+
+from schemas.fields import HOST, LOG_DATE, SLOWDOWN, count
+from schemas.table import Expectation, Table
+from schemas.vocabulary import HOST_DAY
+
+TABLE = Table(
+    name=HOST_DAY,
+    meaning=(
+        "One row per log date and host that worker_slowdown names: workers whose log does not say their host "
+        "are left out. Counts all replayed units."
+    ),
+    grain=("log_date", "host"),
+    columns=(
+        LOG_DATE,
+        replace(HOST, meaning="machine", nullable=False),
+        count("workers", "workers replayed on it, over all units"),
+        count("jobs", "units with a worker on it"),
+        count("times_slowest", "how often one of its workers was among the slowest 3 % of its unit"),
+        replace(SLOWDOWN, name="worker_slowdown_max", meaning="highest slowdown by one of its workers alone"),
+        replace(
+            SLOWDOWN,
+            name="worker_slowdown_median",
+            meaning="median of the slowdowns by its workers alone (exact)",
+        ),
+    ),
+    expectations=(
+        Expectation("has_workers", "workers >= 1 AND jobs >= 1", "a host without a worker has no row"),
+        Expectation(
+            "counts_are_nested",
+            "times_slowest <= workers AND jobs <= workers",
+            "neither exceeds the number of workers",
+        ),
+        Expectation(
+            "median_is_below_max",
+            "worker_slowdown_median <= worker_slowdown_max",
+            "the median is at most the max",
+        ),
+    ),
+)

@@ -1,0 +1,172 @@
+"""job_slowdown: what became of every unit, and its slowdown with its parts."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from schemas.fields import (
+    ACTUAL_STEP,
+    GPU_HOURS,
+    IDEAL_STEP,
+    SAME_FORMULA,
+    SAME_SUM,
+    SIMULATED_STEP,
+    SLOWDOWN,
+    UNIT,
+    WASTE_FRACTION,
+    count,
+    described,
+    same,
+    waste_of,
+)
+from schemas.table import Column, Expectation, Table, sql_strings
+from schemas.vocabulary import JOB_SLOWDOWN, REPLAYED_STATUSES, STATUS_FAILED, STATUSES, UNIT_KEY
+
+_WHEN_REPLAYED = (
+    described(
+        SLOWDOWN,
+        "summed simulated over summed ideal step time: a ratio of means, never a mean of ratios (S, Eq. 1)",
+    ),
+    WASTE_FRACTION,
+    described(ACTUAL_STEP, "recorded step time, mean over the replayed steps (T_actual)"),
+    described(SIMULATED_STEP, "step time replayed with recorded durations, mean over steps (T)"),
+    described(IDEAL_STEP, "step time replayed with every duration ideal, mean over steps (T_ideal)"),
+    replace(
+        ACTUAL_STEP, name="actual_total_s", meaning="recorded step times, summed over the replayed steps"
+    ),
+    replace(SIMULATED_STEP, name="simulated_total_s", meaning="replayed step times (T), summed over steps"),
+    replace(IDEAL_STEP, name="ideal_total_s", meaning="ideal step times (T_ideal), summed over steps"),
+    Column("discrepancy", pa.float64(), "|T_actual - T| / T_actual", unit="fraction", minimum=0),
+    Column("launch_slowdown", pa.float64(), "T_actual / T: what the graph does not explain", unit="ratio"),
+    Column("ideal", pa.string(), "how the ideal durations were chosen; slowdown depends on it strongly"),
+    count("steps", "steps replayed"),
+    count("steps_dropped", "steps left out because a worker is missing in them"),
+    count("workers", "workers (dp_rank, pp_rank) replayed"),
+    count("ops", "ops replayed"),
+    count("graphs", "distinct dependency graphs among the steps and replicas (orders of ops)"),
+    count("clamped_transfers", "transfers of -10 ms or less, taken as 0"),
+    count("clamped_launch_delays", "launch delays of -10 ms or less, taken as 0"),
+)
+_STATUSES = sql_strings(REPLAYED_STATUSES)
+
+
+def _there_when_replayed(column: Column) -> Expectation:
+    return Expectation(
+        f"{column.name}_with_replay",
+        f"(status IN ({_STATUSES})) = ({column.name} IS NOT NULL)",
+        f"{column.name} is there exactly where the unit was replayed",
+    )
+
+
+def _if_replayed(expectation: Expectation) -> Expectation:
+    return replace(expectation, condition=f"slowdown IS NULL OR ({expectation.condition})")
+
+
+def _share(name: str, meaning: str) -> Column:
+    return Column(name, pa.float64(), meaning, unit="fraction", nullable=True)
+
+
+TABLE = Table(
+    name=JOB_SLOWDOWN,
+    meaning=(
+        "One row per unit, analysed or not. Result columns are null where the unit was not replayed. "
+        f"Replayed are the statuses {', '.join(REPLAYED_STATUSES)}; fleet figures count analysed alone. "
+        "Shares are estimates as computed, never clipped: real jobs have 1.22 and -0.01."
+    ),
+    grain=UNIT_KEY,
+    columns=(
+        *UNIT,
+        Column("status", pa.string(), "what became of the unit, the first that applies", allowed=STATUSES),
+        Column(
+            "status_detail",
+            pa.string(),
+            "the facts behind the status; null where it needs none",
+            nullable=True,
+        ),
+        *(replace(column, nullable=True) for column in _WHEN_REPLAYED),
+        _share(
+            "slow_worker_share",
+            "part of the loss by the slowest 3 % of workers (M_W, Eq. 5); null where T - T_ideal < 1e-9 T",
+        ),
+        _share(
+            "last_stage_share",
+            "part of the loss by the last stage (M_S); 0 without a pipeline; null like slow_worker_share",
+        ),
+        Column(
+            "forward_backward_correlation",
+            pa.float64(),
+            "Pearson, of forward and backward times of the same microbatch within each worker, median over "
+            "workers; null where no worker has two different values of both",
+            unit="ratio",
+            nullable=True,
+        ),
+        Column("world_size", pa.int32(), "ranks of the run, from the manifest", unit="count", nullable=True),
+        GPU_HOURS,
+        Column(
+            "wasted_gpu_hours",
+            pa.float64(),
+            "gpu_hours x waste_fraction; null where either is",
+            unit="GPU h",
+            nullable=True,
+        ),
+        Column("simulator_version", pa.string(), "version of the simulator that wrote the row"),
+    ),
+    expectations=(
+        *(_there_when_replayed(column) for column in _WHEN_REPLAYED),
+        _if_replayed(waste_of()),
+        _if_replayed(
+            same(
+                "slowdown_is_ratio_of_sums",
+                "slowdown * ideal_total_s",
+                "simulated_total_s",
+                SAME_SUM,
+                "slowdown = simulated_total_s / ideal_total_s",
+            )
+        ),
+        *(
+            _if_replayed(
+                same(
+                    f"{kind}_step_s_is_mean",
+                    f"{kind}_step_s * steps",
+                    f"{kind}_total_s",
+                    SAME_SUM,
+                    f"{kind}_step_s = {kind}_total_s / steps",
+                )
+            )
+            for kind in ("actual", "simulated", "ideal")
+        ),
+        _if_replayed(
+            same(
+                "discrepancy_of_step_times",
+                "discrepancy * actual_step_s",
+                "abs(actual_step_s - simulated_step_s)",
+                SAME_FORMULA,
+                "discrepancy = |actual_step_s - simulated_step_s| / actual_step_s",
+            )
+        ),
+        _if_replayed(
+            same(
+                "launch_slowdown_of_step_times",
+                "launch_slowdown * simulated_step_s",
+                "actual_step_s",
+                SAME_FORMULA,
+                "launch_slowdown = actual_step_s / simulated_step_s",
+            )
+        ),
+        Expectation(
+            "wasted_gpu_hours_of_waste",
+            "CASE WHEN gpu_hours IS NULL OR waste_fraction IS NULL THEN wasted_gpu_hours IS NULL"
+            " ELSE abs(wasted_gpu_hours - gpu_hours * waste_fraction)"
+            f" <= {SAME_FORMULA!r} * greatest(1, abs(gpu_hours)) END",
+            "wasted_gpu_hours = gpu_hours x waste_fraction",
+        ),
+        Expectation(
+            "replayed_has_steps", "slowdown IS NULL OR steps >= 1", "a replayed unit has at least one step"
+        ),
+        Expectation(
+            "failed_says_why",
+            f"status <> '{STATUS_FAILED}' OR status_detail IS NOT NULL",
+            "a failed unit carries its error in status_detail",
+        ),
+    ),
+)

@@ -1,0 +1,25 @@
+"""pipeline_runs: every run of an entry point that writes tables."""
+
+import pyarrow as pa
+
+from schemas.fields import LOG_DATE, count, described
+from schemas.table import Column, Table
+from schemas.vocabulary import PIPELINE_RUNS, RUN_OUTCOMES
+
+TABLE = Table(
+    name=PIPELINE_RUNS,
+    meaning="One row per run of an entry point, successful or not. Only ever appended to.",
+    grain=("pipeline_run_id",),
+    columns=(
+        Column("pipeline_run_id", pa.string(), "UUID of the run"),
+        Column("entry_point", pa.string(), "which entry point, by module name"),
+        Column("arguments", pa.string(), "its arguments, as a shell would take them"),
+        described(LOG_DATE, "the log date it worked on; null where it was not exactly one", nullable=True),
+        Column("started_at", pa.timestamp("us", tz="UTC"), "when it started"),
+        Column("seconds", pa.float64(), "how long it took, without the start of Spark", unit="s", minimum=0),
+        count("rows_in", "rows read; null where not known", nullable=True),
+        count("rows_out", "rows published; null where nothing was", nullable=True),
+        Column("outcome", pa.string(), "how it ended", allowed=RUN_OUTCOMES),
+    ),
+    partition_by=(),
+)

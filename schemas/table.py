@@ -1,0 +1,173 @@
+"""How a table is declared: columns with type, unit and meaning, and what must hold for its rows.
+
+Gates, writers and the data dictionary all derive from these declarations; nothing is written twice.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from schemas.vocabulary import UNIT_KEY
+
+
+class SchemaError(ValueError):
+    """Raised when data lacks the columns and types of its table; the message lists every difference."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A SQL condition that holds for every row. A row where it comes out as null breaks it."""
+
+    name: str
+    condition: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column; `minimum` and `maximum` (both inclusive) speak of the elements where the type is a list."""
+
+    name: str
+    type: pa.DataType
+    meaning: str
+    unit: str | None = None
+    nullable: bool = False
+    minimum: float | None = None
+    maximum: float | None = None
+    allowed: tuple[str, ...] | None = None
+
+    def expectations(self) -> tuple[Expectation, ...]:
+        """Return what the declaration of this column alone asks of every row, as SQL."""
+        found = []
+        if not self.nullable:
+            found.append(Expectation(f"{self.name}_not_null", f"{self.name} IS NOT NULL", "never null"))
+        if isinstance(self.type, pa.ListType):
+            found += self._element_expectations(self.type.value_type)
+        else:
+            found += self._scalar_expectations()
+        return tuple(found)
+
+    def _scalar_expectations(self) -> list[Expectation]:
+        found = []
+        if pa.types.is_floating(self.type):
+            bounds = f"{self.name} > double('-Infinity') AND {self.name} < double('Infinity')"
+            found.append(self._unless_null("finite", bounds, "neither infinite nor NaN"))
+        bounds, meaning = self._bounds(self.name, self.name)
+        if bounds:
+            found.append(self._unless_null("in_range", bounds, meaning))
+        if self.allowed is not None:
+            names = sql_strings(self.allowed)
+            found.append(self._unless_null("allowed", f"{self.name} IN ({names})", f"one of {names}"))
+        return found
+
+    def _element_expectations(self, element: pa.DataType) -> list[Expectation]:
+        """NaN is the greatest of all numbers to Spark, so the extremes of a list settle all its elements."""
+        low, high = f"array_min({self.name})", f"array_max({self.name})"
+        without_nulls = f"forall({self.name}, element -> element IS NOT NULL)"
+        found = [self._unless_null("elements_not_null", without_nulls, "no element is null")]
+        if pa.types.is_floating(element):
+            bounds = f"{low} > double('-Infinity') AND {high} < double('Infinity')"
+            found.append(self._unless_empty("elements_finite", bounds, "no element is infinite or NaN"))
+        bounds, meaning = self._bounds(low, high)
+        if bounds:
+            found.append(self._unless_empty("elements_in_range", bounds, f"every element {meaning}"))
+        return found
+
+    def _bounds(self, low: str, high: str) -> tuple[str, str]:
+        """Condition and wording of minimum and maximum, both empty where there is neither."""
+        parts = []
+        if self.minimum is not None:
+            parts.append((f"{low} >= {self.minimum!r}", f"at least {self.minimum:g}"))
+        if self.maximum is not None:
+            parts.append((f"{high} <= {self.maximum!r}", f"at most {self.maximum:g}"))
+        return " AND ".join(sql for sql, _ in parts), " and ".join(words for _, words in parts)
+
+    def _unless_null(self, what: str, condition: str, meaning: str) -> Expectation:
+        if self.nullable:
+            condition = f"{self.name} IS NULL OR ({condition})"
+        return Expectation(f"{self.name}_{what}", condition, meaning)
+
+    def _unless_empty(self, what: str, condition: str, meaning: str) -> Expectation:
+        return self._unless_null(what, f"size({self.name}) = 0 OR ({condition})", meaning)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of the warehouse. `grain` is its primary key; null counts as a value of it."""
+
+    name: str
+    meaning: str
+    grain: tuple[str, ...]
+    columns: tuple[Column, ...]
+    expectations: tuple[Expectation, ...] = ()
+    partition_by: tuple[str, ...] = ("log_date",)
+
+    def __post_init__(self) -> None:
+        names = self.column_names
+        twice = sorted({name for name in names if names.count(name) > 1})
+        unknown = [name for name in (*self.grain, *self.partition_by) if name not in names]
+        if twice or unknown:
+            raise SchemaError(
+                f"table {self.name}: columns declared twice {twice}, key columns not declared {unknown}"
+            )
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Column names in the order in which they are stored."""
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """All columns, every one nullable.
+
+        Spark believes a schema that forbids nulls and drops the very check that would find one, so that the
+        gate alone forbids them (Column.nullable).
+        """
+        return pa.schema([pa.field(column.name, column.type) for column in self.columns])
+
+    @cached_property
+    def value_schema(self) -> pa.Schema:
+        """The columns without log_date, job_id and run_id: what a function that sees one unit can fill."""
+        return pa.schema([field for field in self.arrow_schema if field.name not in UNIT_KEY])
+
+    def all_expectations(self) -> tuple[Expectation, ...]:
+        """Return what must hold for every row: derived from the columns, then the table's own; no keys."""
+        derived = [expectation for column in self.columns for expectation in column.expectations()]
+        return (*derived, *self.expectations)
+
+    def differences(self, schema: pa.Schema) -> list[str]:
+        """Return every difference from this table, a sentence each; order and nullability do not count."""
+        found = []
+        for field in self.arrow_schema:
+            places = schema.get_all_field_indices(field.name)
+            if not places:
+                found.append(f"column {field.name} is missing (wanted {field.type})")
+            elif len(places) > 1:
+                found.append(f"column {field.name} is there {len(places)} times")
+            elif not same_type(field.type, schema.field(places[0]).type):
+                found.append(f"column {field.name} is {schema.field(places[0]).type} (wanted {field.type})")
+        unknown = sorted(set(schema.names) - set(self.column_names))
+        found += [f"column {name} is not in the table" for name in unknown]
+        return found
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise SchemaError, with all differences in one message, unless `schema` is that of the table."""
+        differences = self.differences(schema)
+        if differences:
+            raise SchemaError(f"table {self.name}: {len(differences)} differences: {'; '.join(differences)}")
+
+
+def same_type(wanted: pa.DataType, got: pa.DataType) -> bool:
+    """Equal up to what Spark does not know: nullability and the names of list elements and map entries."""
+    if pa.types.is_list(wanted) and pa.types.is_list(got):
+        return same_type(wanted.value_type, got.value_type)
+    if pa.types.is_map(wanted) and pa.types.is_map(got):
+        return same_type(wanted.key_type, got.key_type) and same_type(wanted.item_type, got.item_type)
+    return bool(wanted == got)
+
+
+def sql_strings(names: Sequence[str]) -> str:
+    """Names as a comma-separated list of SQL string literals."""
+    return ", ".join("'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'" for name in names)

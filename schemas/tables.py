@@ -1,0 +1,42 @@
+"""All tables of the warehouse, by name."""
+
+from typing import Final
+
+from schemas import (
+    coverage_day,
+    dp_rank_slowdown,
+    fleet_day,
+    host_day,
+    job_slowdown,
+    jobs,
+    op_type_slowdown,
+    pipeline_runs,
+    rank_steps,
+    rejects,
+    source_files,
+    stage_slowdown,
+    step_slowdown,
+    worker_slowdown,
+)
+from schemas.table import Table
+
+TABLES: Final[dict[str, Table]] = {
+    module.TABLE.name: module.TABLE
+    for module in (
+        rank_steps,
+        jobs,
+        rejects,
+        source_files,
+        job_slowdown,
+        step_slowdown,
+        op_type_slowdown,
+        stage_slowdown,
+        dp_rank_slowdown,
+        worker_slowdown,
+        fleet_day,
+        host_day,
+        coverage_day,
+        pipeline_runs,
+    )
+}
+"""In the order of vocabulary.TABLE_NAMES."""

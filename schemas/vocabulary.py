@@ -1,0 +1,146 @@
+"""The words of the warehouse: op types, reject reasons, statuses, causes, table names.
+
+Standard library alone, so that DAGs, executors and writers in a training loop can all import it.
+A code is the position of a name in its tuple; codes are stored, so a tuple may only ever grow at its end.
+"""
+
+from typing import Final
+
+OP_TYPES: Final = (
+    "forward-compute",
+    "backward-compute",
+    "forward-send",
+    "forward-recv",
+    "backward-send",
+    "backward-recv",
+    "params-all-gather",
+    "grads-reduce-scatter",
+    "separate-grads-all-reduce",
+    "layernorm-grads-all-reduce",
+    "embedding-grads-all-reduce",
+    "optimizer-clip-main-grad",
+    "optimizer",
+    "gc",
+)
+"""Op types as the logs spell them; `rank_steps.op` stores the position in this tuple."""
+
+OP_CODES: Final = {name: code for code, name in enumerate(OP_TYPES)}
+
+FORWARD_PP_COMM: Final = "forward-pp-comm"
+BACKWARD_PP_COMM: Final = "backward-pp-comm"
+OP_TYPE_GROUPS: Final = {
+    "forward-send": FORWARD_PP_COMM,
+    "forward-recv": FORWARD_PP_COMM,
+    "backward-send": BACKWARD_PP_COMM,
+    "backward-recv": BACKWARD_PP_COMM,
+}
+"""Op types that op_type_slowdown counts as one; every other op type stands for itself."""
+
+RANK_LOG_FORMAT: Final = "rank-log/1"
+
+STATUS_NO_MANIFEST: Final = "no_manifest"
+STATUS_BAD_LAYOUT: Final = "bad_layout"
+STATUS_TOO_MANY_RESTARTS: Final = "too_many_restarts"
+STATUS_NO_OPS: Final = "no_ops"
+STATUS_CORRUPT_TRACE: Final = "corrupt_trace"
+STATUS_MISSING_WORKERS: Final = "missing_workers"
+STATUS_TOO_FEW_STEPS: Final = "too_few_steps"
+STATUS_HIGH_DISCREPANCY: Final = "high_discrepancy"
+STATUS_ANALYSED: Final = "analysed"
+STATUS_FAILED: Final = "failed"
+
+STATUSES: Final = (
+    STATUS_NO_MANIFEST,
+    STATUS_BAD_LAYOUT,
+    STATUS_TOO_MANY_RESTARTS,
+    STATUS_NO_OPS,
+    STATUS_CORRUPT_TRACE,
+    STATUS_MISSING_WORKERS,
+    STATUS_TOO_FEW_STEPS,
+    STATUS_HIGH_DISCREPANCY,
+    STATUS_ANALYSED,
+    STATUS_FAILED,
+)
+"""What became of a unit, in the order in which they are tried: the first that applies holds."""
+
+REPLAYED_STATUSES: Final = (STATUS_TOO_FEW_STEPS, STATUS_HIGH_DISCREPANCY, STATUS_ANALYSED)
+"""Units with these statuses were replayed and have rows in every result table."""
+
+REASON_NOT_JSON: Final = "not_json"
+REASON_MISSING_FIELD: Final = "missing_field"
+REASON_BAD_TYPE: Final = "bad_type"
+REASON_UNKNOWN_OP: Final = "unknown_op"
+REASON_ARRAY_LENGTH: Final = "array_length"
+REASON_NEGATIVE_TIME: Final = "negative_time"
+REASON_NOT_FINITE: Final = "not_finite"
+REASON_RANK_OUT_OF_RANGE: Final = "rank_out_of_range"
+REASON_IDENTITY_MISMATCH: Final = "identity_mismatch"
+REASON_DUPLICATE_RANK_STEP: Final = "duplicate_rank_step"
+REASON_UNREADABLE_FILE: Final = "unreadable_file"
+
+REJECT_REASONS: Final = (
+    REASON_NOT_JSON,
+    REASON_MISSING_FIELD,
+    REASON_BAD_TYPE,
+    REASON_UNKNOWN_OP,
+    REASON_ARRAY_LENGTH,
+    REASON_NEGATIVE_TIME,
+    REASON_NOT_FINITE,
+    REASON_RANK_OUT_OF_RANGE,
+    REASON_IDENTITY_MISMATCH,
+    REASON_DUPLICATE_RANK_STEP,
+    REASON_UNREADABLE_FILE,
+)
+"""Why a line or a file was not stored, in the order in which they are tried."""
+
+CAUSES: Final = (
+    "slow_worker",
+    "stage_imbalance",
+    "data_imbalance",
+    "pause",
+    "communication",
+    "launch_delay",
+    "unexplained",
+)
+
+RANK_STEPS: Final = "rank_steps"
+JOBS: Final = "jobs"
+REJECTS: Final = "rejects"
+SOURCE_FILES: Final = "source_files"
+JOB_SLOWDOWN: Final = "job_slowdown"
+STEP_SLOWDOWN: Final = "step_slowdown"
+OP_TYPE_SLOWDOWN: Final = "op_type_slowdown"
+STAGE_SLOWDOWN: Final = "stage_slowdown"
+DP_RANK_SLOWDOWN: Final = "dp_rank_slowdown"
+WORKER_SLOWDOWN: Final = "worker_slowdown"
+FLEET_DAY: Final = "fleet_day"
+HOST_DAY: Final = "host_day"
+COVERAGE_DAY: Final = "coverage_day"
+PIPELINE_RUNS: Final = "pipeline_runs"
+
+INGESTED_TABLES: Final = (RANK_STEPS, JOBS, REJECTS, SOURCE_FILES)
+RESULT_TABLES: Final = (
+    JOB_SLOWDOWN,
+    STEP_SLOWDOWN,
+    OP_TYPE_SLOWDOWN,
+    STAGE_SLOWDOWN,
+    DP_RANK_SLOWDOWN,
+    WORKER_SLOWDOWN,
+)
+FLEET_TABLES: Final = (FLEET_DAY, HOST_DAY, COVERAGE_DAY)
+TABLE_NAMES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, PIPELINE_RUNS)
+
+UNIT_KEY: Final = ("log_date", "job_id", "run_id")
+"""One unit of analysis: one run of one job on one log date."""
+
+STRAGGLING_SLOWDOWN: Final = 1.1
+"""A job straggles from this slowdown on (section 4 of the paper)."""
+
+EXIT_DONE: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_WRONG_SETTINGS: Final = 2
+EXIT_GATE_REFUSED: Final = 3
+"""Exit statuses of every entry point; a retry can only help after EXIT_FAILED."""
+
+RUN_OUTCOMES: Final = ("done", "failed", "wrong_settings", "gate_refused")
+"""How a run ended, as pipeline_runs tells it: the position is the exit status."""

@@ -1,0 +1,36 @@
+"""worker_slowdown: how slow a unit is by one worker alone."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from schemas.fields import DP_RANK, HOST, PP_RANK, RANK, SLOWDOWN, UNIT, described
+from schemas.table import Column, Table
+from schemas.vocabulary import UNIT_KEY, WORKER_SLOWDOWN
+
+TABLE = Table(
+    name=WORKER_SLOWDOWN,
+    meaning=(
+        "One row per worker (dp_rank, pp_rank) of a replayed unit, also where there is only one. A worker is "
+        "judged by one of its ranks, the lowest (cp_rank, tp_rank) recorded: its other hosts do not show."
+    ),
+    grain=(*UNIT_KEY, "dp_rank", "pp_rank"),
+    columns=(
+        *UNIT,
+        DP_RANK,
+        PP_RANK,
+        described(RANK, "global rank of the rank that was replayed for the worker"),
+        described(HOST, "host of the rank that was replayed; null where the log does not say"),
+        described(SLOWDOWN, "step time with this worker alone as recorded, over T_ideal (exact S_w, Eq. 4)"),
+        replace(
+            SLOWDOWN,
+            name="slowdown_approx",
+            meaning="the paper's shortcut: the lower one of the slowdowns of the worker's stage and dp rank",
+        ),
+        Column(
+            "is_slowest",
+            pa.bool_(),
+            "one of the 3 % of workers that slow_worker_share uses, by slowdown_approx",
+        ),
+    ),
+)

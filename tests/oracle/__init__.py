@@ -1,0 +1,6 @@
+"""A slow, readable twin of the simulator: floats, dictionaries and loops, written from the model alone."""
+
+from tests.oracle.records import Layout, Op, OracleError
+from tests.oracle.results import WhatIf, what_if
+
+__all__ = ["Layout", "Op", "OracleError", "WhatIf", "what_if"]

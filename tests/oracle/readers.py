@@ -1,0 +1,91 @@
+"""From stored tables to the oracle's records."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from schemas.vocabulary import OP_TYPES
+from tests.oracle.records import Layout, Op
+
+TRACES = Path(__file__).resolve().parents[2].parent / "shared" / "traces"
+"""Where the published traces lie, beside the project."""
+
+
+def read_layout(manifest: Mapping[str, Any]) -> Layout:
+    """Take a job's sizes from its manifest, of either spelling."""
+    return Layout(
+        dp_size=int(manifest["dp_size"]),
+        pp_size=int(manifest["pp_size"]),
+        tp_size=int(manifest.get("tp_size", 1)),
+        cp_size=int(manifest.get("cp_size", manifest.get("dsp_size", 1))),
+        vpp_size=int(manifest.get("vpp_size", 1)),
+    )
+
+
+def read_rank_steps(rank_steps: pa.Table) -> list[Op]:
+    """Take the replayed ranks: of each worker and step the lowest (cp_rank, tp_rank) present.
+
+    rank_steps: one row per (step, rank) with array columns in microseconds, op as names or codes.
+    """
+    chosen: dict[tuple[int, int, int], dict[str, Any]] = {}
+    for row in rank_steps.to_pylist():
+        worker = (row["step"], row["dp_rank"], row["pp_rank"])
+        if worker not in chosen or _within_worker(row) < _within_worker(chosen[worker]):
+            chosen[worker] = row
+    zero: dict[int, int] = {}
+    for (step, _, _), row in chosen.items():
+        zero[step] = min(row["t0_us"] or 0, zero.get(step, row["t0_us"] or 0))
+    return [op for (step, _, _), row in chosen.items() for op in _ops_of(row, zero[step])]
+
+
+def _within_worker(row: Mapping[str, Any]) -> tuple[int, int, int]:
+    return row.get("cp_rank") or 0, row.get("tp_rank") or 0, row["rank"]
+
+
+def _ops_of(row: Mapping[str, Any], zero_us: int) -> list[Op]:
+    late_us = (row["t0_us"] or 0) - zero_us
+    columns = (row["op"], row["start_us"], row["duration_us"], row["microbatch"], row["model_chunk"])
+    return [
+        Op(
+            dp_rank=row["dp_rank"],
+            pp_rank=row["pp_rank"],
+            step=row["step"],
+            op_type=kind if isinstance(kind, str) else OP_TYPES[kind],
+            start_s=(late_us + start_us) * 1e-6,
+            duration_s=duration_us * 1e-6,
+            microbatch=microbatch,
+            model_chunk=model_chunk,
+            rank=row["rank"],
+        )
+        for kind, start_us, duration_us, microbatch, model_chunk in zip(*columns, strict=True)
+    ]
+
+
+def read_published(name: str) -> tuple[list[Op], Layout, dict[str, Any]]:
+    """Read a published trace: records, sizes, published results (M_W and M_S under `mw` and `ms`)."""
+    folder = TRACES / name
+    rows = pq.read_table(folder / f"trace-{name}.parquet").to_pylist()
+    ops = [
+        Op(
+            dp_rank=row["dp_rank"],
+            pp_rank=row["stage"],
+            step=row["step"],
+            op_type=row["optype"],
+            start_s=row["start_ts"],
+            duration_s=row["duration"],
+            microbatch=row["mb_id"],
+            model_chunk=row["mc"],
+            rank=row["rank"],
+        )
+        for row in rows
+    ]
+    layout = read_layout(yaml.safe_load((folder / f"meta-{name}.yaml").read_text()))
+    results = json.loads((folder / f"result-{name}.json").read_text())
+    for share in ("mw", "ms"):
+        results[share] = json.loads((folder / f"{share}-{name}.json").read_text())
+    return ops, layout, results

@@ -1,0 +1,58 @@
+"""What the oracle reads: one record per op, and the sizes of the job."""
+
+from dataclasses import dataclass
+
+
+class OracleError(Exception):
+    """The trace has a defect that must be refused: cycle, unmatched transfer, doubled compute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One recorded operation of one worker in one step.
+
+    start_s and duration_s are seconds; start_s has any zero that all ops of the step share.
+    rank is the global rank of the replayed process and only breaks ties between workers.
+    Ops that start together keep the order in which they stand in the list.
+    """
+
+    dp_rank: int
+    pp_rank: int
+    step: int
+    op_type: str
+    start_s: float
+    duration_s: float
+    microbatch: int = -1
+    model_chunk: int = -1
+    rank: int = 0
+
+    @property
+    def end_s(self) -> float:
+        """Recorded end [s]."""
+        return self.start_s + self.duration_s
+
+    def __str__(self) -> str:
+        where = f"step {self.step} dp_rank {self.dp_rank} pp_rank {self.pp_rank}"
+        what = f"microbatch {self.microbatch} chunk {self.model_chunk}"
+        return f"{self.op_type} ({where} {what} at {self.start_s:.6f} s)"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Sizes of the job, as in its manifest."""
+
+    dp_size: int
+    pp_size: int
+    tp_size: int = 1
+    cp_size: int = 1
+    vpp_size: int = 1
+
+    @property
+    def has_data_parallelism(self) -> bool:
+        """Whether parameters and gradients are exchanged at all (model, section 2: dp x dsp > 1)."""
+        return self.dp_size * self.cp_size > 1
+
+    @property
+    def last_chunk(self) -> int:
+        """Global number of the model's last chunk."""
+        return self.vpp_size * self.pp_size - 1

@@ -1,0 +1,191 @@
+"""Every result of the model's section 5, by one replay per scenario and step."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
+from typing import TypeVar
+
+from schemas.vocabulary import OP_TYPE_GROUPS
+from tests.oracle.correlation import forward_backward_correlation
+from tests.oracle.records import Layout, Op
+from tests.oracle.step_graph import StepGraph, build_step_graph
+
+MEAN_IDEAL = {"forward-compute", "backward-compute", "optimizer", "gc"}
+"""Op types whose ideal is the mean; every other type takes the median (section 5)."""
+VANISHING = 1e-9
+"""Shares of T - T_ideal are null where it is below this part of T (contract, section 3)."""
+
+Worker = tuple[int, int]
+"""(dp_rank, pp_rank)."""
+Key = TypeVar("Key")
+
+
+@dataclass
+class WhatIf:
+    """Results of one job; letters are the paper's, times are seconds."""
+
+    ops: list[Op]
+    steps_dropped: int
+    clamped_transfers: int
+    clamped_launch_delays: int
+    ideal_s: dict[str, float]
+    transfer_s: list[float | None]
+    """Duration of each of `ops` without waiting; None for an op that is not in the graph."""
+    launch_delay_s: list[float | None]
+    actual_step_s: dict[int, float]
+    identity_step_s: dict[int, float]
+    """Replay with every recorded launch delay put back."""
+    simulated_step_s: dict[int, float]
+    ideal_step_s: dict[int, float]
+    forward_backward_correlation: float | None
+    slowdown: float = 0.0
+    step_slowdown: dict[int, float] = field(default_factory=dict)
+    launch_slowdown: float = 0.0
+    discrepancy: float = 0.0
+    op_type_slowdown: dict[str, float] = field(default_factory=dict)
+    dp_rank_slowdown: dict[int, float] = field(default_factory=dict)
+    stage_slowdown: dict[int, float] = field(default_factory=dict)
+    worker_slowdown: dict[Worker, float] = field(default_factory=dict)
+    """S_w, exact: only that worker recorded. Empty where it was not asked for."""
+    worker_slowdown_approx: dict[Worker, float] = field(default_factory=dict)
+    slowest_workers: list[Worker] = field(default_factory=list)
+    slow_worker_share: float | None = None
+    """M_W (Eq. 5)."""
+    last_stage_share: float | None = None
+    """M_S."""
+
+    @property
+    def waste_fraction(self) -> float:
+        """1 - 1/S (Eq. 3)."""
+        return 1.0 - 1.0 / self.slowdown
+
+
+@dataclass
+class Job:
+    """The graphs of a job's complete steps with the recorded and the ideal durations."""
+
+    graphs: dict[int, StepGraph]
+    recorded: dict[int, dict[int, float]]
+    ideal_s: dict[str, float]
+
+    def step_times(self, is_recorded: Callable[[Op], bool]) -> dict[int, float]:
+        """Replay with the ops for which `is_recorded` holds as recorded, all others ideal [s]."""
+        times = {}
+        for step, graph in self.graphs.items():
+            durations = {
+                op: duration if is_recorded(graph.ops[op]) else self.ideal_s[graph.ops[op].op_type]
+                for op, duration in self.recorded[step].items()
+            }
+            times[step] = graph.replay(durations)
+        return times
+
+    def mean(self, is_recorded: Callable[[Op], bool]) -> float:
+        return fmean(self.step_times(is_recorded).values())
+
+    def slowdowns(self, key_of: Callable[[Op], Key], keys: Iterable[Key]) -> dict[Key, float]:
+        """Slowdown of each key when only its ops are recorded (S_t, S_dp, S_pp, S_w; Eq. 2 and 4)."""
+        ideal = self.mean(lambda _: False)
+        found = {}
+        for key in keys:
+
+            def has_key(op: Op, key: Key = key) -> bool:
+                return key_of(op) == key
+
+            found[key] = self.mean(has_key) / ideal
+        return found
+
+
+def what_if(ops: Sequence[Op], layout: Layout, *, exact_workers: bool = True) -> WhatIf:
+    """All results for one job. Raises OracleError for a defect, ValueError where no step is complete."""
+    complete, dropped = _complete_steps(ops, layout)
+    graphs = {step: build_step_graph(step_ops, layout) for step, step_ops in sorted(complete.items())}
+    recorded, delays = {}, {}
+    clamped_transfers = clamped_delays = 0
+    for step, graph in graphs.items():
+        recorded[step], clamped = graph.recorded_durations()
+        clamped_transfers += clamped
+        delays[step], clamped = graph.launch_delays()
+        clamped_delays += clamped
+    job = Job(graphs, recorded, _ideals(graphs, recorded))
+    result = WhatIf(
+        ops=[op for graph in graphs.values() for op in graph.ops],
+        steps_dropped=dropped,
+        clamped_transfers=clamped_transfers,
+        clamped_launch_delays=clamped_delays,
+        ideal_s=job.ideal_s,
+        transfer_s=[recorded[step].get(op) for step, graph in graphs.items() for op in range(len(graph.ops))],
+        launch_delay_s=[
+            delays[step].get(op) for step, graph in graphs.items() for op in range(len(graph.ops))
+        ],
+        actual_step_s={step: graph.actual_s for step, graph in graphs.items()},
+        identity_step_s={step: graph.replay(recorded[step], delays[step]) for step, graph in graphs.items()},
+        simulated_step_s=job.step_times(lambda _: True),
+        ideal_step_s=job.step_times(lambda _: False),
+        forward_backward_correlation=forward_backward_correlation(
+            [op for graph in graphs.values() for op in graph.ops]
+        ),
+    )
+    _add_slowdowns(result, job, layout, exact_workers=exact_workers)
+    _add_shares(result, job, layout)
+    return result
+
+
+def _complete_steps(ops: Sequence[Op], layout: Layout) -> tuple[dict[int, list[Op]], int]:
+    by_step: dict[int, list[Op]] = defaultdict(list)
+    for op in ops:
+        by_step[op.step].append(op)
+    wanted = {(dp, pp) for dp in range(layout.dp_size) for pp in range(layout.pp_size)}
+    complete = {s: some for s, some in by_step.items() if {(op.dp_rank, op.pp_rank) for op in some} == wanted}
+    if not complete:
+        raise ValueError(f"none of {len(by_step)} steps has all {len(wanted)} workers")
+    return complete, len(by_step) - len(complete)
+
+
+def _ideals(graphs: dict[int, StepGraph], recorded: dict[int, dict[int, float]]) -> dict[str, float]:
+    values: dict[str, list[float]] = defaultdict(list)
+    for step, graph in graphs.items():
+        for op, duration in recorded[step].items():
+            values[graph.ops[op].op_type].append(duration)
+    return {kind: fmean(some) if kind in MEAN_IDEAL else median(some) for kind, some in values.items()}
+
+
+def _add_slowdowns(result: WhatIf, job: Job, layout: Layout, *, exact_workers: bool) -> None:
+    actual, simulated = fmean(result.actual_step_s.values()), fmean(result.simulated_step_s.values())
+    ideal = fmean(result.ideal_step_s.values())
+    result.slowdown = simulated / ideal
+    result.step_slowdown = {s: t / result.ideal_step_s[s] for s, t in result.simulated_step_s.items()}
+    result.launch_slowdown = actual / simulated
+    result.discrepancy = abs(actual - simulated) / actual
+    result.op_type_slowdown = job.slowdowns(
+        lambda op: OP_TYPE_GROUPS.get(op.op_type, op.op_type),
+        sorted({OP_TYPE_GROUPS.get(kind, kind) for kind in job.ideal_s}),
+    )
+    result.dp_rank_slowdown = job.slowdowns(lambda op: op.dp_rank, range(layout.dp_size))
+    result.stage_slowdown = job.slowdowns(lambda op: op.pp_rank, range(layout.pp_size))
+    workers = [(dp, pp) for dp in range(layout.dp_size) for pp in range(layout.pp_size)]
+    for dp_rank, pp_rank in workers:
+        result.worker_slowdown_approx[dp_rank, pp_rank] = min(
+            result.dp_rank_slowdown[dp_rank], result.stage_slowdown[pp_rank]
+        )
+    if exact_workers:
+        result.worker_slowdown = job.slowdowns(lambda op: (op.dp_rank, op.pp_rank), workers)
+
+
+def _add_shares(result: WhatIf, job: Job, layout: Layout) -> None:
+    ranks: dict[Worker, int] = {}
+    for op in result.ops:
+        worker = (op.dp_rank, op.pp_rank)
+        ranks[worker] = min(op.rank, ranks.get(worker, op.rank))
+    approx = result.worker_slowdown_approx
+    by_slowness = sorted(approx, key=lambda worker: (-approx[worker], ranks[worker]))
+    result.slowest_workers = by_slowness[: -(-3 * len(by_slowness) // 100)]
+    slowest, last = set(result.slowest_workers), layout.pp_size - 1
+    simulated, ideal = fmean(result.simulated_step_s.values()), fmean(result.ideal_step_s.values())
+    waste = simulated - ideal
+    if waste >= VANISHING * simulated:
+        fixed = job.mean(lambda op: (op.dp_rank, op.pp_rank) not in slowest)
+        result.slow_worker_share = (simulated - fixed) / waste
+        result.last_stage_share = (simulated - job.mean(lambda op: op.pp_rank != last)) / waste
+    if layout.pp_size == 1:
+        result.last_stage_share = 0.0

@@ -1,0 +1,166 @@
+"""The graph of one step over all workers: what waits for what, what starts together, in which order."""
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tests.oracle.records import Layout, Op, OracleError
+from tests.oracle.worker_graph import WorkerGraph
+
+CLAMP_S = -0.010
+"""A transfer or launch delay of this or less is impossible, becomes 0 and is counted (model, section 3)."""
+NO_DELAYS: Mapping[int, float] = MappingProxyType({})
+
+
+@dataclass
+class StepGraph:
+    """One step. Ops are numbered as in `ops`; ops that the model leaves out of the graph are in no group.
+
+    waits_for : op -> ops whose end it waits for
+    groups    : sets of ops that start together (most hold one op), in an order in which they can be replayed
+    start_s   : earliest recorded start in the step [s]
+    """
+
+    ops: list[Op]
+    waits_for: dict[int, list[int]]
+    groups: list[list[int]]
+    start_s: float
+
+    @property
+    def actual_s(self) -> float:
+        """Recorded step time: latest end minus earliest start [s]."""
+        return max(op.end_s for op in self.ops) - self.start_s
+
+    def recorded_durations(self) -> tuple[dict[int, float], int]:
+        """Take every op's duration, a transfer's without the waiting for its group [s]; count the clamped."""
+        durations, clamped = {}, 0
+        for group in self.groups:
+            latest_start = max(self.ops[op].start_s for op in group)
+            for op in group:
+                if len(group) == 1:
+                    durations[op] = self.ops[op].duration_s
+                    continue
+                transfer = self.ops[op].end_s - latest_start
+                if transfer <= CLAMP_S:
+                    transfer, clamped = 0.0, clamped + 1
+                durations[op] = transfer
+        return durations, clamped
+
+    def launch_delays(self) -> tuple[dict[int, float], int]:
+        """Take every op's start minus the latest end of what it waits for [s]; count the clamped."""
+        delays, clamped = {}, 0
+        for op, before in self.waits_for.items():
+            ready = max((self.ops[other].end_s for other in before), default=self.start_s)
+            delay = self.ops[op].start_s - ready
+            if delay <= CLAMP_S:
+                delay, clamped = 0.0, clamped + 1
+            delays[op] = delay
+        return delays, clamped
+
+    def replay(self, durations: dict[int, float], delays: Mapping[int, float] = NO_DELAYS) -> float:
+        """Step time [s] when every op starts as soon as what it waits for has ended (plus its delay)."""
+        end: dict[int, float] = {}
+        for group in self.groups:
+            starts = [
+                max((end[other] for other in self.waits_for[op]), default=0.0) + delays.get(op, 0.0)
+                for op in group
+            ]
+            for op in group:
+                end[op] = max(starts) + durations[op]
+        return max(end.values())
+
+
+def build_step_graph(ops: Sequence[Op], layout: Layout) -> StepGraph:
+    """Build the graph of one step over all workers. Raises OracleError where the trace has a defect."""
+    workers: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for number, op in enumerate(ops):
+        workers[op.dp_rank, op.pp_rank].append(number)
+    graphs = {worker: WorkerGraph(ops, mine, layout) for worker, mine in workers.items()}
+    waits_for = {op: before for graph in graphs.values() for op, before in graph.waits_for.items()}
+    groups = _groups(ops, waits_for, graphs, layout)
+    return StepGraph(
+        list(ops), waits_for, _in_replay_order(ops, waits_for, groups), min(op.start_s for op in ops)
+    )
+
+
+def _groups(
+    ops: Sequence[Op],
+    waits_for: dict[int, list[int]],
+    graphs: dict[tuple[int, int], WorkerGraph],
+    layout: Layout,
+) -> list[list[int]]:
+    """Collect what starts together: pairs of transfers, and collectives by their ordinal."""
+    pairs = [pair for dp_rank in {dp for dp, _ in graphs} for pair in _pairs(ops, dp_rank, graphs, layout)]
+    paired = {op for pair in pairs for op in pair}
+    meetings: dict[Hashable, list[int]] = defaultdict(list)
+    seen: dict[Hashable, int] = defaultdict(int)
+    for op in sorted(waits_for, key=lambda op: (ops[op].start_s, op)):
+        kind, dp_rank, pp_rank = ops[op].op_type, ops[op].dp_rank, ops[op].pp_rank
+        ordinal = seen[kind, dp_rank, pp_rank]
+        seen[kind, dp_rank, pp_rank] += 1
+        if op in paired:
+            continue
+        if kind == "embedding-grads-all-reduce":
+            meetings[kind, ordinal, dp_rank].append(op)
+        elif kind == "optimizer-clip-main-grad":
+            meetings[kind, ordinal].append(op)
+        elif kind in ("params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce"):
+            meetings[kind, ordinal, pp_rank].append(op)
+        else:
+            meetings[op].append(op)
+    return [*pairs, *meetings.values()]
+
+
+def _pairs(
+    ops: Sequence[Op], dp_rank: int, graphs: dict[tuple[int, int], WorkerGraph], layout: Layout
+) -> list[list[int]]:
+    """Pair the i-th real send of a stage with the i-th real recv of its neighbour, both directions."""
+    pairs = []
+    for direction, distance in (("forward", 1), ("backward", -1)):
+        for pp_rank in range(layout.pp_size):
+            neighbour = (pp_rank + distance) % layout.pp_size
+            sends = graphs[dp_rank, pp_rank].real_sends[direction]
+            recvs = graphs[dp_rank, neighbour].real_recvs[direction]
+            if len(sends) != len(recvs):
+                longer, shorter = sorted((sends, recvs), key=len, reverse=True)
+                raise OracleError(
+                    f"{len(sends)} {direction} sends of stage {pp_rank}, {len(recvs)} recvs of stage {neighbour}"
+                    f" on dp_rank {dp_rank}; the first without a peer: {ops[longer[len(shorter)]]}"
+                )
+            pairs += [[send, recv] for send, recv in zip(sends, recvs, strict=True)]
+    return pairs
+
+
+def _in_replay_order(
+    ops: Sequence[Op], waits_for: dict[int, list[int]], groups: list[list[int]]
+) -> list[list[int]]:
+    """Sort the groups so that each comes after everything its members wait for."""
+    group_of = {op: number for number, group in enumerate(groups) for op in group}
+    needs = [{group_of[before] for op in group for before in waits_for[op]} for group in groups]
+    needed_by: dict[int, list[int]] = defaultdict(list)
+    for number, before in enumerate(needs):
+        for other in before:
+            needed_by[other].append(number)
+    open_needs = [len(before) for before in needs]
+    ready = [number for number, count in enumerate(open_needs) if count == 0]
+    order: list[int] = []
+    while ready:
+        number = ready.pop()
+        order.append(number)
+        for other in needed_by[number]:
+            open_needs[other] -= 1
+            if open_needs[other] == 0:
+                ready.append(other)
+    if len(order) < len(groups):
+        stuck = {number for number, count in enumerate(open_needs) if count}
+        raise OracleError(f"a cycle: {_one_cycle(ops, groups, needs, stuck)}")
+    return [groups[number] for number in order]
+
+
+def _one_cycle(ops: Sequence[Op], groups: list[list[int]], needs: list[set[int]], stuck: set[int]) -> str:
+    """Walk backwards among the groups that wait for each other until one comes up twice."""
+    path = [min(stuck)]
+    while path[-1] not in path[:-1]:
+        path.append(min(needs[path[-1]] & stuck))
+    return ", ".join(str(ops[groups[number][0]]) for number in path[path.index(path[-1]) + 1 :])

@@ -1,0 +1,138 @@
+"""What the ops of one worker wait for within that worker, in one step (model, section 2)."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+
+from tests.oracle.records import Layout, Op, OracleError
+
+NO_OP_TOLERANCE_S = 50e-6
+"""A transfer moved nothing only if it is out of order with its computes by more than this clock noise."""
+
+
+class WorkerGraph:
+    """Dependencies of one worker; ops are numbered as in the step's list.
+
+    waits_for  : op -> the ops it waits for, for every op that is part of the graph
+    real_sends : direction -> sends that need a peer, in order; real_recvs likewise
+    """
+
+    def __init__(self, ops: Sequence[Op], mine: Sequence[int], layout: Layout) -> None:
+        """Build the graph of the ops `mine` (positions in `ops`), all of one worker in one step."""
+        self.ops = ops
+        self.layout = layout
+        self.pp_rank = ops[mine[0]].pp_rank
+        self.in_start_order = sorted(mine, key=lambda op: ops[op].start_s)
+        self.waits_for: dict[int, list[int]] = defaultdict(list)
+        self.real_sends: dict[str, list[int]] = {}
+        self.real_recvs: dict[str, list[int]] = {}
+        self.computes = self._of("forward-compute", "backward-compute")
+        self._refuse_doubled_computes()
+        self._chain(self.computes)
+        for direction in ("forward", "backward"):
+            self._match_sends(direction)
+            self._match_recvs(direction)
+        self._hold_first_backward_transfers()
+        if layout.has_data_parallelism:
+            self._chain(self._of("params-all-gather", "grads-reduce-scatter"))
+            self._gather_before_forward()
+        self._add_tail()
+
+    def _of(self, *op_types: str) -> list[int]:
+        return [op for op in self.in_start_order if self.ops[op].op_type in op_types]
+
+    def _edge(self, before: int, after: int) -> None:
+        self.waits_for[after].append(before)
+
+    def _chain(self, ops: Sequence[int]) -> None:
+        for op in ops:
+            self.waits_for[op]  # makes the op part of the graph, also if it never waits
+        for before, after in pairwise(ops):
+            self._edge(before, after)
+
+    def _refuse_doubled_computes(self) -> None:
+        seen: dict[tuple[str, int, int], Op] = {}
+        for op in (self.ops[number] for number in self.computes):
+            key = (op.op_type, op.microbatch, op.model_chunk)
+            if key in seen:
+                raise OracleError(f"the same compute twice: {seen[key]} and {op}")
+            seen[key] = op
+
+    def _chunk_in_model(self, compute: int | None) -> int | None:
+        """Global number of the compute's chunk; None for a transfer that matches no compute."""
+        return None if compute is None else self.ops[compute].model_chunk * self.layout.pp_size + self.pp_rank
+
+    def _match_sends(self, direction: str) -> None:
+        """Let the k-th send wait for the k-th compute; sends of the model's last chunk have no peer."""
+        sends, computes = self._of(f"{direction}-send"), self._of(f"{direction}-compute")
+        self._chain(sends)
+        if computes:
+            earliest_end_s = self.ops[computes[0]].end_s - NO_OP_TOLERANCE_S
+            sends = [send for send in sends if self.ops[send].end_s >= earliest_end_s]
+        matched = dict(zip(sends, computes, strict=False))
+        for send, compute in matched.items():
+            self._edge(compute, send)
+        last = self.layout.last_chunk if direction == "forward" else 0
+        self.real_sends[direction] = [s for s in sends if self._chunk_in_model(matched.get(s)) != last]
+
+    def _match_recvs(self, direction: str) -> None:
+        """Let the k-th compute wait for the k-th recv, and that for compute k - 1; the first chunk's have no peer."""
+        recvs, computes = self._of(f"{direction}-recv"), self._of(f"{direction}-compute")
+        self._chain(recvs)
+        if computes:
+            latest_start_s = self.ops[computes[-1]].start_s + NO_OP_TOLERANCE_S
+            recvs = [recv for recv in recvs if self.ops[recv].start_s <= latest_start_s]
+        first_had_nothing_to_receive = len(recvs) == len(computes) - 1
+        matched = dict(zip(recvs, computes[1:] if first_had_nothing_to_receive else computes, strict=False))
+        before = dict(zip(computes[1:], computes, strict=False))
+        for recv, compute in matched.items():
+            self._edge(recv, compute)
+            if compute in before:
+                self._edge(before[compute], recv)
+        first = 0 if direction == "forward" else self.layout.last_chunk
+        self.real_recvs[direction] = [r for r in recvs if self._chunk_in_model(matched.get(r)) != first]
+
+    def _hold_first_backward_transfers(self) -> None:
+        """Let them wait for the compute two places before the first backward-compute, where there is one."""
+        backwards = self._of("backward-compute")
+        place = self.computes.index(backwards[0]) - 2 if backwards else -1
+        if place >= 0:
+            for transfers in (self._of("backward-recv"), self._of("backward-send")):
+                if transfers:
+                    self._edge(self.computes[place], transfers[0])
+
+    def _gather_before_forward(self) -> None:
+        """Let the first forward of a chunk wait for the last all-gather of that chunk."""
+        gathers, forwards = self._of("params-all-gather"), self._of("forward-compute")
+        first_forward = {self.ops[forward].model_chunk: forward for forward in reversed(forwards)}
+        last_gather = {self.ops[gather].model_chunk: gather for gather in gathers}
+        for chunk, gather in last_gather.items():
+            if chunk in first_forward:
+                self._edge(gather, first_forward[chunk])
+
+    def _add_tail(self) -> None:
+        """Chain what follows the last compute: three forms, by how gradients are reduced."""
+        before_reduce = self._of("layernorm-grads-all-reduce")
+        if self.pp_rank in (0, self.layout.pp_size - 1):
+            before_reduce += self._of("embedding-grads-all-reduce")
+        update = [*self._of("optimizer-clip-main-grad"), *self._of("optimizer")]
+        until_gc = [*self.computes[-1:], *self._of("gc")]
+        scatters, separate = self._of("grads-reduce-scatter"), self._of("separate-grads-all-reduce")
+        if not self.layout.has_data_parallelism:
+            self._chain([*until_gc, *before_reduce, *update])
+        elif not separate:
+            self._chain([*until_gc, *before_reduce, *scatters, *update])
+        else:
+            self._scatter_after_backward(scatters)
+            after_scatters = [*before_reduce, *separate, *update]
+            self._chain([*until_gc, *after_scatters])
+            if scatters:
+                self._edge(scatters[-1], after_scatters[0])
+
+    def _scatter_after_backward(self, scatters: Sequence[int]) -> None:
+        """Let the first reduce-scatter of a chunk wait for the last backward of that chunk."""
+        first_scatter = {self.ops[scatter].model_chunk: scatter for scatter in reversed(scatters)}
+        last_backward = {self.ops[op].model_chunk: op for op in self._of("backward-compute")}
+        for chunk, scatter in first_scatter.items():
+            if chunk in last_backward:
+                self._edge(last_backward[chunk], scatter)

@@ -1,0 +1,27 @@
+"""What the kernel raises when a trace cannot have happened."""
+
+from typing import NamedTuple
+
+
+class OpRef(NamedTuple):
+    """One op, named by position: `ordinal` counts the ops of its type in the step, by start time."""
+
+    stage: int
+    dp_rank: int
+    op_type: int
+    ordinal: int
+
+
+class TraceDefect(Exception):
+    """The recorded ops contradict each other; raised where no graph can be built.
+
+    step_index : position of the first step with the defect, among the replayed steps.
+    defect     : one sentence without a full stop.
+    ops        : the ops that form the defect, at least one.
+    """
+
+    def __init__(self, defect: str, ops: list[OpRef], step_index: int = 0) -> None:
+        super().__init__(defect)
+        self.defect = defect
+        self.ops = ops
+        self.step_index = step_index

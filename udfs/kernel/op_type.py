@@ -1,0 +1,36 @@
+"""Op types as integers, in the order in which `schemas.vocabulary.OP_TYPES` names them.
+
+The kernel knows no strings and imports nothing of the project, so that it can be taken over alone;
+a test holds the two lists against each other.
+"""
+
+from typing import Final
+
+FORWARD_COMPUTE: Final = 0
+BACKWARD_COMPUTE: Final = 1
+FORWARD_SEND: Final = 2
+FORWARD_RECV: Final = 3
+BACKWARD_SEND: Final = 4
+BACKWARD_RECV: Final = 5
+PARAMS_ALL_GATHER: Final = 6
+GRADS_REDUCE_SCATTER: Final = 7
+SEPARATE_GRADS_ALL_REDUCE: Final = 8
+LAYERNORM_GRADS_ALL_REDUCE: Final = 9
+EMBEDDING_GRADS_ALL_REDUCE: Final = 10
+OPTIMIZER_CLIP_MAIN_GRAD: Final = 11
+OPTIMIZER: Final = 12
+GC: Final = 13
+
+COUNT: Final = 14
+
+COMPUTE: Final = (FORWARD_COMPUTE, BACKWARD_COMPUTE)
+TRANSFERS: Final = (FORWARD_SEND, FORWARD_RECV, BACKWARD_SEND, BACKWARD_RECV)
+DP_STREAM: Final = (PARAMS_ALL_GATHER, GRADS_REDUCE_SCATTER)
+MEETS_ACROSS_DP: Final = (
+    PARAMS_ALL_GATHER,
+    GRADS_REDUCE_SCATTER,
+    SEPARATE_GRADS_ALL_REDUCE,
+    OPTIMIZER_CLIP_MAIN_GRAD,
+)
+AVERAGED: Final = (FORWARD_COMPUTE, BACKWARD_COMPUTE, OPTIMIZER, GC)
+"""Types whose ideal is a mean; every other type is communication, whose ideal is a median."""

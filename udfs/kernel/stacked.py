@@ -1,0 +1,210 @@
+"""All scenarios of section 5 in one pass over the graph, lanes last and contiguous.
+
+Bit for bit what one-at-a-time replays give (the tests hold them against each other), at a fraction of the cost.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from udfs.kernel.graph import Layout, OpGraph, Unit
+from udfs.kernel.program import Floats
+from udfs.kernel.scenario_rows import EVERYTHING, ScenarioRows, plan_rows
+
+
+class ScenarioTimes(NamedTuple):
+    """Step times of every scenario. All float64, in seconds.
+
+    recorded         : shape (step,); T, every op as recorded.
+    ideal            : shape (step,); T_ideal, the same for every step of one graph.
+    last_stage_ideal : shape (step,); all but the last stage as recorded; T where there is no pipeline.
+    by_type          : type group -> shape (step,); it alone as recorded, all else ideal.
+    by_stage         : shape (stage, step).
+    by_dp_rank       : shape (dp_rank, step).
+    by_worker        : shape (stage, dp_rank, step); exact.
+    """
+
+    recorded: Floats
+    ideal: Floats
+    last_stage_ideal: Floats
+    by_type: dict[int, Floats]
+    by_stage: Floats
+    by_dp_rank: Floats
+    by_worker: Floats
+
+
+def replay_scenarios(graph: OpGraph, layout: Layout, duration_s: Floats, ideal_s: Floats) -> ScenarioTimes:
+    """Replay the job as recorded, ideal, and with each type, stage, dp rank and worker alone recorded.
+
+    duration_s : float64, shape (op, step, dp_rank), as recorded; transfers in a rendezvous. [s]
+    ideal_s    : float64, shape (op type,). [s]
+    """
+    rows = plan_rows(graph, layout)
+    ideals = ideal_s.tolist()
+    ideal_ends = ideal_timeline(graph, ideals)
+    stack = _Stack(graph, rows, duration_s, ideals, ideal_ends)
+    for unit, active in zip(graph.units, rows.active, strict=True):
+        stack.run(unit, active)
+    return _collect(stack.latest_s, rows, layout, max(ideal_ends, default=0.0))
+
+
+def ideal_timeline(graph: OpGraph, ideals: list[float]) -> list[float]:
+    """End of every op where every op takes its type's ideal. [s]"""
+    ends = [0.0] * graph.size
+    for unit in graph.units:
+        start = max((ends[source] for op in unit.ops for source in graph.waits_for[op]), default=0.0)
+        for op in unit.ops:
+            ends[op] = start + ideals[graph.op_types[op]]
+    return ends
+
+
+class _Stack:
+    """Ends of the ops that are still waited for, shape (row, lane) each, lane = (step, dp_rank)."""
+
+    def __init__(
+        self, graph: OpGraph, rows: ScenarioRows, duration_s: Floats, ideals: list[float], ideal_ends: list[float]
+    ) -> None:
+        _, steps, dp_ranks = duration_s.shape
+        lanes = steps * dp_ranks
+        self.graph, self.rows, self.ideals, self.ideal_ends = graph, rows, ideals, ideal_ends
+        self.dp_ranks = dp_ranks
+        self.durations = list(duration_s.reshape(graph.size, lanes))
+        self.shape = (rows.count, lanes)
+        self.latest_s = np.zeros((rows.count, steps, dp_ranks))
+        self.ends: list[Floats | None] = [None] * graph.size
+        self.filled = [0] * graph.size
+        self.spare: list[Floats] = []
+        self.scratch = [np.empty(self.shape) for _ in range(2)]
+        self.waiting = [0] * graph.size
+        for sources in graph.waits_for:
+            for source in sources:
+                self.waiting[source] += 1
+        self.is_last = _last_ops(graph, duration_s, ideals)
+        self.recorded_rows = {
+            key: rows.recorded_rows(*key) for key in set(zip(graph.op_types, graph.stages, strict=True))
+        }
+
+    def run(self, unit: Unit, active: int) -> None:
+        """Replay one unit on the first `active` rows."""
+        latest = self._latest_start(unit, active)
+        if unit.across_dp and self.dp_ranks > 1 and latest is not None:
+            latest = self._meet(latest, active)
+        for op in unit.ops:
+            self._end(op, latest, active)
+        for op in unit.ops:
+            for source in self.graph.waits_for[op]:
+                self.waiting[source] -= 1
+                if not self.waiting[source]:
+                    self._release(source)
+            if self.is_last[op]:
+                ends = self._rows_of(op, self.rows.count)
+                flat = self.latest_s.reshape(self.shape)
+                np.maximum(flat, ends, out=flat)
+            if not self.waiting[op]:
+                self._release(op)
+
+    def _latest_start(self, unit: Unit, active: int) -> Floats | None:
+        """Latest start of the unit, shape (active, lane); None where nothing is waited for."""
+        sources = [source for op in unit.ops for source in self.graph.waits_for[op]]
+        if not sources:
+            return None
+        latest = self._rows_of(sources[0], active)
+        out = self.scratch[0][:active]
+        for source in sources[1:]:
+            latest = np.maximum(latest, self._rows_of(source, active), out=out)
+        return latest
+
+    def _rows_of(self, op: int, active: int) -> Floats:
+        """Ends of an op on the first `active` rows; rows it has not had yet are still ideal there."""
+        ends = self.ends[op]
+        assert ends is not None, "an op is released only when nothing waits for it any more"
+        filled = self.filled[op]
+        if filled < active:
+            ends[filled:active] = self.ideal_ends[op]
+            replicas = self.rows.replicas
+            if filled <= replicas.first < active and replicas.count:
+                ends[replicas.first] = ends[EVERYTHING]
+                for stage in range(replicas.count - 1):
+                    ends[replicas.first + 1 + stage] = ends[self.rows.stage_row[stage]]
+            self.filled[op] = active
+        return ends[:active]
+
+    def _meet(self, start: Floats, active: int) -> Floats:
+        """Let the dp ranks of each row wait for each other, and each recorded replica for its ideal partner."""
+        met = self.scratch[1][:active]
+        by_dp = start.reshape(active, -1, self.dp_ranks)
+        met.reshape(by_dp.shape)[...] = by_dp.max(axis=2, keepdims=True)
+        first, count = self.rows.replicas
+        partners, end = self.rows.replicas.partners, self.rows.replicas.end
+        if count and active > first:
+            np.maximum(start[first:partners], start[partners:end], out=met[first:partners])
+            met[partners:end] = met[first:partners]
+        return met
+
+    def _end(self, op: int, start: Floats | None, active: int) -> None:
+        key = (self.graph.op_types[op], self.graph.stages[op])
+        recorded_s = self.durations[op]
+        ends = self.spare.pop() if self.spare else np.empty(self.shape)
+        self.ends[op], self.filled[op] = ends, active
+        if start is None:
+            ends[:active] = self.ideals[key[0]]
+        else:
+            np.add(start, self.ideals[key[0]], out=ends[:active])
+        for first, last in self.recorded_rows[key]:
+            if last > active:
+                break
+            if start is None:
+                ends[first:last] = recorded_s
+            else:
+                np.add(start[first:last], recorded_s, out=ends[first:last])
+
+    def _release(self, op: int) -> None:
+        ends = self.ends[op]
+        if ends is not None:
+            self.spare.append(ends)
+            self.ends[op] = None
+
+
+def _last_ops(graph: OpGraph, duration_s: Floats, ideals: list[float]) -> list[bool]:
+    """Ops that may end a step: nothing that surely takes no negative time follows them."""
+    is_last = [True] * graph.size
+    shortest_s = duration_s.min(axis=(1, 2)).tolist()
+    for op, sources in enumerate(graph.waits_for):
+        if shortest_s[op] >= 0.0 and ideals[graph.op_types[op]] >= 0.0:
+            for source in sources:
+                is_last[source] = False
+    return is_last
+
+
+def _collect(latest_s: Floats, rows: ScenarioRows, layout: Layout, ideal: float) -> ScenarioTimes:
+    _, steps, dp_ranks = latest_s.shape
+    by_row = latest_s.max(axis=2)
+    recorded = by_row[EVERYTHING]
+    by_stage = by_row[[rows.stage_row[stage] for stage in range(layout.pp_size)]]
+    by_dp_rank = np.broadcast_to(recorded, (dp_ranks, steps))
+    by_worker = np.broadcast_to(by_stage[:, None], (layout.pp_size, dp_ranks, steps))
+    first, count = rows.replicas
+    if count:
+        pairs = np.maximum(latest_s[first : first + count], latest_s[first + count : first + 2 * count])
+        by_replica = pairs.swapaxes(1, 2)
+        by_dp_rank = by_replica[0]
+        by_worker = by_replica[1:] if count > 1 else by_replica[:1]
+    elif dp_ranks > 1:
+        by_dp_rank, by_worker = _without_meetings(latest_s, rows, layout, ideal)
+    return ScenarioTimes(
+        recorded=recorded,
+        ideal=np.full(steps, ideal),
+        last_stage_ideal=by_row[rows.last_stage_ideal] if rows.last_stage_ideal >= 0 else recorded,
+        by_type={group: by_row[row] for group, row in rows.type_row.items()},
+        by_stage=by_stage,
+        by_dp_rank=by_dp_rank,
+        by_worker=by_worker,
+    )
+
+
+def _without_meetings(
+    latest_s: Floats, rows: ScenarioRows, layout: Layout, ideal: float
+) -> tuple[Floats, Floats]:
+    """Where replicas never wait for each other, a lane is its own replica beside ideal ones."""
+    alone = np.maximum(latest_s, ideal).swapaxes(1, 2)
+    return alone[EVERYTHING], alone[[rows.stage_row[stage] for stage in range(layout.pp_size)]]

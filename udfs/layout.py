@@ -1,0 +1,42 @@
+"""The job's layout from its manifest."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from udfs.kernel.graph import Layout
+
+_SIZES = ("dp_size", "pp_size", "tp_size", "vpp_size", "world_size")
+
+
+LARGEST: Final = 2**31 - 1
+"""Sizes are stored as 32-bit integers."""
+
+
+class LayoutError(ValueError):
+    """A size is missing or wrong, or the sizes do not make up the world size; the message names the field."""
+
+
+def read_layout(manifest: Mapping[str, object]) -> Layout:
+    """Layout of a run; published files call cp_size dsp_size.
+
+    raises : LayoutError.
+    """
+    sizes = {name: _size(manifest, name) for name in _SIZES}
+    cp_name = "dsp_size" if manifest.get("cp_size") is None and "dsp_size" in manifest else "cp_size"
+    sizes["cp_size"] = _size(manifest, cp_name)
+    product = sizes["dp_size"] * sizes["pp_size"] * sizes["tp_size"] * sizes["cp_size"]
+    if product != sizes["world_size"]:
+        raise LayoutError(
+            f"world_size is {sizes['world_size']}, but dp_size x pp_size x tp_size x cp_size = "
+            f"{sizes['dp_size']} x {sizes['pp_size']} x {sizes['tp_size']} x {sizes['cp_size']} = {product}"
+        )
+    return Layout(sizes["dp_size"], sizes["pp_size"], sizes["cp_size"], sizes["vpp_size"])
+
+
+def _size(manifest: Mapping[str, object], name: str) -> int:
+    value = manifest.get(name)
+    if value is None:
+        raise LayoutError(f"{name} is missing")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
+        raise LayoutError(f"{name} is {value!r}, wanted a whole number from 1 to {LARGEST}")
+    return value

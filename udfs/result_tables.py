@@ -1,0 +1,181 @@
+"""Rows of the result tables from what the kernel found."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    DP_RANK_SLOWDOWN,
+    JOB_SLOWDOWN,
+    OP_TYPE_GROUPS,
+    OP_TYPE_SLOWDOWN,
+    OP_TYPES,
+    RESULT_TABLES,
+    STAGE_SLOWDOWN,
+    STEP_SLOWDOWN,
+    WORKER_SLOWDOWN,
+)
+from udfs.kernel.program import Floats
+from udfs.kernel.what_if import WhatIf
+from udfs.rank_rows import ReplayedRows
+
+SIMULATOR_VERSION: Final = "1.0.0"
+"""Raised whenever a result of the same trace changes by more than rounding."""
+
+NO_WASTE: Final = 1e-9
+"""Shares of a loss below this part of T say nothing: the denominator vanishes (contract, section 3)."""
+
+Row = dict[str, object]
+
+Column = Sequence[object] | npt.NDArray[np.generic] | pa.Array | pa.ChunkedArray
+
+
+class Replayed(NamedTuple):
+    """A replayed unit: what was found, the rows it was found in, and the name of the ideal."""
+
+    found: WhatIf
+    rows: ReplayedRows
+    rank_steps: pa.Table
+    ideal: str
+
+
+def job_row(manifest: Mapping[str, object], status: str, detail: str | None) -> Row:
+    """What job_slowdown says of every unit, replayed or not."""
+    world_size, gpu_hours = manifest.get("world_size"), manifest.get("gpu_hours")
+    is_number = type(gpu_hours) in (int, float) and math.isfinite(gpu_hours)
+    return {
+        "status": status,
+        "status_detail": detail,
+        "world_size": world_size if type(world_size) is int and 0 < world_size < 2**31 else None,
+        "gpu_hours": float(gpu_hours) if is_number else None,
+        "simulator_version": SIMULATOR_VERSION,
+    }
+
+
+def empty_results(job: Row) -> dict[str, pa.Table]:
+    """Result tables of a unit that was not replayed: the row of job_slowdown alone."""
+    tables = {name: TABLES[name].value_schema.empty_table() for name in RESULT_TABLES}
+    tables[JOB_SLOWDOWN] = _table(JOB_SLOWDOWN, {name: [value] for name, value in job.items()})
+    return tables
+
+
+def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
+    """Result tables of a replayed unit."""
+    found = replayed.found
+    times = found.times
+    ideal_s = times.ideal.mean()
+    stage_slowdown = times.by_stage.mean(axis=1) / ideal_s
+    dp_rank_slowdown = times.by_dp_rank.mean(axis=1) / ideal_s
+    return {
+        JOB_SLOWDOWN: _table(JOB_SLOWDOWN, {k: [v] for k, v in (job | _job_figures(job, replayed)).items()}),
+        STEP_SLOWDOWN: _table(
+            STEP_SLOWDOWN,
+            {
+                "step": replayed.rows.steps,
+                "actual_step_s": found.actual_s,
+                "simulated_step_s": times.recorded,
+                "ideal_step_s": times.ideal,
+                "slowdown": times.recorded / times.ideal,
+            },
+        ),
+        OP_TYPE_SLOWDOWN: _table(OP_TYPE_SLOWDOWN, _by_op_type(times.by_type, ideal_s)),
+        STAGE_SLOWDOWN: _table(
+            STAGE_SLOWDOWN, {"pp_rank": np.arange(len(stage_slowdown)), "slowdown": stage_slowdown}
+        ),
+        DP_RANK_SLOWDOWN: _table(
+            DP_RANK_SLOWDOWN, {"dp_rank": np.arange(len(dp_rank_slowdown)), "slowdown": dp_rank_slowdown}
+        ),
+        WORKER_SLOWDOWN: _table(WORKER_SLOWDOWN, _by_worker(replayed, ideal_s)),
+    }
+
+
+def _job_figures(job: Row, replayed: Replayed) -> Row:
+    found, rows = replayed.found, replayed.rows
+    times = found.times
+    steps = len(rows.steps)
+    actual_s, replayed_s, ideal_s = (
+        float(values.mean()) for values in (found.actual_s, times.recorded, times.ideal)
+    )
+    slowdown = replayed_s / ideal_s
+    waste_fraction = 1.0 - 1.0 / slowdown
+    gpu_hours = job["gpu_hours"]
+    return {
+        "slowdown": slowdown,
+        "waste_fraction": waste_fraction,
+        "actual_step_s": actual_s,
+        "simulated_step_s": replayed_s,
+        "ideal_step_s": ideal_s,
+        "actual_total_s": float(found.actual_s.sum()),
+        "simulated_total_s": float(times.recorded.sum()),
+        "ideal_total_s": float(times.ideal.sum()),
+        "discrepancy": abs(actual_s - replayed_s) / actual_s,
+        "launch_slowdown": actual_s / replayed_s,
+        "slow_worker_share": _share(replayed_s, ideal_s, float(found.slowest_ideal_s.mean())),
+        "last_stage_share": 0.0
+        if len(times.by_stage) == 1
+        else _share(replayed_s, ideal_s, float(times.last_stage_ideal.mean())),
+        "forward_backward_correlation": _median_correlation(found.correlation),
+        "ideal": replayed.ideal,
+        "steps": steps,
+        "steps_dropped": rows.steps_dropped,
+        "workers": found.is_slowest.size,
+        "ops": rows.ops,
+        "graphs": found.graphs,
+        "clamped_transfers": found.clamped_transfers,
+        "clamped_launch_delays": found.clamped_launch_delays,
+        "wasted_gpu_hours": gpu_hours * waste_fraction if isinstance(gpu_hours, int | float) else None,
+    }
+
+
+def _share(replayed_s: float, ideal_s: float, without_s: float) -> float | None:
+    """Part of the loss that disappears (M_W, Eq. 5, and M_S); None where nothing is lost."""
+    lost_s = replayed_s - ideal_s
+    return None if lost_s < NO_WASTE * replayed_s else (replayed_s - without_s) / lost_s
+
+
+def _median_correlation(correlation: Floats) -> float | None:
+    known = correlation[~np.isnan(correlation)]
+    return float(np.median(known)) if known.size else None
+
+
+def _by_op_type(by_type_s: dict[int, Floats], ideal_s: float) -> dict[str, Column]:
+    names = [OP_TYPE_GROUPS.get(OP_TYPES[group], OP_TYPES[group]) for group in by_type_s]
+    slowdown = np.array([times_s.mean() for times_s in by_type_s.values()]) / ideal_s
+    return {"op_type": names, "slowdown": slowdown, "waste_fraction": 1.0 - 1.0 / slowdown}
+
+
+def _by_worker(replayed: Replayed, ideal_s: float) -> dict[str, Column]:
+    found, table = replayed.found, replayed.rank_steps
+    stages, dp_ranks = found.is_slowest.shape
+    row = pa.array(replayed.rows.worker_row.T.ravel())
+    return {
+        "dp_rank": np.repeat(np.arange(dp_ranks), stages),
+        "pp_rank": np.tile(np.arange(stages), dp_ranks),
+        "rank": table.column("rank").take(row),
+        "host": table.column("host").take(row) if "host" in table.column_names else pa.nulls(len(row)),
+        "slowdown": (found.times.by_worker.mean(axis=2) / ideal_s).T.ravel(),
+        "slowdown_approx": found.worker_slowdown_approx.T.ravel(),
+        "is_slowest": found.is_slowest.T.ravel(),
+    }
+
+
+def _table(name: str, columns: Mapping[str, Column]) -> pa.Table:
+    """Rows of a result table; columns that are not given are null."""
+    schema = TABLES[name].value_schema
+    length = len(next(iter(columns.values())))
+    arrays = [
+        _column(columns[field.name], field.type) if field.name in columns else pa.nulls(length, field.type)
+        for field in schema
+    ]
+    return pa.table(arrays, schema=schema)
+
+
+def _column(values: Column, wanted: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    return values.cast(wanted) if isinstance(values, pa.Array) else pa.array(values, type=wanted)

@@ -1,0 +1,150 @@
+"""The what-if simulation of one unit: rank_steps rows in, rows of the result tables out; callable without Spark.
+
+    tables = simulate_job(rank_steps, manifest)
+    tables["job_slowdown"]["slowdown"]
+"""
+
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from schemas.vocabulary import (
+    OP_TYPES,
+    STATUS_ANALYSED,
+    STATUS_BAD_LAYOUT,
+    STATUS_HIGH_DISCREPANCY,
+    STATUS_MISSING_WORKERS,
+    STATUS_NO_MANIFEST,
+    STATUS_NO_OPS,
+    STATUS_TOO_FEW_STEPS,
+    STATUS_TOO_MANY_RESTARTS,
+)
+from udfs.errors import TraceError
+from udfs.kernel.errors import TraceDefect
+from udfs.kernel.graph import Layout
+from udfs.kernel.ideal import POOLED_MEAN_MEDIAN
+from udfs.kernel.trace import build_trace
+from udfs.kernel.what_if import WhatIf, analyse
+from udfs.layout import LayoutError, read_layout
+from udfs.rank_rows import ReplayedRows, replayed_rows
+from udfs.result_tables import Replayed, empty_results, job_row, result_tables
+
+
+LONGEST_STEP_S: Final = 1e12
+"""A step cannot take longer [s]: 30,000 years, far below where sums and squares would leave float64."""
+
+
+@dataclass(frozen=True)
+class SimulationSettings:
+    """What a result depends on besides the trace.
+
+    ideal               : how ideal durations are chosen (model, section 7).
+    minimum_steps       : fewer replayed steps are `too_few_steps`.
+    maximum_discrepancy : above this share of T_actual a unit is `high_discrepancy`.
+    maximum_restarts    : with more restarts a unit is not replayed.
+    """
+
+    ideal: str = POOLED_MEAN_MEDIAN
+    minimum_steps: int = 10
+    maximum_discrepancy: float = 0.05
+    maximum_restarts: int = 15
+
+
+def simulate_job(
+    rank_steps: pa.Table,
+    manifest: Mapping[str, object] | None,
+    settings: SimulationSettings | None = None,
+) -> dict[str, pa.Table]:
+    """What-if results of one unit (model, section 5).
+
+    rank_steps : rows of one unit in any order, columns as in the table rank_steps; `op` as names or codes.
+    manifest   : the unit's job.json as a dict; None or empty where there is none.
+    returns    : table name -> rows without log_date, job_id and run_id. job_slowdown has one row, with the
+                 unit's status; the other tables are empty where the unit was not replayed.
+    raises     : TraceError where the recorded ops contradict each other (status corrupt_trace).
+    """
+    chosen = settings or SimulationSettings()
+    facts = dict(manifest or {})
+    refusal = _refusal_of_manifest(facts, chosen)
+    if refusal is not None:
+        return empty_results(job_row(facts, *refusal))
+    layout = read_layout(facts)
+    with _garbage_collection_paused():
+        rows = replayed_rows(rank_steps, layout)
+        if not rows.recorded:
+            return empty_results(job_row(facts, STATUS_NO_OPS, "no rank recorded an op"))
+        if not len(rows.steps):
+            detail = (
+                f"none of {rows.steps_dropped} steps has all {layout.dp_size} x {layout.pp_size} workers"
+            )
+            return empty_results(job_row(facts, STATUS_MISSING_WORKERS, detail))
+        found = _analyse(rows, layout)
+        status, detail_or_none = _status(found, rows, chosen)
+        replayed = Replayed(found, rows, rank_steps, chosen.ideal)
+        return result_tables(job_row(facts, status, detail_or_none), replayed)
+
+
+def _refusal_of_manifest(facts: dict[str, object], settings: SimulationSettings) -> tuple[str, str] | None:
+    """Status and detail of a unit that its manifest alone rules out."""
+    if not facts:
+        return STATUS_NO_MANIFEST, "there is no job.json, or it is not JSON"
+    try:
+        read_layout(facts)
+    except LayoutError as wrong:
+        return STATUS_BAD_LAYOUT, str(wrong)
+    restarts = facts.get("restarts")
+    if isinstance(restarts, int) and restarts > settings.maximum_restarts:
+        return STATUS_TOO_MANY_RESTARTS, f"{restarts} restarts, more than {settings.maximum_restarts}"
+    return None
+
+
+def _analyse(rows: ReplayedRows, layout: Layout) -> WhatIf:
+    try:
+        found = analyse(build_trace(rows.stages, layout, len(rows.steps)), layout, rows.worker_rank)
+    except TraceDefect as defect:
+        step = rows.steps[defect.step_index]
+        ops = ", ".join(
+            f"{OP_TYPES[op.op_type]} {op.ordinal} of rank {rows.worker_rank[op.stage, op.dp_rank]} "
+            f"(dp_rank {op.dp_rank}, pp_rank {op.stage})"
+            for op in defect.ops
+        )
+        raise TraceError(f"step {step}: {defect.defect}: {ops}") from None
+    longest = int(found.actual_s.argmax())
+    if found.actual_s[longest] > LONGEST_STEP_S:
+        raise TraceError(
+            f"step {rows.steps[longest]}: takes {found.actual_s[longest]:.3g} s, more than {LONGEST_STEP_S:.0e} s"
+        )
+    if not found.times.ideal.min() > 0.0 or not found.times.recorded.mean() > 0.0:
+        raise TraceError(f"step {rows.steps[found.times.ideal.argmin()]}: the replayed ops take no time at all")
+    return found
+
+
+def _status(found: WhatIf, rows: ReplayedRows, settings: SimulationSettings) -> tuple[str, str | None]:
+    steps = len(rows.steps)
+    if steps < settings.minimum_steps:
+        return STATUS_TOO_FEW_STEPS, f"{steps} complete steps, wanted {settings.minimum_steps}"
+    actual_s, replayed_s = found.actual_s.mean(), found.times.recorded.mean()
+    discrepancy = abs(actual_s - replayed_s) / actual_s
+    if not discrepancy <= settings.maximum_discrepancy:
+        return (
+            STATUS_HIGH_DISCREPANCY,
+            f"replayed steps take {replayed_s:.6g} s, recorded ones {actual_s:.6g} s: {discrepancy:.2%} apart, "
+            f"more than {settings.maximum_discrepancy:.2%}",
+        )
+    return STATUS_ANALYSED, None
+
+
+@contextmanager
+def _garbage_collection_paused() -> Iterator[None]:
+    """The kernel makes many short-lived objects and no cycles: collecting in its midst causes the outliers."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
