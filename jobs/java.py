@@ -66,7 +66,9 @@ def _ask(launcher: str) -> tuple[int | None, Path | None]:
         told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stderr  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return None, None
-    properties = dict(re.findall(r"^\s*(java\.home|java\.specification\.version) = (.+)$", told, re.MULTILINE))
+    properties = dict(
+        re.findall(r"^\s*(java\.home|java\.specification\.version) = (.+)$", told, re.MULTILINE)
+    )
     version = re.match(r"\d+", properties.get("java.specification.version", ""))
     if version is None or "java.home" not in properties:
         return None, None

@@ -63,9 +63,14 @@ class Column:
         return found
 
     def _element_expectations(self, element: pa.DataType) -> list[Expectation]:
-        """NaN is the greatest of all numbers to Spark, so the extremes of a list settle all its elements."""
+        """Write conditions without lambdas where there is a way: a lambda costs ten times as much per element.
+
+        NaN is the greatest of all numbers to Spark, so the extremes of a list settle all its elements.
+        array_contains is null where the value is not found and an element is null; the lambda then decides.
+        """
         low, high = f"array_min({self.name})", f"array_max({self.name})"
-        without_nulls = f"forall({self.name}, element -> element IS NOT NULL)"
+        absent = f"NOT array_contains({self.name}, {_least(element)})"
+        without_nulls = f"({absent}) OR forall({self.name}, element -> element IS NOT NULL)"
         found = [self._unless_null("elements_not_null", without_nulls, "no element is null")]
         if pa.types.is_floating(element):
             bounds = f"{low} > double('-Infinity') AND {high} < double('Infinity')"
@@ -166,6 +171,14 @@ def same_type(wanted: pa.DataType, got: pa.DataType) -> bool:
     if pa.types.is_map(wanted) and pa.types.is_map(got):
         return same_type(wanted.key_type, got.key_type) and same_type(wanted.item_type, got.item_type)
     return bool(wanted == got)
+
+
+def _least(element: pa.DataType) -> str:
+    """Return the least value of a number type as SQL: the one least likely to be found in a list."""
+    if pa.types.is_floating(element):
+        return "double('-Infinity')"
+    names = {8: "tinyint", 16: "smallint", 32: "int", 64: "bigint"}
+    return f"{names[element.bit_width]}('{-(2 ** (element.bit_width - 1))}')"
 
 
 def sql_strings(names: Sequence[str]) -> str:

@@ -1,6 +1,10 @@
-"""From rank_steps rows in Arrow to the kernel's rows: which ranks and steps count, without copying if sorted."""
+"""From rank_steps rows in Arrow to the kernel's rows: which ranks and steps count.
+
+Nothing is copied where rows come sorted by (stage, step, dp_rank), one rank per worker.
+"""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -53,14 +57,25 @@ def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
         return _nothing(dropped, recorded=True)
     zero_us = _row_zeros(rank_steps, chosen, shape)
     if len(chosen) == len(lengths) and (chosen[1:] > chosen[:-1]).all():
-        flat = [values for _, values in lists.values()]
+        flat = {name: values for name, (_, values) in lists.items()}
     else:
-        flat, first_op = _gather([values for _, values in lists.values()], first_op, chosen)
+        at, first_op = _positions(first_op, chosen)
+        flat = {name: values[at] for name, (_, values) in lists.items()}
     rows_of_stage = len(steps) * layout.dp_size
     stages = []
     for stage in range(layout.pp_size):
         rows = slice(stage * rows_of_stage, (stage + 1) * rows_of_stage)
-        stages.append(StageRows(first_op[rows.start : rows.stop + 1], *flat, zero_us[rows]))
+        stages.append(
+            StageRows(
+                first_op=first_op[rows.start : rows.stop + 1],
+                op_type=flat["op"],
+                start_us=flat["start_us"],
+                duration_us=flat["duration_us"],
+                microbatch=flat["microbatch"],
+                chunk=flat["model_chunk"],
+                zero_us=zero_us[rows],
+            )
+        )
     rank = _integers(rank_steps, "rank")[chosen].reshape(shape)
     worker_row = np.take_along_axis(chosen.reshape(shape), rank.argmin(axis=1, keepdims=True), axis=1)[:, 0]
     return ReplayedRows(
@@ -73,7 +88,7 @@ def _nothing(dropped: int, *, recorded: bool) -> ReplayedRows:
     return ReplayedRows([], none, dropped, none, none, 0, recorded)
 
 
-def _flat(table: pa.Table, name: str) -> tuple[Ints, npt.NDArray[np.generic]]:
+def _flat(table: pa.Table, name: str) -> tuple[Ints, npt.NDArray[Any]]:
     """Offsets and values of a list column; without a copy where the column is one chunk."""
     column = table.column(name)
     lists = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
@@ -96,7 +111,8 @@ def _op_codes(values: pa.Array) -> npt.NDArray[np.int8]:
     if unknown:
         raise UnknownOpError(f"op {unknown[0]!r} is not in the vocabulary of op types")
     code_of_name = np.array([OP_CODES[name] for name in names], dtype=np.int8)
-    return code_of_name[encoded.indices.to_numpy()]
+    coded: npt.NDArray[np.int8] = code_of_name[encoded.indices.to_numpy()]
+    return coded
 
 
 def _integers(table: pa.Table, name: str) -> Ints:
@@ -110,7 +126,7 @@ def _integers(table: pa.Table, name: str) -> Ints:
 
 
 def _choose(table: pa.Table, lengths: Ints, layout: Layout) -> tuple[Ints, Ints, int]:
-    """Positions of the replayed rows by (stage, step, dp_rank), their steps, and how many steps are dropped."""
+    """Positions of the replayed rows by (stage, step, dp_rank), their steps, how many steps are dropped."""
     step, dp_rank, stage = (_integers(table, name) for name in ("step", "dp_rank", "pp_rank"))
     _refuse_outside(table, dp_rank, stage, layout)
     steps, step_index = np.unique(step, return_inverse=True)
@@ -140,17 +156,15 @@ def _refuse_outside(table: pa.Table, dp_rank: Ints, stage: Ints, layout: Layout)
 
 
 def _row_zeros(table: pa.Table, chosen: Ints, shape: tuple[int, int, int]) -> Floats:
-    """Zero of each replayed row from the zero of its step [us]; subtracted as integers, so nothing is lost."""
+    """Zero of each replayed row from the zero of its step [us]; as integers, so that nothing is lost."""
     t0_us = _integers(table, "t0_us")[chosen].reshape(shape)
     zero_us: Floats = (t0_us - t0_us.min(axis=(0, 2), keepdims=True)).reshape(-1).astype(np.float64)
     return zero_us
 
 
-def _gather(
-    flat: list[npt.NDArray[np.generic]], first_op: Ints, chosen: Ints
-) -> tuple[list[npt.NDArray[np.generic]], Ints]:
-    """The ops of the chosen rows, row after row."""
+def _positions(first_op: Ints, chosen: Ints) -> tuple[Ints, Ints]:
+    """Positions of the ops of the chosen rows, row after row, and where each row begins among them."""
     lengths = np.diff(first_op)[chosen]
     new_first_op = np.concatenate([[0], np.cumsum(lengths)])
     at = np.repeat(first_op[:-1][chosen] - new_first_op[:-1], lengths) + np.arange(new_first_op[-1])
-    return [values[at] for values in flat], new_first_op
+    return at, new_first_op

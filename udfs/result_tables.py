@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +30,9 @@ SIMULATOR_VERSION: Final = "1.0.0"
 NO_WASTE: Final = 1e-9
 """Shares of a loss below this part of T say nothing: the denominator vanishes (contract, section 3)."""
 
-Row = dict[str, object]
+Row: TypeAlias = dict[str, object]
 
-Column = Sequence[object] | npt.NDArray[np.generic] | pa.Array | pa.ChunkedArray
+Column: TypeAlias = Sequence[object] | npt.NDArray[np.generic] | pa.Array | pa.ChunkedArray
 
 
 class Replayed(NamedTuple):
@@ -47,12 +47,13 @@ class Replayed(NamedTuple):
 def job_row(manifest: Mapping[str, object], status: str, detail: str | None) -> Row:
     """What job_slowdown says of every unit, replayed or not."""
     world_size, gpu_hours = manifest.get("world_size"), manifest.get("gpu_hours")
-    is_number = type(gpu_hours) in (int, float) and math.isfinite(gpu_hours)
     return {
         "status": status,
         "status_detail": detail,
         "world_size": world_size if type(world_size) is int and 0 < world_size < 2**31 else None,
-        "gpu_hours": float(gpu_hours) if is_number else None,
+        "gpu_hours": float(gpu_hours)
+        if isinstance(gpu_hours, int | float) and math.isfinite(gpu_hours)
+        else None,
         "simulator_version": SIMULATOR_VERSION,
     }
 

@@ -1,7 +1,6 @@
-"""The what-if simulation of one unit: rank_steps rows in, rows of the result tables out; callable without Spark.
+"""The what-if simulation of one unit, callable without Spark.
 
-    tables = simulate_job(rank_steps, manifest)
-    tables["job_slowdown"]["slowdown"]
+Rows of rank_steps in, rows of the result tables out: `simulate_job(rows, manifest)["job_slowdown"]`.
 """
 
 import gc
@@ -24,7 +23,7 @@ from schemas.vocabulary import (
     STATUS_TOO_MANY_RESTARTS,
 )
 from udfs.errors import TraceError
-from udfs.kernel.errors import TraceDefect
+from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph import Layout
 from udfs.kernel.ideal import POOLED_MEAN_MEDIAN
 from udfs.kernel.trace import build_trace
@@ -32,7 +31,6 @@ from udfs.kernel.what_if import WhatIf, analyse
 from udfs.layout import LayoutError, read_layout
 from udfs.rank_rows import ReplayedRows, replayed_rows
 from udfs.result_tables import Replayed, empty_results, job_row, result_tables
-
 
 LONGEST_STEP_S: Final = 1e12
 """A step cannot take longer [s]: 30,000 years, far below where sums and squares would leave float64."""
@@ -78,9 +76,7 @@ def simulate_job(
         if not rows.recorded:
             return empty_results(job_row(facts, STATUS_NO_OPS, "no rank recorded an op"))
         if not len(rows.steps):
-            detail = (
-                f"none of {rows.steps_dropped} steps has all {layout.dp_size} x {layout.pp_size} workers"
-            )
+            detail = f"none of {rows.steps_dropped} steps has all {layout.dp_size} x {layout.pp_size} workers"
             return empty_results(job_row(facts, STATUS_MISSING_WORKERS, detail))
         found = _analyse(rows, layout)
         status, detail_or_none = _status(found, rows, chosen)
@@ -105,7 +101,7 @@ def _refusal_of_manifest(facts: dict[str, object], settings: SimulationSettings)
 def _analyse(rows: ReplayedRows, layout: Layout) -> WhatIf:
     try:
         found = analyse(build_trace(rows.stages, layout, len(rows.steps)), layout, rows.worker_rank)
-    except TraceDefect as defect:
+    except TraceDefectError as defect:
         step = rows.steps[defect.step_index]
         ops = ", ".join(
             f"{OP_TYPES[op.op_type]} {op.ordinal} of rank {rows.worker_rank[op.stage, op.dp_rank]} "
@@ -115,11 +111,8 @@ def _analyse(rows: ReplayedRows, layout: Layout) -> WhatIf:
         raise TraceError(f"step {step}: {defect.defect}: {ops}") from None
     longest = int(found.actual_s.argmax())
     if found.actual_s[longest] > LONGEST_STEP_S:
-        raise TraceError(
-            f"step {rows.steps[longest]}: takes {found.actual_s[longest]:.3g} s, more than {LONGEST_STEP_S:.0e} s"
-        )
-    if not found.times.ideal.min() > 0.0 or not found.times.recorded.mean() > 0.0:
-        raise TraceError(f"step {rows.steps[found.times.ideal.argmin()]}: the replayed ops take no time at all")
+        took = f"takes {found.actual_s[longest]:.3g} s, more than {LONGEST_STEP_S:.0e} s"
+        raise TraceError(f"step {rows.steps[longest]}: {took}")
     return found
 
 
@@ -130,17 +123,17 @@ def _status(found: WhatIf, rows: ReplayedRows, settings: SimulationSettings) -> 
     actual_s, replayed_s = found.actual_s.mean(), found.times.recorded.mean()
     discrepancy = abs(actual_s - replayed_s) / actual_s
     if not discrepancy <= settings.maximum_discrepancy:
+        apart = f"{discrepancy:.2%} apart, more than {settings.maximum_discrepancy:.2%}"
         return (
             STATUS_HIGH_DISCREPANCY,
-            f"replayed steps take {replayed_s:.6g} s, recorded ones {actual_s:.6g} s: {discrepancy:.2%} apart, "
-            f"more than {settings.maximum_discrepancy:.2%}",
+            f"replayed steps take {replayed_s:.6g} s, recorded ones {actual_s:.6g} s: {apart}",
         )
     return STATUS_ANALYSED, None
 
 
 @contextmanager
 def _garbage_collection_paused() -> Iterator[None]:
-    """The kernel makes many short-lived objects and no cycles: collecting in its midst causes the outliers."""
+    """Collecting amid the kernel's short-lived objects, none of them cyclic, is what the outliers are."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

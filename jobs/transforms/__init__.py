@@ -1,0 +1,1 @@
+"""Pure transforms: DataFrames in, DataFrames out; no files, no session, no clock."""

@@ -125,7 +125,7 @@ def _pairs(
             if len(sends) != len(recvs):
                 longer, shorter = sorted((sends, recvs), key=len, reverse=True)
                 raise OracleError(
-                    f"{len(sends)} {direction} sends of stage {pp_rank}, {len(recvs)} recvs of stage {neighbour}"
+                    f"{len(sends)} {direction} sends of stage {pp_rank}, {len(recvs)} recvs of {neighbour}"
                     f" on dp_rank {dp_rank}; the first without a peer: {ops[longer[len(shorter)]]}"
                 )
             pairs += [[send, recv] for send, recv in zip(sends, recvs, strict=True)]

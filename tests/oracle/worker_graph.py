@@ -76,7 +76,7 @@ class WorkerGraph:
         self.real_sends[direction] = [s for s in sends if self._chunk_in_model(matched.get(s)) != last]
 
     def _match_recvs(self, direction: str) -> None:
-        """Let the k-th compute wait for the k-th recv, and that for compute k - 1; the first chunk's have no peer."""
+        """Let the k-th compute wait for the k-th recv, and that for compute k - 1."""
         recvs, computes = self._of(f"{direction}-recv"), self._of(f"{direction}-compute")
         self._chain(recvs)
         if computes:

@@ -13,7 +13,7 @@ CONSTANT: Final = 1e-12
 """Times that differ by less than this share of the largest do not vary: what is left is rounding."""
 
 
-def backward_of_forward(microbatch: npt.NDArray[np.int32], chunks: npt.NDArray[np.int64], forwards: int) -> Ints:
+def backward_of_forward(microbatch: npt.NDArray[np.int32], chunks: Ints, forwards: int) -> Ints:
     """Which backward compute belongs to each forward compute: same microbatch, same model chunk.
 
     microbatch : int32, shape (compute op, row), forward before backward.
@@ -53,19 +53,22 @@ def worker_correlation(forward_s: Floats, backward_s: Floats) -> Floats:
     """Pearson correlation of each worker's pairs.
 
     forward_s, backward_s : float64, shape (pair, worker); nan in backward_s where a pair is incomplete. [s]
-    returns               : float64, shape (worker,); nan where a side does not vary or has fewer than 2 pairs.
+    returns               : float64, shape (worker,); nan where a side does not vary.
     """
+    if len(forward_s) < 2:
+        return np.full(forward_s.shape[1], np.nan)
     complete = ~np.isnan(backward_s)
     if complete.all():
         forward_dev = forward_s - forward_s.mean(axis=0)
         backward_dev = backward_s - backward_s.mean(axis=0)
     else:
         count = np.maximum(complete.sum(axis=0), 1)
-        forward_dev = np.where(complete, forward_s - np.where(complete, forward_s, 0.0).sum(axis=0) / count, 0.0)
-        backward_dev = np.where(complete, backward_s - np.nansum(backward_s, axis=0) / count, 0.0)
+        forward_s, backward_s = (np.where(complete, times_s, 0.0) for times_s in (forward_s, backward_s))
+        forward_dev = np.where(complete, forward_s - forward_s.sum(axis=0) / count, 0.0)
+        backward_dev = np.where(complete, backward_s - backward_s.sum(axis=0) / count, 0.0)
     forward_norm, backward_norm = (np.sqrt((dev**2).sum(axis=0)) for dev in (forward_dev, backward_dev))
-    varies = (forward_norm > CONSTANT * np.abs(forward_s).max(axis=0)) & (
-        backward_norm > CONSTANT * np.nanmax(np.abs(backward_s), axis=0)
+    varies = (forward_norm > CONSTANT * forward_s.max(axis=0)) & (
+        backward_norm > CONSTANT * backward_s.max(axis=0)
     )
     together = (forward_dev * backward_dev).sum(axis=0)
     correlation = np.full(together.shape, np.nan)

@@ -46,7 +46,7 @@ def _latest_starts(graph: OpGraph, start_s: Floats) -> list[tuple[list[int], Flo
     for unit in graph.units:
         if graph.in_rendezvous[unit.ops[0]]:
             like.setdefault((len(unit.ops), unit.across_dp), []).append(unit.ops)
-    batches = []
+    batches: list[tuple[list[int], Floats]] = []
     for (_, across_dp), groups in like.items():
         members = [list(ops) for ops in zip(*groups, strict=True)]
         latest_s = start_s[members[0]]
@@ -75,7 +75,7 @@ def launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> LaunchDelay
     start_s, end_s : float64, shape (op, step, dp_rank), recorded. [s]
     """
     delay_s = np.empty_like(start_s)
-    step_start_s = start_s.min(axis=(0, 2))[:, None]
+    step_start_s = start_s.min(axis=0).min(axis=-1)[:, None]
     latest_s = np.empty(start_s.shape[1:])
     ends = list(end_s)
     for op, sources in enumerate(graph.waits_for):

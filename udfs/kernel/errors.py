@@ -12,7 +12,7 @@ class OpRef(NamedTuple):
     ordinal: int
 
 
-class TraceDefect(Exception):
+class TraceDefectError(Exception):
     """The recorded ops contradict each other; raised where no graph can be built.
 
     step_index : position of the first step with the defect, among the replayed steps.

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.errors import OpRef, TraceDefect
+from udfs.kernel.errors import OpRef, TraceDefectError
 from udfs.kernel.program import StageProgram
 
 ALL_DP_RANKS = -1
@@ -105,7 +105,7 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
     """Dependency graph of one step.
 
     cells   : one per stage (replicas as lanes) or one per (stage, dp_rank), sorted.
-    raises  : TraceDefect for a transfer without its counterpart and for a cycle.
+    raises  : TraceDefectError for a transfer without its counterpart and for a cycle.
     """
     draft = _Draft(layout, cells)
     for cell in cells:
@@ -240,7 +240,7 @@ def _pair_transfers(draft: _Draft) -> None:
 def _refuse_unmatched(draft: _Draft, sends: list[int], recvs: list[int], stage: int, peer: int) -> None:
     alone = sends[len(recvs) :] or recvs[len(sends) :]
     cell = max(i for i, first in enumerate(draft.first_op[:-1]) if first <= alone[0])
-    raise TraceDefect(
+    raise TraceDefectError(
         f"{len(sends)} sends of stage {stage} meet {len(recvs)} recvs of stage {peer}",
         [_ref(draft.cells[cell], op - draft.first_op[cell]) for op in alone[:4]],
     )
@@ -289,7 +289,7 @@ def _finish(draft: _Draft) -> OpGraph:
 
 
 def _sort(draft: _Draft, units: list[Unit]) -> tuple[Unit, ...]:
-    """Units in topological order; raises TraceDefect with the ops of a cycle."""
+    """Units in topological order; raises TraceDefectError with the ops of a cycle."""
     unit_of = {op: number for number, unit in enumerate(units) for op in unit.ops}
     followers: list[list[int]] = [[] for _ in units]
     open_waits = [0] * len(units)
@@ -326,4 +326,4 @@ def _refuse_cycle(draft: _Draft, units: list[Unit], unit_of: dict[int, int], ope
     for op in ops:
         cell = max(i for i, first in enumerate(draft.first_op[:-1]) if first <= op)
         refs.append(_ref(draft.cells[cell], op - draft.first_op[cell]))
-    raise TraceDefect(f"{len(ops)} ops wait for each other in a circle", refs)
+    raise TraceDefectError(f"{len(ops)} ops wait for each other in a circle", refs)

@@ -75,9 +75,7 @@ def replay_one_by_one(block: StepBlock, layout: Layout, duration_s: Floats, idea
         return replay_masks(block, duration_s, ideal_s, recorded)
 
     everything = times(np.ones((1, 1, 1), dtype=bool))[0]
-    by_worker = [
-        times((stages == stage) & (dp_ranks == one_per_dp_rank)) for stage in range(layout.pp_size)
-    ]
+    by_worker = [times((stages == stage) & (dp_ranks == one_per_dp_rank)) for stage in range(layout.pp_size)]
     by_type = times(groups == np.array(present)[:, None, None])
     return ScenarioTimes(
         recorded=everything,

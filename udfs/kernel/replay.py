@@ -50,5 +50,5 @@ def step_time(end_s: Floats) -> Floats:
     end_s   : float64, shape (op, scenario, step, dp_rank). [s]
     returns : float64, shape (scenario, step). [s]
     """
-    latest_s: Floats = end_s.max(axis=(0, 3))
+    latest_s: Floats = end_s.max(axis=0).max(axis=-1)
     return latest_s

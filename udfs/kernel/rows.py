@@ -3,17 +3,19 @@
 A row is what one worker recorded in one step. Rows of one class have the same ops in the same order.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.errors import OpRef, TraceDefect
+from udfs.kernel.errors import OpRef, TraceDefectError
 from udfs.kernel.program import Floats, Ints, Order, StageProgram, no_op_transfers
 
-US: float = 1e-6
+US: Final = 1e-6
 """Seconds in a microsecond."""
+
+Number = TypeVar("Number", bound=np.number)
 
 
 class StageRows(NamedTuple):
@@ -56,8 +58,8 @@ class RowClass(NamedTuple):
 def classify(stage_rows: StageRows) -> list[RowClass]:
     """Dense arrays of a stage's rows, one class per program.
 
-    raises : TraceDefect where a row holds the same compute op twice; its OpRef.stage and dp_rank are 0 and the
-             row's position, its step_index is unset: only the caller knows where the row ran.
+    raises : TraceDefectError where a row holds the same compute op twice; its OpRefs carry stage 0 and, as
+             dp_rank, the row's position: only the caller knows where the row ran.
     """
     lengths = np.diff(stage_rows.first_op)
     classes = []
@@ -73,7 +75,7 @@ def _classify_equal_lengths(stage_rows: StageRows, rows: Ints, length: int) -> l
     first, last = stage_rows.first_op[0], stage_rows.first_op[-1]
     at = None if everything else (stage_rows.first_op[rows][:, None] + np.arange(length))
 
-    def dense(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    def dense(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
         return values[first:last].reshape(len(rows), length) if at is None else values[at]
 
     op_type, start_us = dense(stage_rows.op_type), dense(stage_rows.start_us)
@@ -94,7 +96,7 @@ def _classify_equal_lengths(stage_rows: StageRows, rows: Ints, length: int) -> l
     return classes
 
 
-def _order_by_type_and_start(op_type: npt.NDArray[np.generic], start_us: Floats) -> Ints | None:
+def _order_by_type_and_start(op_type: npt.NDArray[np.int8], start_us: Floats) -> Ints | None:
     """Column order of the ops of each row by (type, start, position).
 
     returns : shape (op,) where it is the same for all rows, (row, op) where not, None where nothing moves.
@@ -113,7 +115,7 @@ def _order_by_type_and_start(op_type: npt.NDArray[np.generic], start_us: Floats)
     return order
 
 
-def _take(values: npt.NDArray[np.generic], order: Ints | None) -> npt.NDArray[np.generic]:
+def _take(values: npt.NDArray[Number], order: Ints | None) -> npt.NDArray[Number]:
     if order is None:
         return values
     return values[:, order] if order.ndim == 1 else np.take_along_axis(values, order, axis=1)
@@ -149,7 +151,7 @@ class _Group(NamedTuple):
     def split(self) -> list[RowClass]:
         """One class per program."""
         computes = slice(0, self.counts[ot.FORWARD_COMPUTE] + self.counts[ot.BACKWARD_COMPUTE])
-        self._refuse_doubles(computes)
+        self._refuse_doubles()
         first_dp = sum(self.counts[: ot.PARAMS_ALL_GATHER])
         dp_stream = slice(first_dp, first_dp + sum(self.counts[op_type] for op_type in ot.DP_STREAM))
         has_chunk = np.r_[computes, dp_stream]
@@ -203,7 +205,7 @@ class _Group(NamedTuple):
             no_ops=tuple(op for op, flag in enumerate(flags) if flag),
         )
 
-    def _refuse_doubles(self, computes: slice) -> None:
+    def _refuse_doubles(self) -> None:
         """Two computes of one direction with the same (microbatch, chunk) cannot both have happened."""
         for op_type in ot.COMPUTE:
             first = sum(self.counts[:op_type])
@@ -218,7 +220,7 @@ class _Group(NamedTuple):
             if len(doubles):
                 op, column = doubles[0].tolist()
                 pair = order[op : op + 2, column].tolist()
-                raise TraceDefect(
+                raise TraceDefectError(
                     f"microbatch {int(self.microbatch[first + pair[0], column])} of model chunk "
                     f"{int(self.chunk[first + pair[0], column])} is computed twice in one direction",
                     [OpRef(0, int(self.rows[column]), op_type, ordinal) for ordinal in pair],

@@ -5,8 +5,8 @@ where they first differ, the scenarios that need lanes are a prefix at every poi
 
 Exact dp rank and worker slowdowns need two replicas only, the recorded one and an ideal one, because in the
 ideal timeline all replicas are alike (model, section 6). Until a dp collective that waits for something, the
-recorded replica runs like the lanes of the scenario in which everything, or the whole stage, is recorded; from
-there on both get rows of their own, which meet each other instead of the other lanes.
+recorded replica runs like the lanes of the scenario in which everything, or the whole stage, is recorded;
+from there on both get rows of their own, which meet each other instead of the other lanes.
 """
 
 from dataclasses import dataclass
@@ -26,23 +26,23 @@ EVERYTHING = 0
 
 
 class Replicas(NamedTuple):
-    """Rows of recorded replicas [first, first + count) and of their ideal partners behind them.
+    """Rows of recorded replicas [first, first + number) and of their ideal partners behind them.
 
     Recorded row 0 is a whole dp rank; where there is a pipeline, row 1 + p is one worker of stage p.
     """
 
     first: int
-    count: int
+    number: int
 
     @property
     def partners(self) -> int:
         """First row of the ideal partners."""
-        return self.first + self.count
+        return self.first + self.number
 
     @property
     def end(self) -> int:
         """First row behind all of them."""
-        return self.first + 2 * self.count
+        return self.first + 2 * self.number
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class ScenarioRows:
         alone = {EVERYTHING, self.type_row[TYPE_GROUP[op_type]], self.stage_row[stage]}
         if self.last_stage_ideal >= 0 and stage != max(self.stage_row):
             alone.add(self.last_stage_ideal)
-        if self.replicas.count:
+        if self.replicas.number:
             alone.add(self.replicas.first)
-        if self.replicas.count > 1:
+        if self.replicas.number > 1:
             alone.add(self.replicas.first + 1 + stage)
         return _stretches(sorted(alone))
 

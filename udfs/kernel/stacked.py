@@ -1,6 +1,6 @@
 """All scenarios of section 5 in one pass over the graph, lanes last and contiguous.
 
-Bit for bit what one-at-a-time replays give (the tests hold them against each other), at a fraction of the cost.
+Bit for bit what one-at-a-time replays give, which the tests hold them against, at a fraction of the cost.
 """
 
 from typing import NamedTuple
@@ -62,7 +62,12 @@ class _Stack:
     """Ends of the ops that are still waited for, shape (row, lane) each, lane = (step, dp_rank)."""
 
     def __init__(
-        self, graph: OpGraph, rows: ScenarioRows, duration_s: Floats, ideals: list[float], ideal_ends: list[float]
+        self,
+        graph: OpGraph,
+        rows: ScenarioRows,
+        duration_s: Floats,
+        ideals: list[float],
+        ideal_ends: list[float],
     ) -> None:
         _, steps, dp_ranks = duration_s.shape
         lanes = steps * dp_ranks
@@ -71,7 +76,7 @@ class _Stack:
         self.durations = list(duration_s.reshape(graph.size, lanes))
         self.shape = (rows.count, lanes)
         self.latest_s = np.zeros((rows.count, steps, dp_ranks))
-        self.ends: list[Floats | None] = [None] * graph.size
+        self.ends: dict[int, Floats] = {}
         self.filled = [0] * graph.size
         self.spare: list[Floats] = []
         self.scratch = [np.empty(self.shape) for _ in range(2)]
@@ -95,13 +100,13 @@ class _Stack:
             for source in self.graph.waits_for[op]:
                 self.waiting[source] -= 1
                 if not self.waiting[source]:
-                    self._release(source)
+                    self.spare.append(self.ends.pop(source))
             if self.is_last[op]:
                 ends = self._rows_of(op, self.rows.count)
                 flat = self.latest_s.reshape(self.shape)
                 np.maximum(flat, ends, out=flat)
             if not self.waiting[op]:
-                self._release(op)
+                self.spare.append(self.ends.pop(op))
 
     def _latest_start(self, unit: Unit, active: int) -> Floats | None:
         """Latest start of the unit, shape (active, lane); None where nothing is waited for."""
@@ -117,26 +122,25 @@ class _Stack:
     def _rows_of(self, op: int, active: int) -> Floats:
         """Ends of an op on the first `active` rows; rows it has not had yet are still ideal there."""
         ends = self.ends[op]
-        assert ends is not None, "an op is released only when nothing waits for it any more"
         filled = self.filled[op]
         if filled < active:
             ends[filled:active] = self.ideal_ends[op]
             replicas = self.rows.replicas
-            if filled <= replicas.first < active and replicas.count:
+            if filled <= replicas.first < active and replicas.number:
                 ends[replicas.first] = ends[EVERYTHING]
-                for stage in range(replicas.count - 1):
+                for stage in range(replicas.number - 1):
                     ends[replicas.first + 1 + stage] = ends[self.rows.stage_row[stage]]
             self.filled[op] = active
         return ends[:active]
 
     def _meet(self, start: Floats, active: int) -> Floats:
-        """Let the dp ranks of each row wait for each other, and each recorded replica for its ideal partner."""
+        """Let dp ranks wait for each other within a row, and recorded replicas for their ideal partners."""
         met = self.scratch[1][:active]
         by_dp = start.reshape(active, -1, self.dp_ranks)
         met.reshape(by_dp.shape)[...] = by_dp.max(axis=2, keepdims=True)
-        first, count = self.rows.replicas
+        first, number = self.rows.replicas
         partners, end = self.rows.replicas.partners, self.rows.replicas.end
-        if count and active > first:
+        if number and active > first:
             np.maximum(start[first:partners], start[partners:end], out=met[first:partners])
             met[partners:end] = met[first:partners]
         return met
@@ -158,17 +162,11 @@ class _Stack:
             else:
                 np.add(start[first:last], recorded_s, out=ends[first:last])
 
-    def _release(self, op: int) -> None:
-        ends = self.ends[op]
-        if ends is not None:
-            self.spare.append(ends)
-            self.ends[op] = None
-
 
 def _last_ops(graph: OpGraph, duration_s: Floats, ideals: list[float]) -> list[bool]:
     """Ops that may end a step: nothing that surely takes no negative time follows them."""
     is_last = [True] * graph.size
-    shortest_s = duration_s.min(axis=(1, 2)).tolist()
+    shortest_s = duration_s.reshape(graph.size, -1).min(axis=1).tolist()
     for op, sources in enumerate(graph.waits_for):
         if shortest_s[op] >= 0.0 and ideals[graph.op_types[op]] >= 0.0:
             for source in sources:
@@ -183,12 +181,14 @@ def _collect(latest_s: Floats, rows: ScenarioRows, layout: Layout, ideal: float)
     by_stage = by_row[[rows.stage_row[stage] for stage in range(layout.pp_size)]]
     by_dp_rank = np.broadcast_to(recorded, (dp_ranks, steps))
     by_worker = np.broadcast_to(by_stage[:, None], (layout.pp_size, dp_ranks, steps))
-    first, count = rows.replicas
-    if count:
-        pairs = np.maximum(latest_s[first : first + count], latest_s[first + count : first + 2 * count])
+    first, number = rows.replicas
+    if number:
+        pairs = np.maximum(
+            latest_s[first : rows.replicas.partners], latest_s[rows.replicas.partners : rows.replicas.end]
+        )
         by_replica = pairs.swapaxes(1, 2)
         by_dp_rank = by_replica[0]
-        by_worker = by_replica[1:] if count > 1 else by_replica[:1]
+        by_worker = by_replica[1:] if number > 1 else by_replica[:1]
     elif dp_ranks > 1:
         by_dp_rank, by_worker = _without_meetings(latest_s, rows, layout, ideal)
     return ScenarioTimes(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.correlation import backward_of_forward, paired_times
-from udfs.kernel.errors import OpRef, TraceDefect
+from udfs.kernel.errors import OpRef, TraceDefectError
 from udfs.kernel.graph import ALL_DP_RANKS, Cell, Layout, OpGraph, build_graph
 from udfs.kernel.program import Floats, Ints
 from udfs.kernel.rows import RowClass, StageRows, classify
@@ -42,7 +42,7 @@ class Trace(NamedTuple):
     """A job's replayed steps.
 
     blocks     : together they hold every step once.
-    forward_s, backward_s : per stage float64, shape (pair, dp_rank): compute times of the same microbatch. [s]
+    forward_s, backward_s : per stage float64, shape (pair, dp_rank); times of the same microbatch. [s]
     """
 
     blocks: list[StepBlock]
@@ -55,12 +55,10 @@ def build_trace(stages: Sequence[StageRows], layout: Layout, steps: int) -> Trac
 
     stages : one per stage, rows ordered by (step, dp_rank), every step complete.
     steps  : number of steps.
-    raises : TraceDefect.
+    raises : TraceDefectError.
     """
     classes = [_located(rows, stage, layout) for stage, rows in enumerate(stages)]
-    blocks = [
-        _block(classes, members, layout) for members in _steps_alike(classes, steps, layout.dp_size)
-    ]
+    blocks = [_block(classes, members, layout) for members in _steps_alike(classes, steps, layout.dp_size)]
     pairs = [_stage_pairs(found, steps, layout.dp_size) for found in classes]
     return Trace(blocks, [forward for forward, _ in pairs], [backward for _, backward in pairs])
 
@@ -69,10 +67,10 @@ def _located(rows: StageRows, stage: int, layout: Layout) -> list[RowClass]:
     """Classes of a stage; a defect found in a row is told where that row ran."""
     try:
         return classify(rows)
-    except TraceDefect as found:
+    except TraceDefectError as found:
         step, dp_rank = divmod(found.ops[0].dp_rank, layout.dp_size)
         ops = [OpRef(stage, dp_rank, op.op_type, op.ordinal) for op in found.ops]
-        raise TraceDefect(found.defect, ops, step) from None
+        raise TraceDefectError(found.defect, ops, step) from None
 
 
 def _steps_alike(classes: list[list[RowClass]], steps: int, dp_size: int) -> list[Ints]:
@@ -96,15 +94,13 @@ def _block(classes: list[list[RowClass]], members: Ints, layout: Layout) -> Step
     for stage, found in enumerate(classes):
         owner = [_owner(found, int(rows_of_dp[0]) + dp_rank) for dp_rank in range(dp_size)]
         cells.extend((Cell(stage, dp_rank, own.program), own) for dp_rank, own in enumerate(owner))
-    alike = all(
-        cells[i][0].program == cells[i - i % dp_size][0].program for i in range(len(cells))
-    )
+    alike = all(cells[i][0].program == cells[i - i % dp_size][0].program for i in range(len(cells)))
     if alike:
         cells = [(Cell(c.stage, ALL_DP_RANKS, c.program), own) for c, own in cells[::dp_size]]
     try:
         graph = build_graph(tuple(cell for cell, _ in cells), layout)
-    except TraceDefect as found_defect:
-        raise TraceDefect(found_defect.defect, found_defect.ops, int(members[0])) from None
+    except TraceDefectError as found_defect:
+        raise TraceDefectError(found_defect.defect, found_defect.ops, int(members[0])) from None
     shape = (graph.size, len(members), dp_size if alike else 1)
     start_s, duration_s = np.empty(shape), np.empty(shape)
     for (cell, own), first, last in zip(cells, graph.first_op, graph.first_op[1:], strict=False):

@@ -6,6 +6,7 @@ import numpy as np
 
 from udfs.kernel.correlation import worker_correlation
 from udfs.kernel.durations import launch_delays, replayed_durations
+from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph import Layout
 from udfs.kernel.ideal import ideal_durations
 from udfs.kernel.masked import Mask, op_dp_ranks, op_stages, replay_masks, replay_one_by_one
@@ -46,11 +47,13 @@ def analyse(trace: Trace, layout: Layout, worker_rank: Ints) -> WhatIf:
     """Replay a job in every scenario of section 5.
 
     worker_rank : int, shape (stage, dp_rank); global rank of each worker, settles ties among the slowest.
+    raises      : TraceDefectError where the ops take no time, so that there is nothing to compare with.
     """
     durations = [replayed_durations(block.graph, block.start_s, block.duration_s) for block in trace.blocks]
     replayed = [(block, found.duration_s) for block, found in zip(trace.blocks, durations, strict=True)]
     ideal_s = ideal_durations([(block.graph, duration_s) for block, duration_s in replayed])
     times = _joined(replayed, layout, ideal_s)
+    _refuse_timeless(trace, times)
     approx = _approximate_worker_slowdown(times)
     is_slowest = _slowest(approx, worker_rank)
     actual_s, clamped_delays = _recorded(trace.blocks, len(times.ideal))
@@ -69,13 +72,21 @@ def analyse(trace: Trace, layout: Layout, worker_rank: Ints) -> WhatIf:
     )
 
 
+def _refuse_timeless(trace: Trace, times: ScenarioTimes) -> None:
+    for block in trace.blocks:
+        if not times.ideal[block.steps[0]] > 0.0 or not times.recorded.mean() > 0.0:
+            defect = "the replayed ops take no time at all, beginning with"
+            raise TraceDefectError(defect, [block.graph.ref(0)], int(block.steps[0]))
+
+
 def _recorded(blocks: list[StepBlock], steps: int) -> tuple[Floats, int]:
     """Recorded step times, and how many launch delays were clamped."""
     actual_s = np.empty(steps)
     clamped = 0
     for block in blocks:
         end_s = block.start_s + block.duration_s
-        actual_s[block.steps] = end_s.max(axis=(0, 2)) - block.start_s.min(axis=(0, 2))
+        latest_s, earliest_s = end_s.max(axis=0), block.start_s.min(axis=0)
+        actual_s[block.steps] = latest_s.max(axis=-1) - earliest_s.min(axis=-1)
         clamped += launch_delays(block.graph, block.start_s, end_s).clamped
     return actual_s, clamped
 
@@ -111,7 +122,8 @@ def _approximate_worker_slowdown(times: ScenarioTimes) -> Floats:
     ideal = times.ideal.mean()
     by_stage = times.by_stage.mean(axis=1) / ideal
     by_dp_rank = times.by_dp_rank.mean(axis=1) / ideal
-    return np.minimum(by_stage[:, None], by_dp_rank[None, :])
+    lower: Floats = np.minimum(by_stage[:, None], by_dp_rank[None, :])
+    return lower
 
 
 def _slowest(slowdown: Floats, worker_rank: Ints) -> Mask:

@@ -1,0 +1,61 @@
+"""Starts the JVM beneath a session, in an environment that this process sets right first."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Final
+
+import pyspark
+from py4j.java_gateway import JavaGateway
+from pyspark import SparkConf
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+
+from jobs.java import find_java_home
+from jobs.project import PROJECT, is_zip
+
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the Python that it starts
+
+
+class JvmError(Exception):
+    """The JVM ended before it could be used; the message is one line."""
+
+
+def is_submitted() -> bool:
+    """Tell whether spark-submit started this process, with a JVM of its own."""
+    return _SUBMITTED in os.environ
+
+
+def launch_jvm(conf: Mapping[str, str], errors: IO[bytes] | None = None) -> JavaGateway:
+    """Connect to the JVM of spark-submit where there is one, else start one with these Spark settings.
+
+    errors : where a JVM started here writes what it has to say; standard error when not given
+    Raises JavaNotFoundError without a suitable Java, JvmError when the JVM does not come up.
+    """
+    if is_submitted():
+        return launch_gateway()
+    _set_environment(conf)
+    arguments = SparkConf(loadDefaults=False).setAll(list({**_logging(), **conf}.items()))
+    try:
+        return launch_gateway(arguments, {"stderr": errors} if errors else None)
+    except PySparkException as error:
+        raise JvmError(f"Spark's JVM did not start: {error}".splitlines()[0]) from None
+
+
+def _set_environment(conf: Mapping[str, str]) -> None:
+    """Spark's scripts and workers go by the environment; what a shell happened to export must not count."""
+    os.environ["JAVA_HOME"] = str(find_java_home())
+    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    os.environ["PYSPARK_PYTHON"] = conf.get("spark.pyspark.python", sys.executable)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if conf.get("spark.master", "local").startswith("local"):
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+
+def _logging() -> dict[str, str]:
+    """Warnings of ours and Spark's, without those that come at every start."""
+    if is_zip():
+        return {}
+    file = PROJECT / "conf" / "log4j2.properties"
+    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={file}"}

@@ -1,0 +1,25 @@
+"""Where the project lies: a folder, or the zip that spark-submit was given with --py-files."""
+
+import zipfile
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Final
+
+PROJECT: Final = Path(__file__).resolve().parents[1]
+"""What has to be on the path of an executor's Python for it to import jobs, udfs and schemas."""
+
+
+def is_zip() -> bool:
+    """Tell whether the project runs from its zip."""
+    return PROJECT.is_file()
+
+
+def project_file(*names: str) -> Traversable:
+    """Return a file of the project, wherever it lies; it need not exist."""
+    root: Traversable = zipfile.Path(PROJECT) if is_zip() else PROJECT
+    return root.joinpath(*names)
+
+
+def data_root() -> Path:
+    """Return the folder at which relative paths in conf/ start: the project, or beside a zip the current one."""
+    return Path.cwd() if is_zip() else PROJECT

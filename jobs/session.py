@@ -1,0 +1,133 @@
+"""The one module that makes Spark sessions, so that every entry point runs with the same settings.
+
+Nothing has to be activated or exported: Java, the workers' Python, this project's code and Delta's JARs are
+found here. Under spark-submit its own options win over conf/.
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from py4j.java_gateway import JavaGateway, JavaObject
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from jobs.delta_jars import resolved_jars, resolver_conf
+from jobs.jvm import JvmError, is_submitted, launch_jvm
+from jobs.package import ZIP_NAME, write_zip
+from jobs.project import PROJECT, is_zip
+from jobs.settings import Settings, SparkSettings
+
+_DELTA_CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
+_LOOPBACK: Final = "127.0.0.1"
+
+
+class SessionError(Exception):
+    """No usable session can be made; the message is one line that says what to do."""
+
+
+@contextmanager
+def session(settings: Settings, app_name: str) -> Iterator[SparkSession]:
+    """Lend a session: the active one where there is one, else one of its own that is stopped at the end."""
+    is_ours = SparkSession.getActiveSession() is None
+    spark = make_session(settings, app_name)
+    try:
+        yield spark
+    finally:
+        if is_ours:
+            spark.stop()
+
+
+def make_session(settings: Settings, app_name: str) -> SparkSession:
+    """Give the active session, or make one that reads and writes Delta.
+
+    Raises SessionError where Delta is not to be had, JavaNotFoundError without Java 17 or 21.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    spark = settings.spark
+    # A stopped session leaves its JVM behind, and a process can have only one.
+    gateway = SparkContext._gateway or _start_jvm(spark)  # noqa: SLF001
+    conf = SparkConf(_jvm=gateway.jvm)
+    if is_submitted():
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        for key, value in _spark_conf(spark, conf.get("spark.master")).items():
+            conf.setIfMissing(key, value)
+        _add_delta(gateway, conf, spark)
+    else:
+        conf.setAll(list(_spark_conf(spark, spark.master).items()))
+    if not _has_delta(gateway):
+        raise SessionError(_no_delta(spark))
+    return SparkSession(SparkContext(conf=conf.setAppName(app_name), gateway=gateway))
+
+
+def _start_jvm(spark: SparkSettings) -> JavaGateway:
+    """Connect to spark-submit's JVM, or start one that has Delta on its class path and our code for workers."""
+    if is_submitted():
+        return launch_jvm({})
+    conf = _spark_conf(spark, spark.master)
+    jars = resolved_jars(spark.packages)
+    conf |= {"spark.jars": ",".join(jars)} if jars else resolver_conf(spark)
+    if not _is_local(spark.master):
+        conf["spark.submit.pyFiles"] = str(_project_zip())
+    try:
+        return launch_jvm(conf)
+    except JvmError as error:
+        raise SessionError(str(error) if jars else _no_delta(spark)) from None
+
+
+def _spark_conf(spark: SparkSettings, master: str | None) -> dict[str, str]:
+    """Spark's settings from conf/, and on one machine those that keep it there and let workers find our code."""
+    if not _is_local(master):
+        return {**({"spark.master": master} if master else {}), **spark.conf}
+    return {
+        "spark.master": master or "local[*]",
+        "spark.driver.host": _LOOPBACK,
+        "spark.driver.bindAddress": _LOOPBACK,
+        "spark.executorEnv.PYTHONPATH": str(PROJECT),
+        **spark.conf,
+    }
+
+
+def _is_local(master: str | None) -> bool:
+    return master is None or master.startswith("local")
+
+
+def _project_zip() -> Path:
+    return PROJECT if is_zip() else write_zip(Path(tempfile.mkdtemp(prefix="straggler-fleet-")) / ZIP_NAME)
+
+
+def _has_delta(gateway: JavaGateway) -> bool:
+    """Spark starts without Delta's JARs and only fails at the first table: look before."""
+    try:
+        _class_loader(gateway).loadClass(_DELTA_CLASS)
+    except Py4JJavaError:
+        return False
+    return True
+
+
+def _add_delta(gateway: JavaGateway, conf: SparkConf, spark: SparkSettings) -> None:
+    """Give spark-submit's running JVM, and through spark.jars its executors, the JARs it was not given."""
+    if _has_delta(gateway):
+        return
+    jars = resolved_jars(spark.packages)
+    for jar in jars:
+        _class_loader(gateway).addURL(gateway.jvm.java.io.File(jar).toURI().toURL())
+    conf.set("spark.jars", ",".join([*filter(None, [conf.get("spark.jars", "")]), *jars]))
+
+
+def _class_loader(gateway: JavaGateway) -> JavaObject:
+    return gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader()
+
+
+def _no_delta(spark: SparkSettings) -> str:
+    return (
+        f"Delta's JARs ({', '.join(spark.packages)}) are not here: run `make jars` once with network, "
+        f"or give spark-submit --packages {','.join(spark.packages)}"
+    )

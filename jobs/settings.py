@@ -1,0 +1,153 @@
+"""The one module that reads conf/: base.toml, overlays on top of it, and what the command line overrides.
+
+A settings file may say `extends = "base"`, "local" or "cluster"; without it, it lies on top of local.toml.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from jobs.project import data_root, project_file
+
+SHIPPED: Final = ("base", "local", "cluster")
+"""Settings files of the project, by the names under which they can be extended or chosen."""
+
+_DEFAULT: Final = "local"
+_EXTENDS: Final = "extends"
+_Layer = tuple[str, dict[str, Any]]  # a file's name and what it says
+_WORDS: Final = {"extra_forbidden": "unknown key", "missing": "missing key"}
+
+
+class SettingsError(Exception):
+    """Settings that cannot be used. The message is one line that names the file and the key."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class PathSettings(_Section):
+    """Where data lies: absolute paths, or URLs of a store that Spark reaches."""
+
+    landing: Annotated[str, Field(min_length=1)]
+    warehouse: Annotated[str, Field(min_length=1)]
+
+
+class SimulationSettings(_Section):
+    """What the what-if simulation takes as ideal, and the bounds that decide a unit's status."""
+
+    ideal: Literal["pooled-mean-median"]
+    minimum_steps: Annotated[int, Field(ge=1)]
+    maximum_discrepancy: Annotated[float, Field(gt=0)]
+    maximum_restarts: Annotated[int, Field(ge=0)]
+
+
+class SparkSettings(_Section):
+    """How a session is made: Delta's Maven coordinates, what not to fetch with them, and Spark's own settings.
+
+    `master` is only used where spark-submit has not said another.
+    """
+
+    packages: Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
+    excludes: Annotated[tuple[str, ...], Field(strict=False)]
+    conf: dict[str, str]
+    master: str | None = None
+
+
+class Settings(_Section):
+    """All settings of one run."""
+
+    paths: PathSettings
+    simulation: SimulationSettings
+    spark: SparkSettings
+
+
+def load_settings(
+    overrides: str | Path | None = None, landing: str | None = None, warehouse: str | None = None
+) -> Settings:
+    """Read the settings.
+
+    overrides : a settings file, or the name of one of the project's own; local.toml when not given
+    landing, warehouse : instead of the paths in the files; relative to where the command is called
+    Raises SettingsError for a file that cannot be read and for unknown, missing or wrong keys.
+    """
+    layers = _layers(str(overrides) if overrides is not None else _DEFAULT)
+    merged: dict[str, Any] = {}
+    for _, values in layers:
+        merged = _merge(merged, values)
+    try:
+        settings = Settings.model_validate(merged)
+    except ValidationError as error:
+        raise SettingsError(_one_line(error, layers)) from None
+    paths = PathSettings(
+        landing=_anchor(landing, Path.cwd()) if landing else _anchor(settings.paths.landing, data_root()),
+        warehouse=_anchor(warehouse, Path.cwd())
+        if warehouse
+        else _anchor(settings.paths.warehouse, data_root()),
+    )
+    return settings.model_copy(update={"paths": paths})
+
+
+def _layers(chosen: str) -> list[_Layer]:
+    """All files that take part, the base first, as (name, contents)."""
+    layers: list[_Layer] = []
+    wanted: str | None = chosen
+    while wanted is not None:
+        name, file = _locate(wanted)
+        values = _read(name, file)
+        parent = values.pop(_EXTENDS, None if wanted == "base" else _DEFAULT)
+        if parent is not None and parent not in SHIPPED:
+            raise SettingsError(f"{name}: {_EXTENDS}: must be one of {', '.join(SHIPPED)}, not {parent!r}")
+        layers.insert(0, (name, values))
+        wanted = parent
+    return layers
+
+
+def _locate(wanted: str) -> tuple[str, Traversable]:
+    if wanted in SHIPPED:
+        return f"conf/{wanted}.toml", project_file("conf", f"{wanted}.toml")
+    return wanted, Path(wanted)
+
+
+def _read(name: str, file: Traversable) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, KeyError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "cannot be read"
+        raise SettingsError(f"{name}: {reason}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{name}: not TOML: {error}") from None
+
+
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay one table of settings on another: tables are merged, anything else is replaced."""
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        merged[key] = _merge(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _one_line(error: ValidationError, layers: Sequence[_Layer]) -> str:
+    """Say the first thing that is wrong, and in which file: the topmost that has the key, else the base."""
+    first = error.errors(include_url=False)[0]
+    place = first["loc"]
+    name = next((name for name, values in reversed(layers) if _has(values, place)), layers[0][0])
+    words = _WORDS.get(first["type"], first["msg"])
+    return f"{name}: {'.'.join(map(str, place))}: {words}"
+
+
+def _has(values: Any, place: Sequence[int | str]) -> bool:
+    for key in place:
+        if not isinstance(values, dict) or key not in values:
+            return isinstance(values, list | tuple)
+        values = values[key]
+    return True
+
+
+def _anchor(path: str, folder: Path) -> str:
+    return path if "://" in path else str((folder / Path(path).expanduser()).resolve())

@@ -1,0 +1,185 @@
+"""What every stage does in one step, in the order in which its host issues it, and what each op waits for."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from jobs.synthetic.schedule import Compute, compute_order
+from jobs.synthetic.shape import JobShape
+
+DP_COLLECTIVES = ("params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce")
+
+
+@dataclass(eq=False)
+class ProgramOp:
+    """One op that every dp replica runs in every step.
+
+    waits   : ops that must have ended before this one starts
+    meeting : ops with the same meeting start moving data together; None for a local op
+    call    : ops of one call share their start and their end; None for an op of its own
+    chunk_in_model : of computes and their real transfers, else -1
+    """
+
+    number: int
+    pp_rank: int
+    op_type: str
+    microbatch: int = -1
+    model_chunk: int = -1
+    chunk_in_model: int = -1
+    waits: list[int] = field(default_factory=list)
+    meeting: Hashable = None
+    call: Hashable = None
+    moves_data: bool = True
+
+    @property
+    def meets_replicas(self) -> bool:
+        """Whether all dp ranks take part."""
+        return self.op_type in DP_COLLECTIVES or self.op_type == "optimizer-clip-main-grad"
+
+
+def build_program(shape: JobShape) -> list[ProgramOp]:
+    """List the ops of one step of one dp replica, stage after stage."""
+    ops: list[ProgramOp] = []
+    for pp_rank in range(shape.pp_size):
+        _Stage(shape, pp_rank, ops).issue()
+    return ops
+
+
+class _Stage:
+    """Issues the ops of one stage into its streams."""
+
+    def __init__(self, shape: JobShape, pp_rank: int, ops: list[ProgramOp]) -> None:
+        self.shape = shape
+        self.pp_rank = pp_rank
+        self.ops = ops
+        self.end_of_stream: dict[str, int] = {}
+        self.order = compute_order(shape, pp_rank)
+        self.has_data_parallelism = shape.dp_size * shape.cp_size > 1
+        self.gather_of_chunk: dict[int, int] = {}
+        self.compute_ops: list[int] = []
+
+    def _add(self, op_type: str, waits: Sequence[int] = (), stream: str = "", chunk: int = -1) -> ProgramOp:
+        op = ProgramOp(len(self.ops), self.pp_rank, op_type, model_chunk=chunk, waits=list(waits))
+        if stream in self.end_of_stream:
+            op.waits.append(self.end_of_stream[stream])
+        if stream:
+            self.end_of_stream[stream] = op.number
+        self.ops.append(op)
+        return op
+
+    def _add_collective(self, op_type: str, number: int, chunk: int, waits: Sequence[int] = ()) -> ProgramOp:
+        stream = "dp" if op_type != "separate-grads-all-reduce" else ""
+        op = self._add(op_type, waits, stream, chunk)
+        op.meeting = (op_type, self.pp_rank, chunk, number)
+        return op
+
+    def issue(self) -> None:
+        if self.has_data_parallelism:
+            for chunk in range(self.shape.vpp_size):
+                for bucket in range(self.shape.buckets):
+                    op = self._add_collective("params-all-gather", bucket, chunk)
+                    self.gather_of_chunk[chunk] = op.number
+        done: dict[str, list[int]] = {"forward": [], "backward": []}
+        for place, compute in enumerate(self.order):
+            if compute.direction == "backward" and not done["backward"]:
+                self._leading_send(place)
+            self._compute(place, compute, done[compute.direction])
+            if len(done[compute.direction]) == len(self.order) // 2:
+                self._trailing_recv(compute.direction)
+        self._tail()
+
+    def _chunk_in_model(self, compute: Compute) -> int:
+        return compute.chunk * self.shape.pp_size + self.pp_rank
+
+    def _compute(self, place: int, compute: Compute, done: list[int]) -> None:
+        """Issue one compute between its recv and its send; `done` are the computes before it, same direction."""
+        in_model, last = self._chunk_in_model(compute), self.shape.last_chunk
+        forward = compute.direction == "forward"
+        waits = [self._recv(place, compute, done)]
+        if forward and compute.chunk in self.gather_of_chunk:
+            waits.append(self.gather_of_chunk.pop(compute.chunk))
+        op = self._add(f"{compute.direction}-compute", [w for w in waits if w >= 0], "compute", compute.chunk)
+        op.microbatch, op.chunk_in_model = compute.microbatch, in_model
+        done.append(op.number)
+        self.compute_ops.append(op.number)
+        has_receiver = in_model != (last if forward else 0)
+        if self.shape.pp_size > 1 and (has_receiver or self.shape.noop_transfers != "none"):
+            send = self._add(f"{compute.direction}-send", [op.number], f"{compute.direction}-send")
+            send.call, send.moves_data = self._call_of_send(place, compute, len(done) - 1), has_receiver
+            if has_receiver:
+                send.meeting, send.chunk_in_model = (compute.direction, compute.microbatch, in_model), in_model
+
+    def _recv(self, place: int, compute: Compute, done: list[int]) -> int:
+        """Issue the recv before a compute, if it is recorded; -1 if not."""
+        in_model, forward = self._chunk_in_model(compute), compute.direction == "forward"
+        has_sender = in_model != (0 if forward else self.shape.last_chunk)
+        habit = self.shape.noop_transfers
+        is_noop_recorded = habit == "all" or (habit == "first_missing" and len(done) > 0)
+        if self.shape.pp_size == 1 or not (has_sender or is_noop_recorded):
+            return -1
+        waits = done[-1:]
+        if not forward and not done and place >= 2:
+            waits = [self.compute_ops[place - 2]]
+        recv = self._add(f"{compute.direction}-recv", waits, f"{compute.direction}-recv")
+        recv.call, recv.moves_data = self._call_of_recv(place, compute, len(done)), has_sender
+        if has_sender:
+            sender = in_model - 1 if forward else in_model + 1
+            recv.meeting, recv.chunk_in_model = (compute.direction, compute.microbatch, sender), in_model
+        return recv.number
+
+    def _call_of_send(self, place: int, compute: Compute, ordinal: int) -> Hashable:
+        """Name the call this send shares with a recv: the next one that way, without a virtual pipeline the other."""
+        if not self.shape.batched:
+            return None
+        if self.shape.vpp_size > 1:
+            return (self.pp_rank, compute.direction, ordinal + 1)
+        return (self.pp_rank, place + 1)
+
+    def _call_of_recv(self, place: int, compute: Compute, ordinal: int) -> Hashable:
+        if not self.shape.batched:
+            return None
+        if self.shape.vpp_size > 1:
+            return (self.pp_rank, compute.direction, ordinal)
+        turns = place > 0 and self.order[place - 1].direction != compute.direction
+        return (self.pp_rank, place) if turns else None
+
+    def _leading_send(self, place: int) -> None:
+        """Record a backward-send that moves nothing, before there is a gradient to send."""
+        if self.shape.noop_transfers == "all" and self.shape.pp_size > 1:
+            before = self.compute_ops[max(place - 2, 0)]
+            self._add("backward-send", [before], "backward-send").moves_data = False
+
+    def _trailing_recv(self, direction: str) -> None:
+        """Record a recv that moves nothing, after the last compute that could have needed one."""
+        if self.shape.noop_transfers != "none" and self.shape.pp_size > 1:
+            waits = [self.compute_ops[-1]]
+            self._add(f"{direction}-recv", waits, f"{direction}-recv").moves_data = False
+
+    def _tail(self) -> None:
+        """Issue what follows the last compute: gradients, clipping, the update."""
+        edge = self.pp_rank in (0, self.shape.pp_size - 1)
+        scatters: list[int] = []
+        if self.has_data_parallelism and self.shape.overlapped:
+            scatters = self._scatters(after_backward=True)
+        now = self._add("gc", self.compute_ops[-1:]).number
+        now = self._add("layernorm-grads-all-reduce", [now, *scatters[-1:]]).number
+        if edge:
+            embedding = self._add("embedding-grads-all-reduce", [now])
+            embedding.meeting = ("embedding",)
+            now = embedding.number
+        if self.has_data_parallelism and self.shape.overlapped:
+            now = self._add_collective("separate-grads-all-reduce", 0, -1, [now]).number
+        elif self.has_data_parallelism:
+            now = self._scatters(after_backward=False, first_waits=[now])[-1]
+        clip = self._add("optimizer-clip-main-grad", [now])
+        clip.meeting = ("clip",)
+        self._add("optimizer", [clip.number])
+
+    def _scatters(self, *, after_backward: bool, first_waits: Sequence[int] = ()) -> list[int]:
+        """Issue the reduce-scatters, the model's last chunks first, as their backwards end."""
+        found: list[int] = []
+        for chunk in reversed(range(self.shape.vpp_size)):
+            of_chunk = [n for n in self.compute_ops if self.ops[n].model_chunk == chunk]
+            for bucket in range(self.shape.buckets):
+                waits = of_chunk[-1:] if after_backward else first_waits
+                found.append(self._add_collective("grads-reduce-scatter", bucket, chunk, waits).number)
+        return found

@@ -1,0 +1,68 @@
+"""From rank_steps to the result tables: one simulation per unit, and the tables made from its one result."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    JOB_SLOWDOWN,
+    REPLAYED_STATUSES,
+    RESULT_TABLES,
+    STEP_SLOWDOWN,
+    UNIT_KEY,
+    WORKER_SLOWDOWN,
+)
+from udfs.unit_batches import MANIFEST, RESULT_SCHEMA, SIMULATED_COLUMNS, simulate_batches
+from udfs.what_if import SimulationSettings
+
+_ROW_ORDER = ("pp_rank", "step", "dp_rank", "cp_rank", "tp_rank", "rank")
+
+
+def what_if(
+    rank_steps: DataFrame, jobs: DataFrame, settings: SimulationSettings, partitions: int
+) -> DataFrame:
+    """Simulate every unit of `jobs`; one row per unit, its result tables as lists of structs.
+
+    Rows travel whole, ops inside as arrays, and each unit's manifest leads its rows: no unit is lost for want
+    of rows, and no table of manifests has to fit the driver.
+
+    partitions : tasks that share the units; given, because adaptive execution would make one of them.
+    """
+    facts = F.to_json(F.struct(*[F.col(name) for name in jobs.columns if name not in UNIT_KEY]))
+    manifests = jobs.select(*UNIT_KEY, facts.alias(MANIFEST))
+    rows = rank_steps.select(*UNIT_KEY, *SIMULATED_COLUMNS)
+    return (
+        manifests.unionByName(rows, allowMissingColumns=True)
+        .repartition(partitions, *UNIT_KEY)
+        .sortWithinPartitions(*UNIT_KEY, F.col(MANIFEST).isNull(), *_ROW_ORDER)
+        .mapInArrow(simulate_batches(settings), from_arrow_schema(RESULT_SCHEMA))
+    )
+
+
+def result_rows(results: DataFrame) -> dict[str, DataFrame]:
+    """Rows of every result table, by table name."""
+    return {
+        name: results.select(*UNIT_KEY, F.explode(name).alias("row"))
+        .select(*UNIT_KEY, "row.*")
+        .select(*TABLES[name].column_names)
+        for name in RESULT_TABLES
+    }
+
+
+def incomplete_units(results: DataFrame) -> DataFrame:
+    """Units whose result tables do not belong together: a row missing, or one where none should be.
+
+    A replayed unit has a row in every table, a step row per step and a worker row per worker.
+    """
+    job = F.col(JOB_SLOWDOWN)[0]
+    is_replayed = job["status"].isin(*REPLAYED_STATUSES)
+    others = [F.size(name) for name in RESULT_TABLES if name != JOB_SLOWDOWN]
+    some_missing = F.least(*others) == 0
+    miscounted = (F.size(STEP_SLOWDOWN) != job["steps"]) | (F.size(WORKER_SLOWDOWN) != job["workers"])
+    is_complete = (
+        F.when(F.size(JOB_SLOWDOWN) != 1, F.expr("false"))
+        .when(is_replayed, ~some_missing & ~miscounted)
+        .otherwise(F.greatest(*others) == 0)
+    )
+    return results.where(~F.coalesce(is_complete, F.expr("false"))).select(*UNIT_KEY)

@@ -1,0 +1,126 @@
+"""The Spark shell of the simulator: Arrow batches of many units in, one nested row per unit out.
+
+Rows arrive unit by unit, each unit's manifest first. Small units share a batch, so that thousands of tiny
+jobs do not cost thousands of calls between Spark and Python.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.tables import TABLES
+from schemas.vocabulary import RANK_STEPS, RESULT_TABLES, STATUS_CORRUPT_TRACE, STATUS_FAILED, UNIT_KEY
+from udfs.errors import TraceError
+from udfs.result_tables import empty_results, job_row
+from udfs.what_if import SimulationSettings, simulate_job
+
+MANIFEST: Final = "manifest"
+"""Column that holds the unit's row of jobs as JSON on the unit's first row and is null on all others."""
+
+SIMULATED_COLUMNS: Final = (
+    "step",
+    "rank",
+    "dp_rank",
+    "pp_rank",
+    "tp_rank",
+    "cp_rank",
+    "host",
+    "t0_us",
+    "op",
+    "start_us",
+    "duration_us",
+    "microbatch",
+    "model_chunk",
+)
+"""Columns of rank_steps that the simulation reads."""
+
+UNITS_PER_BATCH: Final = 64
+"""Units whose results leave in one batch."""
+
+_KEY_FIELDS = [TABLES[RANK_STEPS].arrow_schema.field(name) for name in UNIT_KEY]
+RESULT_SCHEMA: Final = pa.schema(
+    [*_KEY_FIELDS, *(pa.field(t, pa.list_(pa.struct(list(TABLES[t].value_schema)))) for t in RESULT_TABLES)]
+)
+"""One row per unit: its key, and for each result table the list of its rows."""
+
+Results = dict[str, pa.Table]
+
+
+def simulate_batches(
+    settings: SimulationSettings,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that mapInArrow runs: batches of rows sorted by unit, manifest first."""
+
+    def simulate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        done: list[tuple[tuple[object, ...], Results]] = []
+        for key, rows in units(batches):
+            done.append((key, simulate_unit(rows, settings)))
+            if len(done) == UNITS_PER_BATCH:
+                yield _nested(done)
+                done = []
+        if done:
+            yield _nested(done)
+
+    return simulate
+
+
+def units(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[tuple[object, ...], pa.Table]]:
+    """Cut a stream of batches where the unit changes: (log_date, job_id, run_id) and all rows of the unit."""
+    open_key: tuple[object, ...] | None = None
+    open_rows: list[pa.RecordBatch] = []
+    for batch in batches:
+        for first, last in _runs(batch):
+            key = tuple(batch.column(name)[first].as_py() for name in UNIT_KEY)
+            if open_key is not None and key != open_key:
+                yield open_key, pa.Table.from_batches(open_rows)
+                open_rows = []
+            open_key = key
+            open_rows.append(batch.slice(first, last - first))
+    if open_key is not None:
+        yield open_key, pa.Table.from_batches(open_rows)
+
+
+def _runs(batch: pa.RecordBatch) -> list[tuple[int, int]]:
+    """Stretches [first, last) of rows of one unit."""
+    if not batch.num_rows:
+        return []
+    changes = pa.array([False] * (batch.num_rows - 1))
+    for name in UNIT_KEY:
+        column = batch.column(name)
+        changes = pc.or_(changes, pc.not_equal(column[1:], column[:-1]))
+    edges = [0, *(pc.indices_nonzero(changes).to_numpy() + 1).tolist(), batch.num_rows]
+    return list(pairwise(edges))
+
+
+def simulate_unit(rows: pa.Table, settings: SimulationSettings) -> Results:
+    """Results of one unit; whatever is wrong with it becomes its status and stays within it."""
+    facts = json.loads(rows.column(MANIFEST)[0].as_py())
+    if facts.get("manifest_status") is not None:
+        return empty_results(job_row(facts, facts["manifest_status"], facts["manifest_detail"]))
+    try:
+        return simulate_job(rows.slice(1).select(SIMULATED_COLUMNS), facts, settings)
+    except TraceError as defect:
+        return empty_results(job_row(facts, STATUS_CORRUPT_TRACE, str(defect)))
+    except Exception as error:  # noqa: BLE001 - a defect of ours in one unit must not cost the others their night
+        return empty_results(job_row(facts, STATUS_FAILED, f"{type(error).__name__}: {error}"))
+
+
+def _nested(done: list[tuple[tuple[object, ...], Results]]) -> pa.RecordBatch:
+    """One row per unit, its result tables as lists of structs."""
+    arrays: list[pa.Array] = [
+        pa.array([key[position] for key, _ in done], type=field.type)
+        for position, field in enumerate(_KEY_FIELDS)
+    ]
+    for name in RESULT_TABLES:
+        tables = [results[name] for _, results in done]
+        offsets = [0]
+        for table in tables:
+            offsets.append(offsets[-1] + table.num_rows)
+        rows = pa.concat_tables(tables).combine_chunks().to_struct_array()
+        values = pa.concat_arrays(rows.chunks) if rows.num_chunks else pa.array([], type=rows.type)
+        arrays.append(pa.ListArray.from_arrays(pa.array(offsets, type=pa.int32()), values))
+    return pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)
