@@ -2,32 +2,33 @@
 
 import argparse
 import logging
-import shlex
 import sys
-import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Final, Never
 
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from jobs.delta_jars import DeltaJarsError
 from jobs.gates import GateRefusedError
 from jobs.java import JavaNotFoundError
+from jobs.pipeline_run import PipelineRun
 from jobs.session import SessionError, session
 from jobs.settings import Settings, SettingsError, load_settings
 from jobs.warehouse import Warehouse
-from schemas.pipeline_runs import TABLE as PIPELINE_RUNS_TABLE
-from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_GATE_REFUSED, EXIT_WRONG_SETTINGS, RUN_OUTCOMES
-
-ROWS_IN: Final = "rows_in"
-"""Key under which a body may say how many rows it read; every other key is a table that it published."""
+from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_GATE_REFUSED, EXIT_WRONG_SETTINGS
 
 Body = Callable[[SparkSession, Settings, argparse.Namespace], Mapping[str, int]]
-"""The work of an entry point; returns rows per table."""
+"""The work of an entry point: returns the rows it published, by table, and under ROWS_IN those it read."""
 
+_STATUSES: Final[Mapping[type[Exception], int]] = {
+    SettingsError: EXIT_WRONG_SETTINGS,
+    GateRefusedError: EXIT_GATE_REFUSED,
+    SessionError: EXIT_FAILED,
+    JavaNotFoundError: EXIT_FAILED,
+}
+"""Errors whose message says everything; any other is a surprise and leaves its traceback in the log."""
+
+_LONGEST_LINE: Final = 1000
 _LOG = logging.getLogger(__name__)
 
 
@@ -35,13 +36,13 @@ class Parser(argparse.ArgumentParser):
     """Says what is wrong with the arguments on one line; exit status 2."""
 
     def error(self, message: str) -> Never:
-        """End the process, telling only the defect and not the whole usage."""
-        self.exit(EXIT_WRONG_SETTINGS, f"{self.prog}: error: {message} (see --help)\n")
+        """End the process, telling the defect without the whole usage."""
+        self.exit(EXIT_WRONG_SETTINGS, f"{self.prog}: error: {message} (--help tells more)\n")
 
 
 def common_parser(name: str, description: str) -> Parser:
     """Return a parser with the arguments of every entry point."""
-    parser = Parser(prog=f"python -m jobs.{name}", description=description, allow_abbrev=False)
+    parser = Parser(prog=name, description=description, allow_abbrev=False)
     parser.add_argument("--landing", metavar="DIR", help="where producers leave their logs")
     parser.add_argument("--warehouse", metavar="DIR", help="where the tables lie")
     parser.add_argument("--settings", metavar="FILE", help="settings on top of conf/")
@@ -49,14 +50,17 @@ def common_parser(name: str, description: str) -> Parser:
 
 
 def day_parser(name: str, description: str) -> Parser:
-    """Return a parser of an entry point that works on one log date."""
+    """Return the parser of an entry point that works on one log date."""
     parser = common_parser(name, description)
-    parser.add_argument("--log-date", type=log_date, required=True, metavar="YYYY-MM-DD", help="the day to work on")
+    parser.add_argument("--log-date", type=log_date, required=True, metavar="DATE", help="the day, as 2026-01-05")
     return parser
 
 
 def log_date(text: str) -> date:
-    """Read a date as folders spell it, 2026-01-05, and in no other way."""
+    """Read a date as the landing's folders spell it, and in no other way.
+
+    Raises argparse.ArgumentTypeError, which a parser tells as a wrong argument.
+    """
     try:
         day = date.fromisoformat(text)
     except ValueError:
@@ -69,10 +73,10 @@ def log_date(text: str) -> date:
 def run_entry_point(
     name: str, parser: argparse.ArgumentParser, argv: Sequence[str] | None, body: Body, *, is_recorded: bool = True
 ) -> int:
-    """Parse, run `body` in a session, and return the exit status.
+    """Parse the arguments, run `body` in a session and return the exit status.
 
-    0 done; 2 wrong arguments or settings; 3 a gate refused; 1 anything else, its traceback in the log. Whatever is
-    wrong is told on the last line of standard error. Every run leaves a row in pipeline_runs, unless not `is_recorded`.
+    0 done; 2 wrong arguments or settings; 3 a gate refused; 1 anything else, with its traceback in the log.
+    What went wrong is the last line of standard error. A run leaves a row in pipeline_runs if `is_recorded`.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -81,7 +85,11 @@ def run_entry_point(
         parsed = parser.parse_args(arguments)
         settings = load_settings(parsed.settings, parsed.landing, parsed.warehouse)
         with session(settings, name) as spark:
-            run = _Run(name, arguments, getattr(parsed, "log_date", None), Warehouse(spark, settings.paths.warehouse))
-            return run.record(...)
-    except SystemExit as ended:
-        return ended.code
+            if is_recorded:
+                return _run_recorded(PipelineRun(name, arguments, parsed), spark, settings, body)
+            body(spark, settings, parsed)
+    except SystemExit as end:  # argparse has said what is wrong, or printed its help
+        return int(end.code or EXIT_DONE)
+    except Exception as error:
+        return _tell(name, error)
+    return EXIT_DONE

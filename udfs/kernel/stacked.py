@@ -154,9 +154,10 @@ class _Stack:
             ends[:active] = self.ideals[key[0]]
         else:
             np.add(start, self.ideals[key[0]], out=ends[:active])
-        for first, last in self.recorded_rows[key]:
-            if last > active:
+        for first, end in self.recorded_rows[key]:
+            if first >= active:
                 break
+            last = min(end, active)
             if start is None:
                 ends[first:last] = recorded_s
             else:

@@ -1,0 +1,55 @@
+"""Runs expectations by Great Expectations on a Spark frame. Its import takes seconds: see jobs.gates.preload."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import great_expectations as gx
+import great_expectations.expectations as gxe
+from great_expectations.core import ExpectationValidationResult
+from pyspark.sql import DataFrame
+
+from jobs.gates import GateError
+
+
+class ExpectNoRows(gxe.UnexpectedRowsExpectation):
+    """A query finds no rows. Unlike its base it only counts them: it costs one pass over the data, not two."""
+
+    metric_dependencies: ClassVar[tuple[str, ...]] = ("unexpected_rows_query.row_count",)
+
+    def _validate(self, metrics: dict[str, Any], *_: object, **__: object) -> dict[str, Any]:
+        rows = metrics["unexpected_rows_query.row_count"]
+        return {"success": rows == 0, "result": {"observed_value": rows}}
+
+
+def count_rows(name: str, frame: DataFrame, queries: Mapping[str, str]) -> dict[str, int]:
+    """Rows that each query finds, by the queries' names; `{batch}` in a query stands for the frame.
+
+    Raises GateError for the first query that could not be evaluated.
+    """
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False}
+    source = context.data_sources.add_spark(name, persist=False, force_reuse_spark_context=None)
+    asset = source.add_dataframe_asset(name)
+    batch = asset.add_batch_definition_whole_dataframe(name).get_batch({"dataframe": frame})
+    expectations = [
+        ExpectNoRows(unexpected_rows_query=query, meta={"name": each}) for each, query in queries.items()
+    ]
+    suite = gx.ExpectationSuite(name=name, expectations=expectations)
+    return dict(_counted(name, result) for result in batch.validate(suite, result_format="BASIC").results)
+
+
+def _counted(name: str, result: ExpectationValidationResult) -> tuple[str, int]:
+    """Name and count of one result. What could not be evaluated has no count: success=False alone does not tell."""
+    expectation = result.expectation_config.meta["name"]
+    rows = result.result.get("observed_value")
+    if not isinstance(rows, int):
+        raise GateError(f"{name}: expectation {expectation} could not be evaluated: {_reason(result)}")
+    return expectation, rows
+
+
+def _reason(result: ExpectationValidationResult) -> str:
+    """First line of what was raised; the information lies one level deeper where a metric raised it."""
+    info = result.exception_info
+    layers = [info, *(each for each in info.values() if isinstance(each, dict))]
+    messages = [str(layer["exception_message"]) for layer in layers if layer.get("exception_message")]
+    return messages[0].splitlines()[0] if messages else "no result"

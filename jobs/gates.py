@@ -1,0 +1,125 @@
+"""Quality gates: rows are held against the declaration of their table before they become visible.
+
+One query tells whether anything is wrong at all; only when something is, every expectation is counted on its own.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Final, cast
+
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from schemas.table import Expectation, Table
+
+SCHEMA_EXPECTATION: Final = "schema"
+KEY_EXPECTATION: Final = "key_is_unique"
+_RUNNER: Final = "jobs.expectation_runner"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One expectation that does not hold, and for how many rows."""
+
+    table: str
+    expectation: str
+    rows: int
+    meaning: str
+
+    def __str__(self) -> str:
+        """Name table, expectation and rows."""
+        rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
+        return f"table {self.table}, expectation {self.expectation}, {rows}: {self.meaning}"
+
+
+class GateRefusedError(Exception):
+    """Raised when rows break an expectation: nothing of the stage is published, exit 3."""
+
+    def __init__(self, refusals: Sequence[Refusal], kept_in: str = "") -> None:
+        self.refusals = tuple(refusals)
+        kept = f" (refused rows are kept in {kept_in})" if kept_in else ""
+        super().__init__(f"gate refused: {'; '.join(map(str, refusals))}{kept}")
+
+
+class GateError(Exception):
+    """Raised when an expectation could not be evaluated, which is never a pass."""
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """What passed: the table, how many rows, how many expectations."""
+
+    table: str
+    rows: int
+    expectations: int
+
+
+def preload() -> None:
+    """Import Great Expectations (5 - 7 s) in the background, while Spark starts or computes."""
+    threading.Thread(target=import_module, args=(_RUNNER,), name="import-gates", daemon=True).start()
+
+
+def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> GateResult:
+    """Hold a frame, best a persisted one, against its table and `extra`.
+
+    Raises GateRefusedError with every expectation that rows break, GateError where one could not be evaluated.
+    Only one audit at a time: Great Expectations gives every batch the same view name.
+    """
+    differences = table.differences(to_arrow_schema(frame.schema, timezone="UTC"))
+    if differences:
+        raise GateRefusedError([Refusal(table.name, SCHEMA_EXPECTATION, frame.count(), "; ".join(differences))])
+    rows = frame.count()
+    expectations = (*table.all_expectations(), *extra)
+    if _count(table.name, frame, {"all": _any_violation(table, expectations)})["all"]:
+        raise GateRefusedError(_detail(table, frame, expectations))
+    return GateResult(table.name, rows, len(expectations) + 1)
+
+
+def audit_absence(name: str, rows: DataFrame) -> None:
+    """Hold that a frame of rows that break a rule is empty, with `name` for the rule.
+
+    Raises GateRefusedError otherwise, GateError where it could not be evaluated.
+    """
+    found = _count(name, rows, {name: "SELECT 1 FROM {batch}"})[name]
+    if found:
+        raise GateRefusedError([Refusal(", ".join(rows.columns), name, found, "no such row")])
+
+
+def _detail(table: Table, frame: DataFrame, expectations: Sequence[Expectation]) -> list[Refusal]:
+    """Count what each expectation alone refuses."""
+    queries = {each.name: f"SELECT 1 FROM {{batch}} WHERE {_broken([each])}" for each in expectations}
+    queries[KEY_EXPECTATION] = _rows_with_equal_keys(table)
+    meanings = {each.name: each.meaning for each in expectations}
+    meanings[KEY_EXPECTATION] = f"({', '.join(table.grain)}) is unique"
+    counts = _count(table.name, frame, queries)
+    refusals = [Refusal(table.name, name, rows, meanings[name]) for name, rows in counts.items() if rows]
+    if not refusals:
+        raise GateError(f"table {table.name}: rows change between two looks at them; persist the frame")
+    return refusals
+
+
+def _any_violation(table: Table, expectations: Sequence[Expectation]) -> str:
+    keys = ", ".join(table.grain)
+    return (
+        f"SELECT 1 FROM {{batch}} WHERE {_broken(expectations)}"
+        f" UNION ALL SELECT 1 FROM {{batch}} GROUP BY {keys} HAVING count(*) > 1"
+    )
+
+
+def _broken(expectations: Sequence[Expectation]) -> str:
+    """SQL that holds for a row that breaks one of the expectations; a null is a break."""
+    holds = " AND ".join(f"coalesce(({each.condition}), false)" for each in expectations)
+    return f"NOT ({holds})"
+
+
+def _rows_with_equal_keys(table: Table) -> str:
+    keys = ", ".join(table.grain)
+    return f"SELECT 1 FROM (SELECT count(*) OVER (PARTITION BY {keys}) AS equals FROM {{batch}}) WHERE equals > 1"
+
+
+def _count(name: str, frame: DataFrame, queries: Mapping[str, str]) -> dict[str, int]:
+    """Rows that each query finds; Great Expectations is imported only when it is first needed."""
+    runner = import_module(_RUNNER)
+    return cast("dict[str, int]", runner.count_rows(name, frame, queries))

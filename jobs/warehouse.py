@@ -1,0 +1,103 @@
+"""The one module that touches Delta: where tables lie, how they are read, replaced by day and appended to."""
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Final
+
+from delta.exceptions import DeltaConcurrentModificationException
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from schemas.table import Table
+from schemas.tables import TABLES
+from schemas.views import VIEWS
+
+_REFUSED: Final = "_refused"
+
+_when_writers_meet = retry(
+    retry=retry_if_exception_type(DeltaConcurrentModificationException),
+    wait=wait_random_exponential(multiplier=0.5, max=10),
+    stop=stop_after_attempt(8),
+    reraise=True,
+)
+"""Two writers of one table: the loser looks again and writes anew, after a pause of its own length."""
+
+
+class Warehouse:
+    """The tables under one root, a folder or a URL of a store that Spark reaches."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self.spark = spark
+        self.root = root.rstrip("/")
+
+    def path(self, name: str) -> str:
+        """Where the table of this name lies."""
+        return f"{self.root}/{name}"
+
+    def exists(self, name: str) -> bool:
+        """Whether a table of this name was ever written."""
+        return DeltaTable.isDeltaTable(self.spark, self.path(name))
+
+    def read(self, table: Table, log_dates: Sequence[date] | None = None) -> DataFrame:
+        """Rows of a table, of all days or of these; no rows where the table does not exist yet."""
+        if not self.exists(table.name):
+            return self.spark.createDataFrame([], spark_schema(table))
+        frame = self.spark.read.format("delta").load(self.path(table.name)).select(*table.column_names)
+        return frame if log_dates is None else frame.where(on_days(log_dates))
+
+    def replace(self, table: Table, frame: DataFrame, log_dates: Sequence[date]) -> None:
+        """Make the frame the rows of exactly these days; other days stay as they are.
+
+        Raises SchemaError, listing all differences, where the frame is not that of the table, and refuses rows
+        of other days (AnalysisException, DELTA_REPLACE_WHERE_MISMATCH); the table is then as it was.
+        """
+        ordered = self._prepared(table, frame)
+        writer = ordered.write.format("delta").mode("overwrite").option("replaceWhere", on_days(log_dates))
+        _when_writers_meet(writer.save)(self.path(table.name))
+
+    def append(self, table: Table, frame: DataFrame) -> None:
+        """Add the frame's rows. Raises SchemaError where the frame is not that of the table."""
+        writer = self._prepared(table, frame).write.format("delta").mode("append")
+        _when_writers_meet(writer.save)(self.path(table.name))
+
+    def keep_refused(self, stage: str, name: str, frame: DataFrame) -> str:
+        """Keep rows that a gate refused where they can be looked at, instead of those kept before; say where."""
+        path = self.path(f"{_REFUSED}/{stage}/{name}")
+        frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)  # noqa: FBT003
+        return path
+
+    def register_views(self) -> None:
+        """Make every table and view a temporary view of the session; tables that do not exist yet are empty."""
+        for table in TABLES.values():
+            self.read(table).createOrReplaceTempView(table.name)
+        for view in VIEWS.values():
+            self.spark.sql(view.sql).createOrReplaceTempView(view.name)
+
+    def _prepared(self, table: Table, frame: DataFrame) -> DataFrame:
+        """Check the frame and make sure that its table is there; columns in the table's order.
+
+        The first write must meet a table too: where it creates one, Delta does not hold it to replaceWhere.
+        """
+        table.check(to_arrow_schema(frame.schema, timezone="UTC"))
+        if not self.exists(table.name):
+            _when_writers_meet(self._create)(table)
+        return frame.select(*table.column_names)
+
+    def _create(self, table: Table) -> None:
+        builder = DeltaTable.createIfNotExists(self.spark).location(self.path(table.name))
+        builder = builder.comment(table.meaning).addColumns(spark_schema(table))
+        builder.partitionedBy(*table.partition_by).execute()
+
+
+def spark_schema(table: Table) -> StructType:
+    """Columns of a table as Spark types."""
+    return from_arrow_schema(table.arrow_schema)
+
+
+def on_days(log_dates: Sequence[date]) -> str:
+    """SQL that holds for rows of these days."""
+    days = ", ".join(f"DATE'{day.isoformat()}'" for day in sorted(set(log_dates)))
+    return f"log_date IN ({days})"

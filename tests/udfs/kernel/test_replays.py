@@ -1,0 +1,80 @@
+"""Replays against each other: all scenarios at once against one at a time, delays put back against the record."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from jobs.synthetic.job import generate_job
+from jobs.synthetic.mechanisms import Mechanisms, SlowWorker
+from jobs.synthetic.shape import JobShape
+from schemas.vocabulary import OP_TYPES
+from udfs.kernel import op_type
+from udfs.kernel.durations import launch_delays, replayed_durations
+from udfs.kernel.ideal import ideal_durations
+from udfs.kernel.masked import replay_one_by_one
+from udfs.kernel.replay import replay, step_time
+from udfs.kernel.stacked import replay_scenarios
+from udfs.kernel.trace import Trace, build_trace
+from udfs.layout import read_layout
+from udfs.rank_rows import replayed_rows
+
+SHAPES = {
+    "one worker": JobShape(steps=3),
+    "replicas": JobShape(dp_size=4, steps=3),
+    "pipeline": JobShape(pp_size=4, microbatches=6, steps=3),
+    "both": JobShape(dp_size=3, pp_size=3, microbatches=5, steps=3, batched=True),
+    "virtual pipeline": JobShape(dp_size=3, pp_size=2, vpp_size=3, microbatches=4, steps=2, noop_transfers="all"),
+    "overlapped": JobShape(dp_size=2, pp_size=2, vpp_size=2, microbatches=4, steps=3, overlapped=True,
+                           noop_transfers="first_missing", buckets=2),
+    "context parallel": JobShape(pp_size=2, cp_size=2, steps=3),
+    "no collectives": JobShape(dp_size=3, pp_size=2, steps=3, absent=frozenset(OP_TYPES[6:12])),
+}  # fmt: skip
+
+
+def trace_of(shape: JobShape) -> tuple[Trace, pa.Table, dict[str, object]]:
+    worker = SlowWorker(dp_rank=shape.dp_size - 1, pp_rank=0, factor=1.5)
+    job = generate_job(shape, Mechanisms(slow_workers=[worker], noise=0.05, launch_s=0.001), seed=3)
+    layout = read_layout(job.manifest)
+    rows = replayed_rows(job.rank_steps, layout)
+    return build_trace(rows.stages, layout, len(rows.steps)), job.rank_steps, job.manifest
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_stacked_scenarios_are_one_at_a_time_replays_bit_for_bit(shape: JobShape) -> None:
+    trace, _, manifest = trace_of(shape)
+    layout = read_layout(manifest)
+    (block,) = trace.blocks
+    duration_s = replayed_durations(block.graph, block.start_s, block.duration_s).duration_s
+    ideal_s = ideal_durations([(block.graph, duration_s)])
+    together = replay_scenarios(block.graph, layout, duration_s, ideal_s)
+    alone = replay_one_by_one(block, layout, duration_s, ideal_s)
+    for name, value in together._asdict().items():
+        wanted = getattr(alone, name)
+        if isinstance(value, dict):
+            assert value.keys() == wanted.keys()
+            assert all(np.array_equal(value[key], wanted[key]) for key in value), name
+        else:
+            assert np.array_equal(value, wanted), name
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_all_launch_delays_put_back_give_the_recorded_step_times(shape: JobShape) -> None:
+    trace, _, _ = trace_of(shape)
+    for block in trace.blocks:
+        assert_identity(block.start_s, block.duration_s, block)
+
+
+def assert_identity(start_s: np.ndarray, duration_s: np.ndarray, block: object) -> None:
+    graph = block.graph  # type: ignore[attr-defined]
+    replayed = replayed_durations(graph, start_s, duration_s)
+    delays = launch_delays(graph, start_s, start_s + duration_s)
+    assert (replayed.clamped_transfers, delays.clamped) == (0, 0)
+    end_s = replay(graph, replayed.duration_s[:, None], delays.delay_s[:, None])
+    zero_s = start_s.min(axis=(0, 2))
+    recorded_s = (start_s + duration_s).max(axis=(0, 2)) - zero_s
+    assert step_time(end_s)[0] == pytest.approx(recorded_s, rel=1e-12)
+
+
+def test_kernel_numbers_op_types_as_the_vocabulary_does() -> None:
+    names = {value: name for name, value in vars(op_type).items() if isinstance(value, int) and name != "COUNT"}
+    assert [names[code].lower().replace("_", "-") for code in range(op_type.COUNT)] == list(OP_TYPES)
