@@ -1,35 +1,24 @@
-"""What all entry points share: arguments, exit status, one line for what went wrong, a row in pipeline_runs."""
+"""What all entry points share: arguments, a session, exit status, one line for what went wrong."""
 
 import argparse
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from typing import Final, Never
+from typing import Never
 
 from pyspark.sql import SparkSession
 
-from jobs.gates import GateRefusedError
-from jobs.java import JavaNotFoundError
-from jobs.pipeline_run import PipelineRun
-from jobs.session import SessionError, session
-from jobs.settings import Settings, SettingsError, load_settings
+from jobs.run_log import exit_status, is_plain, one_line, recorded_run
+from jobs.session import session
+from jobs.settings import Settings, load_settings
 from jobs.warehouse import Warehouse
-from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_GATE_REFUSED, EXIT_WRONG_SETTINGS
+from schemas.vocabulary import EXIT_DONE, EXIT_WRONG_SETTINGS
 
 Body = Callable[[SparkSession, Settings, argparse.Namespace], Mapping[str, int]]
-"""The work of an entry point: returns the rows it published, by table, and under ROWS_IN those it read."""
+"""The work of an entry point; returns rows per published table, and under run_log.ROWS_IN the rows read."""
 
-_STATUSES: Final[Mapping[type[Exception], int]] = {
-    SettingsError: EXIT_WRONG_SETTINGS,
-    GateRefusedError: EXIT_GATE_REFUSED,
-    SessionError: EXIT_FAILED,
-    JavaNotFoundError: EXIT_FAILED,
-}
-"""Errors whose message says everything; any other is a surprise and leaves its traceback in the log."""
-
-_LONGEST_LINE: Final = 1000
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Parser(argparse.ArgumentParser):
@@ -52,7 +41,9 @@ def common_parser(name: str, description: str) -> Parser:
 def day_parser(name: str, description: str) -> Parser:
     """Return the parser of an entry point that works on one log date."""
     parser = common_parser(name, description)
-    parser.add_argument("--log-date", type=log_date, required=True, metavar="DATE", help="the day, as 2026-01-05")
+    parser.add_argument(
+        "--log-date", type=log_date, required=True, metavar="DATE", help="the day, as 2026-01-05"
+    )
     return parser
 
 
@@ -71,7 +62,12 @@ def log_date(text: str) -> date:
 
 
 def run_entry_point(
-    name: str, parser: argparse.ArgumentParser, argv: Sequence[str] | None, body: Body, *, is_recorded: bool = True
+    name: str,
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
+    body: Body,
+    *,
+    is_recorded: bool = True,
 ) -> int:
     """Parse the arguments, run `body` in a session and return the exit status.
 
@@ -85,11 +81,17 @@ def run_entry_point(
         parsed = parser.parse_args(arguments)
         settings = load_settings(parsed.settings, parsed.landing, parsed.warehouse)
         with session(settings, name) as spark:
-            if is_recorded:
-                return _run_recorded(PipelineRun(name, arguments, parsed), spark, settings, body)
-            body(spark, settings, parsed)
-    except SystemExit as end:  # argparse has said what is wrong, or printed its help
+            if not is_recorded:
+                body(spark, settings, parsed)
+                return EXIT_DONE
+            warehouse = Warehouse(spark, settings.paths.warehouse)
+            with recorded_run(warehouse, name, arguments, getattr(parsed, "log_date", None)) as counts:
+                counts.update(body(spark, settings, parsed))
+    except SystemExit as end:  # the parser has said what is wrong, or printed its help
         return int(end.code or EXIT_DONE)
     except Exception as error:
-        return _tell(name, error)
+        if not is_plain(error):
+            logger.exception("%s failed", name)
+        sys.stderr.write(f"{name}: error: {one_line(error)}\n")
+        return exit_status(error)
     return EXIT_DONE

@@ -63,7 +63,7 @@ def _jar_name(package: str) -> str:
 def _explain(packages: Sequence[str], told: str) -> str:
     """Pick from pages of the resolver's words the line that says what is wrong."""
     reasons = re.findall(
-        r"^\s*((?:Server access error|Host .+ not found|Exception in thread|Error:).*)$", told, re.M
+        r"^\s*((?:Server access error|Host .+ not found|Exception in thread|Error:).*)$", told, re.MULTILINE
     )
     reason = (
         re.sub(r"\s+", " ", reasons[0]) if reasons else (told.strip().splitlines() or ["no reason given"])[-1]

@@ -1,18 +1,19 @@
-"""Runs expectations by Great Expectations on a Spark frame. Its import takes seconds: see jobs.gates.preload."""
+"""Expectations by Great Expectations on a Spark frame. The import takes seconds: see jobs.gates.preload."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import great_expectations as gx
-import great_expectations.expectations as gxe
 from great_expectations.core import ExpectationValidationResult
+from great_expectations.data_context.types.base import ProgressBarsConfig
+from great_expectations.expectations.core.unexpected_rows_expectation import UnexpectedRowsExpectation
 from pyspark.sql import DataFrame
 
 from jobs.gates import GateError
 
 
-class ExpectNoRows(gxe.UnexpectedRowsExpectation):
-    """A query finds no rows. Unlike its base it only counts them: it costs one pass over the data, not two."""
+class ExpectNoRows(UnexpectedRowsExpectation):
+    """A query finds no rows. Unlike its base it only counts them: one pass over the data, not two."""
 
     metric_dependencies: ClassVar[tuple[str, ...]] = ("unexpected_rows_query.row_count",)
 
@@ -27,8 +28,8 @@ def count_rows(name: str, frame: DataFrame, queries: Mapping[str, str]) -> dict[
     Raises GateError for the first query that could not be evaluated.
     """
     context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}
-    source = context.data_sources.add_spark(name, persist=False, force_reuse_spark_context=None)
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    source = context.data_sources.add_spark(name, persist=False)
     asset = source.add_dataframe_asset(name)
     batch = asset.add_batch_definition_whole_dataframe(name).get_batch({"dataframe": frame})
     expectations = [
@@ -39,8 +40,9 @@ def count_rows(name: str, frame: DataFrame, queries: Mapping[str, str]) -> dict[
 
 
 def _counted(name: str, result: ExpectationValidationResult) -> tuple[str, int]:
-    """Name and count of one result. What could not be evaluated has no count: success=False alone does not tell."""
-    expectation = result.expectation_config.meta["name"]
+    """Name and count of one result; success=False alone does not tell a count from an error."""
+    configuration = result.expectation_config
+    expectation = str((configuration.meta or {})["name"]) if configuration else "?"
     rows = result.result.get("observed_value")
     if not isinstance(rows, int):
         raise GateError(f"{name}: expectation {expectation} could not be evaluated: {_reason(result)}")

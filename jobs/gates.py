@@ -1,6 +1,6 @@
 """Quality gates: rows are held against the declaration of their table before they become visible.
 
-One query tells whether anything is wrong at all; only when something is, every expectation is counted on its own.
+One query tells whether anything is wrong at all; only then is every expectation counted on its own.
 """
 
 import threading
@@ -17,6 +17,8 @@ from schemas.table import Expectation, Table
 SCHEMA_EXPECTATION: Final = "schema"
 KEY_EXPECTATION: Final = "key_is_unique"
 _RUNNER: Final = "jobs.expectation_runner"
+_MOST_TOLD: Final = 5
+"""Refusals that a message spells out: one wrong column often breaks a dozen expectations."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,11 @@ class GateRefusedError(Exception):
 
     def __init__(self, refusals: Sequence[Refusal], kept_in: str = "") -> None:
         self.refusals = tuple(refusals)
+        told = "; ".join(map(str, self.refusals[:_MOST_TOLD]))
+        more = len(self.refusals) - _MOST_TOLD
+        and_more = f"; and {more} more" if more > 0 else ""
         kept = f" (refused rows are kept in {kept_in})" if kept_in else ""
-        super().__init__(f"gate refused: {'; '.join(map(str, refusals))}{kept}")
+        super().__init__(f"gate refused: {told}{and_more}{kept}")
 
 
 class GateError(Exception):
@@ -64,12 +69,14 @@ def preload() -> None:
 def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> GateResult:
     """Hold a frame, best a persisted one, against its table and `extra`.
 
-    Raises GateRefusedError with every expectation that rows break, GateError where one could not be evaluated.
+    Raises GateRefusedError with every broken expectation, GateError where one could not be evaluated.
     Only one audit at a time: Great Expectations gives every batch the same view name.
     """
     differences = table.differences(to_arrow_schema(frame.schema, timezone="UTC"))
     if differences:
-        raise GateRefusedError([Refusal(table.name, SCHEMA_EXPECTATION, frame.count(), "; ".join(differences))])
+        raise GateRefusedError(
+            [Refusal(table.name, SCHEMA_EXPECTATION, frame.count(), "; ".join(differences))]
+        )
     rows = frame.count()
     expectations = (*table.all_expectations(), *extra)
     if _count(table.name, frame, {"all": _any_violation(table, expectations)})["all"]:
@@ -77,14 +84,14 @@ def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> 
     return GateResult(table.name, rows, len(expectations) + 1)
 
 
-def audit_absence(name: str, rows: DataFrame) -> None:
-    """Hold that a frame of rows that break a rule is empty, with `name` for the rule.
+def audit_absence(table: str, name: str, rows: DataFrame, meaning: str) -> None:
+    """Hold that there are no rows that break the rule `name`, whose meaning is `meaning`.
 
     Raises GateRefusedError otherwise, GateError where it could not be evaluated.
     """
     found = _count(name, rows, {name: "SELECT 1 FROM {batch}"})[name]
     if found:
-        raise GateRefusedError([Refusal(", ".join(rows.columns), name, found, "no such row")])
+        raise GateRefusedError([Refusal(table, name, found, meaning)])
 
 
 def _detail(table: Table, frame: DataFrame, expectations: Sequence[Expectation]) -> list[Refusal]:
@@ -116,7 +123,8 @@ def _broken(expectations: Sequence[Expectation]) -> str:
 
 def _rows_with_equal_keys(table: Table) -> str:
     keys = ", ".join(table.grain)
-    return f"SELECT 1 FROM (SELECT count(*) OVER (PARTITION BY {keys}) AS equals FROM {{batch}}) WHERE equals > 1"
+    equals = f"SELECT count(*) OVER (PARTITION BY {keys}) AS equals FROM {{batch}}"
+    return f"SELECT 1 FROM ({equals}) WHERE equals > 1"
 
 
 def _count(name: str, frame: DataFrame, queries: Mapping[str, str]) -> dict[str, int]:

@@ -21,5 +21,5 @@ def project_file(*names: str) -> Traversable:
 
 
 def data_root() -> Path:
-    """Return the folder at which relative paths in conf/ start: the project, or beside a zip the current one."""
+    """Return where relative paths in conf/ start: the project, or with a zip the current folder."""
     return Path.cwd() if is_zip() else PROJECT

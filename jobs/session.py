@@ -68,7 +68,7 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
 
 
 def _start_jvm(spark: SparkSettings) -> JavaGateway:
-    """Connect to spark-submit's JVM, or start one that has Delta on its class path and our code for workers."""
+    """Connect to spark-submit's JVM, or start one with Delta on its class path."""
     if is_submitted():
         return launch_jvm({})
     conf = _spark_conf(spark, spark.master)
@@ -83,7 +83,7 @@ def _start_jvm(spark: SparkSettings) -> JavaGateway:
 
 
 def _spark_conf(spark: SparkSettings, master: str | None) -> dict[str, str]:
-    """Spark's settings from conf/, and on one machine those that keep it there and let workers find our code."""
+    """Spark's settings from conf/; on one machine also those that keep it there and show workers our code."""
     if not _is_local(master):
         return {**({"spark.master": master} if master else {}), **spark.conf}
     return {

@@ -47,7 +47,7 @@ class SimulationSettings(_Section):
 
 
 class SparkSettings(_Section):
-    """How a session is made: Delta's Maven coordinates, what not to fetch with them, and Spark's own settings.
+    """Delta's Maven coordinates, what not to fetch with them, and Spark's own settings.
 
     `master` is only used where spark-submit has not said another.
     """
@@ -141,7 +141,7 @@ def _one_line(error: ValidationError, layers: Sequence[_Layer]) -> str:
     return f"{name}: {'.'.join(map(str, place))}: {words}"
 
 
-def _has(values: Any, place: Sequence[int | str]) -> bool:
+def _has(values: object, place: Sequence[int | str]) -> bool:
     for key in place:
         if not isinstance(values, dict) or key not in values:
             return isinstance(values, list | tuple)

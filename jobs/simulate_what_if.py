@@ -9,10 +9,41 @@ from datetime import date
 
 from pyspark.sql import SparkSession
 
-from jobs.cli import days_parser, run_entry_point
+from jobs.cli import day_parser, run_entry_point
 from jobs.settings import Settings
 from jobs.stage import Violations, publish
-from jobs.transforms.what_if import incomplete_units, result_rows, what_if
+from jobs.transforms.what_if import incomplete_units, result_rows, units_without_result, what_if
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS
+from udfs.what_if import SimulationSettings
+
+
+def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
+    """Simulate every unit of these days and publish the results; returns rows per table."""
+    warehouse = Warehouse(spark, settings.paths.warehouse)
+    rank_steps = warehouse.read(TABLES[RANK_STEPS], log_dates)
+    jobs = warehouse.read(TABLES[JOBS], log_dates)
+    chosen = SimulationSettings(**settings.simulation.model_dump())
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    results = what_if(rank_steps, jobs, chosen, partitions).persist()
+    try:
+        rules = [
+            Violations("each_replayed_unit_in_each_result_table", incomplete_units(results)),
+            Violations("each_unit_of_jobs_in_job_slowdown", units_without_result(jobs, results)),
+        ]
+        return publish("simulate", warehouse, result_rows(results), log_dates, rules)
+    finally:
+        results.unpersist()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Simulate one log date; returns the exit status."""
+    parser = day_parser("simulate_what_if", "Simulate the units of a log date: rank_steps to the result tables.")
+    return run_entry_point(
+        "simulate_what_if", parser, argv, lambda spark, settings, args: run(spark, settings, [args.log_date])
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

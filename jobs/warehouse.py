@@ -51,8 +51,8 @@ class Warehouse:
     def replace(self, table: Table, frame: DataFrame, log_dates: Sequence[date]) -> None:
         """Make the frame the rows of exactly these days; other days stay as they are.
 
-        Raises SchemaError, listing all differences, where the frame is not that of the table, and refuses rows
-        of other days (AnalysisException, DELTA_REPLACE_WHERE_MISMATCH); the table is then as it was.
+        Raises SchemaError, listing all differences, where the frame is not that of the table, and
+        AnalysisException (DELTA_REPLACE_WHERE_MISMATCH) for rows of other days; the table is then as it was.
         """
         ordered = self._prepared(table, frame)
         writer = ordered.write.format("delta").mode("overwrite").option("replaceWhere", on_days(log_dates))
@@ -63,18 +63,25 @@ class Warehouse:
         writer = self._prepared(table, frame).write.format("delta").mode("append")
         _when_writers_meet(writer.save)(self.path(table.name))
 
-    def keep_refused(self, stage: str, name: str, frame: DataFrame) -> str:
-        """Keep rows that a gate refused where they can be looked at, instead of those kept before; say where."""
-        path = self.path(f"{_REFUSED}/{stage}/{name}")
-        frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)  # noqa: FBT003
-        return path
+    def refused_path(self, stage: str) -> str:
+        """Where rows are kept that a gate of this stage refused, a folder for each table or rule."""
+        return self.path(f"{_REFUSED}/{stage}")
 
-    def register_views(self) -> None:
-        """Make every table and view a temporary view of the session; tables that do not exist yet are empty."""
+    def keep_refused(self, stage: str, name: str, frame: DataFrame) -> None:
+        """Keep refused rows for inspection, instead of those that were kept before."""
+        writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        writer.save(f"{self.refused_path(stage)}/{name}")
+
+    def register_views(self) -> int:
+        """Make all tables and views temporary views of the session; return how many tables there are.
+
+        Tables that are not there yet are empty.
+        """
         for table in TABLES.values():
             self.read(table).createOrReplaceTempView(table.name)
         for view in VIEWS.values():
             self.spark.sql(view.sql).createOrReplaceTempView(view.name)
+        return sum(map(self.exists, TABLES))
 
     def _prepared(self, table: Table, frame: DataFrame) -> DataFrame:
         """Check the frame and make sure that its table is there; columns in the table's order.

@@ -63,7 +63,7 @@ class Column:
         return found
 
     def _element_expectations(self, element: pa.DataType) -> list[Expectation]:
-        """Write conditions without lambdas where there is a way: a lambda costs ten times as much per element.
+        """Write conditions without lambdas where there is a way: a lambda costs ten times as much.
 
         NaN is the greatest of all numbers to Spark, so the extremes of a list settle all its elements.
         array_contains is null where the value is not found and an element is null; the lambda then decides.

@@ -36,7 +36,9 @@ LAYOUTS: Final[dict[str, JobShape]] = {
     "no_tail_recorded": replace(
         USUAL, absent=frozenset({"gc", "layernorm-grads-all-reduce", "optimizer", "optimizer-clip-main-grad"})
     ),
-    "no_collectives_recorded": replace(USUAL, absent=frozenset({"params-all-gather", "grads-reduce-scatter"})),
+    "no_collectives_recorded": replace(
+        USUAL, absent=frozenset({"params-all-gather", "grads-reduce-scatter"})
+    ),
     "lines_by_op_type": replace(USUAL, line_order="op_type"),
     "lines_shuffled": replace(USUAL, line_order="shuffled"),
 }
@@ -63,10 +65,10 @@ def named_job(name: str, seed: int = 7) -> GeneratedJob:
 
 
 def random_job(seed: int) -> GeneratedJob:
-    """Generate a small job of a random layout with random faults; at most a few thousand ops.
+    """Generate a small job of a random layout with random faults; mostly a few thousand ops.
 
-    About one job in four changes its schedule between steps, lacks an op in some lines, or has clocks that disagree
-    by more than the simulator accepts.
+    Some change their schedule between steps, lack an op in some lines, or have clocks that disagree more than
+    the simulator lets pass.
     """
     rng = np.random.default_rng(seed)
     shape, mechanisms = _random_shape(rng), _random_mechanisms(rng)
@@ -78,7 +80,21 @@ def random_job(seed: int) -> GeneratedJob:
     if rng.random() < 0.15:
         op_type = str(rng.choice(["gc", "layernorm-grads-all-reduce", "optimizer", "params-all-gather"]))
         job = GeneratedJob(without_some(job.rank_steps, op_type, 0.3, rng), job.manifest)
+    if rng.random() < 0.1:
+        job = GeneratedJob(with_early_optimizer(job.rank_steps, 20_000.0), job.manifest)
     return job
+
+
+def with_early_optimizer(rank_steps: pa.Table, early_us: float) -> pa.Table:
+    """Let every optimizer start before what it waits for has ended, and end where it did."""
+    rows = rank_steps.to_pylist()
+    for row in rows:
+        for place, code in enumerate(row["op"]):
+            if code == OP_CODES["optimizer"]:
+                early = min(early_us, row["start_us"][place])
+                row["start_us"][place] -= early
+                row["duration_us"][place] += early
+    return pa.Table.from_pylist(rows, schema=rank_steps.schema)
 
 
 def without_some(rank_steps: pa.Table, op_type: str, share: float, rng: np.random.Generator) -> pa.Table:

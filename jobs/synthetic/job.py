@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from jobs.synthetic.mechanisms import Mechanisms, draw_times
 from jobs.synthetic.program import ProgramOp, build_program
@@ -28,7 +29,7 @@ class GeneratedJob:
     @property
     def ops(self) -> int:
         """Recorded ops over all rows."""
-        return sum(len(chunk.values) for chunk in self.rank_steps["op"].chunks)
+        return int(pc.sum(pc.list_value_length(self.rank_steps["op"])).as_py())
 
 
 @dataclass(frozen=True)

@@ -119,4 +119,6 @@ def _usual_s(
     time = per_chunk * weight[op.microbatch]
     if op.chunk_in_model == shape.last_chunk:
         time = time + mechanisms.loss_layer_s
-    return time * mechanisms.backward_ratio if op.op_type == "backward-compute" else time
+    ratio = mechanisms.backward_ratio if op.op_type == "backward-compute" else 1.0
+    scaled: NDArray[np.float64] = time * ratio
+    return scaled

@@ -91,7 +91,7 @@ class _Stage:
         return compute.chunk * self.shape.pp_size + self.pp_rank
 
     def _compute(self, place: int, compute: Compute, done: list[int]) -> None:
-        """Issue one compute between its recv and its send; `done` are the computes before it, same direction."""
+        """Issue one compute between its recv and its send; `done` are those before it, same direction."""
         in_model, last = self._chunk_in_model(compute), self.shape.last_chunk
         forward = compute.direction == "forward"
         waits = [self._recv(place, compute, done)]
@@ -106,7 +106,10 @@ class _Stage:
             send = self._add(f"{compute.direction}-send", [op.number], f"{compute.direction}-send")
             send.call, send.moves_data = self._call_of_send(place, compute, len(done) - 1), has_receiver
             if has_receiver:
-                send.meeting, send.chunk_in_model = (compute.direction, compute.microbatch, in_model), in_model
+                send.meeting, send.chunk_in_model = (
+                    (compute.direction, compute.microbatch, in_model),
+                    in_model,
+                )
 
     def _recv(self, place: int, compute: Compute, done: list[int]) -> int:
         """Issue the recv before a compute, if it is recorded; -1 if not."""
@@ -127,7 +130,7 @@ class _Stage:
         return recv.number
 
     def _call_of_send(self, place: int, compute: Compute, ordinal: int) -> Hashable:
-        """Name the call this send shares with a recv: the next one that way, without a virtual pipeline the other."""
+        """Name the call this send shares with the next recv, that way or (no virtual pipeline) the other."""
         if not self.shape.batched:
             return None
         if self.shape.vpp_size > 1:

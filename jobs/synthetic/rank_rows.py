@@ -1,6 +1,7 @@
 """A generated job as its rank_steps rows."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -64,7 +65,7 @@ def _stage_rows(
     timeline: Timeline,
     step_t0_us: Sequence[int],
     rng: np.random.Generator,
-) -> dict[str, pa.Array]:
+) -> dict[str, "pa.Array[Any]"]:
     """t0_us and the five list columns of one stage; rows run over (step, dp_rank, cp_rank, tp_rank)."""
     ops = [op for op in ops if op.op_type not in shape.absent]
     numbers = [op.number for op in ops]
@@ -92,7 +93,7 @@ def _stage_rows(
 
 
 def _lines(times_us: NDArray[np.float64], shape: JobShape) -> NDArray[np.float64]:
-    """Reorder (op, step, dp_rank) to (step, dp_rank, cp_rank, tp_rank, op), repeated over the recorded ranks."""
+    """Reorder (op, step, dp_rank) to (step, dp_rank, cp_rank, tp_rank, op), alike for recorded ranks."""
     lines = np.moveaxis(times_us, 0, -1)[:, :, None, None, :]
     axes = (shape.steps, shape.dp_size, shape.recorded_cp_ranks, shape.recorded_tp_ranks, len(times_us))
     return np.broadcast_to(lines, axes)
@@ -112,7 +113,7 @@ def _order(how: LineOrder, start_ticks: Int64s, code: NDArray[np.int8], rng: np.
     return np.take_along_axis(by_start, by_name, -1)
 
 
-def _lists(values: NDArray[np.generic]) -> pa.ListArray:
+def _lists(values: NDArray[np.generic]) -> "pa.ListArray[Any]":
     """Lists of equal length along the last axis."""
     length, rows = values.shape[-1], values.size // max(values.shape[-1], 1)
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * length)

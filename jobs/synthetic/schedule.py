@@ -15,7 +15,7 @@ class Compute:
 
 
 def compute_order(shape: JobShape, pp_rank: int) -> list[Compute]:
-    """List the computes of a stage in the order of its schedule: warm-up, one forward one backward, cool-down.
+    """List the computes of a stage as scheduled: warm-up, one forward one backward, cool-down.
 
     Source: Narayanan et al., SC '21 (arXiv 2104.04473), section 2.2.
     """
@@ -32,7 +32,7 @@ def compute_order(shape: JobShape, pp_rank: int) -> list[Compute]:
 
 
 def _passes(shape: JobShape) -> list[tuple[int, int]]:
-    """(microbatch, chunk) of each forward: pp_size microbatches through chunk 0, the same through chunk 1, ..."""
+    """List (microbatch, chunk) of the forwards: pp_size microbatches through chunk 0, then chunk 1, ..."""
     group = shape.pp_size if shape.vpp_size > 1 else 1
     return [
         (first + place, chunk)

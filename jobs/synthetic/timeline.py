@@ -27,8 +27,8 @@ def run_program(ops: Sequence[ProgramOp], busy_us: Times, delay_us: Times) -> Ti
     busy_us  : time an op works or moves data, without waiting for others, shape (op, step, dp_rank) [us]
     delay_us : time the host lets an op wait although it could start, same shape [us]
 
-    The ops of one call are issued together and return together. Data of a meeting moves from the moment the last
-    of its members has been issued. Raises ValueError if the program can never end.
+    The ops of one call are issued together and return together. Data of a meeting moves from the moment
+    the last of its members has been issued. Raises ValueError if the program can never end.
     """
     calls = _calls(ops)
     call_of = {op.number: name for name, members in calls.items() for op in members}
@@ -43,13 +43,17 @@ def run_program(ops: Sequence[ProgramOp], busy_us: Times, delay_us: Times) -> Ti
             for op in members:
                 start[op.number] = issued
             continue
-        returned = np.maximum.reduce([_last_issue(op, meetings, start) + busy_us[op.number] for op in members])
+        returned = np.maximum.reduce(
+            [_last_issue(op, meetings, start) + busy_us[op.number] for op in members]
+        )
         for op in members:
             end[op.number] = returned
     return Timeline(start, end)
 
 
-def _last_issue(op: ProgramOp, meetings: dict[Hashable, list[ProgramOp]], start: Times) -> NDArray[np.float64]:
+def _last_issue(
+    op: ProgramOp, meetings: dict[Hashable, list[ProgramOp]], start: Times
+) -> NDArray[np.float64]:
     """When the last member of the op's meeting was issued, shape (step, dp_rank) or (step, 1) [us]."""
     members = meetings[op.meeting] if op.meeting is not None else [op]
     latest: NDArray[np.float64] = np.maximum.reduce([start[member.number] for member in members])
@@ -94,5 +98,7 @@ def _in_order(
             if open_needs[other] == 0:
                 order.append(other)
     if len(order) < len(needs):
-        raise ValueError(f"{len(needs) - len(order)} of {len(needs)} events of the program wait for each other")
+        raise ValueError(
+            f"{len(needs) - len(order)} of {len(needs)} events of the program wait for each other"
+        )
     return order

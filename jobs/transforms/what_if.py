@@ -66,3 +66,11 @@ def incomplete_units(results: DataFrame) -> DataFrame:
         .otherwise(F.greatest(*others) == 0)
     )
     return results.where(~F.coalesce(is_complete, F.expr("false"))).select(*UNIT_KEY)
+
+
+def units_without_result(jobs: DataFrame, results: DataFrame) -> DataFrame:
+    """Units of `jobs` that the simulation lost, and units it made up."""
+    wanted, found = jobs.select(*UNIT_KEY), results.select(*UNIT_KEY)
+    return wanted.join(found, list(UNIT_KEY), "left_anti").union(
+        found.join(wanted, list(UNIT_KEY), "left_anti")
+    )

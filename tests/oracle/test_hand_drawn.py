@@ -1,6 +1,7 @@
 """A timeline drawn by hand: two stages, two microbatches, every number worked out on paper.
 
-Forward 10 s, except 14 s for microbatch 0 on stage 1; backward 20 s; transfers, embedding and clip 1 s; optimizer 2 s.
+Forward 10 s, except 14 s for microbatch 0 on stage 1; backward 20 s; transfers (but one), embedding and
+clip 1 s; optimizer 2 s.
 """
 
 from fractions import Fraction
@@ -13,7 +14,7 @@ LAYOUT = Layout(dp_size=1, pp_size=2)
 #      stage, op, start, end, microbatch
 DRAWN = (
     (0, "forward-compute", 0, 10, 0),
-    (0, "forward-send", 10, 12, -1),  # two seconds longer than it need be: the peer's clock decides
+    (0, "forward-send", 10, 12, -1),  # two seconds, where its peer says one
     (0, "forward-compute", 10, 20, 1),
     (0, "forward-send", 20, 26, -1),
     (0, "backward-recv", 10, 46, -1),
@@ -42,7 +43,9 @@ def _job(first_forward_late_s: float = 0.0) -> list[Op]:
     for stage, op_type, start, end, microbatch in DRAWN:
         late = 0.0 if op_type == "forward-recv" and start == 0 else first_forward_late_s
         late_end = first_forward_late_s
-        ops.append(Op(0, stage, 7, op_type, start + late, end + late_end - start - late, microbatch, 0, rank=stage))
+        ops.append(
+            Op(0, stage, 7, op_type, start + late, end + late_end - start - late, microbatch, 0, rank=stage)
+        )
     return ops
 
 

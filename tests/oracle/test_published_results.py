@@ -1,6 +1,7 @@
 """The oracle equals the published results on the published traces."""
 
 import os
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ SHARE = 1e-5
 """Absolute; shares are differences of step times."""
 
 
-def _published(name: str) -> tuple[WhatIf, dict[str, object]]:
+def _published(name: str) -> tuple[WhatIf, dict[str, Any]]:
     if not TRACES.exists():
         if os.environ.get("CI") == "true":
             pytest.fail(f"no published traces at {TRACES}")
@@ -25,7 +26,7 @@ def _published(name: str) -> tuple[WhatIf, dict[str, object]]:
 @pytest.mark.parametrize("name", ["ST", "SE"])
 def test_every_published_figure(name: str) -> None:
     found, published = _published(name)
-    per_key = {
+    per_key: dict[str, dict[Any, float]] = {
         "step_t_base": found.actual_step_s,
         "step_t_nodelay": found.simulated_step_s,
         "step_t_noblk": found.ideal_step_s,
@@ -41,9 +42,7 @@ def test_every_published_figure(name: str) -> None:
     assert found.launch_slowdown == pytest.approx(published["launch_slowdown"], rel=RELATIVE)
     shares = {"mw": found.slow_worker_share, "ms": found.last_stage_share}
     for name_of_share, share in shares.items():
-        of_trace = published[name_of_share]
-        assert isinstance(of_trace, dict)
-        assert share == pytest.approx(of_trace["rem"], abs=SHARE), name_of_share
+        assert share == pytest.approx(published[name_of_share]["rem"], abs=SHARE), name_of_share
     assert found.identity_step_s == pytest.approx(found.actual_step_s, rel=1e-12)
     assert (found.clamped_transfers, found.clamped_launch_delays) == (0, 0)
 

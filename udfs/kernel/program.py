@@ -46,16 +46,17 @@ class StageProgram(NamedTuple):
         return sum(self.counts)
 
 
-def no_op_transfers(program_counts: Order, start_s: Floats, end_s: Floats) -> npt.NDArray[np.bool_]:
+def no_op_transfers(counts: Order, start_s: Floats, duration_s: Floats) -> npt.NDArray[np.bool_]:
     """Which transfers never moved data (model, section 2, kind a).
 
     A recv that starts after the last compute of its direction has started, or a send that ends before the
     first compute of its direction has ended.
 
-    start_s, end_s : float64, shape (op, lane), ops by (type, start). [s]
-    returns        : bool, shape (op, lane).
+    counts              : ops of each type.
+    start_s, duration_s : float64, shape (op, lane), ops by (type, start). [s]
+    returns             : bool, shape (op, lane).
     """
-    first_op = np.concatenate([[0], np.cumsum(program_counts)])
+    first_op = np.concatenate([[0], np.cumsum(counts)])
     flags = np.zeros(start_s.shape, dtype=bool)
     directions = (
         (ot.FORWARD_COMPUTE, ot.FORWARD_SEND, ot.FORWARD_RECV),
@@ -69,5 +70,6 @@ def no_op_transfers(program_counts: Order, start_s: Floats, end_s: Floats) -> np
         recvs = slice(first_op[recv], first_op[recv + 1])
         last_start_s = start_s[computes.stop - 1]
         flags[recvs] = start_s[recvs] > last_start_s + NO_OP_TOLERANCE_S
-        flags[sends] = end_s[sends] < end_s[computes.start] - NO_OP_TOLERANCE_S
+        first_end_s = start_s[computes.start] + duration_s[computes.start]
+        flags[sends] = start_s[sends] + duration_s[sends] < first_end_s - NO_OP_TOLERANCE_S
     return flags

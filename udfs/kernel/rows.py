@@ -3,7 +3,7 @@
 A row is what one worker recorded in one step. Rows of one class have the same ops in the same order.
 """
 
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from udfs.kernel.program import Floats, Ints, Order, StageProgram, no_op_transfe
 US: Final = 1e-6
 """Seconds in a microsecond."""
 
-Number = TypeVar("Number", bound=np.number)
+Int32s = npt.NDArray[np.int32]
 
 
 class StageRows(NamedTuple):
@@ -34,30 +34,36 @@ class StageRows(NamedTuple):
     op_type: npt.NDArray[np.int8]
     start_us: Floats
     duration_us: Floats
-    microbatch: npt.NDArray[np.int32]
-    chunk: npt.NDArray[np.int32]
+    microbatch: Int32s
+    chunk: Int32s
     zero_us: Floats
+
+
+class Times(NamedTuple):
+    """Starts from the step's zero, and durations; float64, shape (op, row). [s]"""
+
+    start_s: Floats
+    duration_s: Floats
 
 
 class RowClass(NamedTuple):
     """Rows of one stage with one program, ops by (type, start).
 
     rows       : int, shape (row,); positions among the stage's rows, ascending.
-    start_s    : float64, shape (op, row); from the step's zero. [s]
-    duration_s : float64, shape (op, row). [s]
+    times      : shape (op, row).
     microbatch : int32, shape (compute op, row); forward before backward.
     """
 
     program: StageProgram
     rows: Ints
-    start_s: Floats
-    duration_s: Floats
-    microbatch: npt.NDArray[np.int32]
+    times: Times
+    microbatch: Int32s
 
 
-def classify(stage_rows: StageRows) -> list[RowClass]:
+def classify(stage_rows: StageRows, room: Times | None = None) -> list[RowClass]:
     """Dense arrays of a stage's rows, one class per program.
 
+    room   : where the times of all rows are to be written, given only where all rows are equally long.
     raises : TraceDefectError where a row holds the same compute op twice; its OpRefs carry stage 0 and, as
              dp_rank, the row's position: only the caller knows where the row ran.
     """
@@ -65,135 +71,110 @@ def classify(stage_rows: StageRows) -> list[RowClass]:
     classes = []
     for length in np.unique(lengths):
         rows = np.flatnonzero(lengths == length)
-        classes.extend(_classify_equal_lengths(stage_rows, rows, int(length)))
+        at = stage_rows.first_op[rows] + np.arange(length)[:, None]
+        op_type = stage_rows.op_type[at]
+        order = _order_by_type(op_type)
+        if order is not None:
+            at = np.take_along_axis(at, order, axis=0) if order.ndim == 2 else at[order]
+            op_type = stage_rows.op_type[at]
+        for members in _alike(op_type):
+            whole = len(members) == len(stage_rows.zero_us)
+            group = _Group.gather(stage_rows, at[:, members], rows[members], room if whole else None)
+            classes.extend(group.split())
     return classes
 
 
-def _classify_equal_lengths(stage_rows: StageRows, rows: Ints, length: int) -> list[RowClass]:
-    """Split rows of one length first by their op counts, then by everything else the graph depends on."""
-    everything = len(rows) == len(stage_rows.zero_us)
-    first, last = stage_rows.first_op[0], stage_rows.first_op[-1]
-    at = None if everything else (stage_rows.first_op[rows][:, None] + np.arange(length))
+def _order_by_type(op_type: npt.NDArray[np.int8]) -> Ints | None:
+    """Order of the ops of each row by (type, position).
 
-    def dense(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        return values[first:last].reshape(len(rows), length) if at is None else values[at]
-
-    op_type, start_us = dense(stage_rows.op_type), dense(stage_rows.start_us)
-    order = _order_by_type_and_start(op_type, start_us)
-    sorted_types = _take(op_type, order)
-    classes = []
-    for members in _alike(sorted_types):
-        group = _Group(
-            counts=tuple(np.bincount(sorted_types[members[0]], minlength=ot.COUNT).tolist()),
-            rows=rows[members],
-            recorded=_positions(order, members, length),
-            start_s=(_take(start_us, order)[members] + stage_rows.zero_us[rows[members], None]).T * US,
-            duration_s=_take(dense(stage_rows.duration_us), order)[members].T * US,
-            microbatch=_take(dense(stage_rows.microbatch), order)[members].T,
-            chunk=_take(dense(stage_rows.chunk), order)[members].T,
-        )
-        classes.extend(group.split())
-    return classes
-
-
-def _order_by_type_and_start(op_type: npt.NDArray[np.int8], start_us: Floats) -> Ints | None:
-    """Column order of the ops of each row by (type, start, position).
-
-    returns : shape (op,) where it is the same for all rows, (row, op) where not, None where nothing moves.
+    op_type : shape (op, row).
+    returns : shape (op,) where it is the same for all rows, (op, row) where not, None where nothing moves.
     """
-    order: Ints | None
-    if (op_type == op_type[0]).all():
-        order = np.argsort(op_type[0], kind="stable")
-        if (order[1:] > order[:-1]).all():
-            order = None
-    else:
-        order = np.argsort(op_type, axis=1, kind="stable")
-    types, starts = _take(op_type, order), _take(start_us, order)
-    out_of_order = (types[:, 1:] == types[:, :-1]) & (starts[:, 1:] < starts[:, :-1])
-    if out_of_order.any():
-        order = np.lexsort((start_us, op_type), axis=1)
-    return order
+    if (op_type == op_type[:, :1]).all():
+        order = np.argsort(op_type[:, 0], kind="stable")
+        return None if (order[1:] > order[:-1]).all() else order
+    return np.argsort(np.ascontiguousarray(op_type.T), axis=1, kind="stable").T
 
 
-def _take(values: npt.NDArray[Number], order: Ints | None) -> npt.NDArray[Number]:
-    if order is None:
-        return values
-    return values[:, order] if order.ndim == 1 else np.take_along_axis(values, order, axis=1)
-
-
-def _positions(order: Ints | None, members: Ints, length: int) -> Ints:
-    """Position in the line of each sorted op, shape (op, row) or (op, 1)."""
-    if order is None:
-        return np.arange(length)[:, None]
-    return order[:, None] if order.ndim == 1 else order[members].T
-
-
-def _alike(rows: npt.NDArray[np.generic]) -> list[Ints]:
-    """Positions of equal rows, one array per distinct row."""
-    if (rows == rows[0]).all():
-        return [np.arange(len(rows))]
-    _, inverse = np.unique(rows, axis=0, return_inverse=True)
+def _alike(columns: npt.NDArray[np.generic]) -> list[Ints]:
+    """Positions of equal columns, one array per distinct column."""
+    if (columns == columns[:, :1]).all():
+        return [np.arange(columns.shape[1])]
+    _, inverse = np.unique(columns, axis=1, return_inverse=True)
     inverse = inverse.reshape(-1)
     return [np.flatnonzero(inverse == number) for number in range(inverse.max() + 1)]
 
 
 class _Group(NamedTuple):
-    """Rows with equal op counts, ops by (type, start); arrays of shape (op, row)."""
+    """Rows with equal op counts, ops by (type, start).
+
+    at : int, shape (op, row); positions of the ops, which grow with the place in the line.
+    """
 
     counts: Order
     rows: Ints
-    recorded: Ints
-    start_s: Floats
-    duration_s: Floats
-    microbatch: npt.NDArray[np.int32]
-    chunk: npt.NDArray[np.int32]
+    at: Ints
+    times: Times
+    recorded: StageRows
+
+    @classmethod
+    def gather(cls, recorded: StageRows, at: Ints, rows: Ints, room: Times | None) -> "_Group":
+        """Times of the ops at the given positions, by (type, position), brought into the order of starts."""
+        op_type = recorded.op_type[at[:, 0]]
+        starts_us = recorded.start_us.take(at)
+        same_type = (op_type[1:] == op_type[:-1])[:, None]
+        if ((starts_us[1:] < starts_us[:-1]) & same_type).any():
+            every_type = np.broadcast_to(op_type[:, None], at.shape)
+            order = np.lexsort((at, starts_us, every_type), axis=0)
+            at = np.take_along_axis(at, order, axis=0)
+            starts_us = recorded.start_us.take(at)
+        start_s, duration_s = room or Times(np.empty(at.shape), np.empty(at.shape))
+        np.add(starts_us, recorded.zero_us[rows], out=start_s)
+        start_s *= US
+        np.multiply(recorded.duration_us.take(at), US, out=duration_s)
+        counts = tuple(np.bincount(op_type, minlength=ot.COUNT).tolist())
+        return cls(counts, rows, at, Times(start_s, duration_s), recorded)
 
     def split(self) -> list[RowClass]:
         """One class per program."""
         computes = slice(0, self.counts[ot.FORWARD_COMPUTE] + self.counts[ot.BACKWARD_COMPUTE])
-        self._refuse_doubles()
         first_dp = sum(self.counts[: ot.PARAMS_ALL_GATHER])
         dp_stream = slice(first_dp, first_dp + sum(self.counts[op_type] for op_type in ot.DP_STREAM))
         has_chunk = np.r_[computes, dp_stream]
+        microbatch = self.recorded.microbatch[self.at[computes]]
+        chunks = self.recorded.chunk[self.at[has_chunk]]
+        self._refuse_doubles(microbatch, chunks)
+        start_s, duration_s = self.times
         signature = np.concatenate(
             [
                 self._start_order(computes),
                 self._start_order(dp_stream) + first_dp,
-                self.chunk[has_chunk],
-                no_op_transfers(self.counts, self.start_s, self.start_s + self.duration_s),
+                chunks,
+                no_op_transfers(self.counts, start_s, duration_s),
             ]
-        ).T
+        )
         classes = []
         for members in _alike(signature):
-            program = self._program(signature[members[0]], computes.stop, dp_stream, has_chunk)
-            whole = len(members) == len(self.rows)
-            columns: slice | Ints = slice(None) if whole else members
-            classes.append(
-                RowClass(
-                    program,
-                    self.rows[columns],
-                    self.start_s[:, columns],
-                    self.duration_s[:, columns],
-                    self.microbatch[computes, columns],
-                )
-            )
+            program = self._program(signature[:, members[0]], computes.stop, dp_stream, has_chunk)
+            if len(members) == len(self.rows):
+                return [RowClass(program, self.rows, self.times, microbatch)]
+            times = Times(start_s[:, members], duration_s[:, members])
+            classes.append(RowClass(program, self.rows[members], times, microbatch[:, members]))
         return classes
 
     def _start_order(self, ops: slice) -> Ints:
         """Ops by start, ties in recorded order; shape (op, row)."""
-        starts = self.start_s[ops]
-        recorded = np.broadcast_to(self.recorded[ops], starts.shape)
-        first = np.lexsort((recorded[:, 0], starts[:, 0]))
+        starts, at = self.times.start_s[ops], self.at[ops]
+        first = np.lexsort((at[:, 0], starts[:, 0]))
         ordered = starts[first]
         if (ordered[1:] > ordered[:-1]).all():
             return np.broadcast_to(first[:, None], starts.shape)
-        return np.lexsort((recorded, starts), axis=0)
+        return np.lexsort((at, starts), axis=0)
 
     def _program(self, signature: Ints, computes: int, dp_stream: slice, has_chunk: Ints) -> StageProgram:
-        dp_count = dp_stream.stop - dp_stream.start
         values = signature.tolist()
-        chunks = [-1] * len(self.start_s)
-        first_chunk = computes + dp_count
+        chunks = [-1] * len(self.at)
+        first_chunk = computes + dp_stream.stop - dp_stream.start
         for op, chunk in zip(has_chunk.tolist(), values[first_chunk:], strict=False):
             chunks[op] = chunk
         flags = values[first_chunk + len(has_chunk) :]
@@ -205,13 +186,12 @@ class _Group(NamedTuple):
             no_ops=tuple(op for op, flag in enumerate(flags) if flag),
         )
 
-    def _refuse_doubles(self) -> None:
+    def _refuse_doubles(self, microbatch: Int32s, chunk: Int32s) -> None:
         """Two computes of one direction with the same (microbatch, chunk) cannot both have happened."""
         for op_type in ot.COMPUTE:
             first = sum(self.counts[:op_type])
             ops = slice(first, first + self.counts[op_type])
-            key = self.chunk[ops].astype(np.int64) << 32
-            key += self.microbatch[ops]
+            key = (chunk[ops].astype(np.int64) << 32) + microbatch[ops]
             if (key == key[:, :1]).all():
                 key = key[:, :1]
             order = np.argsort(key, axis=0, kind="stable")
@@ -221,7 +201,7 @@ class _Group(NamedTuple):
                 op, column = doubles[0].tolist()
                 pair = order[op : op + 2, column].tolist()
                 raise TraceDefectError(
-                    f"microbatch {int(self.microbatch[first + pair[0], column])} of model chunk "
-                    f"{int(self.chunk[first + pair[0], column])} is computed twice in one direction",
+                    f"microbatch {int(microbatch[first + pair[0], column])} of model chunk "
+                    f"{int(chunk[first + pair[0], column])} is computed twice in one direction",
                     [OpRef(0, int(self.rows[column]), op_type, ordinal) for ordinal in pair],
                 )

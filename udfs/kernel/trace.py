@@ -6,6 +6,7 @@ other gets a graph in which every (stage, dp_rank) has its own ops. No step is f
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from udfs.kernel.correlation import backward_of_forward, paired_times
 from udfs.kernel.errors import OpRef, TraceDefectError
 from udfs.kernel.graph import ALL_DP_RANKS, Cell, Layout, OpGraph, build_graph
 from udfs.kernel.program import Floats, Ints
-from udfs.kernel.rows import RowClass, StageRows, classify
+from udfs.kernel.rows import RowClass, StageRows, Times, classify
 
 
 class StepBlock(NamedTuple):
@@ -57,16 +58,47 @@ def build_trace(stages: Sequence[StageRows], layout: Layout, steps: int) -> Trac
     steps  : number of steps.
     raises : TraceDefectError.
     """
-    classes = [_located(rows, stage, layout) for stage, rows in enumerate(stages)]
-    blocks = [_block(classes, members, layout) for members in _steps_alike(classes, steps, layout.dp_size)]
+    room = _room(stages)
+    classes = [
+        _located(rows, stage, layout, place)
+        for stage, (rows, place) in enumerate(zip(stages, _places(stages, room), strict=True))
+    ]
     pairs = [_stage_pairs(found, steps, layout.dp_size) for found in classes]
+    if room is not None and all(len(found) == 1 for found in classes):
+        cells = [Cell(stage, ALL_DP_RANKS, only.program) for stage, (only,) in enumerate(classes)]
+        graph = build_graph(tuple(cells), layout)
+        shape = (graph.size, steps, layout.dp_size)
+        blocks = [StepBlock(np.arange(steps), graph, *(times.reshape(shape) for times in room))]
+    else:
+        alike = _steps_alike(classes, steps, layout.dp_size)
+        blocks = [_block(classes, members, layout) for members in alike]
     return Trace(blocks, [forward for forward, _ in pairs], [backward for _, backward in pairs])
 
 
-def _located(rows: StageRows, stage: int, layout: Layout) -> list[RowClass]:
+def _room(stages: Sequence[StageRows]) -> Times | None:
+    """Room for all stages' times, where the rows of each are equally long: the usual case copies nothing."""
+    lengths = [np.diff(rows.first_op) for rows in stages]
+    if any((each != each[0]).any() for each in lengths):
+        return None
+    shape = (sum(int(each[0]) for each in lengths), len(lengths[0]))
+    return Times(np.empty(shape), np.empty(shape))
+
+
+def _places(stages: Sequence[StageRows], room: Times | None) -> list[Times | None]:
+    """Each stage's part of the room."""
+    places: list[Times | None] = []
+    first = 0
+    for rows in stages:
+        last = first + int(rows.first_op[1] - rows.first_op[0])
+        places.append(None if room is None else Times(*(times[first:last] for times in room)))
+        first = last
+    return places
+
+
+def _located(rows: StageRows, stage: int, layout: Layout, room: Times | None) -> list[RowClass]:
     """Classes of a stage; a defect found in a row is told where that row ran."""
     try:
-        return classify(rows)
+        return classify(rows, room)
     except TraceDefectError as found:
         step, dp_rank = divmod(found.ops[0].dp_rank, layout.dp_size)
         ops = [OpRef(stage, dp_rank, op.op_type, op.ordinal) for op in found.ops]
@@ -75,8 +107,6 @@ def _located(rows: StageRows, stage: int, layout: Layout) -> list[RowClass]:
 
 def _steps_alike(classes: list[list[RowClass]], steps: int, dp_size: int) -> list[Ints]:
     """Steps with equal programs in every cell, one array of positions per distinct step."""
-    if all(len(found) == 1 for found in classes):
-        return [np.arange(steps)]
     number = np.empty((len(classes), steps * dp_size), dtype=np.int64)
     for stage, found in enumerate(classes):
         for position, row_class in enumerate(found):
@@ -88,31 +118,28 @@ def _steps_alike(classes: list[list[RowClass]], steps: int, dp_size: int) -> lis
 
 
 def _block(classes: list[list[RowClass]], members: Ints, layout: Layout) -> StepBlock:
+    """Steps with equal programs; dp ranks become lanes where they agree with each other."""
     dp_size = layout.dp_size
-    rows_of_dp = members * dp_size
+    first_row = int(members[0]) * dp_size
+    owners = [[_owner(found, first_row + dp_rank) for dp_rank in range(dp_size)] for found in classes]
+    has_lanes = all(own is owner[0] for owner in owners for own in owner)
     cells: list[tuple[Cell, RowClass]] = []
-    for stage, found in enumerate(classes):
-        owner = [_owner(found, int(rows_of_dp[0]) + dp_rank) for dp_rank in range(dp_size)]
-        cells.extend((Cell(stage, dp_rank, own.program), own) for dp_rank, own in enumerate(owner))
-    alike = all(cells[i][0].program == cells[i - i % dp_size][0].program for i in range(len(cells)))
-    if alike:
-        cells = [(Cell(c.stage, ALL_DP_RANKS, c.program), own) for c, own in cells[::dp_size]]
+    for stage, owner in enumerate(owners):
+        if has_lanes:
+            cells.append((Cell(stage, ALL_DP_RANKS, owner[0].program), owner[0]))
+        else:
+            cells.extend((Cell(stage, dp_rank, own.program), own) for dp_rank, own in enumerate(owner))
     try:
         graph = build_graph(tuple(cell for cell, _ in cells), layout)
     except TraceDefectError as found_defect:
         raise TraceDefectError(found_defect.defect, found_defect.ops, int(members[0])) from None
-    shape = (graph.size, len(members), dp_size if alike else 1)
-    start_s, duration_s = np.empty(shape), np.empty(shape)
-    for (cell, own), first, last in zip(cells, graph.first_op, graph.first_op[1:], strict=False):
-        rows = rows_of_dp[:, None] + (np.arange(dp_size) if alike else cell.dp_rank)
-        columns = np.searchsorted(own.rows, rows)
-        if columns.size == len(own.rows):
-            start_s[first:last] = own.start_s.reshape(start_s[first:last].shape)
-            duration_s[first:last] = own.duration_s.reshape(start_s[first:last].shape)
-        else:
-            start_s[first:last] = own.start_s[:, columns]
-            duration_s[first:last] = own.duration_s[:, columns]
-    return StepBlock(members, graph, start_s, duration_s)
+    times = Times(*(np.empty((graph.size, len(members), dp_size if has_lanes else 1)) for _ in Times._fields))
+    for (cell, own), (first, last) in zip(cells, pairwise(graph.first_op), strict=True):
+        dp_ranks = np.arange(dp_size) if has_lanes else np.array([cell.dp_rank])
+        columns = np.searchsorted(own.rows, members[:, None] * dp_size + dp_ranks)
+        for target, source in zip(times, own.times, strict=True):
+            target[first:last] = source[:, columns]
+    return StepBlock(members, graph, *times)
 
 
 def _owner(found: list[RowClass], row: int) -> RowClass:
@@ -132,7 +159,7 @@ def _stage_pairs(found: list[RowClass], steps: int, dp_size: int) -> tuple[Float
         computes = len(row_class.microbatch)
         chunks = np.array(row_class.program.chunks[:computes], dtype=np.int64)
         partner = backward_of_forward(row_class.microbatch, chunks, forwards)
-        pairs.append(paired_times(row_class.duration_s[:computes], partner, forwards))
+        pairs.append(paired_times(row_class.times.duration_s[:computes], partner, forwards))
     if len(found) == 1:
         forward_s, backward_s = pairs[0]
         shape = (most * steps, dp_size)

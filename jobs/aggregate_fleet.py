@@ -1,0 +1,42 @@
+"""Aggregate: the fleet, its hosts and the coverage of the given days.
+
+job_slowdown, worker_slowdown -> fleet_day, host_day, coverage_day.
+"""
+
+import sys
+from collections.abc import Sequence
+from datetime import date
+
+from pyspark.sql import SparkSession
+
+from jobs.cli import day_parser, run_entry_point
+from jobs.settings import Settings
+from jobs.stage import publish
+from jobs.transforms.fleet import coverage_day, fleet_day, host_day
+from jobs.warehouse import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import COVERAGE_DAY, FLEET_DAY, HOST_DAY, JOB_SLOWDOWN, WORKER_SLOWDOWN
+
+
+def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
+    """Aggregate these days and publish; returns rows per table."""
+    warehouse = Warehouse(spark, settings.paths.warehouse)
+    job_slowdown = warehouse.read(TABLES[JOB_SLOWDOWN], log_dates)
+    frames = {
+        FLEET_DAY: fleet_day(job_slowdown),
+        HOST_DAY: host_day(warehouse.read(TABLES[WORKER_SLOWDOWN], log_dates)),
+        COVERAGE_DAY: coverage_day(job_slowdown),
+    }
+    return publish("aggregate", warehouse, frames, log_dates)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Aggregate one log date; returns the exit status."""
+    parser = day_parser("aggregate_fleet", "Aggregate a log date: result tables to the fleet's tables.")
+    return run_entry_point(
+        "aggregate_fleet", parser, argv, lambda spark, settings, args: run(spark, settings, [args.log_date])
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

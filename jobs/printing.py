@@ -1,0 +1,111 @@
+"""Rows for people and for programs: an aligned table, CSV or JSON."""
+
+import csv
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any, Final, Self, TextIO
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql.types import NumericType, TimestampType
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+FORMATS: Final = ("table", "csv", "json")
+
+_UNFOLDED: Final = 100_000
+"""Width of a table that nobody's screen limits: a file or a pipe gets every row on one line."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Rows to print, with what is needed to align them."""
+
+    columns: Sequence[str]
+    is_number: Sequence[bool]
+    rows: Sequence[Sequence[Any]]
+    is_cut: bool = False
+
+    @classmethod
+    def of(cls, frame: DataFrame, limit: int = 0) -> Self:
+        """Collect at most `limit` rows of a frame, all where it is 0. Timestamps become text, in UTC."""
+        plain = frame.toDF(
+            *(f"column_{place}" for place in range(len(frame.columns)))
+        )  # names may be there twice
+        fields = plain.schema.fields
+        wanted = [
+            F.col(field.name).cast("string")
+            if isinstance(field.dataType, TimestampType)
+            else F.col(field.name)
+            for field in fields
+        ]
+        plain = plain.select(wanted)
+        rows = (plain.limit(limit + 1) if limit else plain).collect()
+        return cls(
+            columns=frame.columns,
+            is_number=[isinstance(field.dataType, NumericType) for field in fields],
+            rows=rows[:limit] if limit else rows,
+            is_cut=bool(limit) and len(rows) > limit,
+        )
+
+
+def write(result: Result, form: str, out: TextIO) -> None:
+    """Write rows in one of FORMATS. CSV leaves null empty; JSON is one array of objects."""
+    {"table": _write_table, "csv": _write_csv, "json": _write_json}[form](result, out)
+
+
+def _write_table(result: Result, out: TextIO) -> None:
+    """Numbers to the right; on a terminal wide values fold."""
+    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, is_number in zip(result.columns, result.is_number, strict=True):
+        table.add_column(Text(name), justify="right" if is_number else "left", overflow="fold")
+    for row in result.rows:
+        table.add_row(*(Text(shown(value), "dim" if value is None else "") for value in row))
+    Console(file=out, width=None if out.isatty() else _UNFOLDED, emoji=False, highlight=False).print(table)
+
+
+def _write_csv(result: Result, out: TextIO) -> None:
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow(result.columns)
+    for row in result.rows:
+        lines.writerow(_nested(value) if isinstance(value, list | dict | tuple) else value for value in row)
+
+
+def _write_json(result: Result, out: TextIO) -> None:
+    objects = [dict(zip(result.columns, map(_plain, row), strict=True)) for row in result.rows]
+    lines = ",\n".join(json.dumps(each, ensure_ascii=False, allow_nan=False) for each in objects)
+    out.write(f"[\n{lines}\n]\n" if objects else "[]\n")
+
+
+def shown(value: object) -> str:
+    """Return a value as a person wants to read it: six decimals, or four digits of what is smaller."""
+    if value is None:
+        return "null"
+    if isinstance(value, float) and math.isfinite(value):
+        return repr(round(value, 6)) if value == 0 or abs(value) >= 0.001 else f"{value:.4g}"
+    return _nested(value) if isinstance(value, list | dict | tuple) else str(value)
+
+
+def _nested(value: object) -> str:
+    return json.dumps(_plain(value), ensure_ascii=False)
+
+
+def _plain(value: object) -> object:
+    """Return a value as JSON knows it; NaN and infinities, which it does not know, become null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, Row):
+        return _plain(value.asDict())
+    return [_plain(each) for each in value] if isinstance(value, list) else value

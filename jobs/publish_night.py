@@ -1,0 +1,63 @@
+"""Publish: hold the tables of the given days against each other, and say what the night found.
+
+Every stage has gated its own tables before they became visible; what only all of them together can show is
+checked here: that the fleet's counts are those of the units that were ingested.
+"""
+
+import logging
+import sys
+from collections.abc import Sequence
+from datetime import date
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.cli import day_parser, run_entry_point
+from jobs.gates import audit_absence
+from jobs.settings import Settings
+from jobs.warehouse import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import FLEET_DAY, JOBS, REJECTS, STATUSES
+
+_LOG = logging.getLogger(__name__)
+
+
+def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
+    """Check these days across the stages and log their summary; publishes no rows of its own."""
+    warehouse = Warehouse(spark, settings.paths.warehouse)
+    fleet = warehouse.read(TABLES[FLEET_DAY], log_dates)
+    audit_absence("fleet_counts_every_unit", _miscounted_days(warehouse.read(TABLES[JOBS], log_dates), fleet))
+    rejects = warehouse.read(TABLES[REJECTS], log_dates).groupBy("log_date").count()
+    rejected = {row["log_date"]: row["count"] for row in rejects.collect()}
+    for day in sorted(log_dates):
+        found = fleet.where(F.col("log_date") == F.lit(day)).collect()
+        _LOG.info("%s: %s", day, _summary(found[0].asDict(), rejected.get(day, 0)) if found else "no units")
+    return {}
+
+
+def _miscounted_days(jobs: DataFrame, fleet: DataFrame) -> DataFrame:
+    """Days whose fleet figures speak of another number of units than were ingested."""
+    ingested = jobs.groupBy("log_date").agg(F.count("*").alias("ingested"))
+    counted = fleet.select("log_date", F.col("jobs").alias("counted"))
+    both = ingested.join(counted, "log_date", "full_outer")
+    return both.where(~F.col("ingested").eqNullSafe(F.col("counted")))
+
+
+def _summary(fleet: dict[str, object], rejected: int) -> str:
+    by_status = ", ".join(f"{fleet[status]} {status}" for status in STATUSES if fleet[status])
+    text = f"{fleet['jobs']} units ({by_status}); {fleet['straggling']} straggling; {rejected} rejects"
+    if fleet["wasted_gpu_hours"] is None:
+        return text
+    return f"{text}; {fleet['wasted_gpu_hours']:.1f} of {fleet['analysed_gpu_hours']:.1f} GPU-hours wasted"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Publish one log date; returns the exit status."""
+    parser = day_parser("publish_night", "Check a log date across its tables and say what the night found.")
+    return run_entry_point(
+        "publish_night", parser, argv, lambda spark, settings, args: run(spark, settings, [args.log_date])
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,265 @@
+"""Writes rank logs from a training loop, in the format rank-log/1. Needs the standard library alone.
+
+Each rank opens one writer and calls it once per recorded step:
+
+    with RankLogWriter(landing, Run("gpt-175b", "r3", dp_size=8, pp_size=4), Rank(17, 4, 1)) as log:
+        with log.step(1200) as step:
+            with step.op("forward-compute", microbatch=0):
+                ...
+
+It appends one line per (rank, step) to `log_date=.../job_id=.../run_id=.../rank-00017.jsonl`, a file for each UTC
+date of the lines' t0_us. A line is handed to the operating system whole, so that a crash costs at most the last,
+and a writer opened on an existing log continues behind what is there.
+"""
+
+import gzip
+import json
+import math
+import os
+import re
+import socket
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from schemas.vocabulary import OP_CODES, RANK_LOG_FORMAT
+
+EPOCH = date(1970, 1, 1)
+READ_BYTES = 1 << 20
+SAFE_NAME = re.compile(r"[A-Za-z0-9._+@=~-]+")
+"""Job and run ids become folder names, and every store must take those as they are."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of one job, as its manifest states it; fields: team, model, gpu_hours, restarts, labels ..."""
+
+    job_id: str
+    run_id: str
+    dp_size: int
+    pp_size: int = 1
+    tp_size: int = 1
+    cp_size: int = 1
+    vpp_size: int = 1
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse ids that cannot be folder names; ValueError says which."""
+        for name in (self.job_id, self.run_id):
+            if not SAFE_NAME.fullmatch(name):
+                raise ValueError(
+                    f"{name!r} cannot name a job or run: only letters, digits and ._+@=~- are allowed"
+                )
+
+    def folder(self, landing: Path, log_date: date) -> Path:
+        """Folder of this run on one day."""
+        day = landing / f"log_date={log_date.isoformat()}"
+        return day / f"job_id={self.job_id}" / f"run_id={self.run_id}"
+
+    def manifest(self) -> dict[str, Any]:
+        """Take the run as the manifest states it."""
+        own = {name: value for name, value in asdict(self).items() if name != "fields"}
+        world_size = self.dp_size * self.pp_size * self.tp_size * self.cp_size
+        return {**own, "world_size": world_size, **self.fields}
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Where the calling process runs; host defaults to this machine's name."""
+
+    rank: int
+    dp_rank: int
+    pp_rank: int = 0
+    tp_rank: int = 0
+    cp_rank: int = 0
+    host: str | None = field(default_factory=socket.gethostname)
+    gpu: int | None = None
+
+
+class Step:
+    """The ops of one step of one rank, in the order in which they were recorded. Times in microseconds."""
+
+    def __init__(self, number: int, t0_us: int) -> None:
+        self.number = number
+        self.t0_us = t0_us
+        self.op_names: list[str] = []
+        self.start_us: list[float] = []
+        self.duration_us: list[float] = []
+        self.microbatch: list[int] = []
+        self.model_chunk: list[int] = []
+        self._zero_ns = time.perf_counter_ns()
+
+    def record(
+        self, op: str, start_us: float, duration_us: float, *, microbatch: int = -1, model_chunk: int = 0
+    ) -> None:
+        """Add an op that was timed elsewhere, such as by CUDA events; start_us counts from the step's t0_us.
+
+        Raises ValueError, and adds nothing, for an unknown op or a time that is negative or not finite.
+        """
+        if op not in OP_CODES:
+            raise ValueError(f"unknown op {op!r}; known are {', '.join(OP_CODES)}")
+        for name, value in (("start_us", start_us), ("duration_us", duration_us)):
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} of {op} is {value!r}; a time is a finite number of at least 0")
+        self.op_names.append(op)
+        self.start_us.append(float(start_us))
+        self.duration_us.append(float(duration_us))
+        self.microbatch.append(int(microbatch))
+        self.model_chunk.append(int(model_chunk))
+
+    @contextmanager
+    def op(self, op: str, *, microbatch: int = -1, model_chunk: int = 0) -> Iterator[None]:
+        """Time an op by the host's clock: right where the call blocks until the work is done."""
+        start_ns = time.perf_counter_ns()
+        yield
+        end_ns = time.perf_counter_ns()
+        start_us, duration_us = (start_ns - self._zero_ns) / 1000, (end_ns - start_ns) / 1000
+        self.record(op, start_us, duration_us, microbatch=microbatch, model_chunk=model_chunk)
+
+
+class RankLogWriter:
+    """Appends the steps of one rank to its rank log, a new file each UTC day.
+
+    landing    : the landing folder; day, job and run folders are made as needed
+    log_date   : the day to write under, where it is not to follow the steps' own time
+    compress   : write .jsonl.gz, each line a complete gzip member
+    The manifest is written beside the log whenever a file is opened, by every rank the same.
+    """
+
+    def __init__(
+        self,
+        landing: str | Path,
+        run: Run,
+        rank: Rank,
+        *,
+        log_date: date | None = None,
+        compress: bool = False,
+    ) -> None:
+        self.landing = Path(landing)
+        self.run = run
+        self.rank = rank
+        self.compress = compress
+        self._fixed_date = log_date
+        self._open_date: date | None = None
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> "RankLogWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def step(self, number: int, t0_us: int | None = None) -> Iterator[Step]:
+        """Collect the ops of one step and write its line at the end; a step that raises leaves no line."""
+        step = Step(number, time.time_ns() // 1000 if t0_us is None else t0_us)
+        yield step
+        self.write(step)
+
+    def write(self, step: Step) -> None:
+        """Append the line of a finished step and hand it to the operating system."""
+        line = self._line(step)
+        log_date = self._fixed_date or EPOCH + timedelta(microseconds=step.t0_us)
+        descriptor = self._descriptor
+        if descriptor is None or log_date != self._open_date:
+            descriptor = self._open(log_date)
+        _write_whole(descriptor, gzip.compress(line) if self.compress else line)
+
+    def close(self) -> None:
+        """Close the current file; the next step opens it again."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def path(self, log_date: date) -> Path:
+        """Rank log of a day."""
+        name = f"rank-{self.rank.rank:05d}.jsonl" + (".gz" if self.compress else "")
+        return self.run.folder(self.landing, log_date) / name
+
+    def _line(self, step: Step) -> bytes:
+        record = {
+            "format": RANK_LOG_FORMAT,
+            "job_id": self.run.job_id,
+            "run_id": self.run.run_id,
+            **{name: value for name, value in asdict(self.rank).items() if value is not None},
+            "step": step.number,
+            "t0_us": step.t0_us,
+            "op": step.op_names,
+            "start_us": step.start_us,
+            "duration_us": step.duration_us,
+            "microbatch": step.microbatch,
+            "model_chunk": step.model_chunk,
+        }
+        return json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+    def _open(self, log_date: date) -> int:
+        self.close()
+        path = self.path(log_date)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_manifest(self.landing, self.run, log_date)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        if self.compress:
+            os.ftruncate(descriptor, _end_of_last_member(path))
+        elif not _ends_with_newline(descriptor):
+            _write_whole(descriptor, b"\n")
+        self._descriptor, self._open_date = descriptor, log_date
+        return descriptor
+
+
+def write_manifest(landing: str | Path, run: Run, log_date: date) -> Path:
+    """Write job.json of a run and day, all at once; again when a field (gpu_hours) is known. Returns its path."""
+    folder = run.folder(Path(landing), log_date)
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f".job.json.{os.getpid()}.{time.monotonic_ns()}"
+    temporary.write_text(json.dumps(run.manifest(), allow_nan=False) + "\n")
+    path = folder / "job.json"
+    temporary.replace(path)
+    return path
+
+
+def finish_day(landing: str | Path, log_date: date) -> Path:
+    """Write _SUCCESS: every producer has left what it has for this day. Returns its path."""
+    folder = Path(landing) / f"log_date={log_date.isoformat()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "_SUCCESS"
+    path.touch()
+    return path
+
+
+def _write_whole(descriptor: int, data: bytes) -> None:
+    """Write all of it, by one call to the operating system wherever that takes it whole."""
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _ends_with_newline(descriptor: int) -> bool:
+    """Whether a line may follow: the file is empty or its last line is complete."""
+    size = os.fstat(descriptor).st_size
+    return size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
+
+
+def _end_of_last_member(path: Path) -> int:
+    """Where the last complete gzip member ends: a torn one behind it would hide all that follows. [bytes]"""
+    end = 0
+    with path.open("rb") as log:
+        member = zlib.decompressobj(wbits=31)
+        while rest := log.read(READ_BYTES):
+            while rest:
+                try:
+                    member.decompress(rest)
+                except zlib.error:
+                    return end
+                if not member.eof:
+                    break
+                rest = member.unused_data
+                end = log.tell() - len(rest)
+                member = zlib.decompressobj(wbits=31)
+    return end

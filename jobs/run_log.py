@@ -1,0 +1,91 @@
+"""How runs end: the exit status of each error, and the row that a run leaves in pipeline_runs."""
+
+import logging
+import shlex
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from typing import Final
+
+from jobs.gates import GateRefusedError
+from jobs.java import JavaNotFoundError
+from jobs.session import SessionError
+from jobs.settings import SettingsError
+from jobs.warehouse import Warehouse, spark_schema
+from schemas.pipeline_runs import TABLE
+from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_GATE_REFUSED, EXIT_WRONG_SETTINGS, RUN_OUTCOMES
+
+ROWS_IN: Final = "rows_in"
+"""Key under which an entry point tells the rows that it read; all other keys are tables that it published."""
+
+_PLAIN: Final[Mapping[type[Exception], int]] = {
+    SettingsError: EXIT_WRONG_SETTINGS,
+    GateRefusedError: EXIT_GATE_REFUSED,
+    SessionError: EXIT_FAILED,
+    JavaNotFoundError: EXIT_FAILED,
+}
+_LONGEST_LINE: Final = 1000
+logger = logging.getLogger(__name__)
+
+
+def exit_status(error: Exception) -> int:
+    """Return the exit status that an error stands for."""
+    return next((status for kind, status in _PLAIN.items() if isinstance(error, kind)), EXIT_FAILED)
+
+
+def is_plain(error: Exception) -> bool:
+    """Tell whether the message of an error says everything, so that no traceback is needed."""
+    return isinstance(error, tuple(_PLAIN))
+
+
+def one_line(error: Exception) -> str:
+    """Return what an error says, on one line and without the pages that Spark appends."""
+    if is_plain(error):
+        return " ".join(str(error).split())
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0].strip() if lines else 'no message'}"[:_LONGEST_LINE]
+
+
+@contextmanager
+def recorded_run(
+    warehouse: Warehouse, entry_point: str, arguments: Sequence[str], log_date: date | None
+) -> Iterator[dict[str, int]]:
+    """Append one row to pipeline_runs when the block ends, however it ends.
+
+    Yields a dictionary for what the run counts: rows per published table, and under ROWS_IN the rows read.
+    """
+    counts: dict[str, int] = {}
+    facts = {
+        "pipeline_run_id": str(uuid.uuid4()),
+        "entry_point": entry_point,
+        "arguments": shlex.join(arguments),
+        "log_date": log_date,
+        "started_at": datetime.now(UTC),
+    }
+    start = time.monotonic()
+    try:
+        yield counts
+    except Exception as error:
+        try:
+            _append(warehouse, facts, time.monotonic() - start, {}, exit_status(error))
+        except Exception:
+            logger.exception("pipeline_runs has no row for this run")
+        raise
+    _append(warehouse, facts, time.monotonic() - start, counts, EXIT_DONE)
+
+
+def _append(
+    warehouse: Warehouse, facts: Mapping[str, object], seconds: float, counts: Mapping[str, int], status: int
+) -> None:
+    published = [rows for name, rows in counts.items() if name != ROWS_IN]
+    row = {
+        **facts,
+        "seconds": seconds,
+        "rows_in": counts.get(ROWS_IN),
+        "rows_out": sum(published) if published else None,
+        "outcome": RUN_OUTCOMES[status],
+    }
+    values = [tuple(row[name] for name in TABLE.column_names)]
+    warehouse.append(TABLE, warehouse.spark.createDataFrame(values, spark_schema(TABLE)))

@@ -1,0 +1,32 @@
+"""A whole night in one session: ingest, simulate, aggregate, publish."""
+
+import sys
+from collections.abc import Sequence
+from datetime import date
+
+from pyspark.sql import SparkSession
+
+from jobs.cli import day_parser, run_entry_point
+from jobs.publish_night import run as publish_night
+from jobs.settings import Settings
+from jobs.stages import STAGES
+
+
+def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
+    """Run every stage over these days; returns rows per table."""
+    rows: dict[str, int] = {}
+    for stage in STAGES.values():
+        rows |= stage(spark, settings, log_dates)
+    return rows | publish_night(spark, settings, log_dates)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the night of one log date; returns the exit status."""
+    parser = day_parser("run_nightly", "Run a night: ingest, simulate, aggregate and publish one log date.")
+    return run_entry_point(
+        "run_nightly", parser, argv, lambda spark, settings, args: run(spark, settings, [args.log_date])
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+-- One row per run over all its days. Slowdowns are ratios of times summed over all replayed days, never means of
+-- ratios; each day's ideal is its own. Null where no day was replayed, or no day states its GPU-hours.
+SELECT
+    job_id,
+    run_id,
+    min(log_date) AS first_day,
+    max(log_date) AS last_day,
+    count(*) AS days,
+    count_if(status IN ($replayed_statuses)) AS replayed_days,
+    count_if(status = $analysed) AS analysed_days,
+    sum(steps) AS steps,
+    sum(actual_total_s) AS actual_total_s,
+    sum(simulated_total_s) AS simulated_total_s,
+    sum(ideal_total_s) AS ideal_total_s,
+    try_divide(sum(simulated_total_s), sum(ideal_total_s)) AS slowdown,
+    1 - try_divide(sum(ideal_total_s), sum(simulated_total_s)) AS waste_fraction,
+    try_divide(sum(actual_total_s), sum(simulated_total_s)) AS launch_slowdown,
+    max(slowdown) AS worst_day_slowdown,
+    sum(gpu_hours) AS gpu_hours,
+    sum(wasted_gpu_hours) AS wasted_gpu_hours
+FROM job_slowdown
+GROUP BY job_id, run_id

@@ -1,0 +1,50 @@
+-- One row per analysed unit with slowdown at least $straggling_slowdown, with what points at a reason: the shares of
+-- the loss that slow workers and the last stage explain, and the op type, the stage and the worker that alone slow
+-- it most.
+WITH slowest_op_type AS (
+    SELECT log_date, job_id, run_id, max_by(struct(op_type, slowdown), slowdown) AS slowest
+    FROM op_type_slowdown
+    GROUP BY log_date, job_id, run_id
+),
+
+slowest_stage AS (
+    SELECT log_date, job_id, run_id, max_by(struct(pp_rank, slowdown), slowdown) AS slowest
+    FROM stage_slowdown
+    GROUP BY log_date, job_id, run_id
+),
+
+slowest_worker AS (
+    SELECT log_date, job_id, run_id, max_by(struct(dp_rank, pp_rank, host, slowdown), slowdown) AS slowest
+    FROM worker_slowdown
+    GROUP BY log_date, job_id, run_id
+)
+
+SELECT
+    log_date,
+    job_id,
+    run_id,
+    jobs.cluster,
+    jobs.team,
+    jobs.model,
+    job_slowdown.world_size,
+    job_slowdown.slowdown,
+    job_slowdown.waste_fraction,
+    job_slowdown.gpu_hours,
+    job_slowdown.wasted_gpu_hours,
+    job_slowdown.slow_worker_share,
+    job_slowdown.last_stage_share,
+    job_slowdown.forward_backward_correlation,
+    slowest_op_type.slowest.op_type AS slowest_op_type,
+    slowest_op_type.slowest.slowdown AS slowest_op_type_slowdown,
+    slowest_stage.slowest.pp_rank AS slowest_stage,
+    slowest_stage.slowest.slowdown AS slowest_stage_slowdown,
+    slowest_worker.slowest.dp_rank AS slowest_worker_dp_rank,
+    slowest_worker.slowest.pp_rank AS slowest_worker_pp_rank,
+    slowest_worker.slowest.host AS slowest_worker_host,
+    slowest_worker.slowest.slowdown AS slowest_worker_slowdown
+FROM job_slowdown
+LEFT JOIN jobs USING (log_date, job_id, run_id)
+LEFT JOIN slowest_op_type USING (log_date, job_id, run_id)
+LEFT JOIN slowest_stage USING (log_date, job_id, run_id)
+LEFT JOIN slowest_worker USING (log_date, job_id, run_id)
+WHERE job_slowdown.status = $analysed AND job_slowdown.slowdown >= $straggling_slowdown

@@ -1,0 +1,154 @@
+"""One good row of every table, and frames made of such rows with something changed."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.warehouse import spark_schema
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    COVERAGE_DAY,
+    DP_RANK_SLOWDOWN,
+    FLEET_DAY,
+    HOST_DAY,
+    JOB_SLOWDOWN,
+    JOBS,
+    OP_TYPE_SLOWDOWN,
+    PIPELINE_RUNS,
+    RANK_STEPS,
+    REJECTS,
+    SOURCE_FILES,
+    STAGE_SLOWDOWN,
+    STATUSES,
+    STEP_SLOWDOWN,
+    WORKER_SLOWDOWN,
+)
+
+DAY: Final = date(2026, 1, 5)
+NEXT_DAY: Final = date(2026, 1, 6)
+_UNIT: Final = {"log_date": DAY, "job_id": "gpt-175b", "run_id": "r3"}
+_FILE: Final = "log_date=2026-01-05/job_id=gpt-175b/run_id=r3/rank-00000.jsonl"
+
+ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
+    RANK_STEPS: _UNIT
+    | {
+        "step": 1200,
+        "rank": 0,
+        "dp_rank": 0,
+        "pp_rank": 0,
+        "tp_rank": 0,
+        "cp_rank": None,
+        "host": "node-0123",
+        "gpu": 3,
+        "t0_us": 1767600000000000,
+        "op": [6, 3, 0],
+        "start_us": [0.0, 15480.5, 15500.0],
+        "duration_us": [15443.0, 5.5, 166722.0],
+        "microbatch": [-1, -1, 0],
+        "model_chunk": [0, 0, 0],
+        "source_file": _FILE,
+    },
+    JOBS: _UNIT
+    | {
+        "dp_size": 2,
+        "pp_size": 4,
+        "tp_size": 1,
+        "cp_size": 1,
+        "vpp_size": 1,
+        "world_size": 8,
+        "team": "language",
+        "started_at": datetime(2026, 1, 5, 8, 30, tzinfo=UTC),
+        "gpu_hours": 192.0,
+        "labels": {"trial": "a"},
+    },
+    REJECTS: _UNIT | {"source_file": _FILE, "line": 3, "reason": "not_json", "detail": "no object", "text": "{"},
+    SOURCE_FILES: _UNIT | {"source_file": _FILE, "bytes": 4096, "lines": 3, "rows": 2, "rejects": 1},
+    JOB_SLOWDOWN: _UNIT
+    | {
+        "status": "analysed",
+        "slowdown": 1.25,
+        "waste_fraction": 1 - 1 / 1.25,
+        "actual_step_s": 5.1,
+        "simulated_step_s": 5.0,
+        "ideal_step_s": 4.0,
+        "actual_total_s": 51.0,
+        "simulated_total_s": 50.0,
+        "ideal_total_s": 40.0,
+        "discrepancy": (5.1 - 5.0) / 5.1,
+        "launch_slowdown": 5.1 / 5.0,
+        "slow_worker_share": 1.22,
+        "last_stage_share": -0.01,
+        "ideal": "pooled-mean-median",
+        "steps": 10,
+        "steps_dropped": 1,
+        "workers": 8,
+        "ops": 800,
+        "graphs": 1,
+        "clamped_transfers": 0,
+        "clamped_launch_delays": 2,
+        "world_size": 8,
+        "gpu_hours": 192.0,
+        "wasted_gpu_hours": 192.0 * (1 - 1 / 1.25),
+        "simulator_version": "1.0.0",
+    },
+    STEP_SLOWDOWN: _UNIT
+    | {"step": 1200, "actual_step_s": 5.1, "simulated_step_s": 5.0, "ideal_step_s": 4.0, "slowdown": 1.25},
+    OP_TYPE_SLOWDOWN: _UNIT
+    | {"op_type": "forward-compute", "slowdown": 0.96, "waste_fraction": 1 - 1 / 0.96},
+    STAGE_SLOWDOWN: _UNIT | {"pp_rank": 0, "slowdown": 0.96},
+    DP_RANK_SLOWDOWN: _UNIT | {"dp_rank": 0, "slowdown": 1.04},
+    WORKER_SLOWDOWN: _UNIT
+    | {
+        "dp_rank": 0,
+        "pp_rank": 0,
+        "rank": 0,
+        "host": "node-0123",
+        "slowdown": 1.2,
+        "slowdown_approx": 1.21,
+        "is_slowest": True,
+    },
+    FLEET_DAY: dict.fromkeys(STATUSES, 0)
+    | {
+        "log_date": DAY,
+        "jobs": 3,
+        "no_manifest": 1,
+        "too_few_steps": 1,
+        "analysed": 1,
+        "replayed": 2,
+        "straggling": 1,
+        "waste_p50": 0.2,
+        "waste_p90": 0.2,
+        "waste_p99": 0.2,
+    },
+    HOST_DAY: {
+        "log_date": DAY,
+        "host": "node-0123",
+        "workers": 8,
+        "jobs": 2,
+        "times_slowest": 1,
+        "worker_slowdown_max": 1.2,
+        "worker_slowdown_median": 1.0,
+    },
+    COVERAGE_DAY: {"log_date": DAY, "status": "analysed", "jobs": 1, "gpu_hours": 192.0},
+    PIPELINE_RUNS: {
+        "pipeline_run_id": "0b1c2d3e-0000-4000-8000-000000000000",
+        "entry_point": "run_nightly",
+        "arguments": "--log-date 2026-01-05",
+        "log_date": DAY,
+        "started_at": datetime(2026, 1, 6, 1, 0, tzinfo=UTC),
+        "seconds": 60.0,
+        "rows_out": 12,
+        "outcome": "done",
+    },
+}
+"""By table name; columns not named are null."""
+
+
+def frame(spark: SparkSession, name: str, changes: Sequence[Mapping[str, Any]] = ({},)) -> DataFrame:
+    """One row for each mapping in `changes`: the good row of this table with these columns changed."""
+    table = TABLES[name]
+    rows = [ROWS[name] | change for change in changes]
+    values = [tuple(row.get(column) for column in table.column_names) for row in rows]
+    return spark.createDataFrame(values, spark_schema(table))

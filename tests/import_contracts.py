@@ -1,0 +1,48 @@
+"""Who may import what: import-linter over the contracts in pyproject.toml, and the kind of contract it lacks."""
+
+import sys
+
+from grimp import ImportGraph
+from importlinter import Contract, ContractCheck, fields, output
+from importlinter.cli import lint_imports
+from importlinter.domain.helpers import module_expressions_to_modules
+
+
+class OnlyContract(Contract):
+    """The modules import nothing but the standard library and what `allowed` names, with what lies beneath it.
+
+    An allow list, because a list of what is forbidden says nothing about the package that is added tomorrow.
+    """
+
+    type_name = "only"
+
+    modules = fields.SetField(subfield=fields.ModuleExpressionField())
+    allowed = fields.SetField(subfield=fields.StringField())
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: FBT001  # the base class's
+        """Find every direct import that is not allowed."""
+        modules = {module.name for module in module_expressions_to_modules(graph, self.modules)}
+        missing = modules - graph.modules
+        if missing or not modules:
+            raise ValueError(f"no such modules: {sorted(missing) or self.modules}")
+        broken = sorted(
+            f"{module} -> {imported}"
+            for module in modules
+            for imported in graph.find_modules_directly_imported_by(module)
+            if not self._is_allowed(imported)
+        )
+        return ContractCheck(kept=not broken, metadata={"broken": broken})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        """List the imports that are not allowed."""
+        for line in check.metadata["broken"]:
+            output.print_error(line, bold=False)
+
+    def _is_allowed(self, imported: str) -> bool:
+        return imported.split(".")[0] in sys.stdlib_module_names or any(
+            imported == name or imported.startswith(f"{name}.") for name in self.allowed
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(lint_imports(no_logo=True))

@@ -1,0 +1,122 @@
+"""Declarations, what is derived from them, and the comparison of a schema with its table."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from schemas.table import Column, SchemaError, Table, same_type
+from schemas.tables import TABLES
+from schemas.vocabulary import INGESTED_TABLES, JOB_SLOWDOWN, RESULT_TABLES, TABLE_NAMES, UNIT_KEY
+
+EVERY_TABLE = pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
+
+ORDERS = Table(
+    name="orders",
+    meaning="orders",
+    grain=("id",),
+    columns=(
+        Column("id", pa.int64(), "number"),
+        Column("state", pa.string(), "state", nullable=True, allowed=("open", "it's done")),
+        Column("price", pa.float64(), "price", minimum=0),
+        Column("weights", pa.list_(pa.float64()), "weights", minimum=0, maximum=9),
+        Column("marks", pa.map_(pa.string(), pa.string()), "marks", nullable=True),
+    ),
+    partition_by=(),
+)
+
+
+def test_tables_are_those_of_the_vocabulary() -> None:
+    assert tuple(TABLES) == TABLE_NAMES
+    assert all(name == table.name for name, table in TABLES.items())
+
+
+@EVERY_TABLE
+def test_every_column_has_a_meaning_and_every_number_with_a_dimension_a_unit(table: Table) -> None:
+    assert table.meaning
+    for column in table.columns:
+        assert column.meaning, column.name
+        is_real = pa.types.is_floating(getattr(column.type, "value_type", column.type))
+        assert column.unit or not is_real, f"{column.name} is a real number without a unit"
+
+
+@EVERY_TABLE
+def test_expectations_have_distinct_names_and_meanings(table: Table) -> None:
+    expectations = table.all_expectations()
+    names = [expectation.name for expectation in expectations]
+    assert len(names) == len(set(names))
+    assert all(expectation.meaning for expectation in expectations)
+
+
+@EVERY_TABLE
+def test_key_columns_are_never_null_except_where_null_is_a_value_of_the_key(table: Table) -> None:
+    nullable = {column.name for column in table.columns if column.nullable}
+    assert nullable.isdisjoint(set(table.grain) - {"line"})  # a reject of a whole file has no line
+
+
+def test_tables_of_units_start_with_the_unit() -> None:
+    for name in (*INGESTED_TABLES, *RESULT_TABLES):
+        assert TABLES[name].column_names[:3] == UNIT_KEY
+        assert TABLES[name].grain[:3] == UNIT_KEY
+        assert TABLES[name].partition_by == ("log_date",)
+
+
+def test_value_schema_is_the_table_without_its_unit() -> None:
+    table = TABLES[JOB_SLOWDOWN]
+    assert (*UNIT_KEY, *table.value_schema.names) == table.column_names
+
+
+def test_schema_of_the_table_itself_has_no_differences_whatever_order_and_nullability() -> None:
+    fields = [field.with_nullable(False) for field in reversed(ORDERS.arrow_schema)]
+    assert ORDERS.differences(pa.schema(fields)) == []
+    ORDERS.check(pa.schema(fields))
+
+
+def test_all_differences_are_told_at_once() -> None:
+    schema = pa.schema(
+        [
+            ("id", pa.int32()),
+            ("state", pa.string()),
+            ("state", pa.string()),
+            ("weights", pa.list_(pa.float32())),
+            ("marks", pa.map_(pa.string(), pa.string())),
+            ("colour", pa.string()),
+        ]
+    )
+    with pytest.raises(SchemaError) as raised:
+        ORDERS.check(schema)
+    assert str(raised.value) == (
+        "table orders: 5 differences: column id is int32 (wanted int64); column state is there 2 times; "
+        "column price is missing (wanted double); "
+        f"column weights is {pa.list_(pa.float32())} (wanted {pa.list_(pa.float64())}); "
+        "column colour is not in the table"
+    )
+
+
+def test_types_are_equal_whatever_the_inner_names() -> None:
+    assert same_type(pa.list_(pa.int8()), pa.list_(pa.field("element", pa.int8(), nullable=False)))
+    assert not same_type(pa.list_(pa.int8()), pa.list_(pa.int16()))
+    assert not same_type(pa.map_(pa.string(), pa.string()), pa.map_(pa.string(), pa.int8()))
+    assert not same_type(pa.timestamp("us", tz="UTC"), pa.timestamp("us"))
+
+
+def test_expectations_follow_from_the_columns() -> None:
+    conditions = {expectation.name: expectation.condition for expectation in ORDERS.all_expectations()}
+    assert list(conditions) == [
+        "id_not_null",
+        "state_allowed",
+        "price_not_null",
+        "price_finite",
+        "price_in_range",
+        "weights_not_null",
+        "weights_elements_not_null",
+        "weights_elements_finite",
+        "weights_elements_in_range",
+    ]
+    assert conditions["state_allowed"] == "state IS NULL OR (state IN ('open', 'it\\'s done'))"
+    assert conditions["price_in_range"] == "price >= 0"
+
+
+def test_a_declaration_that_contradicts_itself_is_refused() -> None:
+    with pytest.raises(SchemaError, match="declared twice \\['id'\\], key columns not declared \\['nr'\\]"):
+        replace(ORDERS, grain=("nr",), columns=(*ORDERS.columns, ORDERS.columns[0]))
