@@ -7,9 +7,9 @@ Each rank opens one writer and calls it once per recorded step:
             with step.op("forward-compute", microbatch=0):
                 ...
 
-It appends one line per (rank, step) to `log_date=.../job_id=.../run_id=.../rank-00017.jsonl`, a file for each UTC
-date of the lines' t0_us. A line is handed to the operating system whole, so that a crash costs at most the last,
-and a writer opened on an existing log continues behind what is there.
+It appends one line per (rank, step) to `log_date=.../job_id=.../run_id=.../rank-00017.jsonl`, a file for each
+UTC date of the lines' t0_us. A line is handed to the operating system whole, so that a crash costs at most the
+last, and a writer opened on an existing log continues behind what is there.
 """
 
 import gzip
@@ -25,7 +25,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from schemas.vocabulary import OP_CODES, RANK_LOG_FORMAT
@@ -129,7 +128,7 @@ class RankLogWriter:
     landing    : the landing folder; day, job and run folders are made as needed
     log_date   : the day to write under, where it is not to follow the steps' own time
     compress   : write .jsonl.gz, each line a complete gzip member
-    The manifest is written beside the log whenever a file is opened, by every rank the same.
+    The manifest is written beside the log where there is none yet.
     """
 
     def __init__(
@@ -152,9 +151,7 @@ class RankLogWriter:
     def __enter__(self) -> "RankLogWriter":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @contextmanager
@@ -204,7 +201,8 @@ class RankLogWriter:
         self.close()
         path = self.path(log_date)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_manifest(self.landing, self.run, log_date)
+        if not (path.parent / "job.json").exists():
+            write_manifest(self.landing, self.run, log_date)
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         if self.compress:
             os.ftruncate(descriptor, _end_of_last_member(path))
@@ -215,7 +213,7 @@ class RankLogWriter:
 
 
 def write_manifest(landing: str | Path, run: Run, log_date: date) -> Path:
-    """Write job.json of a run and day, all at once; again when a field (gpu_hours) is known. Returns its path."""
+    """Write job.json of a run and day, all at once; again when gpu_hours is known. Returns its path."""
     folder = run.folder(Path(landing), log_date)
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".job.json.{os.getpid()}.{time.monotonic_ns()}"

@@ -63,7 +63,8 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "gpu_hours": 192.0,
         "labels": {"trial": "a"},
     },
-    REJECTS: _UNIT | {"source_file": _FILE, "line": 3, "reason": "not_json", "detail": "no object", "text": "{"},
+    REJECTS: _UNIT
+    | {"source_file": _FILE, "line": 3, "reason": "not_json", "detail": "no object", "text": "{"},
     SOURCE_FILES: _UNIT | {"source_file": _FILE, "bytes": 4096, "lines": 3, "rows": 2, "rejects": 1},
     JOB_SLOWDOWN: _UNIT
     | {

@@ -33,7 +33,9 @@ def test_the_cluster_overlay_leaves_the_master_to_spark_submit() -> None:
 
 
 def test_a_file_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
-    settings = load_settings(overlay(tmp_path, '[simulation]\nminimum_steps = 5\n[spark.conf]\n"a.b" = "c"\n'))
+    settings = load_settings(
+        overlay(tmp_path, '[simulation]\nminimum_steps = 5\n[spark.conf]\n"a.b" = "c"\n')
+    )
     assert settings.simulation.minimum_steps == 5
     assert settings.simulation.maximum_restarts == 15
     assert settings.spark.conf["a.b"] == "c"
@@ -52,9 +54,15 @@ def test_a_file_can_extend_the_cluster_overlay(tmp_path: Path) -> None:
     [
         ("[simulation]\nminimum_step = 5\n", "mine.toml: simulation.minimum_step: unknown key"),
         ("[simulations]\nminimum_steps = 5\n", "mine.toml: simulations: unknown key"),
-        ('[simulation]\nminimum_steps = "5"\n', "mine.toml: simulation.minimum_steps: Input should be a valid"),
+        (
+            '[simulation]\nminimum_steps = "5"\n',
+            "mine.toml: simulation.minimum_steps: Input should be a valid",
+        ),
         ("[simulation]\nminimum_steps = 0\n", "mine.toml: simulation.minimum_steps: Input should be greater"),
-        ('[simulation]\nideal = "best"\n', "mine.toml: simulation.ideal: Input should be 'pooled-mean-median'"),
+        (
+            '[simulation]\nideal = "best"\n',
+            "mine.toml: simulation.ideal: Input should be 'pooled-mean-median'",
+        ),
         ("[spark]\npackages = []\n", "mine.toml: spark.packages:"),
         ("[spark.conf]\na = 1\n", "mine.toml: spark.conf.a: Input should be a valid string"),
         ('extends = "cloud"\n', "mine.toml: extends: must be one of base, local, cluster, not 'cloud'"),

@@ -1,0 +1,108 @@
+"""The data dictionary, derived from the declarations of tables and views: as rows, and as a Markdown page."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from schemas.table import Column, Table
+from schemas.tables import TABLES
+from schemas.views import VIEWS, View
+
+_COLUMNS: Final = ("column", "type", "unit", "null", "meaning")
+
+
+class Entry(NamedTuple):
+    """What the dictionary says of one column."""
+
+    table: str
+    column: str
+    type: str
+    unit: str
+    is_key: bool
+    is_nullable: bool
+    meaning: str
+
+
+def entries() -> list[Entry]:
+    """Return one entry for every column of every table, in the order of the tables."""
+    return [
+        Entry(
+            table=table.name,
+            column=column.name,
+            type=type_name(column.type),
+            unit=column.unit or "",
+            is_key=column.name in table.grain,
+            is_nullable=column.nullable,
+            meaning=_with_bounds(column),
+        )
+        for table in TABLES.values()
+        for column in table.columns
+    ]
+
+
+def markdown() -> str:
+    """Return the dictionary as one page: tables with grain, columns and what holds, then views with their SQL."""
+    lines = ["# Data dictionary", ""]
+    for table in TABLES.values():
+        lines += _table_lines(table)
+    lines += ["# Views", ""]
+    for view in VIEWS.values():
+        lines += _view_lines(view)
+    return "\n".join(lines)
+
+
+def type_name(kind: pa.DataType) -> str:
+    """Return a type as SQL spells it."""
+    if isinstance(kind, pa.ListType):
+        return f"array<{type_name(kind.value_type)}>"
+    if isinstance(kind, pa.MapType):
+        return f"map<{type_name(kind.key_type)},{type_name(kind.item_type)}>"
+    return _SQL_NAMES[kind]
+
+
+_SQL_NAMES: Final = {
+    pa.int8(): "tinyint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
+    pa.string(): "string",
+    pa.date32(): "date",
+    pa.timestamp("us", tz="UTC"): "timestamp",
+}
+
+
+def _with_bounds(column: Column) -> str:
+    """Add to the meaning of a column the values that it may have."""
+    bounds = []
+    if column.allowed is not None:
+        bounds.append(f"one of {', '.join(column.allowed)}")
+    if column.minimum is not None and column.unit != "count":
+        bounds.append(f"at least {column.minimum:g}")
+    if column.maximum is not None:
+        bounds.append(f"at most {column.maximum:g}")
+    return "; ".join([column.meaning, *bounds])
+
+
+def _table_lines(table: Table) -> Iterator[str]:
+    yield f"## {table.name}"
+    yield from ("", table.meaning, "", f"Key: {', '.join(table.grain)}.", "")
+    yield from _row(_COLUMNS)
+    yield from _row(["---"] * len(_COLUMNS))
+    for entry in entries():
+        if entry.table == table.name:
+            null = "yes" if entry.is_nullable else ""
+            yield from _row((f"`{entry.column}`", entry.type, entry.unit, null, entry.meaning))
+    if table.expectations:
+        yield from ("", "Holds for every row:", "")
+        yield from (f"- {expectation.meaning}" for expectation in table.expectations)
+    yield ""
+
+
+def _view_lines(view: View) -> Iterator[str]:
+    yield from (f"## {view.name}", "", view.meaning, "", "```sql", view.sql, "```", "")
+
+
+def _row(cells: Sequence[str]) -> Iterator[str]:
+    yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,244 @@
+"""Views: found in folder and zip, filled in, explained, and right on rows whose answers are known."""
+
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+import schemas
+from schemas.tables import TABLES
+from schemas.views import VIEW_NAMES, VIEWS
+from schemas.vocabulary import (
+    JOB_SLOWDOWN,
+    JOBS,
+    OP_TYPE_SLOWDOWN,
+    OP_TYPES,
+    RANK_STEPS,
+    STAGE_SLOWDOWN,
+    WORKER_SLOWDOWN,
+)
+from tests.examples import DAY, NEXT_DAY, ROWS, frame
+
+PACKAGE = Path(schemas.__file__).parent
+FEBRUARY = date(2026, 2, 1)
+
+
+def view(spark: SparkSession, name: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Row]:
+    """Rows of a view over these tables; every other table that it reads is empty."""
+    for source in VIEWS[name].sources:
+        frame(spark, source, tables.get(source, [])).createOrReplaceTempView(source)
+    return spark.sql(f"SELECT * FROM ({VIEWS[name].sql}) ORDER BY 1, 2, 3").collect()
+
+
+def unit(job: str, day: date, simulated_s: float, ideal_s: float, gpu_hours: float | None) -> dict[str, Any]:
+    """Columns of job_slowdown for one analysed unit of which only the sums matter here."""
+    slowdown = simulated_s / ideal_s
+    return {
+        "log_date": day,
+        "job_id": job,
+        "slowdown": slowdown,
+        "waste_fraction": 1 - 1 / slowdown,
+        "simulated_total_s": simulated_s,
+        "ideal_total_s": ideal_s,
+        "actual_total_s": simulated_s,
+        "gpu_hours": gpu_hours,
+        "wasted_gpu_hours": None if gpu_hours is None else gpu_hours * (1 - 1 / slowdown),
+    }
+
+
+NOT_REPLAYED = dict.fromkeys(TABLES[JOB_SLOWDOWN].column_names) | {
+    "simulator_version": "1.0.0",
+    "run_id": "r3",
+}
+
+
+def test_every_file_is_a_view_and_every_view_a_file() -> None:
+    assert sorted(file.stem for file in (PACKAGE / "views").glob("*.sql")) == sorted(VIEW_NAMES)
+    assert tuple(VIEWS) == VIEW_NAMES
+
+
+@pytest.mark.parametrize("name", VIEW_NAMES)
+def test_a_view_is_filled_in_explained_and_reads_only_what_is_made_before_it(name: str) -> None:
+    found = VIEWS[name]
+    assert "$" not in found.sql + found.meaning
+    assert found.meaning.endswith(".")
+    assert "--" not in found.sql
+    made_before = {*TABLES, *VIEW_NAMES[: VIEW_NAMES.index(name)]}
+    assert found.sources
+    assert made_before.issuperset(found.sources)
+
+
+def test_views_load_from_a_zip(tmp_path: Path) -> None:
+    archive = tmp_path / "project.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for file in PACKAGE.rglob("*"):
+            if file.suffix in {".py", ".sql"}:
+                packed.write(file, Path("schemas") / file.relative_to(PACKAGE))
+    code = "import schemas.views as v; print(v.__file__, *v.VIEWS)"
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(archive)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert told.stdout.split()[1:] == list(VIEW_NAMES), told.stderr
+    assert str(archive) in told.stdout
+
+
+def test_ops_has_one_row_per_op_with_its_name_place_and_times(spark: SparkSession) -> None:
+    two_lines = [
+        {},
+        {"rank": 1, "op": [], "start_us": [], "duration_us": [], "microbatch": [], "model_chunk": []},
+    ]
+    rows = view(spark, "ops", {RANK_STEPS: two_lines})
+    told = [
+        (row.position, row.op_type, row.start_us, row.end_us, row.microbatch, row.model_chunk) for row in rows
+    ]
+    assert sorted(told) == [
+        (0, "params-all-gather", 0.0, 15443.0, -1, 0),
+        (1, "forward-recv", 15480.5, 15486.0, -1, 0),
+        (2, "forward-compute", 15500.0, 182222.0, 0, 0),
+    ]
+    assert {(row.step, row.rank, row.t0_us, row.host) for row in rows} == {
+        (1200, 0, 1767600000000000, "node-0123")
+    }
+
+
+def test_ops_names_every_op_type(spark: SparkSession) -> None:
+    count = len(OP_TYPES)
+    numbers = {name: [1.0] * count for name in ("start_us", "duration_us")}
+    integers = {name: [0] * count for name in ("microbatch", "model_chunk")}
+    rows = view(spark, "ops", {RANK_STEPS: [{"op": list(range(count))} | numbers | integers]})
+    assert tuple(row.op_type for row in sorted(rows, key=lambda row: row.position)) == OP_TYPES
+
+
+def test_fleet_month_counts_a_run_once_and_judges_it_by_its_sums(spark: SparkSession) -> None:
+    # a: days of 2.0 and 1.0, by sums 110/105 = 1.047..., not straggling though the mean of ratios is 1.5
+    rows = view(
+        spark,
+        "fleet_month",
+        {
+            JOB_SLOWDOWN: [
+                unit("a", DAY, 10.0, 5.0, 100.0),
+                unit("a", NEXT_DAY, 100.0, 100.0, 200.0),
+                unit("b", DAY, 12.0, 10.0, None),
+                unit("c", DAY, 90.0, 10.0, 7.0) | {"status": "too_few_steps"},
+                NOT_REPLAYED | {"log_date": DAY, "job_id": "d", "status": "no_manifest", "gpu_hours": 1.0},
+                unit("a", FEBRUARY, 30.0, 10.0, 10.0),
+            ]
+        },
+    )
+    january, february = rows
+    assert (january.month, february.month) == (date(2026, 1, 1), FEBRUARY)
+    counts = ("jobs", "replayed", "analysed", "straggling")
+    assert tuple(january[name] for name in counts) == (4, 3, 2, 1)
+    assert tuple(february[name] for name in counts) == (1, 1, 1, 1)
+    assert january.straggling_share == 0.5
+    assert (january.gpu_hours, january.analysed_gpu_hours, january.wasted_gpu_hours) == (308.0, 300.0, 50.0)
+    assert january.wasted_gpu_hours_share == pytest.approx(50 / 300, rel=1e-15)
+    assert january.waste_p50 == pytest.approx((5 / 110 + 2 / 12) / 2, rel=1e-14)
+    assert january.waste_p99 == pytest.approx(5 / 110 + 0.99 * (2 / 12 - 5 / 110), rel=1e-14)
+
+
+def test_fleet_month_of_units_without_results_has_counts_and_no_ratios(spark: SparkSession) -> None:
+    (month,) = view(
+        spark,
+        "fleet_month",
+        {JOB_SLOWDOWN: [NOT_REPLAYED | {"log_date": DAY, "job_id": "d", "status": "no_ops"}]},
+    )
+    assert (month.jobs, month.analysed, month.straggling) == (1, 0, 0)
+    assert month.straggling_share is None
+    assert month.gpu_hours is None
+    assert month.waste_p50 is None
+
+
+def test_job_history_sums_days_and_never_means_ratios(spark: SparkSession) -> None:
+    (run,) = view(
+        spark,
+        "job_history",
+        {
+            JOB_SLOWDOWN: [
+                unit("a", DAY, 10.0, 5.0, 100.0),
+                unit("a", NEXT_DAY, 100.0, 100.0, 200.0) | {"status": "high_discrepancy"},
+                NOT_REPLAYED | {"log_date": FEBRUARY, "job_id": "a", "status": "no_ops"},
+            ]
+        },
+    )
+    assert (run.first_day, run.last_day) == (DAY, FEBRUARY)
+    assert (run.days, run.replayed_days, run.analysed_days, run.steps) == (3, 2, 1, 20)
+    assert run.slowdown == pytest.approx(110 / 105, rel=1e-15)
+    assert run.waste_fraction == pytest.approx(5 / 110, rel=1e-14)
+    assert (run.launch_slowdown, run.worst_day_slowdown) == (1.0, 2.0)
+    assert (run.gpu_hours, run.wasted_gpu_hours) == (300.0, 50.0)
+
+
+def test_straggling_jobs_are_analysed_units_from_1_1_with_what_slows_them_most(spark: SparkSession) -> None:
+    rows = view(
+        spark,
+        "straggling_jobs",
+        {
+            JOBS: [{"job_id": "a"}],
+            JOB_SLOWDOWN: [
+                unit("a", DAY, 11.0, 10.0, 1.0),
+                unit("b", DAY, 10.9, 10.0, 1.0),
+                unit("c", DAY, 20.0, 10.0, 1.0) | {"status": "high_discrepancy"},
+                unit("e", DAY, 20.0, 10.0, 1.0) | {"run_id": "other"},
+            ],
+            OP_TYPE_SLOWDOWN: [
+                {"job_id": "a", "op_type": "gc", "slowdown": 1.01},
+                {"job_id": "a", "op_type": "optimizer", "slowdown": 1.06},
+            ],
+            STAGE_SLOWDOWN: [{"job_id": "a", "pp_rank": 0}, {"job_id": "a", "pp_rank": 3, "slowdown": 1.08}],
+            WORKER_SLOWDOWN: [
+                {"job_id": "a", "dp_rank": 1, "pp_rank": 3, "slowdown": 1.07, "host": "slow"},
+                {"job_id": "a", "slowdown": 1.0},
+            ],
+        },
+    )
+    assert [row.job_id for row in rows] == ["a", "e"]
+    first, second = rows
+    assert (first.team, first.slowdown) == (ROWS[JOBS]["team"], 1.1)
+    assert (first.slowest_op_type, first.slowest_op_type_slowdown) == ("optimizer", 1.06)
+    assert (first.slowest_stage, first.slowest_stage_slowdown) == (3, 1.08)
+    assert (first.slowest_worker_dp_rank, first.slowest_worker_pp_rank) == (1, 3)
+    assert (first.slowest_worker_host, first.slowest_worker_slowdown) == ("slow", 1.07)
+    assert (second.team, second.slowest_op_type, second.slowest_worker_host) == (None, None, None)
+
+
+def test_host_recurrence_wants_several_slow_jobs_or_days(spark: SparkSession) -> None:
+    def worker(
+        host: str | None, job: str, day: date, slowdown: float, *, is_slowest: bool = True
+    ) -> dict[str, Any]:
+        return {"host": host, "job_id": job, "log_date": day, "slowdown": slowdown, "is_slowest": is_slowest}
+
+    rows = view(
+        spark,
+        "host_recurrence",
+        {
+            WORKER_SLOWDOWN: [
+                worker("two-jobs", "a", DAY, 1.1),
+                worker("two-jobs", "b", DAY, 1.5),
+                worker("two-jobs", "c", NEXT_DAY, 1.0),
+                worker("two-days", "a", DAY, 1.2),
+                worker("two-days", "a", NEXT_DAY, 1.3),
+                worker("once", "a", DAY, 1.9),
+                worker("once", "b", DAY, 1.09),
+                worker("not-slowest", "a", DAY, 1.9, is_slowest=False),
+                worker("not-slowest", "b", DAY, 1.9, is_slowest=False),
+                worker(None, "a", DAY, 1.9),
+                worker(None, "b", NEXT_DAY, 1.9),
+            ]
+        },
+    )
+    assert [row.host for row in rows] == ["two-days", "two-jobs"]
+    days, jobs = rows
+    assert (jobs.jobs, jobs.jobs_slow, jobs.days, jobs.days_slow) == (3, 2, 2, 1)
+    assert (jobs.workers, jobs.times_slow, jobs.worker_slowdown_max) == (3, 2, 1.5)
+    assert (days.first_slow, days.last_slow, days.jobs_slow, days.days_slow) == (DAY, NEXT_DAY, 1, 2)
