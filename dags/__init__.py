@@ -1,0 +1,7 @@
+"""The DAGs, one explicit file each, and in `operators` what they are made of."""
+
+from pathlib import Path
+from typing import Final
+
+PROJECT: Final = str(Path(__file__).resolve().parents[1])
+"""Folder of the project that these DAGs belong to."""

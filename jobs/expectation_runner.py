@@ -1,5 +1,6 @@
 """Expectations by Great Expectations on a Spark frame. The import takes seconds: see jobs.gates.preload."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -10,6 +11,8 @@ from great_expectations.expectations.core.unexpected_rows_expectation import Une
 from pyspark.sql import DataFrame
 
 from jobs.gates import GateError
+
+logging.getLogger(gx.__name__).setLevel(logging.WARNING)
 
 
 class ExpectNoRows(UnexpectedRowsExpectation):
@@ -54,4 +57,4 @@ def _reason(result: ExpectationValidationResult) -> str:
     info = result.exception_info
     layers = [info, *(each for each in info.values() if isinstance(each, dict))]
     messages = [str(layer["exception_message"]) for layer in layers if layer.get("exception_message")]
-    return messages[0].splitlines()[0] if messages else "no result"
+    return messages[0].strip().splitlines()[0] if messages else "no result"

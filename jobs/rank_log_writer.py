@@ -7,9 +7,9 @@ Each rank opens one writer and calls it once per recorded step:
             with step.op("forward-compute", microbatch=0):
                 ...
 
-It appends one line per (rank, step) to `log_date=.../job_id=.../run_id=.../rank-00017.jsonl`, a file for each
-UTC date of the lines' t0_us. A line is handed to the operating system whole, so that a crash costs at most the
-last, and a writer opened on an existing log continues behind what is there.
+A line goes to `log_date=.../job_id=.../run_id=.../rank-00017.jsonl`, a file for each UTC date of the lines'
+t0_us. It is handed to the operating system whole, so that a crash costs at most the last one, and a writer
+opened on an existing log continues behind what is there.
 """
 
 import gzip
@@ -30,7 +30,7 @@ from typing import Any
 from schemas.vocabulary import OP_CODES, RANK_LOG_FORMAT
 
 EPOCH = date(1970, 1, 1)
-READ_BYTES = 1 << 20
+READ_BYTES = 1 << 16
 SAFE_NAME = re.compile(r"[A-Za-z0-9._+@=~-]+")
 """Job and run ids become folder names, and every store must take those as they are."""
 
@@ -87,11 +87,8 @@ class Step:
     def __init__(self, number: int, t0_us: int) -> None:
         self.number = number
         self.t0_us = t0_us
-        self.op_names: list[str] = []
-        self.start_us: list[float] = []
-        self.duration_us: list[float] = []
-        self.microbatch: list[int] = []
-        self.model_chunk: list[int] = []
+        names = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
+        self.columns: dict[str, list[Any]] = {name: [] for name in names}
         self._zero_ns = time.perf_counter_ns()
 
     def record(
@@ -103,14 +100,12 @@ class Step:
         """
         if op not in OP_CODES:
             raise ValueError(f"unknown op {op!r}; known are {', '.join(OP_CODES)}")
-        for name, value in (("start_us", start_us), ("duration_us", duration_us)):
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} of {op} is {value!r}; a time is a finite number of at least 0")
-        self.op_names.append(op)
-        self.start_us.append(float(start_us))
-        self.duration_us.append(float(duration_us))
-        self.microbatch.append(int(microbatch))
-        self.model_chunk.append(int(model_chunk))
+        for name, time_us in (("start_us", start_us), ("duration_us", duration_us)):
+            if not (math.isfinite(time_us) and time_us >= 0):
+                raise ValueError(f"{name} of {op} is {time_us!r}; a time is a finite number of at least 0")
+        values = (op, float(start_us), float(duration_us), int(microbatch), int(model_chunk))
+        for column, value in zip(self.columns.values(), values, strict=True):
+            column.append(value)
 
     @contextmanager
     def op(self, op: str, *, microbatch: int = -1, model_chunk: int = 0) -> Iterator[None]:
@@ -140,9 +135,7 @@ class RankLogWriter:
         log_date: date | None = None,
         compress: bool = False,
     ) -> None:
-        self.landing = Path(landing)
-        self.run = run
-        self.rank = rank
+        self.landing, self.run, self.rank = Path(landing), run, rank
         self.compress = compress
         self._fixed_date = log_date
         self._open_date: date | None = None
@@ -178,29 +171,18 @@ class RankLogWriter:
 
     def path(self, log_date: date) -> Path:
         """Rank log of a day."""
-        name = f"rank-{self.rank.rank:05d}.jsonl" + (".gz" if self.compress else "")
-        return self.run.folder(self.landing, log_date) / name
+        suffix = "jsonl.gz" if self.compress else "jsonl"
+        return self.run.folder(self.landing, log_date) / f"rank-{self.rank.rank:05d}.{suffix}"
 
     def _line(self, step: Step) -> bytes:
-        record = {
-            "format": RANK_LOG_FORMAT,
-            "job_id": self.run.job_id,
-            "run_id": self.run.run_id,
-            **{name: value for name, value in asdict(self.rank).items() if value is not None},
-            "step": step.number,
-            "t0_us": step.t0_us,
-            "op": step.op_names,
-            "start_us": step.start_us,
-            "duration_us": step.duration_us,
-            "microbatch": step.microbatch,
-            "model_chunk": step.model_chunk,
-        }
+        ids = {"format": RANK_LOG_FORMAT, "job_id": self.run.job_id, "run_id": self.run.run_id}
+        rank = {name: value for name, value in asdict(self.rank).items() if value is not None}
+        record = {**ids, **rank, "step": step.number, "t0_us": step.t0_us, **step.columns}
         return json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
     def _open(self, log_date: date) -> int:
         self.close()
         path = self.path(log_date)
-        path.parent.mkdir(parents=True, exist_ok=True)
         if not (path.parent / "job.json").exists():
             write_manifest(self.landing, self.run, log_date)
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
@@ -214,20 +196,17 @@ class RankLogWriter:
 
 def write_manifest(landing: str | Path, run: Run, log_date: date) -> Path:
     """Write job.json of a run and day, all at once; again when gpu_hours is known. Returns its path."""
-    folder = run.folder(Path(landing), log_date)
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".job.json.{os.getpid()}.{time.monotonic_ns()}"
+    path = run.folder(Path(landing), log_date) / "job.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".job.json.{os.getpid()}.{time.monotonic_ns()}")
     temporary.write_text(json.dumps(run.manifest(), allow_nan=False) + "\n")
-    path = folder / "job.json"
-    temporary.replace(path)
-    return path
+    return temporary.replace(path)
 
 
 def finish_day(landing: str | Path, log_date: date) -> Path:
     """Write _SUCCESS: every producer has left what it has for this day. Returns its path."""
-    folder = Path(landing) / f"log_date={log_date.isoformat()}"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "_SUCCESS"
+    path = Path(landing) / f"log_date={log_date.isoformat()}" / "_SUCCESS"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     return path
 

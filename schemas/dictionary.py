@@ -42,7 +42,7 @@ def entries() -> list[Entry]:
 
 
 def markdown() -> str:
-    """Return the dictionary as one page: tables with grain, columns and what holds, then views with their SQL."""
+    """Return the dictionary as one page: tables with key, columns and what holds, views with their SQL."""
     lines = ["# Data dictionary", ""]
     for table in TABLES.values():
         lines += _table_lines(table)

@@ -35,7 +35,7 @@ def spark(test_settings: Settings) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def published_traces() -> Path:
-    """Folder of the published traces SE and ST; where it is missing the tests are skipped, but never in CI."""
+    """Folder of the published traces SE and ST; without it tests are skipped, but with CI=true they fail."""
     if not TRACES.is_dir():
         reason = f"no published traces in {TRACES}"
         if os.environ.get("CI") == "true":

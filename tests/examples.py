@@ -150,6 +150,6 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
 def frame(spark: SparkSession, name: str, changes: Sequence[Mapping[str, Any]] = ({},)) -> DataFrame:
     """One row for each mapping in `changes`: the good row of this table with these columns changed."""
     table = TABLES[name]
-    rows = [ROWS[name] | change for change in changes]
+    rows = [{**ROWS[name], **change} for change in changes]
     values = [tuple(row.get(column) for column in table.column_names) for row in rows]
     return spark.createDataFrame(values, spark_schema(table))

@@ -1,6 +1,7 @@
-"""Who may import what: import-linter over the contracts in pyproject.toml, and the kind of contract it lacks."""
+"""Who may import what: import-linter over pyproject.toml, and a kind of contract that it lacks."""
 
 import sys
+from typing import Any
 
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
@@ -9,17 +10,17 @@ from importlinter.domain.helpers import module_expressions_to_modules
 
 
 class OnlyContract(Contract):
-    """The modules import nothing but the standard library and what `allowed` names, with what lies beneath it.
+    """The modules import the standard library, what `allowed` names and what lies beneath that; nothing else.
 
     An allow list, because a list of what is forbidden says nothing about the package that is added tomorrow.
     """
 
     type_name = "only"
 
-    modules = fields.SetField(subfield=fields.ModuleExpressionField())
-    allowed = fields.SetField(subfield=fields.StringField())
+    modules: Any = fields.SetField(subfield=fields.ModuleExpressionField())
+    allowed: Any = fields.SetField(subfield=fields.StringField())
 
-    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: FBT001  # the base class's
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: ARG002, FBT001  # import-linter calls it so
         """Find every direct import that is not allowed."""
         modules = {module.name for module in module_expressions_to_modules(graph, self.modules)}
         missing = modules - graph.modules
@@ -39,7 +40,7 @@ class OnlyContract(Contract):
             output.print_error(line, bold=False)
 
     def _is_allowed(self, imported: str) -> bool:
-        return imported.split(".")[0] in sys.stdlib_module_names or any(
+        return imported.split(".", maxsplit=1)[0] in sys.stdlib_module_names or any(
             imported == name or imported.startswith(f"{name}.") for name in self.allowed
         )
 

@@ -85,7 +85,7 @@ def test_a_key_missing_from_the_base_names_the_base(tmp_path: Path, monkeypatch:
     shutil.copytree(PROJECT / "conf", tmp_path / "conf")
     base = tmp_path / "conf" / "base.toml"
     base.write_text(base.read_text().replace("maximum_restarts", "# maximum_restarts"))
-    monkeypatch.setattr("jobs.settings.project_file", lambda *names: tmp_path.joinpath(*names))
+    monkeypatch.setattr("jobs.settings.project_file", tmp_path.joinpath)
     with pytest.raises(SettingsError, match=r"^conf/base\.toml: simulation\.maximum_restarts: missing key$"):
         load_settings()
 

@@ -67,24 +67,22 @@ def test_value_schema_is_the_table_without_its_unit() -> None:
 
 
 def test_schema_of_the_table_itself_has_no_differences_whatever_order_and_nullability() -> None:
-    fields = [field.with_nullable(False) for field in reversed(ORDERS.arrow_schema)]
+    fields = [pa.field(field.name, field.type, nullable=False) for field in ORDERS.arrow_schema][::-1]
     assert ORDERS.differences(pa.schema(fields)) == []
     ORDERS.check(pa.schema(fields))
 
 
 def test_all_differences_are_told_at_once() -> None:
-    schema = pa.schema(
-        [
-            ("id", pa.int32()),
-            ("state", pa.string()),
-            ("state", pa.string()),
-            ("weights", pa.list_(pa.float32())),
-            ("marks", pa.map_(pa.string(), pa.string())),
-            ("colour", pa.string()),
-        ]
-    )
+    columns: list[tuple[str, pa.DataType]] = [
+        ("id", pa.int32()),
+        ("state", pa.string()),
+        ("state", pa.string()),
+        ("weights", pa.list_(pa.float32())),
+        ("marks", pa.map_(pa.string(), pa.string())),
+        ("colour", pa.string()),
+    ]
     with pytest.raises(SchemaError) as raised:
-        ORDERS.check(schema)
+        ORDERS.check(pa.schema(columns))
     assert str(raised.value) == (
         "table orders: 5 differences: column id is int32 (wanted int64); column state is there 2 times; "
         "column price is missing (wanted double); "

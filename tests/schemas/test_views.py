@@ -87,6 +87,7 @@ def test_views_load_from_a_zip(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
+        check=False,
     )
     assert told.stdout.split()[1:] == list(VIEW_NAMES), told.stderr
     assert str(archive) in told.stdout

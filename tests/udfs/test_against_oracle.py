@@ -1,5 +1,6 @@
 """The fast simulator against its slow, readable twin, over random layouts."""
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from jobs.synthetic.job import GeneratedJob, generate_job
 from jobs.synthetic.mechanisms import Mechanisms, SlowWorker
 from jobs.synthetic.shape import JobShape
 from schemas.vocabulary import OP_CODES
+from tests import published
 from tests.oracle import WhatIf, what_if
 from tests.oracle.readers import read_layout, read_rank_steps
 from udfs.what_if import simulate_job
@@ -95,7 +97,7 @@ def rows(found: dict[str, pa.Table], table: str, key: str, value: str = "slowdow
     return {row[key]: row[value] for row in found[table].to_pylist()}
 
 
-def close(values: dict[Any, float]) -> Any:
+def close(values: dict[Any, float]) -> object:
     return pytest.approx(values, rel=SAME)
 
 
@@ -107,17 +109,14 @@ def test_random_layouts(shape: JobShape, seed: int) -> None:
     assert_equal_results(simulate_job(job.rank_steps, job.manifest), wanted)
 
 
-@pytest.mark.parametrize("name", ["ST", "SE"])
-def test_published_traces(name: str, published_rank_steps: dict[str, tuple[pa.Table, dict[str, Any]]]) -> None:
-    rank_steps, manifest = published_rank_steps[name]
-    exact_workers = name == "ST"
-    wanted = what_if(read_rank_steps(rank_steps), read_layout(manifest), exact_workers=exact_workers)
-    found = simulate_job(rank_steps, manifest)
-    if not exact_workers:
-        wanted.worker_slowdown = {
-            (row["dp_rank"], row["pp_rank"]): row["slowdown"] for row in found["worker_slowdown"].to_pylist()
-        }
-    assert_equal_results(found, wanted)
+@pytest.mark.parametrize("name", published.NAMES)
+def test_published_traces(name: str, published_traces: Path) -> None:
+    rank_steps, facts = (
+        published.rank_steps(published_traces, name),
+        published.manifest(published_traces, name),
+    )
+    wanted = what_if(read_rank_steps(rank_steps), read_layout(facts))
+    assert_equal_results(simulate_job(rank_steps, facts), wanted)
 
 
 def without_some_ops(rank_steps: pa.Table, op_type: str, rows_hit: list[int]) -> pa.Table:
@@ -138,9 +137,7 @@ def without_some_ops(rank_steps: pa.Table, op_type: str, rows_hit: list[int]) ->
     op_type=st.sampled_from(["gc", "optimizer", "params-all-gather", "layernorm-grads-all-reduce"]),
     rows_hit=st.lists(st.integers(0, 200), min_size=1, max_size=5),
 )
-def test_ranks_and_steps_that_disagree(
-    shape: JobShape, seed: int, op_type: str, rows_hit: list[int]
-) -> None:
+def test_ranks_and_steps_that_disagree(shape: JobShape, seed: int, op_type: str, rows_hit: list[int]) -> None:
     """Where op lists differ, every step and replica keeps its own graph."""
     job = slow_job(shape, seed)
     uneven = without_some_ops(job.rank_steps, op_type, rows_hit)

@@ -1,4 +1,6 @@
-"""Replays against each other: all scenarios at once against one at a time, delays put back against the record."""
+"""Replays against each other: all at once against one at a time, delays put back against the record."""
+
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -8,13 +10,14 @@ from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms import Mechanisms, SlowWorker
 from jobs.synthetic.shape import JobShape
 from schemas.vocabulary import OP_TYPES
+from tests import published
 from udfs.kernel import op_type
 from udfs.kernel.durations import launch_delays, replayed_durations
 from udfs.kernel.ideal import ideal_durations
 from udfs.kernel.masked import replay_one_by_one
 from udfs.kernel.replay import replay, step_time
 from udfs.kernel.stacked import replay_scenarios
-from udfs.kernel.trace import Trace, build_trace
+from udfs.kernel.trace import StepBlock, Trace, build_trace
 from udfs.layout import read_layout
 from udfs.rank_rows import replayed_rows
 
@@ -23,7 +26,8 @@ SHAPES = {
     "replicas": JobShape(dp_size=4, steps=3),
     "pipeline": JobShape(pp_size=4, microbatches=6, steps=3),
     "both": JobShape(dp_size=3, pp_size=3, microbatches=5, steps=3, batched=True),
-    "virtual pipeline": JobShape(dp_size=3, pp_size=2, vpp_size=3, microbatches=4, steps=2, noop_transfers="all"),
+    "virtual pipeline": JobShape(dp_size=3, pp_size=2, vpp_size=3, microbatches=4, steps=2,
+                                 noop_transfers="all"),
     "overlapped": JobShape(dp_size=2, pp_size=2, vpp_size=2, microbatches=4, steps=3, overlapped=True,
                            noop_transfers="first_missing", buckets=2),
     "context parallel": JobShape(pp_size=2, cp_size=2, steps=3),
@@ -61,20 +65,29 @@ def test_stacked_scenarios_are_one_at_a_time_replays_bit_for_bit(shape: JobShape
 def test_all_launch_delays_put_back_give_the_recorded_step_times(shape: JobShape) -> None:
     trace, _, _ = trace_of(shape)
     for block in trace.blocks:
-        assert_identity(block.start_s, block.duration_s, block)
+        assert_identity(block)
 
 
-def assert_identity(start_s: np.ndarray, duration_s: np.ndarray, block: object) -> None:
-    graph = block.graph  # type: ignore[attr-defined]
+@pytest.mark.parametrize("name", published.NAMES)
+def test_identity_on_published_traces(name: str, published_traces: Path) -> None:
+    layout = read_layout(published.manifest(published_traces, name))
+    rows = replayed_rows(published.rank_steps(published_traces, name), layout)
+    for block in build_trace(rows.stages, layout, len(rows.steps)).blocks:
+        assert_identity(block)
+
+
+def assert_identity(block: StepBlock) -> None:
+    graph, (start_s, duration_s) = block.graph, (block.start_s, block.duration_s)
     replayed = replayed_durations(graph, start_s, duration_s)
     delays = launch_delays(graph, start_s, start_s + duration_s)
     assert (replayed.clamped_transfers, delays.clamped) == (0, 0)
     end_s = replay(graph, replayed.duration_s[:, None], delays.delay_s[:, None])
-    zero_s = start_s.min(axis=(0, 2))
-    recorded_s = (start_s + duration_s).max(axis=(0, 2)) - zero_s
+    recorded_s = (start_s + duration_s).max(axis=(0, 2)) - start_s.min(axis=(0, 2))
     assert step_time(end_s)[0] == pytest.approx(recorded_s, rel=1e-12)
 
 
 def test_kernel_numbers_op_types_as_the_vocabulary_does() -> None:
-    names = {value: name for name, value in vars(op_type).items() if isinstance(value, int) and name != "COUNT"}
+    names = {
+        value: name for name, value in vars(op_type).items() if isinstance(value, int) and name != "COUNT"
+    }
     assert [names[code].lower().replace("_", "-") for code in range(op_type.COUNT)] == list(OP_TYPES)

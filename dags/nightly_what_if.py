@@ -1,0 +1,131 @@
+"""# A night of the fleet: which training jobs straggled, and what it cost
+
+Takes the rank logs of one day from the landing and publishes what each job would have cost without
+stragglers.
+
+| task | publishes |
+|---|---|
+| `wait_for_day` | nothing; waits for `<landing>/log_date=<day>/_SUCCESS` |
+| `ingest_rank_logs` | `rank_steps`, `jobs`, `rejects`, `source_files` |
+| `simulate_what_if` | `job_slowdown` and its five companions |
+| `aggregate_fleet` | `fleet_day`, `host_day`, `coverage_day` |
+| `publish_night` | nothing; holds these tables against each other and sums up the night |
+
+**The day** is the run's logical date (`ds`): for a scheduled run the day that has just ended (midnight UTC).
+A run by hand needs a logical date: the day to analyse.
+
+**Again** is always safe: every stage replaces exactly its day, so that a cleared task or a second run of a
+day gives the same rows. A stage checks what it computed before any of it becomes visible.
+
+**When a task fails**, the last line of its log says why. What happens then depends on the exit status:
+
+| exit status | meaning | then |
+|---|---|---|
+| 1 | what may pass: an executor was lost, a store did not answer | two retries, after 5 and 10 minutes |
+| 2 | wrong arguments or settings | fails at once; mend the settings, clear the task |
+| 3 | a quality gate refused, the published tables are as they were | fails at once |
+
+Rows that a gate refused are kept in `<warehouse>/_refused`. `wait_for_day` looks every five minutes, holds no
+worker slot in between, and gives up after 20 hours; later days do not wait for it.
+
+**One writer per table**: every table belongs to one task, and no task runs twice at a time, however many
+runs are active (`max_active_tis_per_dag`; it holds for `airflow backfill` too, and needs no pool to be made).
+Tasks that write different tables do overlap.
+
+## Settings
+Airflow variables, or environment variables of the worker, are read when a task runs. All may be left out;
+relative paths start at the project's folder.
+
+| variable | environment | without it |
+|---|---|---|
+| `what_if_landing` | `AIRFLOW_VAR_WHAT_IF_LANDING` | as the settings say |
+| `what_if_warehouse` | `AIRFLOW_VAR_WHAT_IF_WAREHOUSE` | as the settings say |
+| `what_if_settings` | `AIRFLOW_VAR_WHAT_IF_SETTINGS` | the project's `conf/` |
+| `what_if_project` | `AIRFLOW_VAR_WHAT_IF_PROJECT` | the project that this file belongs to |
+
+A landing in an object store is named as Spark names it (`s3a://bucket/landing`); to see the marker there,
+`wait_for_day` needs that store's fsspec package, such as s3fs. Spark is the one of the environment in which
+Airflow runs. Its master and its sizes come from the worker's `SPARK_CONF_DIR` and `SPARK_DRIVER_MEMORY`;
+without them it runs on the worker itself, with 4 GB.
+"""
+
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from airflow.sdk import DAG, CronDataIntervalTimetable
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only knows this file's folder
+
+from dags.operators.day_marker import DayMarkerSensor
+from dags.operators.spark_submit import SparkSubmitOperator
+
+PROJECT = "{{ var.value.get('what_if_project', '') }}"
+LANDING = "{{ var.value.get('what_if_landing', '') }}"
+WAREHOUSE = "{{ var.value.get('what_if_warehouse', '') }}"
+SETTINGS = "{{ var.value.get('what_if_settings', '') }}"
+
+STAGE = {
+    "log_date": "{{ ds }}",
+    "project": PROJECT,
+    "landing": LANDING,
+    "warehouse": WAREHOUSE,
+    "settings": SETTINGS,
+}
+
+with DAG(
+    dag_id="nightly_what_if",
+    description="Rank logs of one day in, what stragglers cost out.",
+    doc_md=__doc__,
+    # The day that has just ended. "@daily" by itself would stand for the day that is about to begin.
+    schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
+    start_date=datetime(2020, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=3,  # a day whose producers are late waits beside the next ones
+    tags=["what-if", "nightly", "spark"],
+    default_args={
+        "owner": "training-efficiency",
+        "retries": 2,
+        "retry_delay": timedelta(minutes=5),
+        "retry_exponential_backoff": 2,
+        "execution_timeout": timedelta(hours=1),
+        "max_active_tis_per_dag": 1,
+    },
+):
+    wait_for_day = DayMarkerSensor(
+        task_id="wait_for_day",
+        doc_md="Waits until the producers have finished the day.",
+        log_date="{{ ds | default('') }}",
+        project=PROJECT,
+        landing=LANDING,
+        settings=SETTINGS,
+        poke_interval=timedelta(minutes=5),
+        timeout=timedelta(hours=20),
+    )
+    ingest_rank_logs = SparkSubmitOperator(
+        task_id="ingest_rank_logs",
+        doc_md="The landing's day to `rank_steps`, `jobs`, `rejects` and `source_files`.",
+        entry_point="ingest_rank_logs",
+        execution_timeout=timedelta(hours=4),
+        **STAGE,
+    )
+    simulate_what_if = SparkSubmitOperator(
+        task_id="simulate_what_if",
+        doc_md="What each job would have cost without stragglers: `job_slowdown` and its companions.",
+        entry_point="simulate_what_if",
+        execution_timeout=timedelta(hours=4),
+        **STAGE,
+    )
+    aggregate_fleet = SparkSubmitOperator(
+        task_id="aggregate_fleet",
+        doc_md="The day's fleet, hosts and coverage: `fleet_day`, `host_day` and `coverage_day`.",
+        entry_point="aggregate_fleet",
+        **STAGE,
+    )
+    publish_night = SparkSubmitOperator(
+        task_id="publish_night",
+        doc_md="Holds the day's tables against each other and sums up the night.",
+        entry_point="publish_night",
+        **STAGE,
+    )
+    wait_for_day >> ingest_rank_logs >> simulate_what_if >> aggregate_fleet >> publish_night

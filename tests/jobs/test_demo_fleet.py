@@ -1,0 +1,122 @@
+"""The demo's fleet: the same bytes each time, valid but for the planted damage, with the faults it claims."""
+
+import gzip
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.demo_fleet import FIRST_DAY, FLEET, SICK_HOST, FleetJob, fleet_job, write_fleet
+from schemas.vocabulary import OP_CODES
+from tests.oracle import WhatIf, what_if
+from tests.oracle.readers import read_layout, read_rank_steps
+
+BY_ID = {job.job_id: job for job in FLEET}
+
+
+def _found(job_id: str) -> WhatIf:
+    job = BY_ID[job_id]
+    generated = fleet_job(job, job.days[0], seed=1)
+    return what_if(read_rank_steps(generated.rank_steps), read_layout(generated.manifest))
+
+
+def _digest(landing: Path) -> str:
+    found = hashlib.sha256()
+    for path in sorted(path for path in landing.rglob("*") if path.is_file()):
+        found.update(str(path.relative_to(landing)).encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+@pytest.fixture(scope="module")
+def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("landing")
+    write_fleet(folder)
+    return folder
+
+
+def test_same_seed_same_bytes(tmp_path: Path, landing: Path) -> None:
+    write_fleet(tmp_path / "again")
+    assert _digest(tmp_path / "again") == _digest(landing)
+    write_fleet(tmp_path / "other", seed=1)
+    assert _digest(tmp_path / "other") != _digest(landing)
+
+
+def test_three_days_of_a_dozen_jobs(landing: Path) -> None:
+    for day in range(3):
+        folder = landing / f"log_date=2026-01-0{5 + day}"
+        assert (folder / "_SUCCESS").exists()
+        jobs = {path.name.removeprefix("job_id=") for path in folder.glob("job_id=*")}
+        assert jobs == {job.job_id for job in FLEET if day in job.days}
+        assert len(jobs) >= 11
+
+
+def test_only_the_planted_damage_breaks_lines(landing: Path) -> None:
+    broken = []
+    for path in sorted(landing.rglob("rank-*.jsonl*")):
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        for line in data.decode().splitlines():
+            try:
+                record: dict[str, Any] = json.loads(line)
+            except json.JSONDecodeError:
+                broken.append((path.parts[-4], path.parts[-3], "torn"))
+                continue
+            if unknown := set(record["op"]) - set(OP_CODES):
+                broken.append((path.parts[-4], path.parts[-3], *sorted(unknown)))
+    assert broken == [
+        ("log_date=2026-01-05", "job_id=gpt-70b", "torn"),
+        ("log_date=2026-01-06", "job_id=recsys-9b", "optimiser"),
+    ]
+
+
+def test_missing_files(landing: Path) -> None:
+    without_manifest = [
+        path.parent.name for path in landing.glob("*/*/*") if not (path / "job.json").exists()
+    ]
+    assert without_manifest == ["job_id=orphan-13b"]
+    tuning = landing / "log_date=2026-01-07/job_id=tuning-7b/run_id=r1"
+    assert len(list(tuning.glob("rank-*"))) == 15
+
+
+def test_the_sick_host_serves_two_jobs() -> None:
+    for job_id in ("gpt-175b", "chat-70b"):
+        job = BY_ID[job_id]
+        rows = fleet_job(job, 1, seed=1).rank_steps.to_pylist()
+        hosts = {(row["dp_rank"], row["pp_rank"]): row["host"] for row in rows}
+        slow = {(worker.dp_rank, worker.pp_rank) for worker in job.mechanisms.slow_workers}
+        assert {worker for worker, host in hosts.items() if host == SICK_HOST} == slow
+
+
+@pytest.mark.parametrize(
+    ("job_id", "worker"), [("gpt-175b", (2, 1)), ("speech-3b", (5, 0)), ("gpt-70b", None), ("code-13b", None)]
+)
+def test_slow_workers_are_found(job_id: str, worker: tuple[int, int] | None) -> None:
+    found = _found(job_id)
+    assert found.slow_worker_share is not None
+    assert (found.slow_worker_share > 0.8) == (worker is not None)
+    if worker is not None:
+        assert max(found.worker_slowdown, key=lambda cell: found.worker_slowdown[cell]) == worker
+
+
+def test_other_planted_faults_are_found() -> None:
+    assert (_found("gpt-70b").last_stage_share or 0.0) > 0.9
+    uneven = _found("long-context-7b")
+    assert uneven.slowdown > 1.15
+    assert (uneven.forward_backward_correlation or 0.0) > 0.99
+    assert _found("vision-22b").discrepancy > 0.05
+    flapping = _found("moe-8x22b")
+    assert flapping.op_type_slowdown["forward-pp-comm"] > 1.1
+
+
+@pytest.mark.parametrize(
+    "job", [job for job in FLEET if job.planted.startswith("nothing")], ids=lambda job: job.job_id
+)
+def test_healthy_jobs_are_healthy(job: FleetJob) -> None:
+    assert _found(job.job_id).slowdown < 1.03
+
+
+def test_manifest_of_a_day() -> None:
+    job = BY_ID["gpt-175b"]
+    assert fleet_job(job, 0, seed=1).manifest["gpu_hours"] == 128 * 24.0
+    assert FIRST_DAY.isoformat() == "2026-01-05"

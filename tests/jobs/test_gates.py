@@ -1,0 +1,290 @@
+"""Gates: what passes, what is refused and how it is told, and what cannot be evaluated."""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from jobs.gates import (
+    KEY_EXPECTATION,
+    GateError,
+    GateRefusedError,
+    Refusal,
+    audit,
+    audit_absence,
+)
+from schemas.table import Expectation, Table
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    FLEET_DAY,
+    JOB_SLOWDOWN,
+    JOBS,
+    OP_TYPE_SLOWDOWN,
+    RANK_STEPS,
+    REJECTS,
+    SOURCE_FILES,
+    STAGE_SLOWDOWN,
+    STEP_SLOWDOWN,
+)
+from tests.examples import frame
+
+STAGES = TABLES[STAGE_SLOWDOWN]
+JANUARY = [date(2026, 1, day) for day in range(1, 32)]
+
+
+def refused(spark: SparkSession, name: str, changes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Rows that each broken expectation of a table refuses."""
+    rows = frame(spark, name, changes).persist()
+    try:
+        with pytest.raises(GateRefusedError) as raised:
+            audit(TABLES[name], rows)
+    finally:
+        rows.unpersist()
+    assert {refusal.table for refusal in raised.value.refusals} == {name}
+    return {refusal.expectation: refusal.rows for refusal in raised.value.refusals}
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
+def test_a_good_row_passes_every_expectation_of_its_table(spark: SparkSession, table: Table) -> None:
+    result = audit(table, frame(spark, table.name))
+    assert (result.table, result.rows) == (table.name, 1)
+    assert result.expectations == len(table.all_expectations()) + 1
+
+
+def test_no_rows_pass(spark: SparkSession) -> None:
+    assert audit(STAGES, frame(spark, STAGE_SLOWDOWN, [])).rows == 0
+
+
+def test_every_kind_of_violation_of_a_column_is_refused_and_counted(spark: SparkSession) -> None:
+    good = {"pp_rank": 1, "slowdown": -0.5}  # slowdowns are stored as computed, whatever they are
+    bad: list[dict[str, Any]] = [
+        {"pp_rank": 2, "job_id": None},
+        {"pp_rank": 3, "slowdown": None},
+        {"pp_rank": 4, "slowdown": math.nan},
+        {"pp_rank": 5, "slowdown": math.inf},
+        {"pp_rank": 6, "slowdown": -math.inf},
+        {"pp_rank": -1},
+        {"pp_rank": -2},
+    ]
+    assert refused(spark, STAGE_SLOWDOWN, [{}, good, *bad]) == {
+        "job_id_not_null": 1,
+        "slowdown_not_null": 1,
+        "slowdown_finite": 4,  # null is not a finite number either
+        "pp_rank_in_range": 2,
+    }
+
+
+def test_equal_keys_are_refused_and_every_row_that_has_one_counted(spark: SparkSession) -> None:
+    whole_file = {"line": None, "reason": "unreadable_file", "text": None}
+    rows = [{}, {"detail": "again"}, whole_file, whole_file, whole_file, {"line": 4}]
+    assert refused(spark, REJECTS, rows) == {KEY_EXPECTATION: 5}
+
+
+def test_every_kind_of_violation_of_a_list_is_refused_and_counted(spark: SparkSession) -> None:
+    def lists(step: int, **changes: object) -> dict[str, Any]:
+        return {"step": step, **changes}
+
+    rows: list[dict[str, Any]] = [
+        lists(1, op=[], start_us=[], duration_us=[], microbatch=[], model_chunk=[]),
+        lists(2, microbatch=[-(2**31), 2**31 - 1, 0]),
+        lists(3, op=[0, None, 1]),
+        lists(4, op=[0, 14, 1]),
+        lists(5, start_us=[0.0, math.nan, 1.0]),
+        lists(6, start_us=[0.0, math.inf, 1.0]),
+        lists(7, start_us=[0.0, -0.5, 1.0]),
+        lists(8, duration_us=[0.0, 1.0]),
+        lists(9, microbatch=[-(2**31), None, 0]),
+        lists(10, model_chunk=None),
+        lists(11, duration_us=[None, None, None]),
+    ]
+    assert refused(spark, RANK_STEPS, [{}, *rows]) == {
+        "op_elements_not_null": 1,
+        "op_elements_in_range": 1,
+        "start_us_elements_finite": 2,
+        "start_us_elements_in_range": 1,
+        "arrays_equally_long": 2,
+        "microbatch_elements_not_null": 1,
+        "model_chunk_not_null": 1,
+        "model_chunk_elements_not_null": 1,
+        "duration_us_elements_not_null": 1,
+        "duration_us_elements_finite": 1,
+        "duration_us_elements_in_range": 1,
+    }
+
+
+def test_waste_that_is_not_that_of_its_slowdown_is_refused(spark: SparkSession) -> None:
+    names = ("gc", "optimizer", "forward-pp-comm", "backward-pp-comm", "forward-compute")
+    figures = [
+        (0.96, (1 - 1 / 0.96) * (1 + 1e-13)),
+        (1.25, 0.2 + 1e-11),
+        (0.0, 0.0),
+        (1.25, -0.2),
+        (1.0, 0.0),
+    ]
+    rows = [
+        {"op_type": name, "slowdown": slowdown, "waste_fraction": waste}
+        for name, (slowdown, waste) in zip(names, figures, strict=True)
+    ]
+    assert refused(spark, OP_TYPE_SLOWDOWN, rows) == {"waste_fraction_of_slowdown": 3}
+    assert refused(spark, OP_TYPE_SLOWDOWN, [{"op_type": "forward-send"}]) == {"op_type_allowed": 1}
+
+
+def test_identities_of_a_units_figures_are_held(spark: SparkSession) -> None:
+    unreplayed = {column.name: None for column in TABLES[JOB_SLOWDOWN].columns if column.nullable}
+    rows: list[dict[str, Any]] = [
+        {"run_id": "good"},
+        unreplayed | {"run_id": "good too", "status": "no_ops"},
+        {"run_id": "1", "status": "no_ops"},
+        {"run_id": "2", "ideal_step_s": None},
+        {"run_id": "3", "simulated_total_s": 51.0},
+        {"run_id": "4", "wasted_gpu_hours": None},
+        {"run_id": "5", "gpu_hours": None},
+        {"run_id": "6", "discrepancy": 0.05},
+        {"run_id": "7", "launch_slowdown": 1.0},
+        unreplayed | {"run_id": "8", "status": "failed"},
+        {"run_id": "9", "status": "fine"},
+    ]
+    found = refused(spark, JOB_SLOWDOWN, rows)
+    with_replay = {name: count for name, count in found.items() if name.endswith("_with_replay")}
+    assert set(with_replay.values()) == {2, 3}  # rows 1 and 9, and row 2 where the ideal step is null
+    assert with_replay["ideal_step_s_with_replay"] == 3
+    assert len(with_replay) == 18
+    assert {name: count for name, count in found.items() if name not in with_replay} == {
+        "status_allowed": 1,
+        "ideal_step_s_is_mean": 1,
+        "slowdown_is_ratio_of_sums": 1,
+        "simulated_step_s_is_mean": 1,
+        "wasted_gpu_hours_of_waste": 2,
+        "discrepancy_of_step_times": 1,
+        "launch_slowdown_of_step_times": 1,
+        "failed_says_why": 1,
+    }
+
+
+def test_line_accounting_and_manifests_are_held(spark: SparkSession) -> None:
+    files: list[dict[str, Any]] = [
+        {"source_file": "a", "lines": 4},
+        {"source_file": "b", "lines": None},
+        {"source_file": "c"},
+    ]
+    assert refused(spark, SOURCE_FILES, files) == {"every_line_is_accounted_for": 1}
+    manifests: list[dict[str, Any]] = [
+        {"run_id": "1", "world_size": 9},
+        {"run_id": "2", "manifest_status": "bad_layout", "manifest_detail": "9 is not 8", "world_size": 9},
+        {"run_id": "3", "vpp_size": None},
+        {"run_id": "4", "manifest_status": "no_manifest"},
+        {"run_id": "5", "dp_size": 2**31 - 1, "pp_size": 2**31 - 1},  # the product fits no integer
+    ]
+    assert refused(spark, JOBS, manifests) == {
+        "world_size_is_the_product": 2,
+        "good_manifest_is_complete": 1,
+        "bad_manifest_says_why": 1,
+    }
+
+
+def test_counts_and_percentiles_of_the_fleet_are_held(spark: SparkSession) -> None:
+    changes: list[dict[str, Any]] = [
+        {"jobs": 4},
+        {"replayed": 3},
+        {"straggling": 2},
+        {"waste_p90": 0.1},
+        {"waste_p50": None},
+        {"failed": -1},
+    ]
+    rows = [{**change, "log_date": day} for change, day in zip(changes, JANUARY, strict=False)]
+    assert refused(spark, FLEET_DAY, rows) == {
+        "every_unit_has_one_status": 2,
+        "replayed_is_sum": 1,
+        "straggling_are_analysed": 1,
+        "percentiles_with_analysed": 2,
+        "failed_in_range": 1,
+    }
+
+
+def test_a_frame_that_is_not_the_table_is_refused_with_every_difference(spark: SparkSession) -> None:
+    rows = (
+        frame(spark, STAGE_SLOWDOWN)
+        .drop("pp_rank")
+        .withColumn("slowdown", F.lit("1"))
+        .withColumn("x", F.lit(1))
+    )
+    with pytest.raises(GateRefusedError) as raised:
+        audit(STAGES, rows)
+    assert raised.value.refusals == (
+        Refusal(
+            STAGE_SLOWDOWN,
+            "schema",
+            1,
+            "column pp_rank is missing (wanted int32); column slowdown is string (wanted double); "
+            "column x is not in the table",
+        ),
+    )
+
+
+def test_the_message_names_table_expectation_and_rows() -> None:
+    refusals = [Refusal("jobs", f"e{number}", 1_000 + number, "what should be") for number in range(7)]
+    assert str(GateRefusedError(refusals[:1], "/w/_refused/ingest")) == (
+        "gate refused: table jobs, expectation e0, 1,000 rows: what should be "
+        "(refused rows are kept in /w/_refused/ingest)"
+    )
+    assert str(GateRefusedError(refusals)).endswith("expectation e4, 1,004 rows: what should be; and 2 more")
+
+
+def test_an_extra_expectation_counts_like_the_tables_own(spark: SparkSession) -> None:
+    extra = Expectation("first_stage", "pp_rank = 0", "the first stage")
+    assert (
+        audit(STAGES, frame(spark, STAGE_SLOWDOWN), [extra]).expectations
+        == len(STAGES.all_expectations()) + 2
+    )
+    with pytest.raises(GateRefusedError, match="expectation first_stage, 1 row: the first stage"):
+        audit(STAGES, frame(spark, STAGE_SLOWDOWN, [{"pp_rank": 1}]), [extra])
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason"),
+    [
+        ("nope > 1", "UNRESOLVED_COLUMN"),  # a mistake that analysis finds
+        ("1 / (pp_rank - pp_rank) > 1", "DIVIDE_BY_ZERO"),  # one that only rows show
+        ("pp_rank >", "PARSE_SYNTAX_ERROR"),
+    ],
+)
+def test_an_expectation_that_cannot_be_evaluated_is_an_error_and_not_a_pass(
+    spark: SparkSession, condition: str, reason: str
+) -> None:
+    with pytest.raises(
+        GateError, match=f"stage_slowdown: expectation odd could not be evaluated: .*{reason}"
+    ):
+        audit(STAGES, frame(spark, STAGE_SLOWDOWN), [Expectation("odd", condition, "odd")])
+
+
+def test_a_condition_that_comes_out_as_null_is_a_violation(spark: SparkSession) -> None:
+    with pytest.raises(GateRefusedError, match="expectation odd, 1 row"):
+        audit(
+            STAGES, frame(spark, STAGE_SLOWDOWN), [Expectation("odd", "CAST(null AS boolean)", "never null")]
+        )
+
+
+def test_rows_that_change_between_two_looks_are_an_error(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([{"all": 1}, {"slowdown_not_null": 0}])
+    monkeypatch.setattr("jobs.gates._count", lambda *_: next(answers))
+    with pytest.raises(GateError, match="persist"):
+        audit(STAGES, frame(spark, STAGE_SLOWDOWN))
+
+
+def test_a_rule_across_tables_is_broken_by_every_row_found(spark: SparkSession) -> None:
+    rows = frame(spark, STEP_SLOWDOWN, [{}, {"step": 1201}]).select("job_id", "step")
+    audit_absence("several", "complete", rows.where("step < 0"), "all there")
+    with pytest.raises(GateRefusedError) as raised:
+        audit_absence("several", "complete", rows, "all there")
+    assert raised.value.refusals == (Refusal("several", "complete", 2, "all there"),)
+
+
+def test_columns_that_spark_believes_without_nulls_are_looked_at_all_the_same(spark: SparkSession) -> None:
+    assert all(field.nullable for field in frame(spark, RANK_STEPS).schema)
+    assert STAGES.arrow_schema.field("slowdown").nullable
