@@ -60,8 +60,13 @@ def test_no_rows_pass(spark: SparkSession) -> None:
 
 
 def test_every_kind_of_violation_of_a_column_is_refused_and_counted(spark: SparkSession) -> None:
-    good = {"pp_rank": 1, "slowdown": -0.5}  # slowdowns are stored as computed, whatever they are
+    good: dict[str, Any] = {
+        "pp_rank": 1,
+        "slowdown": -0.5,
+    }  # slowdowns are stored as computed, whatever they are
     bad: list[dict[str, Any]] = [
+        {},
+        good,
         {"pp_rank": 2, "job_id": None},
         {"pp_rank": 3, "slowdown": None},
         {"pp_rank": 4, "slowdown": math.nan},
@@ -70,7 +75,7 @@ def test_every_kind_of_violation_of_a_column_is_refused_and_counted(spark: Spark
         {"pp_rank": -1},
         {"pp_rank": -2},
     ]
-    assert refused(spark, STAGE_SLOWDOWN, [{}, good, *bad]) == {
+    assert refused(spark, STAGE_SLOWDOWN, bad) == {
         "job_id_not_null": 1,
         "slowdown_not_null": 1,
         "slowdown_finite": 4,  # null is not a finite number either

@@ -230,6 +230,16 @@ def test_correlation_is_the_median_over_workers() -> None:
     assert what_if(ops, Layout(3, 1)).forward_backward_correlation == pytest.approx(1.0)
 
 
+def test_equally_slow_workers_are_taken_by_rank() -> None:
+    """Stage 1 is heavy on both replicas, so that both workers tie; replica 1 has the lower ranks."""
+    ops = [
+        Op(dp_rank, stage, 0, "forward-compute", 0, 1.0 + stage, 0, 0, rank=stage * 2 + (1 - dp_rank))
+        for dp_rank in (0, 1)
+        for stage in (0, 1)
+    ]
+    assert what_if(ops, Layout(2, 2)).slowest_workers == [(1, 1)]
+
+
 def test_no_waste_has_no_shares() -> None:
     ops = [Op(0, stage, 0, "forward-compute", 0, 1, 0, 0) for stage in (0, 1)]
     found = what_if(ops, Layout(1, 2))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.errors import OpRef, TraceDefectError
-from udfs.kernel.program import StageProgram
+from udfs.kernel.program import DIRECTIONS, StageProgram
 
 ALL_DP_RANKS = -1
 
@@ -121,12 +121,6 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
     return _finish(draft)
 
 
-_DIRECTIONS = (
-    (ot.FORWARD_COMPUTE, ot.FORWARD_SEND, ot.FORWARD_RECV),
-    (ot.BACKWARD_COMPUTE, ot.BACKWARD_SEND, ot.BACKWARD_RECV),
-)
-
-
 def _add_compute_and_transfers(draft: _Draft, cell: Cell, base: int) -> None:
     program = cell.program
     stream = [base + op for op in program.compute_order]
@@ -146,7 +140,7 @@ def _add_compute_and_transfers(draft: _Draft, cell: Cell, base: int) -> None:
 
 def _match_transfers(draft: _Draft, cell: Cell, base: int, direction: int) -> None:
     """Tie one direction's transfers to its computes and list those that have a peer."""
-    compute, send, recv = _DIRECTIONS[direction]
+    compute, send, recv = DIRECTIONS[direction]
     program, layout = cell.program, draft.layout
     no_ops = set(program.no_ops)
     computes = list(program.ops_of(compute))

@@ -18,6 +18,12 @@ NO_OP_TOLERANCE_S: Final = 50e-6
 
 Order = tuple[int, ...]
 
+DIRECTIONS: Final = (
+    (ot.FORWARD_COMPUTE, ot.FORWARD_SEND, ot.FORWARD_RECV),
+    (ot.BACKWARD_COMPUTE, ot.BACKWARD_SEND, ot.BACKWARD_RECV),
+)
+"""Compute, send and recv of each direction."""
+
 
 class StageProgram(NamedTuple):
     """The recorded order of one stage's ops; ops are numbered by (type, start), from 0.
@@ -54,22 +60,22 @@ def no_op_transfers(counts: Order, start_s: Floats, duration_s: Floats) -> npt.N
 
     counts              : ops of each type.
     start_s, duration_s : float64, shape (op, lane), ops by (type, start). [s]
-    returns             : bool, shape (op, lane).
+    returns             : bool, shape (op, lane), or (op, 1) where no lane has any.
     """
-    first_op = np.concatenate([[0], np.cumsum(counts)])
-    flags = np.zeros(start_s.shape, dtype=bool)
-    directions = (
-        (ot.FORWARD_COMPUTE, ot.FORWARD_SEND, ot.FORWARD_RECV),
-        (ot.BACKWARD_COMPUTE, ot.BACKWARD_SEND, ot.BACKWARD_RECV),
-    )
-    for compute, send, recv in directions:
-        computes = slice(first_op[compute], first_op[compute + 1])
-        if computes.start == computes.stop:
+    first_op = [sum(counts[:op_type]) for op_type in range(ot.COUNT + 1)]
+    found = []
+    for compute, send, recv in DIRECTIONS:
+        first, end = first_op[compute], first_op[compute + 1]
+        if first == end:
             continue
-        sends = slice(first_op[send], first_op[send + 1])
-        recvs = slice(first_op[recv], first_op[recv + 1])
-        last_start_s = start_s[computes.stop - 1]
-        flags[recvs] = start_s[recvs] > last_start_s + NO_OP_TOLERANCE_S
-        first_end_s = start_s[computes.start] + duration_s[computes.start]
-        flags[sends] = start_s[sends] + duration_s[sends] < first_end_s - NO_OP_TOLERANCE_S
-    return flags
+        sends, recvs = (slice(first_op[transfer], first_op[transfer + 1]) for transfer in (send, recv))
+        latest_s = start_s[end - 1] + NO_OP_TOLERANCE_S
+        earliest_s = start_s[first] + duration_s[first] - NO_OP_TOLERANCE_S
+        found.append((recvs, start_s[recvs] > latest_s))
+        found.append((sends, start_s[sends] + duration_s[sends] < earliest_s))
+    if not any(flags.any() for _, flags in found):
+        return np.zeros((len(start_s), 1), dtype=bool)
+    no_ops = np.zeros(start_s.shape, dtype=bool)
+    for ops, flags in found:
+        no_ops[ops] = flags
+    return no_ops

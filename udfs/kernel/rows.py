@@ -71,29 +71,27 @@ def classify(stage_rows: StageRows, room: Times | None = None) -> list[RowClass]
     classes = []
     for length in np.unique(lengths):
         rows = np.flatnonzero(lengths == length)
-        at = stage_rows.first_op[rows] + np.arange(length)[:, None]
-        op_type = stage_rows.op_type[at]
-        order = _order_by_type(op_type)
-        if order is not None:
-            at = np.take_along_axis(at, order, axis=0) if order.ndim == 2 else at[order]
-            op_type = stage_rows.op_type[at]
-        for members in _alike(op_type):
+        at = _positions(stage_rows, rows, int(length))
+        for members in _alike(stage_rows.op_type.take(at)):
             whole = len(members) == len(stage_rows.zero_us)
-            group = _Group.gather(stage_rows, at[:, members], rows[members], room if whole else None)
+            mine = at if len(members) == len(rows) else at[:, members]
+            group = _Group.gather(stage_rows, mine, rows[members], room if whole else None)
             classes.extend(group.split())
     return classes
 
 
-def _order_by_type(op_type: npt.NDArray[np.int8]) -> Ints | None:
-    """Order of the ops of each row by (type, position).
-
-    op_type : shape (op, row).
-    returns : shape (op,) where it is the same for all rows, (op, row) where not, None where nothing moves.
-    """
-    if (op_type == op_type[:, :1]).all():
-        order = np.argsort(op_type[:, 0], kind="stable")
-        return None if (order[1:] > order[:-1]).all() else order
-    return np.argsort(np.ascontiguousarray(op_type.T), axis=1, kind="stable").T
+def _positions(stage_rows: StageRows, rows: Ints, length: int) -> Ints:
+    """Positions of the ops of equally long rows, each row's by (type, place in the line); shape (op, row)."""
+    first_op = stage_rows.first_op[rows]
+    if len(rows) == len(stage_rows.zero_us):
+        op_type = stage_rows.op_type[first_op[0] : first_op[0] + len(rows) * length].reshape(-1, length)
+    else:
+        op_type = stage_rows.op_type[first_op[:, None] + np.arange(length)]
+    if (op_type == op_type[0]).all():
+        return np.argsort(op_type[0], kind="stable")[:, None] + first_op
+    order = np.argsort(op_type, axis=1, kind="stable")
+    order += first_op[:, None]
+    return np.ascontiguousarray(order.T)
 
 
 def _alike(columns: npt.NDArray[np.generic]) -> list[Ints]:
@@ -131,7 +129,8 @@ class _Group(NamedTuple):
         start_s, duration_s = room or Times(np.empty(at.shape), np.empty(at.shape))
         np.add(starts_us, recorded.zero_us[rows], out=start_s)
         start_s *= US
-        np.multiply(recorded.duration_us.take(at), US, out=duration_s)
+        recorded.duration_us.take(at, out=duration_s, mode="clip")
+        duration_s *= US
         counts = tuple(np.bincount(op_type, minlength=ot.COUNT).tolist())
         return cls(counts, rows, at, Times(start_s, duration_s), recorded)
 
@@ -141,34 +140,34 @@ class _Group(NamedTuple):
         first_dp = sum(self.counts[: ot.PARAMS_ALL_GATHER])
         dp_stream = slice(first_dp, first_dp + sum(self.counts[op_type] for op_type in ot.DP_STREAM))
         has_chunk = np.r_[computes, dp_stream]
-        microbatch = self.recorded.microbatch[self.at[computes]]
-        chunks = self.recorded.chunk[self.at[has_chunk]]
+        microbatch = self.recorded.microbatch.take(self.at[computes])
+        chunks = self.recorded.chunk.take(self.at[has_chunk])
         self._refuse_doubles(microbatch, chunks)
-        start_s, duration_s = self.times
-        signature = np.concatenate(
-            [
-                self._start_order(computes),
-                self._start_order(dp_stream) + first_dp,
-                chunks,
-                no_op_transfers(self.counts, start_s, duration_s),
-            ]
+        parts = (
+            self._start_order(computes),
+            self._start_order(dp_stream) + first_dp,
+            chunks,
+            no_op_transfers(self.counts, *self.times),
         )
+        if all((part == part[:, :1]).all() for part in parts):
+            signature = np.concatenate([part[:, 0] for part in parts])
+            program = self._program(signature, computes.stop, dp_stream, has_chunk)
+            return [RowClass(program, self.rows, self.times, microbatch)]
+        signatures = np.concatenate([np.broadcast_to(part, (len(part), len(self.rows))) for part in parts])
         classes = []
-        for members in _alike(signature):
-            program = self._program(signature[:, members[0]], computes.stop, dp_stream, has_chunk)
-            if len(members) == len(self.rows):
-                return [RowClass(program, self.rows, self.times, microbatch)]
-            times = Times(start_s[:, members], duration_s[:, members])
+        for members in _alike(signatures):
+            program = self._program(signatures[:, members[0]], computes.stop, dp_stream, has_chunk)
+            times = Times(*(values[:, members] for values in self.times))
             classes.append(RowClass(program, self.rows[members], times, microbatch[:, members]))
         return classes
 
     def _start_order(self, ops: slice) -> Ints:
-        """Ops by start, ties in recorded order; shape (op, row)."""
+        """Ops by start, ties in recorded order; shape (op, row), or (op, 1) where all rows agree."""
         starts, at = self.times.start_s[ops], self.at[ops]
         first = np.lexsort((at[:, 0], starts[:, 0]))
         ordered = starts[first]
         if (ordered[1:] > ordered[:-1]).all():
-            return np.broadcast_to(first[:, None], starts.shape)
+            return first[:, None]
         return np.lexsort((at, starts), axis=0)
 
     def _program(self, signature: Ints, computes: int, dp_stream: slice, has_chunk: Ints) -> StageProgram:

@@ -1,0 +1,30 @@
+"""Tests of the DAGs, with an Airflow of their own: a home in a temporary folder, this project's DAG files.
+
+Airflow reads its environment when it is imported for the first time, so it is set here, before all modules of
+this package.
+"""
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from jobs.project import PROJECT
+
+DAGS: Final = PROJECT / "dags"
+AIRFLOW_HOME: Final = Path(tempfile.mkdtemp(prefix="straggler-fleet-airflow-"))
+AIRFLOW: Final = {
+    "AIRFLOW_HOME": str(AIRFLOW_HOME),
+    "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+}
+"""All that this Airflow is told."""
+
+if "airflow" in sys.modules:
+    raise RuntimeError("airflow was imported before its environment was set")
+atexit.register(shutil.rmtree, AIRFLOW_HOME, ignore_errors=True)
+os.environ.update(AIRFLOW)

@@ -1,0 +1,133 @@
+"""The wait for a day: where it looks, how it waits and how it gives up."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from airflow.sdk import DAG, Context, ObjectStoragePath
+from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSensorTimeout
+
+from dags.operators.day_marker import DayMarkerSensor
+from jobs.project import PROJECT
+from jobs.rank_log_writer import finish_day
+from tests.dags.conftest import Run, stand_in
+from tests.examples import DAY
+
+MARKER = "log_date=2026-01-05/_SUCCESS"
+
+
+class FirstLook:
+    """What a sensor asks of its task instance."""
+
+    def get_first_reschedule_date(self, _: object) -> None:
+        """Not looked before."""
+
+
+FIRST_LOOK: Context = {"ti": cast("Any", FirstLook())}
+
+
+def wait(
+    landing: str | Path = "",
+    *,
+    log_date: str = "2026-01-05",
+    project: str | Path = "",
+    settings: str | Path = "",
+    timeout: float = 3600,
+) -> DayMarkerSensor:
+    return DayMarkerSensor(
+        task_id="wait_for_day",
+        log_date=log_date,
+        project=str(project),
+        landing=str(landing),
+        settings=str(settings),
+        timeout=timeout,
+    )
+
+
+@pytest.fixture
+def bucket() -> Iterator[ObjectStoragePath]:
+    """A landing in a store that is reached by URL and has no folders on disk."""
+    landing = ObjectStoragePath("memory://bucket/landing")
+    landing.mkdir(parents=True)
+    yield landing
+    landing.rmdir(recursive=True)
+
+
+def test_a_marker_in_a_folder_is_seen(tmp_path: Path) -> None:
+    assert not wait(tmp_path).poke({})
+    (tmp_path / "log_date=2026-01-05").mkdir()
+    assert not wait(tmp_path).poke({})
+    finish_day(tmp_path, DAY)
+    assert wait(tmp_path).poke({})
+    assert wait(f"{tmp_path}/").poke({})
+    assert wait(tmp_path.as_uri()).poke({})
+    assert not wait(tmp_path, log_date="2026-01-06").poke({})
+
+
+def test_a_marker_in_an_object_store_is_seen(bucket: ObjectStoragePath) -> None:
+    (bucket / "log_date=2026-01-04" / "_SUCCESS").touch()
+    assert not wait(str(bucket)).poke({})
+    (bucket / MARKER).touch()
+    assert wait(str(bucket)).poke({})
+
+
+def test_without_a_landing_the_settings_say_where_it_is(tmp_path: Path) -> None:
+    assert wait().marker() == str(PROJECT / "landing" / MARKER)
+    overlay = tmp_path / "overlay.toml"
+    overlay.write_text('[paths]\nlanding = "s3a://bucket/logs"\n')
+    assert wait(settings=overlay).marker() == f"s3a://bucket/logs/{MARKER}"
+
+
+def test_a_relative_landing_starts_at_the_project(tmp_path: Path) -> None:
+    assert wait("demo/landing").marker() == str(PROJECT / "demo" / "landing" / MARKER)
+    assert wait("logs", project=tmp_path).marker() == str(tmp_path / "logs" / MARKER)
+
+
+def test_settings_that_cannot_be_used_are_told_at_once(tmp_path: Path) -> None:
+    overlay = tmp_path / "overlay.toml"
+    overlay.write_text("[path]\n")
+    with pytest.raises(AirflowFailException, match=rf"landing lies: .*{overlay}: path: unknown key$"):
+        wait(settings=overlay).poke({})
+
+
+def test_a_run_without_logical_date_has_no_day_to_wait_for(tmp_path: Path) -> None:
+    with pytest.raises(AirflowFailException, match="this run has no logical date"):
+        wait(tmp_path, log_date="").execute({})
+
+
+def test_the_wait_gives_its_slot_back_between_two_looks(tmp_path: Path) -> None:
+    with pytest.raises(AirflowRescheduleException):
+        wait(tmp_path).execute(FIRST_LOOK)
+
+
+def test_the_wait_gives_up_and_says_what_it_waited_for(tmp_path: Path) -> None:
+    with pytest.raises(AirflowSensorTimeout) as raised:
+        wait(tmp_path, timeout=0).execute(FIRST_LOOK)
+    assert str(raised.value) == (
+        f"{tmp_path / MARKER} has not appeared within 0 hours: the producers have not finished 2026-01-05. "
+        "Once it is there, clear this task to run the night"
+    )
+
+
+def test_a_night_without_its_marker_fails_without_retry(nightly: DAG, run_dag: Run, tmp_path: Path) -> None:
+    stand_in(nightly, tmp_path, "true").timeout = 0
+    ended = run_dag(nightly)
+    assert ended.pop("wait_for_day") == ("failed", 1)
+    assert set(ended.values()) == {("upstream_failed", 0)}
+
+
+def test_a_night_starts_when_its_marker_appears(
+    nightly: DAG, run_dag: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sensor = stand_in(nightly, tmp_path, "true")
+    poke, looks = sensor.poke, []
+
+    def look_then_finish(context: Context) -> bool:
+        looks.append(poke(context))
+        finish_day(tmp_path, DAY)
+        return looks[-1]
+
+    monkeypatch.setattr(sensor, "poke", look_then_finish)
+    assert set(run_dag(nightly).values()) == {("success", 1)}
+    assert looks == [False, True]

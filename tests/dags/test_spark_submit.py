@@ -1,0 +1,150 @@
+"""How an entry point is started, and what its exit status makes of the task. Without Spark."""
+
+import os
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from dags.operators.spark_submit import SparkSubmitOperator
+from jobs.project import PROJECT
+from jobs.rank_log_writer import finish_day
+from tests.dags.conftest import Run, stand_in
+from tests.examples import DAY
+
+TELL = """
+printf '<%s>' "$@" > "$TOLD"
+cp "$2" "$TOLD.zip"
+echo "$PWD|$SPARK_HOME|$PYSPARK_PYTHON|$SPARK_CONF_DIR|$(command -v python)" > "$TOLD.environment"
+[ -x "$JAVA_HOME/bin/java" ] && echo summary
+"""
+
+Stub = Callable[[str], None]
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder of an environment's programs: this Python and a spark-submit for the test to write."""
+    programs = tmp_path / "environment" / "bin"
+    programs.mkdir(parents=True)
+    write_script(programs / "python", f'exec "{sys.executable}" "$@"')
+    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+    monkeypatch.setenv("TOLD", str(tmp_path / "told"))
+    return programs
+
+
+def write_script(file: Path, text: str) -> None:
+    file.write_text(f"#!/bin/bash\n{text}\n")
+    file.chmod(0o755)
+
+
+def stage(**settings: str) -> SparkSubmitOperator:
+    return SparkSubmitOperator(
+        task_id="stage", entry_point="ingest_rank_logs", log_date="2026-01-05", **settings
+    )
+
+
+def test_a_stage_is_submitted_with_the_projects_zip_and_the_day(environment: Path, tmp_path: Path) -> None:
+    write_script(environment / "spark-submit", TELL)
+    assert stage().execute({}) == "summary"
+    told = (tmp_path / "told").read_text().replace("><", " ").strip("<>").split()
+    assert told[0] == "--py-files"
+    assert told[2:] == ["jobs/ingest_rank_logs.py", "--log-date", "2026-01-05"]
+    with zipfile.ZipFile(tmp_path / "told.zip") as archive:
+        assert {"jobs/ingest_rank_logs.py", "conf/base.toml"} <= set(archive.namelist())
+    assert not Path(told[1]).exists()
+
+
+def test_folders_and_settings_are_passed_on_whole(environment: Path, tmp_path: Path) -> None:
+    write_script(environment / "spark-submit", TELL)
+    stage(landing="my logs", warehouse="s3a://b/w$HOME", settings="a.toml").execute({})
+    assert (
+        (tmp_path / "told")
+        .read_text()
+        .endswith(
+            "<--log-date><2026-01-05><--landing><my logs><--warehouse><s3a://b/w$HOME><--settings><a.toml>"
+        )
+    )
+
+
+def test_what_the_worker_has_exported_does_not_choose_another_spark(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "ENVIRONMENT"):
+        monkeypatch.setenv(name, "/nowhere")
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    write_script(environment / "spark-submit", TELL)
+    stage().execute({})
+    python = environment / "python"
+    wanted = f"{PROJECT}||{python}|{PROJECT / 'conf'}|{python}\n"
+    assert (tmp_path / "told.environment").read_text() == wanted
+
+
+def test_a_cluster_is_named_by_the_workers_own_spark_settings(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark")
+    write_script(environment / "spark-submit", TELL)
+    stage().execute({})
+    assert "|/etc/spark|" in (tmp_path / "told.environment").read_text()
+
+
+def test_without_java_the_task_says_so_and_is_not_retried(
+    environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_script(environment / "spark-submit", TELL)
+    write_script(environment / "python", 'echo "Java 17 or 21 is needed" >&2; exit 1')
+    monkeypatch.setenv("PATH", os.defpath)
+    with pytest.raises(AirflowFailException, match=r"wrong arguments or settings: Java 17 or 21 is needed$"):
+        stage().execute({})
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "message"),
+    [
+        (1, AirflowException, "stage: exit status 1: the reason"),
+        (2, AirflowFailException, "stage: wrong arguments or settings: the reason"),
+        (
+            3,
+            AirflowFailException,
+            "stage: a quality gate refused, nothing of this stage was published: the reason",
+        ),
+        (137, AirflowException, "stage: exit status 137: the reason"),
+    ],
+)
+def test_the_message_has_the_last_line_and_what_its_exit_status_means(
+    environment: Path, status: int, error: type[Exception], message: str
+) -> None:
+    write_script(environment / "spark-submit", f"echo first; echo the reason >&2; exit {status}")
+    with pytest.raises(error) as raised:
+        stage().execute({})
+    assert type(raised.value) is error
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(("status", "tries"), [(1, 3), (2, 1), (3, 1)])
+def test_only_what_may_pass_is_retried(
+    nightly: DAG, run_dag: Run, tmp_path: Path, status: int, tries: int
+) -> None:
+    finish_day(tmp_path, DAY)
+    stand_in(nightly, tmp_path, f"[ $ENTRY_POINT != simulate_what_if ] || exit {status}")
+    assert run_dag(nightly) == {
+        "wait_for_day": ("success", 1),
+        "ingest_rank_logs": ("success", 1),
+        "simulate_what_if": ("failed", tries),
+        "aggregate_fleet": ("upstream_failed", 0),
+        "publish_night": ("upstream_failed", 0),
+    }
+
+
+def test_a_failure_that_passes_leaves_a_complete_night(nightly: DAG, run_dag: Run, tmp_path: Path) -> None:
+    finish_day(tmp_path, DAY)
+    tried = f"{tmp_path}/$ENTRY_POINT"
+    stand_in(nightly, tmp_path, f"[ -e {tried} ] || {{ touch {tried}; exit 1; }}")
+    ended = run_dag(nightly)
+    assert ended.pop("wait_for_day") == ("success", 1)
+    assert set(ended.values()) == {("success", 2)}

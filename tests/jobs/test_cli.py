@@ -1,0 +1,178 @@
+"""Entry points: arguments, exit status, one line for what went wrong, a row in pipeline_runs."""
+
+import argparse
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from jobs.cli import Body, common_parser, day_parser, run_entry_point
+from jobs.gates import GateRefusedError, Refusal
+from jobs.java import JavaNotFoundError
+from jobs.package import write_zip
+from jobs.run_log import ROWS_IN
+from jobs.session import SessionError
+from jobs.settings import Settings, SettingsError
+from jobs.warehouse import Warehouse
+from schemas.pipeline_runs import TABLE
+from schemas.table import Table
+from tests.jobs.commands import spark_submit, start
+
+DAY = ["--log-date", "2026-01-05"]
+REFUSED = GateRefusedError([Refusal("jobs", "jobs_world_size_in_range", 2, "at least 1")])
+
+PROGRAM = """
+import sys
+from jobs.cli import common_parser, run_entry_point
+from jobs.gates import GateRefusedError, Refusal
+
+def body(spark, settings, arguments):
+    raise GateRefusedError([Refusal("jobs", "made_up", 2, "never holds")])
+
+sys.exit(run_entry_point("program", common_parser("program", "Refuses."), None, body, is_recorded=False))
+"""
+
+
+def failing_with(error: Exception) -> Body:
+    def body(spark: SparkSession, settings: Settings, arguments: argparse.Namespace) -> Mapping[str, int]:
+        raise error
+
+    return body
+
+
+def doing_nothing(
+    spark: SparkSession, settings: Settings, arguments: argparse.Namespace
+) -> Mapping[str, int]:
+    return {}
+
+
+def last_line(text: str) -> str:
+    return text.strip().splitlines()[-1]
+
+
+def runs(spark: SparkSession, warehouse: Path) -> list[Row]:
+    return Warehouse(spark, str(warehouse)).read(TABLE).collect()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "the following arguments are required: --log-date"),
+        (["--log-date", "2026-02-30"], "argument --log-date: '2026-02-30' is not a date such as 2026-01-05"),
+        (["--log-date", "20260105"], "argument --log-date: '20260105' is not a date such as 2026-01-05"),
+        (["--log-date", "2026-W01-1"], "argument --log-date: '2026-W01-1' is not a date"),
+        ([*DAY, "--land", "x"], "unrecognized arguments: --land x"),
+        ([*DAY, "--settings", "absent.toml"], "absent.toml: No such file or directory"),
+    ],
+)
+def test_wrong_arguments_are_told_on_one_line_before_spark_starts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.setattr("jobs.cli.session", lambda *_: pytest.fail("a session was made"))
+    parser = day_parser("night", "A night.")
+    assert run_entry_point("night", parser, arguments, doing_nothing) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.startswith("night: error: ")
+    assert told.count("\n") == 1
+
+
+def test_help_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_entry_point("night", day_parser("night", "A night."), ["--help"], doing_nothing) == 0
+    assert "--landing DIR" in capsys.readouterr().out
+
+
+def test_a_run_hands_settings_and_arguments_to_its_body_and_leaves_a_row(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    seen: dict[str, object] = {}
+
+    def body(session: SparkSession, settings: Settings, arguments: argparse.Namespace) -> Mapping[str, int]:
+        seen.update(spark=session, landing=settings.paths.landing, day=arguments.log_date)
+        return {ROWS_IN: 7, "rank_steps": 5, "rejects": 2}
+
+    argv = [*DAY, "--landing", f"{tmp_path}/a b", "--warehouse", str(tmp_path)]
+    assert run_entry_point("night", day_parser("night", "A night."), argv, body) == 0
+    assert seen == {"spark": spark, "landing": f"{tmp_path}/a b", "day": date(2026, 1, 5)}
+    (row,) = runs(spark, tmp_path)
+    assert (row.entry_point, row.outcome, row.log_date) == ("night", "done", date(2026, 1, 5))
+    assert row.arguments == f"--log-date 2026-01-05 --landing '{tmp_path}/a b' --warehouse {tmp_path}"
+    assert (row.rows_in, row.rows_out) == (7, 7)
+    assert 0 <= row.seconds < 60
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "outcome", "said"),
+    [
+        (SettingsError("conf/base.toml: a: b"), 2, "wrong_settings", "night: error: conf/base.toml: a: b"),
+        (
+            REFUSED,
+            3,
+            "gate_refused",
+            "night: error: gate refused: table jobs, expectation jobs_world_size_in",
+        ),
+        (ValueError("no such\nthing"), 1, "failed", "night: error: ValueError: no such"),
+    ],
+    ids=["settings", "gate", "surprise"],
+)
+def test_what_went_wrong_is_the_exit_status_the_last_line_and_a_row(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    status: int,
+    outcome: str,
+    said: str,
+) -> None:
+    argv = ["--warehouse", str(tmp_path)]
+    assert run_entry_point("night", common_parser("night", "A night."), argv, failing_with(error)) == status
+    assert last_line(capsys.readouterr().err).startswith(said)
+    (row,) = runs(spark, tmp_path)
+    assert (row.outcome, row.rows_in, row.rows_out, row.log_date) == (outcome, None, None, None)
+
+
+def test_only_a_surprise_leaves_its_traceback_in_the_log(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    parser = common_parser("night", "A night.")
+    run_entry_point("night", parser, [], failing_with(REFUSED), is_recorded=False)
+    assert caplog.records == []
+    run_entry_point("night", parser, [], failing_with(ValueError("no")), is_recorded=False)
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize("error", [SessionError("no Delta"), JavaNotFoundError("no Java")])
+def test_a_session_that_cannot_be_made_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    def refuse(settings: Settings, app_name: str) -> None:
+        raise error
+
+    monkeypatch.setattr("jobs.cli.session", refuse)
+    assert run_entry_point("night", common_parser("night", "A night."), [], doing_nothing) == 1
+    assert capsys.readouterr().err == f"night: error: {error}\n"
+
+
+def test_a_row_that_cannot_be_written_hides_neither_an_error_nor_itself(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def append(warehouse: Warehouse, table: Table, frame: DataFrame) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Warehouse, "append", append)
+    parser = common_parser("night", "A night.")
+    assert run_entry_point("night", parser, [], failing_with(REFUSED)) == 3
+    assert last_line(capsys.readouterr().err).startswith("night: error: gate refused")
+    assert run_entry_point("night", parser, [], doing_nothing) == 1
+    assert last_line(capsys.readouterr().err) == "night: error: OSError: disk full"
+
+
+def test_spark_submit_passes_the_exit_status_on(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    archive = write_zip(tmp_path / "project.zip")
+    done = start(spark_submit("--py-files", str(archive), str(program)), tmp_path)
+    assert done.returncode == 3
+    assert "program: error: gate refused: table jobs, expectation made_up, 2 rows" in done.stdout

@@ -1,0 +1,168 @@
+"""Write, audit, publish: all tables of a stage become visible, or none."""
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.gates import GateError, GateRefusedError
+from jobs.stage import Violations, publish
+from jobs.warehouse import Warehouse
+from schemas.table import Table
+from schemas.tables import TABLES
+from schemas.vocabulary import DP_RANK_SLOWDOWN, STAGE_SLOWDOWN
+from tests.examples import DAY, NEXT_DAY, frame
+
+GOOD_AND_BAD = [{}, {"pp_rank": 1, "slowdown": None}, {"pp_rank": 2, "slowdown": None}]
+
+
+@pytest.fixture
+def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
+    return Warehouse(spark, str(tmp_path / "warehouse"))
+
+
+@pytest.fixture
+def published(spark: SparkSession, warehouse: Warehouse) -> Warehouse:
+    """A warehouse in which the day was published before."""
+    frames = {name: frame(spark, name) for name in (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)}
+    assert publish("simulate", warehouse, frames, [DAY]) == {STAGE_SLOWDOWN: 1, DP_RANK_SLOWDOWN: 1}
+    return warehouse
+
+
+def contents(warehouse: Warehouse) -> dict[str, list[tuple[object, ...]]]:
+    names = (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)
+    return {name: sorted(map(tuple, warehouse.read(TABLES[name]).collect())) for name in names}
+
+
+def kept(warehouse: Warehouse, stage: str) -> dict[str, int]:
+    """Rows of each frame that was kept because it was refused."""
+    folder = Path(warehouse.refused_path(stage))
+    spark = warehouse.spark
+    return {
+        each.name: spark.read.format("delta").load(str(each)).count()
+        for each in (folder.iterdir() if folder.exists() else ())
+    }
+
+
+def test_a_day_published_twice_is_there_once(spark: SparkSession, published: Warehouse) -> None:
+    before = contents(published)
+    frames = {name: frame(spark, name) for name in before}
+    publish("simulate", published, frames, [DAY])
+    assert contents(published) == before
+    assert all(len(rows) == 1 for rows in before.values())
+    assert kept(published, "simulate") == {}
+
+
+def test_one_refused_table_leaves_all_tables_as_they_were(spark: SparkSession, published: Warehouse) -> None:
+    before = contents(published)
+    frames = {
+        DP_RANK_SLOWDOWN: frame(spark, DP_RANK_SLOWDOWN, [{"slowdown": 9.0}]),
+        STAGE_SLOWDOWN: frame(spark, STAGE_SLOWDOWN, GOOD_AND_BAD),
+    }
+    with pytest.raises(GateRefusedError) as raised:
+        publish("simulate", published, frames, [DAY])
+    refused_rows = published.refused_path("simulate")
+    assert str(raised.value) == (
+        "gate refused: table stage_slowdown, expectation slowdown_not_null, 2 rows: never null; "
+        "table stage_slowdown, expectation slowdown_finite, 2 rows: neither infinite nor NaN "
+        f"(refused rows are kept in {refused_rows})"
+    )
+    assert contents(published) == before
+    assert kept(published, "simulate") == {STAGE_SLOWDOWN: 3}
+
+
+def test_all_refusals_are_told_also_of_rules_across_tables(spark: SparkSession, published: Warehouse) -> None:
+    before = contents(published)
+    stages = frame(spark, STAGE_SLOWDOWN, [{}, {}])
+    frames = {STAGE_SLOWDOWN: stages, DP_RANK_SLOWDOWN: frame(spark, DP_RANK_SLOWDOWN, [{"dp_rank": -1}])}
+    rules = [
+        Violations("complete", stages.where("pp_rank > 5")),
+        Violations("lines", stages.select("job_id"), "rank_steps", "lines = rows + rejects"),
+    ]
+    with pytest.raises(GateRefusedError) as raised:
+        publish("simulate", published, frames, [DAY], rules)
+    told = [(refusal.table, refusal.expectation, refusal.rows) for refusal in raised.value.refusals]
+    assert told == [
+        (STAGE_SLOWDOWN, "key_is_unique", 2),
+        (DP_RANK_SLOWDOWN, "dp_rank_in_range", 1),
+        ("rank_steps", "lines", 2),
+    ]
+    assert contents(published) == before
+    assert kept(published, "simulate") == {STAGE_SLOWDOWN: 2, DP_RANK_SLOWDOWN: 1, "lines": 2}
+
+
+def test_rows_of_a_day_that_was_not_computed_are_refused(spark: SparkSession, warehouse: Warehouse) -> None:
+    frames = {STAGE_SLOWDOWN: frame(spark, STAGE_SLOWDOWN, [{}, {"log_date": NEXT_DAY}])}
+    with pytest.raises(GateRefusedError, match="expectation log_date_of_this_run, 1 row"):
+        publish("simulate", warehouse, frames, [DAY])
+    assert not warehouse.exists(STAGE_SLOWDOWN)
+
+
+def test_an_expectation_that_cannot_be_evaluated_publishes_nothing(
+    spark: SparkSession, published: Warehouse
+) -> None:
+    before = contents(published)
+    odd = frame(spark, STAGE_SLOWDOWN).where(F.expr("1 / (pp_rank - pp_rank) > 1"))
+    good = {DP_RANK_SLOWDOWN: frame(spark, DP_RANK_SLOWDOWN, [{"slowdown": 9.0}])}
+    with pytest.raises(GateError, match=r"expectation no_such_row could not be evaluated: .*DIVIDE_BY_ZERO"):
+        publish("simulate", published, good, [DAY], [Violations("no_such_row", odd)])
+    assert contents(published) == before
+
+
+def test_refused_rows_that_cannot_be_kept_do_not_hide_the_refusal(
+    spark: SparkSession, warehouse: Warehouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    twice = (
+        frame(spark, STAGE_SLOWDOWN)
+        .withColumn("x", F.lit(1))
+        .toDF("log_date", "job_id", "run_id", "x", "s", "x")
+    )
+    with pytest.raises(GateRefusedError, match="expectation schema, 1 row: column pp_rank is missing"):
+        publish("simulate", warehouse, {STAGE_SLOWDOWN: twice}, [DAY])
+    assert "refused rows of stage_slowdown could not be kept" in caplog.text
+
+
+def test_a_frame_is_computed_once_and_let_go_afterwards(spark: SparkSession, warehouse: Warehouse) -> None:
+    computed = spark.sparkContext.accumulator(0)
+
+    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            computed.add(batch.num_rows)
+            yield batch
+
+    good = frame(spark, STAGE_SLOWDOWN)
+    rows: DataFrame = good.mapInArrow(count, good.schema)
+    publish("simulate", warehouse, {STAGE_SLOWDOWN: rows}, [DAY])
+    assert computed.value == 1
+    assert not rows.storageLevel.useMemory
+
+
+def test_a_frame_that_the_caller_keeps_stays_kept(spark: SparkSession, warehouse: Warehouse) -> None:
+    rows = frame(spark, STAGE_SLOWDOWN).persist()
+    publish("simulate", warehouse, {STAGE_SLOWDOWN: rows}, [DAY])
+    assert rows.storageLevel.useMemory
+    rows.unpersist()
+
+
+def test_a_writer_that_fails_is_told_after_the_others_have_written(
+    spark: SparkSession, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = Warehouse.replace
+
+    def fail_on_stages(self: Warehouse, table: Table, rows: DataFrame, days: Sequence[date]) -> None:
+        if table.name == STAGE_SLOWDOWN:
+            raise OSError("disk full")
+        replace(self, table, rows, days)
+
+    monkeypatch.setattr(Warehouse, "replace", fail_on_stages)
+    frames = {name: frame(spark, name) for name in (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)}
+    with pytest.raises(OSError, match="disk full"):
+        publish("simulate", warehouse, frames, [DAY])
+    assert {name: len(rows) for name, rows in contents(warehouse).items()} == {
+        STAGE_SLOWDOWN: 0,
+        DP_RANK_SLOWDOWN: 1,
+    }

@@ -1,0 +1,210 @@
+"""Tables in Delta: days are replaced and nothing else, and other readers see the same rows."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from pathlib import Path
+
+import polars as pl
+import pytest
+from delta.exceptions import ConcurrentAppendException
+from deltalake import DeltaTable
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.warehouse import Warehouse, on_days
+from schemas.table import SchemaError, Table
+from schemas.tables import TABLES
+from schemas.views import VIEWS
+from schemas.vocabulary import JOBS, PIPELINE_RUNS, RANK_STEPS, STAGE_SLOWDOWN
+from tests.examples import DAY, NEXT_DAY, ROWS, frame
+
+STAGES = TABLES[STAGE_SLOWDOWN]
+SECOND_DAY = {"log_date": NEXT_DAY}
+
+
+@pytest.fixture
+def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
+    return Warehouse(spark, str(tmp_path / "warehouse"))
+
+
+def stages(spark: SparkSession, *slowdowns: float, day: date = DAY) -> DataFrame:
+    changes = [{"pp_rank": rank, "slowdown": each, "log_date": day} for rank, each in enumerate(slowdowns)]
+    return frame(spark, STAGE_SLOWDOWN, changes)
+
+
+def stored(warehouse: Warehouse, *days: date) -> list[tuple[date, int, float]]:
+    rows = warehouse.read(STAGES, days or None).collect()
+    return sorted((row.log_date, row.pp_rank, row.slowdown) for row in rows)
+
+
+def test_a_table_that_was_never_written_has_no_rows(warehouse: Warehouse) -> None:
+    assert not warehouse.exists(STAGE_SLOWDOWN)
+    rows = warehouse.read(STAGES, [DAY])
+    assert rows.count() == 0
+    assert tuple(rows.columns) == STAGES.column_names
+
+
+def test_replacing_a_day_twice_gives_the_same_table(spark: SparkSession, warehouse: Warehouse) -> None:
+    for _ in range(2):
+        warehouse.replace(STAGES, stages(spark, 1.0, 1.5), [DAY])
+        assert stored(warehouse) == [(DAY, 0, 1.0), (DAY, 1, 1.5)]
+
+
+def test_other_days_stay_as_they_are(spark: SparkSession, warehouse: Warehouse) -> None:
+    warehouse.replace(STAGES, stages(spark, 1.0, 1.5), [DAY])
+    warehouse.replace(STAGES, stages(spark, 2.0, day=NEXT_DAY), [NEXT_DAY])
+    warehouse.replace(STAGES, stages(spark, 3.0), [DAY])
+    assert stored(warehouse) == [(DAY, 0, 3.0), (NEXT_DAY, 0, 2.0)]
+    assert stored(warehouse, NEXT_DAY) == [(NEXT_DAY, 0, 2.0)]
+
+
+def test_a_block_of_days_is_replaced_whole_also_by_days_without_rows(
+    spark: SparkSession, warehouse: Warehouse
+) -> None:
+    both = [NEXT_DAY, DAY, DAY]
+    warehouse.replace(STAGES, stages(spark, 1.0).unionByName(stages(spark, 2.0, day=NEXT_DAY)), both)
+    assert stored(warehouse) == [(DAY, 0, 1.0), (NEXT_DAY, 0, 2.0)]
+    warehouse.replace(STAGES, stages(spark, 4.0), both)
+    assert stored(warehouse) == [(DAY, 0, 4.0)]
+    warehouse.replace(STAGES, stages(spark), [DAY])
+    assert stored(warehouse) == []
+
+
+@pytest.mark.parametrize("is_first_write", [True, False])
+def test_rows_of_another_day_are_refused_and_the_table_stays(
+    spark: SparkSession, warehouse: Warehouse, *, is_first_write: bool
+) -> None:
+    if not is_first_write:
+        warehouse.replace(STAGES, stages(spark, 1.0), [DAY])
+    before = stored(warehouse)
+    with pytest.raises(AnalysisException, match="DELTA_REPLACE_WHERE_MISMATCH"):
+        warehouse.replace(STAGES, stages(spark, 1.0, day=NEXT_DAY), [DAY])
+    assert stored(warehouse) == before
+
+
+def test_a_schema_that_is_not_the_tables_is_told_with_all_differences(
+    spark: SparkSession, warehouse: Warehouse
+) -> None:
+    wrong = stages(spark, 1.0).drop("run_id").withColumn("slowdown", F.lit(1)).withColumn("more", F.lit(1))
+    writes: list[Callable[[], None]] = [
+        lambda: warehouse.replace(STAGES, wrong, [DAY]),
+        lambda: warehouse.append(STAGES, wrong),
+    ]
+    for write in writes:
+        with pytest.raises(SchemaError) as raised:
+            write()
+        assert str(raised.value) == (
+            "table stage_slowdown: 3 differences: column run_id is missing (wanted string); "
+            "column slowdown is int32 (wanted double); column more is not in the table"
+        )
+    assert not warehouse.exists(STAGE_SLOWDOWN)
+
+
+def test_columns_are_stored_in_the_tables_order(spark: SparkSession, warehouse: Warehouse) -> None:
+    warehouse.replace(STAGES, stages(spark, 1.0).select(*reversed(STAGES.column_names)), [DAY])
+    assert tuple(warehouse.read(STAGES).columns) == STAGES.column_names
+
+
+def test_appending_adds_rows(spark: SparkSession, warehouse: Warehouse) -> None:
+    for run in ("a", "b"):
+        warehouse.append(TABLES[PIPELINE_RUNS], frame(spark, PIPELINE_RUNS, [{"pipeline_run_id": run}]))
+    rows = warehouse.read(TABLES[PIPELINE_RUNS]).collect()
+    assert sorted(row.pipeline_run_id for row in rows) == ["a", "b"]
+
+
+def test_two_writers_of_one_day_leave_the_rows_of_one_of_them(
+    spark: SparkSession, warehouse: Warehouse
+) -> None:
+    warehouse.replace(STAGES, stages(spark, 0.0), [DAY])
+    with ThreadPoolExecutor(2) as writers:
+        list(
+            writers.map(
+                lambda value: warehouse.replace(STAGES, stages(spark, value, value), [DAY]), (1.0, 2.0)
+            )
+        )
+    assert stored(warehouse) in ([(DAY, rank, value) for rank in (0, 1)] for value in (1.0, 2.0))
+
+
+def test_a_writer_that_meets_another_looks_again(
+    spark: SparkSession, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse.replace(STAGES, stages(spark, 1.0), [DAY])
+    rows = stages(spark, 2.0)
+    writer = type(rows.write)
+    save = writer.save
+    calls: list[str] = []
+
+    def meet_once(self: DataFrameWriter, path: str) -> None:
+        calls.append(path)
+        if len(calls) == 1:
+            raise ConcurrentAppendException("another writer was first")
+        save(self, path)
+
+    monkeypatch.setattr(writer, "save", meet_once)
+    warehouse.replace(STAGES, rows, [DAY])
+    assert len(calls) == 2
+    assert stored(warehouse) == [(DAY, 0, 2.0)]
+
+
+@pytest.mark.parametrize("name", [RANK_STEPS, JOBS])
+def test_other_readers_see_the_same_rows(spark: SparkSession, warehouse: Warehouse, name: str) -> None:
+    table = TABLES[name]
+    warehouse.replace(table, frame(spark, name, [{}, SECOND_DAY]), [DAY, NEXT_DAY])
+    by_deltalake = DeltaTable(warehouse.path(name)).to_pyarrow_table()
+    by_polars = pl.read_delta(warehouse.path(name))
+    assert table.differences(by_deltalake.schema) == []
+    for rows in (by_deltalake.to_pylist(), by_polars.to_dicts()):
+        assert [row["log_date"] for row in sorted(rows, key=lambda row: row["log_date"])] == [DAY, NEXT_DAY]
+    row = by_deltalake.to_pylist(maps_as_pydicts="strict")[0]
+    expected = {column: ROWS[name].get(column) for column in table.column_names}
+    assert row | {"log_date": DAY} == expected
+    first = by_polars.sort("log_date").to_dicts()[0]
+    plain = [column for column in table.column_names if column != "labels"]  # polars has no maps
+    assert {column: first[column] for column in plain} == {column: expected[column] for column in plain}
+
+
+def test_tables_keep_no_feature_that_locks_other_readers_out(
+    spark: SparkSession, warehouse: Warehouse
+) -> None:
+    warehouse.replace(STAGES, stages(spark, 1.0), [DAY])
+    protocol = DeltaTable(warehouse.path(STAGE_SLOWDOWN)).protocol()
+    assert (protocol.min_reader_version, protocol.reader_features) == (1, None)
+
+
+def test_all_tables_and_views_can_be_asked_before_there_is_any(
+    spark: SparkSession, warehouse: Warehouse
+) -> None:
+    assert warehouse.register_views() == 0
+    for name in (*TABLES, *VIEWS):
+        assert spark.table(name).count() == 0
+    warehouse.replace(STAGES, stages(spark, 1.0), [DAY])
+    assert warehouse.register_views() == 1
+    assert spark.table(STAGE_SLOWDOWN).count() == 1
+
+
+def test_refused_rows_are_kept_whatever_their_columns(spark: SparkSession, warehouse: Warehouse) -> None:
+    warehouse.keep_refused("ingest", JOBS, stages(spark, 1.0))
+    warehouse.keep_refused("ingest", JOBS, frame(spark, JOBS))
+    assert warehouse.refused_path("ingest") == f"{warehouse.root}/_refused/ingest"
+    kept = spark.read.format("delta").load(f"{warehouse.root}/_refused/ingest/{JOBS}")
+    assert tuple(kept.columns) == TABLES[JOBS].column_names
+
+
+def test_a_trailing_slash_of_the_root_does_not_count(spark: SparkSession) -> None:
+    assert Warehouse(spark, "s3a://bucket/fleet/").path("jobs") == "s3a://bucket/fleet/jobs"
+
+
+def test_days_as_sql_are_sorted_and_told_once() -> None:
+    assert on_days([NEXT_DAY, DAY, NEXT_DAY]) == "log_date IN (DATE'2026-01-05', DATE'2026-01-06')"
+
+
+def test_partitions_are_those_declared(spark: SparkSession, warehouse: Warehouse) -> None:
+    def partitions(table: Table) -> tuple[str, ...]:
+        return tuple(DeltaTable(warehouse.path(table.name)).metadata().partition_columns)
+
+    warehouse.replace(STAGES, stages(spark, 1.0), [DAY])
+    warehouse.append(TABLES[PIPELINE_RUNS], frame(spark, PIPELINE_RUNS))
+    assert partitions(STAGES) == ("log_date",)
+    assert partitions(TABLES[PIPELINE_RUNS]) == ()

@@ -1,0 +1,214 @@
+"""The manifest of a unit: job.json beside rank logs, meta-NAME.yaml beside a published trace.
+
+Either becomes the columns of the table jobs, with what is wrong in manifest_status and manifest_detail.
+What is missing stays null; a field that is wrong is named, and null unless it is a size that fits its column.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import yaml
+
+from schemas.jobs import TABLE as JOBS
+from schemas.vocabulary import STATUS_BAD_LAYOUT, STATUS_NO_MANIFEST
+from udfs.strict_json import NotANumber, StrictJsonError, is_text, parse, shown
+
+SIZES: Final = ("dp_size", "pp_size", "tp_size", "cp_size", "vpp_size", "world_size")
+_PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")
+_TEXTS: Final = ("cluster", "team", "model", "framework", "gpu_type")
+_TIMES: Final = ("started_at", "ended_at")
+_PUBLISHED_LABELS: Final = ("trial_name", "run_id")
+_LARGEST: Final = 2**31 - 1
+
+Row = dict[str, Any]
+
+
+class ManifestError(ValueError):
+    """A manifest that cannot be read at all: its unit has none. The message is a sentence."""
+
+
+def no_manifest(detail: str) -> Row:
+    """Return the columns of a unit without manifest: nulls, and why."""
+    row: Row = dict.fromkeys(JOBS.value_schema.names)
+    return row | {"manifest_status": STATUS_NO_MANIFEST, "manifest_detail": detail}
+
+
+def parse_manifest(content: bytes, job_id: str, run_id: str) -> Row:
+    """Return the columns of jobs, without the unit's key, for a job.json in the folder of job_id and run_id.
+
+    Raises ManifestError where it is not JSON.
+    """
+    try:
+        manifest = parse(content.removeprefix(b"\xef\xbb\xbf"))
+    except StrictJsonError as error:
+        raise ManifestError(f"not JSON: {error}") from None
+    if not isinstance(manifest, dict):
+        return _bad_layout(f"not a JSON object but {shown(manifest)}")
+    fields = _Fields(manifest)
+    fields.identity("job_id", job_id)
+    fields.identity("run_id", run_id)
+    for name in SIZES:
+        fields.size(name, name, is_required=True)
+    fields.product()
+    fields.size("ep_size", "ep_size", is_required=False)
+    fields.optional()
+    return fields.row()
+
+
+def parse_published_meta(content: bytes) -> Row:
+    """Return the same for the meta-NAME.yaml of a published trace, whose ids are only labels.
+
+    Raises ManifestError where it is not YAML.
+    """
+    try:
+        root = yaml.compose(content, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        raise ManifestError(f"not YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise ManifestError("not YAML: nested too deeply") from None
+    if not isinstance(root, yaml.MappingNode):
+        return _bad_layout("no fields")
+    # As they are spelled: YAML would make a number of run_id 007 and a truth value of the trial NO.
+    spelled = {key.value: value.value for key, value in root.value if isinstance(value, yaml.ScalarNode)}
+    fields = _Fields({name: _integer_or_text(value) for name, value in spelled.items()})
+    for name in SIZES:
+        is_renamed = name == "cp_size" and "cp_size" not in spelled
+        fields.size(name, "dsp_size" if is_renamed else name, is_required=True)
+    fields.product()
+    labels = {name: spelled[name] for name in _PUBLISHED_LABELS if name in spelled}
+    return fields.row() | {"labels": labels or None}
+
+
+def _integer_or_text(spelled: str) -> int | str | None:
+    if spelled in {"", "~", "null"}:
+        return None
+    return int(spelled) if re.fullmatch(r"[-+]?[0-9]{1,20}", spelled) else spelled
+
+
+def _bad_layout(detail: str) -> Row:
+    return no_manifest(detail) | {"manifest_status": STATUS_BAD_LAYOUT}
+
+
+class _Fields:
+    """Takes fields out of a manifest one by one and collects what is wrong with them."""
+
+    def __init__(self, manifest: Mapping[str, Any]) -> None:
+        self._manifest = manifest
+        self._row: Row = dict.fromkeys(JOBS.value_schema.names)
+        self._defects: list[str] = []
+
+    def row(self) -> Row:
+        """Return the columns; good only if nothing was wrong."""
+        if self._defects:
+            detail = "; ".join(self._defects)
+            return self._row | {"manifest_status": STATUS_BAD_LAYOUT, "manifest_detail": detail}
+        return self._row
+
+    def identity(self, name: str, folder: str) -> None:
+        """Hold an id against the one in the folder's name."""
+        value = self._manifest.get(name)
+        if value is None:
+            self._missing(name)
+        elif value != folder:
+            self._defects.append(f"{name} is {shown(value)}, the folder's is {shown(folder)}")
+
+    def size(self, name: str, in_manifest: str, *, is_required: bool) -> None:
+        """Take an integer that is at least 1."""
+        value = self._manifest.get(in_manifest)
+        if value is None:
+            if is_required:
+                self._missing(in_manifest)
+            return
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        if is_integer and abs(value) <= _LARGEST:
+            self._row[name] = value
+        if not is_integer or not 1 <= value <= _LARGEST:
+            self._wrong(in_manifest, f"an integer from 1 to {_LARGEST}")
+
+    def product(self) -> None:
+        """Hold world_size against the product of the sizes, where all of them are there."""
+        sizes = [self._row[name] for name in _PRODUCT]
+        world_size = self._row["world_size"]
+        if None not in (*sizes, world_size) and math.prod(sizes) != world_size:
+            told = " x ".join(map(str, sizes))
+            self._defects.append(f"world_size is {world_size}, but {' x '.join(_PRODUCT)} = {told}")
+
+    def optional(self) -> None:
+        """Take everything that a job.json may leave out."""
+        for name in _TEXTS:
+            self._take(name, "text", is_text)
+        for name in _TIMES:
+            self._time(name)
+        self._take("gpu_hours", "a number of at least 0", _is_amount)
+        self._take("restarts", f"an integer from 0 to {_LARGEST}", _is_count)
+        self._labels()
+        if self._row["gpu_hours"] is not None:
+            self._row["gpu_hours"] = float(self._row["gpu_hours"])
+
+    def _take(self, name: str, wanted: str, is_good: Callable[[object], bool]) -> None:
+        value = self._manifest.get(name)
+        if value is None:
+            return
+        if is_good(value):
+            self._row[name] = value
+        else:
+            self._wrong(name, wanted)
+
+    def _time(self, name: str) -> None:
+        value = self._manifest.get(name)
+        if value is None:
+            return
+        try:
+            moment = datetime.fromisoformat(value)
+            in_utc = moment.astimezone(UTC)
+        except (TypeError, ValueError, OverflowError):  # no text, no time, beyond the years 1 to 9999
+            self._wrong(name, "an ISO 8601 time with zone")
+            return
+        if moment.tzinfo is None:
+            self._wrong(name, "an ISO 8601 time with zone")
+        else:
+            self._row[name] = in_utc
+
+    def _labels(self) -> None:
+        """Labels are text; numbers and truth values are kept as JSON spells them."""
+        labels = self._manifest.get("labels")
+        if labels is None:
+            return
+        if not isinstance(labels, dict):
+            self._wrong("labels", "an object")
+            return
+        kept = {}
+        for name, value in labels.items():
+            if not is_text(name) or not _is_label(value):
+                self._defects.append(f"label {shown(name)} is {shown(value)}, not text")
+            elif value is not None:
+                kept[name] = value if isinstance(value, str) else shown(value)
+        self._row["labels"] = kept
+
+    def _missing(self, name: str) -> None:
+        self._defects.append(f"{name} is {'null' if name in self._manifest else 'missing'}")
+
+    def _wrong(self, name: str, wanted: str) -> None:
+        self._defects.append(f"{name} is {shown(self._manifest[name])}, not {wanted}")
+
+
+def _is_label(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, NotANumber)
+    return value is None or is_number or is_text(value)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST
+
+
+def _is_amount(value: object) -> bool:
+    """Tell whether a value is a number that a float holds, and not negative."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value) and value >= 0
+    except OverflowError:
+        return False

@@ -1,0 +1,204 @@
+"""The strict reading of single rank log lines: those few that Spark's own parser cannot vouch for.
+
+A line comes out as a row of rank_steps or with the first reason, in the vocabulary's order, why it is none.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from schemas.vocabulary import (
+    OP_CODES,
+    RANK_LOG_FORMAT,
+    REASON_ARRAY_LENGTH,
+    REASON_BAD_TYPE,
+    REASON_IDENTITY_MISMATCH,
+    REASON_MISSING_FIELD,
+    REASON_NEGATIVE_TIME,
+    REASON_NOT_FINITE,
+    REASON_NOT_JSON,
+    REASON_RANK_OUT_OF_RANGE,
+    REASON_UNKNOWN_OP,
+    UNIT_KEY,
+)
+from udfs.landed_rows import LONGEST_TEXT, PLACE, STATE_ROW, batch_of, reject
+from udfs.strict_json import NotANumber, StrictJsonError, is_text, parse, shown
+
+TIMES: Final = ("start_us", "duration_us")
+INDEXES: Final = ("microbatch", "model_chunk")
+ARRAYS: Final = ("op", *TIMES, *INDEXES)
+COORDINATES: Final = {
+    "rank": "world_size",
+    "dp_rank": "dp_size",
+    "pp_rank": "pp_size",
+    "tp_rank": "tp_size",
+    "cp_rank": "cp_size",
+}
+"""Each with the size that bounds it."""
+OPTIONAL: Final = ("tp_rank", "cp_rank", "host", "gpu")
+REQUIRED: Final = ("format", "job_id", "run_id", "rank", "dp_rank", "pp_rank", "step", "t0_us", *ARRAYS)
+KNOWN: Final = (*REQUIRED, *OPTIONAL)
+
+_FITTING: Final = {bits: range(-(2 ** (bits - 1)), 2 ** (bits - 1)) for bits in (32, 64)}
+_INT32: Final = _FITTING[32]
+_STORED: Final = ("rank", "dp_rank", "pp_rank", *OPTIONAL, "step", "t0_us", *INDEXES)
+
+
+class LineError(Exception):
+    """A line that is not valid: a reason of the vocabulary, and a sentence."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+def check_lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read the `suspect` lines of each batch; batches of LANDED_SCHEMA come out, a row or a reject per line.
+
+    Batches have the unit's key, PLACE, `suspect` and LIMITS.
+    """
+    for batch in batches:
+        yield batch_of([_landed(line) for line in batch.to_pylist()])
+
+
+def _landed(line: Mapping[str, Any]) -> dict[str, Any]:
+    place = {name: line[name] for name in (*UNIT_KEY, *PLACE)}
+    try:
+        return {**place, "state": STATE_ROW, **read_line(line["suspect"], line)}
+    except LineError as error:
+        text = line["suspect"].decode("utf-8", "replace")[:LONGEST_TEXT]
+        return reject(place, error.reason, error.detail, text)
+
+
+def read_line(line: bytes, unit: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of rank_steps that a line fills.
+
+    unit : job_id and run_id as the folders name them, and LIMITS, each null where no good manifest tells it.
+    Unknown keys are ignored. Raises LineError for the first reason that applies.
+    """
+    record = _record(line)
+    _require(record, unit)
+    _check_types(record)
+    _check_ops(record)
+    _check_times(record)
+    _check_ranges(record, unit)
+    for name in ("job_id", "run_id"):
+        if record[name] != unit[name]:
+            detail = f"{name} is {shown(record[name])}, the folder's is {shown(unit[name])}"
+            raise LineError(REASON_IDENTITY_MISMATCH, detail)
+    times = {name: [float(value) for value in record[name]] for name in TIMES}
+    codes = [OP_CODES[name] for name in record["op"]]
+    return {name: record.get(name) for name in _STORED} | times | {"op": codes}
+
+
+def _record(line: bytes) -> dict[str, Any]:
+    try:
+        record = parse(line)
+    except StrictJsonError as error:
+        raise LineError(REASON_NOT_JSON, f"not JSON: {error}") from None
+    if not isinstance(record, dict):
+        raise LineError(REASON_NOT_JSON, f"not a JSON object but {shown(record)}")
+    unknown = [name for name in record if name not in KNOWN and _holds_nan(record[name])]
+    if unknown:
+        raise LineError(REASON_NOT_JSON, f"not JSON: {shown(unknown[0])} holds NaN or Infinity")
+    return record
+
+
+def _holds_nan(value: object) -> bool:
+    """Tell whether NaN or Infinity stands anywhere in a value."""
+    if isinstance(value, dict | list):
+        return any(map(_holds_nan, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, NotANumber)
+
+
+def _require(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
+    has_tensor_parallelism = (unit["tp_size"] or 1) > 1
+    for name in (*REQUIRED, *(("tp_rank",) if has_tensor_parallelism else ())):
+        if record.get(name) is None:
+            raise LineError(REASON_MISSING_FIELD, f"{name} is {'null' if name in record else 'missing'}")
+
+
+def _check_types(record: Mapping[str, Any]) -> None:
+    if record["format"] != RANK_LOG_FORMAT:
+        raise _bad_type("format", record["format"], shown(RANK_LOG_FORMAT))
+    for name in ("job_id", "run_id", "host"):
+        if name in record and record[name] is not None and not is_text(record[name]):
+            raise _bad_type(name, record[name], "text")
+    for name in COORDINATES:
+        if record.get(name) is not None and not _is_integer(record[name]):
+            raise _bad_type(name, record[name], "an integer")
+    for name, bits in (("step", 64), ("t0_us", 64), ("gpu", 32)):
+        value = record.get(name)
+        if value is not None and not (_is_integer(value) and value in _FITTING[bits]):
+            raise _bad_type(name, value, f"an integer of {bits} bits")
+    for name in ARRAYS:
+        _check_elements(name, record[name])
+
+
+def _check_elements(name: str, values: object) -> None:
+    if not isinstance(values, list):
+        raise _bad_type(name, values, "an array")
+    for place, value in enumerate(values, start=1):
+        if name == "op":
+            is_good, wanted = isinstance(value, str), "text"
+        elif name in TIMES:
+            is_good, wanted = isinstance(value, int | float) and not isinstance(value, bool), "a number"
+        else:
+            is_good, wanted = _is_integer(value) and value in _INT32, "an integer of 32 bits"
+        if not is_good:
+            raise _bad_type(f"element {place} of {name}", value, wanted)
+
+
+def _check_ops(record: Mapping[str, Any]) -> None:
+    for name in record["op"]:
+        if name not in OP_CODES:
+            raise LineError(REASON_UNKNOWN_OP, f"unknown op {shown(name)}")
+    lengths = {name: len(record[name]) for name in ARRAYS}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise LineError(REASON_ARRAY_LENGTH, f"arrays of unequal length: {told}")
+
+
+def _check_times(record: Mapping[str, Any]) -> None:
+    if record["t0_us"] < 0:
+        raise LineError(REASON_NEGATIVE_TIME, f"t0_us is {record['t0_us']}")
+    for reason, is_bad in ((REASON_NEGATIVE_TIME, _is_negative), (REASON_NOT_FINITE, _is_not_finite)):
+        for name in TIMES:
+            for place, value in enumerate(record[name], start=1):
+                if is_bad(value):
+                    raise LineError(reason, f"element {place} of {name} is {shown(value)}")
+
+
+def _check_ranges(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
+    for name, size in COORDINATES.items():
+        value, bound = record.get(name), unit[size]
+        if value is None:
+            continue
+        if value < 0 or (bound is not None and value >= bound):
+            least = f"below {size} {bound}" if bound is not None and value >= bound else "at least 0"
+            raise LineError(REASON_RANK_OUT_OF_RANGE, f"{name} is {shown(value)}, not {least}")
+        if value not in _INT32:
+            raise LineError(REASON_RANK_OUT_OF_RANGE, f"{name} is {shown(value)}, more than 32 bits hold")
+
+
+def _bad_type(name: str, value: object, wanted: str) -> LineError:
+    return LineError(REASON_BAD_TYPE, f"{name} is {shown(value)}, not {wanted}")
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_negative(value: float) -> bool:
+    return value < 0
+
+
+def _is_not_finite(value: float) -> bool:
+    """Tell whether a number is NaN or too large for a float; an integer may be so too."""
+    try:
+        return not math.isfinite(value)
+    except OverflowError:
+        return True

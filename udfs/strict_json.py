@@ -1,0 +1,68 @@
+"""JSON as the contract means it: one value and nothing after it, no key twice, UTF-8.
+
+Standard library alone. Python's own reader is lenient in just these points.
+"""
+
+import json
+from typing import Any, Final
+
+_MOST_DIGITS: Final = 400
+"""Integers with more digits are infinite as floats, and beyond 4,300 Python refuses to read them at all."""
+
+
+class StrictJsonError(ValueError):
+    """The bytes are not one JSON value; the message is a sentence."""
+
+
+class NotANumber(float):
+    """What NaN, Infinity and -Infinity become: they are not JSON, but many writers write them."""
+
+
+def parse(content: bytes) -> Any:  # noqa: ANN401  # any JSON value
+    """Return the one JSON value in `content`.
+
+    NaN, Infinity and -Infinity come back as NotANumber, so that the caller can tell them from numbers; an
+    integer of more than 400 digits as an infinite float. Raises StrictJsonError for anything else.
+    """
+    try:
+        return _DECODER.decode(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise StrictJsonError(f"byte {error.start + 1} is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        what = "something follows the first value" if error.msg == "Extra data" else error.msg
+        raise StrictJsonError(f"{what}, at character {error.pos + 1}") from None
+    except RecursionError:
+        raise StrictJsonError("nested too deeply") from None
+
+
+def shown(value: object, most: int = 60) -> str:
+    """Spell a value as JSON in ASCII, cut where it is long: fit for a message."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= most else text[:most] + "..."
+
+
+def is_text(value: object) -> bool:
+    """Tell whether a value is text that can be stored; JSON can spell a lone half of a character pair."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise StrictJsonError(f"key {shown(twice)} is there twice")
+    return found
+
+
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_constant=NotANumber)
