@@ -64,26 +64,16 @@ class ScenarioRows:
     stage_row: dict[int, int]
     replicas: Replicas
 
-    def recorded_rows(self, op_type: int, stage: int) -> list[tuple[int, int]]:
-        """Stretches [first, last) of rows in which ops of this type and stage take as long as recorded."""
-        alone = {EVERYTHING, self.type_row[TYPE_GROUP[op_type]], self.stage_row[stage]}
+    def recorded_rows(self, op_type: int, stage: int) -> tuple[int, ...]:
+        """Rows in which ops of this type and stage take as long as recorded."""
+        found = {EVERYTHING, self.type_row[TYPE_GROUP[op_type]], self.stage_row[stage]}
         if self.last_stage_ideal >= 0 and stage != max(self.stage_row):
-            alone.add(self.last_stage_ideal)
+            found.add(self.last_stage_ideal)
         if self.replicas.number:
-            alone.add(self.replicas.first)
+            found.add(self.replicas.first)
         if self.replicas.number > 1:
-            alone.add(self.replicas.first + 1 + stage)
-        return _stretches(sorted(alone))
-
-
-def _stretches(rows: list[int]) -> list[tuple[int, int]]:
-    stretches: list[tuple[int, int]] = []
-    for row in rows:
-        if stretches and stretches[-1][1] == row:
-            stretches[-1] = (stretches[-1][0], row + 1)
-        else:
-            stretches.append((row, row + 1))
-    return stretches
+            found.add(self.replicas.first + 1 + stage)
+        return tuple(sorted(found))
 
 
 def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:

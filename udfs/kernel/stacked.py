@@ -58,8 +58,25 @@ def ideal_timeline(graph: OpGraph, ideals: list[float]) -> list[float]:
     return ends
 
 
+class _Ends:
+    """Ends of one op in every row; views are kept, because making them costs as much as a small sum."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.every_row = np.empty(shape)
+        self.rows = list(self.every_row)
+        self.filled = 0
+        self._prefixes: dict[int, Floats] = {}
+
+    def prefix(self, rows: int) -> Floats:
+        """The first rows."""
+        view = self._prefixes.get(rows)
+        if view is None:
+            view = self._prefixes[rows] = self.every_row[:rows]
+        return view
+
+
 class _Stack:
-    """Ends of the ops that are still waited for, shape (row, lane) each, lane = (step, dp_rank)."""
+    """The stacked replay under way: ends of the ops that are still waited for; lane = (step, dp_rank)."""
 
     def __init__(
         self,
@@ -76,92 +93,95 @@ class _Stack:
         self.durations = list(duration_s.reshape(graph.size, lanes))
         self.shape = (rows.count, lanes)
         self.latest_s = np.zeros((rows.count, steps, dp_ranks))
-        self.ends: dict[int, Floats] = {}
-        self.filled = [0] * graph.size
-        self.spare: list[Floats] = []
-        self.scratch = [np.empty(self.shape) for _ in range(2)]
+        self.ends: dict[int, _Ends] = {}
+        self.spare: list[_Ends] = []
+        self.latest_start, self.met = _Ends(self.shape), _Ends(self.shape)
         self.waiting = [0] * graph.size
         for sources in graph.waits_for:
             for source in sources:
                 self.waiting[source] += 1
         self.is_last = _last_ops(graph, duration_s, ideals)
-        self.recorded_rows = {
-            key: rows.recorded_rows(*key) for key in set(zip(graph.op_types, graph.stages, strict=True))
-        }
+        kinds = list(zip(graph.op_types, graph.stages, strict=True))
+        recorded_rows = {kind: rows.recorded_rows(*kind) for kind in set(kinds)}
+        self.recorded_rows = [recorded_rows[kind] for kind in kinds]
 
     def run(self, unit: Unit, active: int) -> None:
         """Replay one unit on the first `active` rows."""
-        latest = self._latest_start(unit, active)
-        if unit.across_dp and self.dp_ranks > 1 and latest is not None:
-            latest = self._meet(latest, active)
+        start = self._latest_start(unit, active)
+        if start is not None and unit.across_dp and self.dp_ranks > 1:
+            start = self._meet(start, active)
         for op in unit.ops:
-            self._end(op, latest, active)
+            self.ends[op] = self._end(op, start, active)
         for op in unit.ops:
             for source in self.graph.waits_for[op]:
                 self.waiting[source] -= 1
                 if not self.waiting[source]:
                     self.spare.append(self.ends.pop(source))
             if self.is_last[op]:
-                ends = self._rows_of(op, self.rows.count)
                 flat = self.latest_s.reshape(self.shape)
-                np.maximum(flat, ends, out=flat)
+                np.maximum(flat, self._up_to(op, self.rows.count).every_row, out=flat)
             if not self.waiting[op]:
                 self.spare.append(self.ends.pop(op))
 
-    def _latest_start(self, unit: Unit, active: int) -> Floats | None:
-        """Latest start of the unit, shape (active, lane); None where nothing is waited for."""
-        sources = [source for op in unit.ops for source in self.graph.waits_for[op]]
+    def _latest_start(self, unit: Unit, active: int) -> _Ends | None:
+        """Latest end of what the unit waits for; None where it waits for nothing."""
+        waits_for = self.graph.waits_for
+        sources = waits_for[unit.ops[0]]
+        if len(unit.ops) > 1:
+            sources = tuple(source for op in unit.ops for source in waits_for[op])
         if not sources:
             return None
-        latest = self._rows_of(sources[0], active)
-        out = self.scratch[0][:active]
+        latest = self._up_to(sources[0], active)
         for source in sources[1:]:
-            latest = np.maximum(latest, self._rows_of(source, active), out=out)
+            other = self._up_to(source, active).prefix(active)
+            np.maximum(latest.prefix(active), other, out=self.latest_start.prefix(active))
+            latest = self.latest_start
         return latest
 
-    def _rows_of(self, op: int, active: int) -> Floats:
-        """Ends of an op on the first `active` rows; rows it has not had yet are still ideal there."""
+    def _up_to(self, op: int, active: int) -> _Ends:
+        """Ends of an op on the first `active` rows; on those it has not had yet it is still ideal."""
         ends = self.ends[op]
-        filled = self.filled[op]
-        if filled < active:
-            ends[filled:active] = self.ideal_ends[op]
-            replicas = self.rows.replicas
-            if filled <= replicas.first < active and replicas.number:
-                ends[replicas.first] = ends[EVERYTHING]
-                for stage in range(replicas.number - 1):
-                    ends[replicas.first + 1 + stage] = ends[self.rows.stage_row[stage]]
-            self.filled[op] = active
-        return ends[:active]
+        if ends.filled < active:
+            ends.every_row[ends.filled : active] = self.ideal_ends[op]
+            first, number = self.rows.replicas
+            if number and ends.filled <= first < active:
+                ends.rows[first][:] = ends.rows[EVERYTHING]
+                for stage in range(number - 1):
+                    ends.rows[first + 1 + stage][:] = ends.rows[self.rows.stage_row[stage]]
+            ends.filled = active
+        return ends
 
-    def _meet(self, start: Floats, active: int) -> Floats:
+    def _meet(self, start: _Ends, active: int) -> _Ends:
         """Let dp ranks wait for each other within a row, and recorded replicas for their ideal partners."""
-        met = self.scratch[1][:active]
-        by_dp = start.reshape(active, -1, self.dp_ranks)
-        met.reshape(by_dp.shape)[...] = by_dp.max(axis=2, keepdims=True)
-        first, number = self.rows.replicas
-        partners, end = self.rows.replicas.partners, self.rows.replicas.end
-        if number and active > first:
-            np.maximum(start[first:partners], start[partners:end], out=met[first:partners])
-            met[partners:end] = met[first:partners]
-        return met
+        by_dp = start.prefix(active).reshape(active, -1, self.dp_ranks)
+        self.met.prefix(active).reshape(by_dp.shape)[...] = by_dp.max(axis=2, keepdims=True)
+        replicas = self.rows.replicas
+        if replicas.number and active > replicas.first:
+            recorded, partners = (
+                slice(replicas.first, replicas.partners),
+                slice(replicas.partners, replicas.end),
+            )
+            met = self.met.every_row
+            np.maximum(start.every_row[recorded], start.every_row[partners], out=met[recorded])
+            met[partners] = met[recorded]
+        return self.met
 
-    def _end(self, op: int, start: Floats | None, active: int) -> None:
-        key = (self.graph.op_types[op], self.graph.stages[op])
-        recorded_s = self.durations[op]
-        ends = self.spare.pop() if self.spare else np.empty(self.shape)
-        self.ends[op], self.filled[op] = ends, active
+    def _end(self, op: int, start: _Ends | None, active: int) -> _Ends:
+        """Ends of an op that starts at `start`: ideal in all rows, then as recorded where it is recorded."""
+        ends = self.spare.pop() if self.spare else _Ends(self.shape)
+        ends.filled = active
+        ideal, recorded_s, rows = self.ideals[self.graph.op_types[op]], self.durations[op], ends.rows
         if start is None:
-            ends[:active] = self.ideals[key[0]]
-        else:
-            np.add(start, self.ideals[key[0]], out=ends[:active])
-        for first, end in self.recorded_rows[key]:
-            if first >= active:
-                break
-            last = min(end, active)
-            if start is None:
-                ends[first:last] = recorded_s
-            else:
-                np.add(start[first:last], recorded_s, out=ends[first:last])
+            ends.prefix(active)[...] = ideal
+            for row in self.recorded_rows[op]:
+                if row < active:
+                    rows[row][:] = recorded_s
+            return ends
+        np.add(start.prefix(active), ideal, out=ends.prefix(active))
+        for row in self.recorded_rows[op]:
+            if row < active:
+                np.add(start.rows[row], recorded_s, out=rows[row])
+        return ends
 
 
 def _last_ops(graph: OpGraph, duration_s: Floats, ideals: list[float]) -> list[bool]:
