@@ -75,7 +75,8 @@ def run_entry_point(
     What went wrong is the last line of standard error. A run leaves a row in pipeline_runs if `is_recorded`.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    for chatty in ("py4j", "great_expectations"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         parsed = parser.parse_args(arguments)

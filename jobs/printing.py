@@ -22,6 +22,12 @@ FORMATS: Final = ("table", "csv", "json")
 _UNFOLDED: Final = 100_000
 """Width of a table that nobody's screen limits: a file or a pipe gets every row on one line."""
 
+_FOLDED: Final = 10
+"""Width below which a column is no longer readable on a terminal."""
+
+_GAP: Final = 3
+"""Width between columns."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -61,13 +67,34 @@ def write(result: Result, form: str, out: TextIO) -> None:
 
 
 def _write_table(result: Result, out: TextIO) -> None:
-    """Numbers to the right; on a terminal wide values fold."""
+    """One line per row; on a terminal too narrow for that, wide values fold, or each row becomes a list."""
+    console = Console(file=out, width=None if out.isatty() else _UNFOLDED, emoji=False, highlight=False)
+    if sum(min(_FOLDED, len(name)) + _GAP for name in result.columns) > console.width:
+        for number, row in enumerate(result.rows, start=1):
+            console.print(Text(f"row {number}", "bold"))
+            console.print(_one_row(result.columns, row))
+    else:
+        console.print(_all_rows(result))
+
+
+def _all_rows(result: Result) -> RichTable:
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     for name, is_number in zip(result.columns, result.is_number, strict=True):
         table.add_column(Text(name), justify="right" if is_number else "left", overflow="fold")
     for row in result.rows:
-        table.add_row(*(Text(shown(value), "dim" if value is None else "") for value in row))
-    Console(file=out, width=None if out.isatty() else _UNFOLDED, emoji=False, highlight=False).print(table)
+        table.add_row(*map(_cell, row))
+    return table
+
+
+def _one_row(columns: Sequence[str], row: Sequence[object]) -> RichTable:
+    table = RichTable(box=None, show_header=False, pad_edge=False)
+    for name, value in zip(columns, row, strict=True):
+        table.add_row(Text(name), _cell(value))
+    return table
+
+
+def _cell(value: object) -> Text:
+    return Text(shown(value), "dim" if value is None else "")
 
 
 def _write_csv(result: Result, out: TextIO) -> None:

@@ -26,7 +26,8 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     """Check these days across the stages and log their summary; publishes no rows of its own."""
     warehouse = Warehouse(spark, settings.paths.warehouse)
     fleet = warehouse.read(TABLES[FLEET_DAY], log_dates)
-    audit_absence("fleet_counts_every_unit", _miscounted_days(warehouse.read(TABLES[JOBS], log_dates), fleet))
+    miscounted = _miscounted_days(warehouse.read(TABLES[JOBS], log_dates), fleet)
+    audit_absence(FLEET_DAY, "counts_every_unit", miscounted, "a day's jobs are the units that were ingested")
     rejects = warehouse.read(TABLES[REJECTS], log_dates).groupBy("log_date").count()
     rejected = {row["log_date"]: row["count"] for row in rejects.collect()}
     for day in sorted(log_dates):

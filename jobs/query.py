@@ -1,18 +1,24 @@
 """Query: SQL over tables and views, printed as a table, CSV or JSON."""
 
 import argparse
+import difflib
+import logging
 import sys
 from collections.abc import Sequence
+from typing import Final, Never
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.cli import Parser, common_parser, run_entry_point
 from jobs.printing import FORMATS, Result, write
 from jobs.settings import Settings
 from jobs.warehouse import Warehouse
+from schemas.views import VIEW_NAMES, mentioned
+from schemas.vocabulary import EXIT_FAILED, EXIT_WRONG_SETTINGS, TABLE_NAMES
 
-DEFAULT_LIMIT = 1000
+DEFAULT_LIMIT: Final = 1000
 """Rows that are shown when the command does not say how many."""
 
 
@@ -26,30 +32,32 @@ def run(spark: SparkSession, settings: Settings, sql: str) -> DataFrame:
     Raises QueryError where Spark does not understand the query, or where there are no tables at all.
     """
     warehouse = Warehouse(spark, settings.paths.warehouse)
-    if not warehouse.register_views():
+    if not warehouse.register_views(mentioned(sql)):
         raise QueryError(f"no tables in {warehouse.root}: run a night first, or name another --warehouse")
     try:
         return spark.sql(sql)
     except (AnalysisException, ParseException) as error:
-        raise QueryError(str(error).strip().splitlines()[0]) from error
+        raise QueryError(_advice(error)) from error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Answer one query on standard output; returns the exit status."""
-    parser = _parser()
+    return run_entry_point("query", _parser(), argv, _answer, is_recorded=False)
 
-    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-        try:
-            frame = run(spark, settings, args.sql)
-        except QueryError as error:
-            parser.error(str(error))
-        result = Result.of(frame, args.limit)
-        write(result, args.format, sys.stdout)
-        if result.is_cut:
-            sys.stderr.write(f"only the first {args.limit:,} rows are shown (--limit 0 shows all)\n")
-        return {}
 
-    return run_entry_point("query", parser, argv, body, is_recorded=False)
+def _answer(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    # What is wrong with a query is told in one line; Spark's own logger would add pages of JSON.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    try:
+        result = Result.of(run(spark, settings, args.sql), args.limit)
+    except QueryError as error:
+        _fail(str(error), EXIT_WRONG_SETTINGS)
+    except PySparkException as error:
+        _fail(_first_line(error), EXIT_FAILED)
+    write(result, args.format, sys.stdout)
+    if result.is_cut:
+        sys.stderr.write(f"only the first {args.limit:,} rows are shown (--limit 0 shows all)\n")
+    return {}
 
 
 def _parser() -> Parser:
@@ -58,7 +66,10 @@ def _parser() -> Parser:
     )
     parser.add_argument("sql", metavar="SQL", help='such as "SELECT * FROM straggling_jobs"')
     parser.add_argument(
-        "--format", choices=FORMATS, default=FORMATS[0], help="table rounds numbers; csv and json are exact"
+        "--format",
+        choices=FORMATS,
+        default=FORMATS[0],
+        help="table rounds numbers; csv and json are exact",
     )
     parser.add_argument(
         "--limit",
@@ -74,6 +85,25 @@ def _limit(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows")
     return int(text)
+
+
+def _advice(error: PySparkException) -> str:
+    """Say what Spark does not understand and, for a table, which one may be meant."""
+    if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
+        return _first_line(error)
+    name = (error.getMessageParameters() or {}).get("relationName", "").strip("`")
+    close = difflib.get_close_matches(name, (*TABLE_NAMES, *VIEW_NAMES), n=1)
+    meant = f"did you mean {close[0]}?" if close else f"there are {', '.join((*TABLE_NAMES, *VIEW_NAMES))}"
+    return f"no table or view {name}: {meant}"
+
+
+def _first_line(error: PySparkException) -> str:
+    return str(error).strip().splitlines()[0]
+
+
+def _fail(message: str, status: int) -> Never:
+    sys.stderr.write(f"query: error: {message}\n")
+    raise SystemExit(status)
 
 
 if __name__ == "__main__":

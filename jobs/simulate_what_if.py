@@ -15,7 +15,7 @@ from jobs.stage import Violations, publish
 from jobs.transforms.what_if import incomplete_units, result_rows, units_without_result, what_if
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import JOBS, RANK_STEPS
+from schemas.vocabulary import JOB_SLOWDOWN, JOBS, RANK_STEPS
 from udfs.what_if import SimulationSettings
 
 
@@ -29,8 +29,17 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     results = what_if(rank_steps, jobs, chosen, partitions).persist()
     try:
         rules = [
-            Violations("each_replayed_unit_in_each_result_table", incomplete_units(results)),
-            Violations("each_unit_of_jobs_in_job_slowdown", units_without_result(jobs, results)),
+            Violations(
+                "replayed_units_are_complete",
+                incomplete_units(results),
+                meaning="a replayed unit has all its rows in every result table, any other unit only one",
+            ),
+            Violations(
+                "every_unit_has_a_result",
+                units_without_result(jobs, results),
+                JOB_SLOWDOWN,
+                "job_slowdown has exactly the units of jobs",
+            ),
         ]
         return publish("simulate", warehouse, result_rows(results), log_dates, rules)
     finally:

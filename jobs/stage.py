@@ -101,5 +101,6 @@ def _replace_all(warehouse: Warehouse, frames: Mapping[str, DataFrame], log_date
         warehouse.replace(TABLES[name], frames[name], log_dates)
 
     with ThreadPoolExecutor(_WRITERS, thread_name_prefix="publish") as writers:
-        for _ in writers.map(replace, frames):
-            pass  # to raise what a writer raised; the others finish first
+        writes = [writers.submit(replace, name) for name in frames]
+    for write in writes:
+        write.result()  # raises what a writer raised, after all have ended

@@ -1,10 +1,19 @@
 """The one module that touches Delta: where tables lie, how they are read, replaced by day and appended to."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import date
 from typing import Final
 
-from delta.exceptions import DeltaConcurrentModificationException
+from delta.exceptions import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -17,8 +26,20 @@ from schemas.views import VIEWS
 
 _REFUSED: Final = "_refused"
 
+_CONFLICTS: Final = (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
+"""All that Delta can say of two writers; to Python they have no base in common."""
+
 _when_writers_meet = retry(
-    retry=retry_if_exception_type(DeltaConcurrentModificationException),
+    retry=retry_if_exception_type(_CONFLICTS),
     wait=wait_random_exponential(multiplier=0.5, max=10),
     stop=stop_after_attempt(8),
     reraise=True,
@@ -72,15 +93,17 @@ class Warehouse:
         writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         writer.save(f"{self.refused_path(stage)}/{name}")
 
-    def register_views(self) -> int:
-        """Make all tables and views temporary views of the session; return how many tables there are.
+    def register_views(self, names: Collection[str] = (*TABLES, *VIEWS)) -> int:
+        """Make tables and views temporary views of the session; return how many tables there are at all.
 
-        Tables that are not there yet are empty.
+        names : which ones; a view needs what it reads. A table that is not there yet is empty.
         """
         for table in TABLES.values():
-            self.read(table).createOrReplaceTempView(table.name)
+            if table.name in names:
+                self.read(table).createOrReplaceTempView(table.name)
         for view in VIEWS.values():
-            self.spark.sql(view.sql).createOrReplaceTempView(view.name)
+            if view.name in names:
+                self.spark.sql(view.sql).createOrReplaceTempView(view.name)
         return sum(map(self.exists, TABLES))
 
     def _prepared(self, table: Table, frame: DataFrame) -> DataFrame:

@@ -20,7 +20,7 @@ class OnlyContract(Contract):
     modules: Any = fields.SetField(subfield=fields.ModuleExpressionField())
     allowed: Any = fields.SetField(subfield=fields.StringField())
 
-    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: ARG002, FBT001  # import-linter calls it so
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         """Find every direct import that is not allowed."""
         modules = {module.name for module in module_expressions_to_modules(graph, self.modules)}
         missing = modules - graph.modules

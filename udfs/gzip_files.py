@@ -22,10 +22,10 @@ def broken_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(found, schema=CHECKED_SCHEMA)
 
 
-def defect(content: "pa.Buffer | bytes") -> str | None:
+def defect(content: pa.Buffer | bytes) -> str | None:
     """Tell what is wrong with a gzip file, or None; an empty file is fine, and so are several in a row."""
     rest = memoryview(content)
-    while len(rest):
+    while rest.nbytes:
         member = zlib.decompressobj(_GZIP)
         try:
             rest = _behind(member, rest)
@@ -42,7 +42,7 @@ def _behind(member: "zlib._Decompress", content: memoryview) -> memoryview:
     while place < len(content) and not member.eof:
         piece = content[place : place + _PIECE]
         place += len(piece)
-        while len(piece) and not member.eof:
+        while piece.nbytes and not member.eof:
             member.decompress(piece, _PIECE)
             piece = memoryview(member.unconsumed_tail)
     return content[place - len(member.unused_data) :]

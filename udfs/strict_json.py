@@ -30,7 +30,7 @@ def parse(content: bytes) -> Any:  # noqa: ANN401  # any JSON value
         raise StrictJsonError(f"byte {error.start + 1} is not UTF-8") from None
     except json.JSONDecodeError as error:
         what = "something follows the first value" if error.msg == "Extra data" else error.msg
-        raise StrictJsonError(f"{what}, at character {error.pos + 1}") from None
+        raise StrictJsonError(f"{what} (character {error.pos + 1})") from None
     except RecursionError:
         raise StrictJsonError("nested too deeply") from None
 

@@ -33,9 +33,12 @@ trap 'rm -rf "$scratch"' EXIT
 # A zip of its own for each task: never older than the code, never half written by another task.
 python -c 'import pathlib, sys; from jobs.package import write_zip; write_zip(pathlib.Path(sys.argv[1]))' \\
   "$scratch/project.zip"
-"$PROGRAMS/spark-submit" --py-files "$scratch/project.zip" "jobs/$ENTRY_POINT.py" \\
-  --log-date "$LOG_DATE" ${{LANDING:+--landing "$LANDING"}} ${{WAREHOUSE:+--warehouse "$WAREHOUSE"}} \\
-  ${{SETTINGS:+--settings "$SETTINGS"}}
+(
+  set -x  # the log shows the command
+  "$PROGRAMS/spark-submit" --py-files "$scratch/project.zip" "jobs/$ENTRY_POINT.py" --log-date "$LOG_DATE" \\
+    ${{LANDING:+--landing "$LANDING"}} ${{WAREHOUSE:+--warehouse "$WAREHOUSE"}} \\
+    ${{SETTINGS:+--settings "$SETTINGS"}}
+)
 """
 
 

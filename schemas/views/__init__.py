@@ -52,3 +52,13 @@ def _load(name: str) -> View:
 
 
 VIEWS: Final[dict[str, View]] = {name: _load(name) for name in VIEW_NAMES}
+
+
+def mentioned(sql: str) -> set[str]:
+    """Return the tables and views that a query names, with all that those read; everything if none."""
+    words = set(re.findall(r"\w+", sql.lower()))
+    found = words.intersection((*TABLE_NAMES, *VIEW_NAMES))
+    for view in reversed(VIEWS.values()):
+        if view.name in found:
+            found.update(view.sources)
+    return found or {*TABLE_NAMES, *VIEW_NAMES}

@@ -53,12 +53,15 @@ def _run(dag: DAG) -> dict[str, tuple[str, int]]:
 
 
 def stand_in(dag: DAG, landing: Path, command: str) -> DayMarkerSensor:
-    """Let a DAG look in this landing every second and run this command in each stage; returns its wait."""
+    """Let a DAG run this command in each stage, and look in this landing every second of a minute at most.
+
+    Returns the task that looks.
+    """
     for task in dag.tasks:
         if isinstance(task, SparkSubmitOperator):
             task.bash_command = command
     wait = dag.task_dict["wait_for_day"]
     assert isinstance(wait, DayMarkerSensor)
     wait.landing = str(landing)
-    wait.poke_interval = 1
+    wait.poke_interval, wait.timeout = 1, 60
     return wait

@@ -120,14 +120,14 @@ def test_a_night_without_its_marker_fails_without_retry(nightly: DAG, run_dag: R
 def test_a_night_starts_when_its_marker_appears(
     nightly: DAG, run_dag: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sensor = stand_in(nightly, tmp_path, "true")
-    poke, looks = sensor.poke, []
+    stand_in(nightly, tmp_path, "true")
+    poke, looks = DayMarkerSensor.poke, []
 
-    def look_then_finish(context: Context) -> bool:
-        looks.append(poke(context))
+    def look_then_finish(sensor: DayMarkerSensor, context: Context) -> bool:
+        looks.append(poke(sensor, context))
         finish_day(tmp_path, DAY)
         return looks[-1]
 
-    monkeypatch.setattr(sensor, "poke", look_then_finish)
+    monkeypatch.setattr(DayMarkerSensor, "poke", look_then_finish)
     assert set(run_dag(nightly).values()) == {("success", 1)}
     assert looks == [False, True]

@@ -86,6 +86,23 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
+def program(folder: Path) -> Path:
+    file = folder / "program.py"
+    file.write_text(PROGRAM)
+    return file
+
+
+def overlay(folder: Path, spark: str = "") -> Path:
+    """The cluster's settings, for one that is small and all on this machine."""
+    file = folder / "overlay.toml"
+    file.write_text(
+        f'extends = "cluster"\n[spark]\n{spark}[spark.conf]\n"spark.driver.host" = "{HOST}"\n'
+        f'"spark.driver.bindAddress" = "{HOST}"\n"spark.sql.shuffle.partitions" = "2"\n'
+        '"spark.databricks.delta.snapshotPartitions" = "2"\n'
+    )
+    return file
+
+
 def check(done: "subprocess.CompletedProcess[str]", master: str) -> None:
     assert done.returncode == 0, done.stderr
     told = next(line for line in done.stdout.splitlines() if line.startswith("master "))
@@ -96,21 +113,12 @@ def check(done: "subprocess.CompletedProcess[str]", master: str) -> None:
 
 
 def test_a_submitted_program_needs_nothing_but_the_zip(master: str, tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
     archive = write_zip(tmp_path / "straggler-fleet.zip")
-    local = ["--conf", f"spark.driver.host={HOST}", "--conf", f"spark.driver.bindAddress={HOST}"]
-    command = spark_submit("--master", master, *local, "--py-files", str(archive), str(program))
-    check(start([*command, str(tmp_path / "table"), "cluster"], tmp_path), master)
+    command = spark_submit("--master", master, "--py-files", str(archive), str(program(tmp_path)))
+    check(start([*command, str(tmp_path / "table"), str(overlay(tmp_path))], tmp_path), master)
 
 
 def test_a_program_can_name_the_master_in_its_settings(master: str, tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    overlay = tmp_path / "overlay.toml"
-    overlay.write_text(
-        f'extends = "cluster"\n[spark]\nmaster = "{master}"\n'
-        f'[spark.conf]\n"spark.driver.host" = "{HOST}"\n"spark.driver.bindAddress" = "{HOST}"\n'
-    )
-    command = [sys.executable, str(program), str(tmp_path / "table"), str(overlay)]
+    settings = overlay(tmp_path, f'master = "{master}"\n')
+    command = [sys.executable, str(program(tmp_path)), str(tmp_path / "table"), str(settings)]
     check(start(command, tmp_path, {"PYTHONPATH": str(PROJECT)}), master)

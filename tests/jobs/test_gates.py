@@ -60,13 +60,10 @@ def test_no_rows_pass(spark: SparkSession) -> None:
 
 
 def test_every_kind_of_violation_of_a_column_is_refused_and_counted(spark: SparkSession) -> None:
-    good: dict[str, Any] = {
-        "pp_rank": 1,
-        "slowdown": -0.5,
-    }  # slowdowns are stored as computed, whatever they are
-    bad: list[dict[str, Any]] = [
+    # A slowdown is stored as computed, whatever it is.
+    rows: list[dict[str, Any]] = [
         {},
-        good,
+        {"pp_rank": 1, "slowdown": -0.5},
         {"pp_rank": 2, "job_id": None},
         {"pp_rank": 3, "slowdown": None},
         {"pp_rank": 4, "slowdown": math.nan},
@@ -75,7 +72,7 @@ def test_every_kind_of_violation_of_a_column_is_refused_and_counted(spark: Spark
         {"pp_rank": -1},
         {"pp_rank": -2},
     ]
-    assert refused(spark, STAGE_SLOWDOWN, bad) == {
+    assert refused(spark, STAGE_SLOWDOWN, rows) == {
         "job_id_not_null": 1,
         "slowdown_not_null": 1,
         "slowdown_finite": 4,  # null is not a finite number either
@@ -85,7 +82,7 @@ def test_every_kind_of_violation_of_a_column_is_refused_and_counted(spark: Spark
 
 def test_equal_keys_are_refused_and_every_row_that_has_one_counted(spark: SparkSession) -> None:
     whole_file = {"line": None, "reason": "unreadable_file", "text": None}
-    rows = [{}, {"detail": "again"}, whole_file, whole_file, whole_file, {"line": 4}]
+    rows: list[dict[str, Any]] = [{}, {"detail": "again"}, whole_file, whole_file, whole_file, {"line": 4}]
     assert refused(spark, REJECTS, rows) == {KEY_EXPECTATION: 5}
 
 
@@ -94,6 +91,7 @@ def test_every_kind_of_violation_of_a_list_is_refused_and_counted(spark: SparkSe
         return {"step": step, **changes}
 
     rows: list[dict[str, Any]] = [
+        {},
         lists(1, op=[], start_us=[], duration_us=[], microbatch=[], model_chunk=[]),
         lists(2, microbatch=[-(2**31), 2**31 - 1, 0]),
         lists(3, op=[0, None, 1]),
@@ -106,7 +104,7 @@ def test_every_kind_of_violation_of_a_list_is_refused_and_counted(spark: SparkSe
         lists(10, model_chunk=None),
         lists(11, duration_us=[None, None, None]),
     ]
-    assert refused(spark, RANK_STEPS, [{}, *rows]) == {
+    assert refused(spark, RANK_STEPS, rows) == {
         "op_elements_not_null": 1,
         "op_elements_in_range": 1,
         "start_us_elements_finite": 2,

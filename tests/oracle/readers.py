@@ -1,28 +1,21 @@
 """From stored tables to the oracle's records."""
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-import yaml
 
 from schemas.vocabulary import OP_TYPES
 from tests.oracle.records import Layout, Op
 
-TRACES = Path(__file__).resolve().parents[2].parent / "shared" / "traces"
-"""Where the published traces lie, beside the project."""
-
 
 def read_layout(manifest: Mapping[str, Any]) -> Layout:
-    """Take a job's sizes from its manifest, of either spelling."""
+    """Take a job's sizes from its manifest."""
     return Layout(
         dp_size=int(manifest["dp_size"]),
         pp_size=int(manifest["pp_size"]),
         tp_size=int(manifest.get("tp_size", 1)),
-        cp_size=int(manifest.get("cp_size", manifest.get("dsp_size", 1))),
+        cp_size=int(manifest.get("cp_size", 1)),
         vpp_size=int(manifest.get("vpp_size", 1)),
     )
 
@@ -64,28 +57,3 @@ def _ops_of(row: Mapping[str, Any], zero_us: int) -> list[Op]:
         )
         for kind, start_us, duration_us, microbatch, model_chunk in zip(*columns, strict=True)
     ]
-
-
-def read_published(name: str) -> tuple[list[Op], Layout, dict[str, Any]]:
-    """Read a published trace: records, sizes, published results (M_W and M_S under `mw` and `ms`)."""
-    folder = TRACES / name
-    rows = pq.read_table(folder / f"trace-{name}.parquet").to_pylist()
-    ops = [
-        Op(
-            dp_rank=row["dp_rank"],
-            pp_rank=row["stage"],
-            step=row["step"],
-            op_type=row["optype"],
-            start_s=row["start_ts"],
-            duration_s=row["duration"],
-            microbatch=row["mb_id"],
-            model_chunk=row["mc"],
-            rank=row["rank"],
-        )
-        for row in rows
-    ]
-    layout = read_layout(yaml.safe_load((folder / f"meta-{name}.yaml").read_text()))
-    results = json.loads((folder / f"result-{name}.json").read_text())
-    for share in ("mw", "ms"):
-        results[share] = json.loads((folder / f"{share}-{name}.json").read_text())
-    return ops, layout, results

@@ -1,11 +1,13 @@
 """The oracle equals the published results on the published traces."""
 
-import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.oracle.readers import TRACES, read_published
+from tests import published
+from tests.oracle.correlation import forward_backward_correlation
+from tests.oracle.readers import read_layout, read_rank_steps
 from tests.oracle.results import WhatIf, what_if
 
 RELATIVE = 1e-6
@@ -14,18 +16,14 @@ SHARE = 1e-5
 """Absolute; shares are differences of step times."""
 
 
-def _published(name: str) -> tuple[WhatIf, dict[str, Any]]:
-    if not TRACES.exists():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"no published traces at {TRACES}")
-        pytest.skip(f"no published traces at {TRACES}")
-    ops, layout, published = read_published(name)
-    return what_if(ops, layout, exact_workers=False), published
+def _found(traces: Path, name: str) -> WhatIf:
+    ops = read_rank_steps(published.rank_steps(traces, name))
+    return what_if(ops, read_layout(published.manifest(traces, name)), exact_workers=False)
 
 
 @pytest.mark.parametrize("name", ["ST", "SE"])
-def test_every_published_figure(name: str) -> None:
-    found, published = _published(name)
+def test_every_published_figure(published_traces: Path, name: str) -> None:
+    found, wanted = _found(published_traces, name), published.results(published_traces, name)
     per_key: dict[str, dict[Any, float]] = {
         "step_t_base": found.actual_step_s,
         "step_t_nodelay": found.simulated_step_s,
@@ -37,17 +35,19 @@ def test_every_published_figure(name: str) -> None:
     }
     for name_of_split, split in per_key.items():
         as_text = {str(key): value for key, value in split.items()}
-        assert as_text == pytest.approx(published[name_of_split], rel=RELATIVE), name_of_split
-    assert found.slowdown == pytest.approx(published["blocking_slowdown"], rel=RELATIVE)
-    assert found.launch_slowdown == pytest.approx(published["launch_slowdown"], rel=RELATIVE)
+        assert as_text == pytest.approx(wanted[name_of_split], rel=RELATIVE), name_of_split
+    assert found.slowdown == pytest.approx(wanted["blocking_slowdown"], rel=RELATIVE)
+    assert found.launch_slowdown == pytest.approx(wanted["launch_slowdown"], rel=RELATIVE)
     shares = {"mw": found.slow_worker_share, "ms": found.last_stage_share}
     for name_of_share, share in shares.items():
-        assert share == pytest.approx(published[name_of_share]["rem"], abs=SHARE), name_of_share
+        assert share == pytest.approx(wanted[name_of_share], abs=SHARE), name_of_share
     assert found.identity_step_s == pytest.approx(found.actual_step_s, rel=1e-12)
     assert (found.clamped_transfers, found.clamped_launch_delays) == (0, 0)
 
 
 @pytest.mark.parametrize(("name", "correlation"), [("ST", 0.86), ("SE", 0.993)])
-def test_within_worker_correlation_as_the_model_gives_it(name: str, correlation: float) -> None:
-    found, _ = _published(name)
-    assert found.forward_backward_correlation == pytest.approx(correlation, abs=0.005)
+def test_within_worker_correlation_as_the_model_gives_it(
+    published_traces: Path, name: str, correlation: float
+) -> None:
+    ops = read_rank_steps(published.rank_steps(published_traces, name))
+    assert forward_backward_correlation(ops) == pytest.approx(correlation, abs=0.005)

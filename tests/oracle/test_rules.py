@@ -230,6 +230,24 @@ def test_correlation_is_the_median_over_workers() -> None:
     assert what_if(ops, Layout(3, 1)).forward_backward_correlation == pytest.approx(1.0)
 
 
+def test_ideals_are_means_of_work_and_medians_of_communication() -> None:
+    """Three steps with times 1, 2 and 6: the mean is 3, the median 2."""
+    kinds = ("forward-compute", "backward-compute", "gc", "layernorm-grads-all-reduce", "optimizer")
+    ops = [
+        Op(0, 0, step, kind, 10.0 * place, seconds, 0, 0)
+        for step, seconds in enumerate([1.0, 2.0, 6.0])
+        for place, kind in enumerate((*kinds, "optimizer-clip-main-grad"))
+    ]
+    assert what_if(ops, Layout(1, 1)).ideal_s == {
+        "forward-compute": 3.0,
+        "backward-compute": 3.0,
+        "gc": 3.0,
+        "optimizer": 3.0,
+        "layernorm-grads-all-reduce": 2.0,
+        "optimizer-clip-main-grad": 2.0,
+    }
+
+
 def test_equally_slow_workers_are_taken_by_rank() -> None:
     """Stage 1 is heavy on both replicas, so that both workers tie; replica 1 has the lower ranks."""
     ops = [

@@ -86,6 +86,24 @@ def test_times_are_whole_tenths_from_a_zero_of_each_line() -> None:
     assert len(set(job.rank_steps["t0_us"].to_pylist())) > USUAL.steps
 
 
+def test_the_first_rank_of_a_worker_is_the_one_replayed() -> None:
+    """The others are a little late, so that taking one of them changes the result."""
+    shape = replace(USUAL, tp_size=2, recorded_tp_ranks=2)
+    both = generate_job(shape, NOISY, seed=1)
+    tp_rank = both.rank_steps["tp_rank"]
+    layout = read_layout(both.manifest)
+    slowdown, first, other = (
+        what_if(read_rank_steps(rows), layout, exact_workers=False).slowdown
+        for rows in (
+            both.rank_steps,
+            *(both.rank_steps.filter(pc.equal(tp_rank, pa.scalar(rank, pa.int32()))) for rank in (0, 1)),
+        )
+    )
+    assert slowdown == first != other
+    alone = generate_job(replace(shape, recorded_tp_ranks=1), NOISY, seed=1)
+    assert what_if(read_rank_steps(alone.rank_steps), layout).slowdown == pytest.approx(first, rel=1e-12)
+
+
 def test_ranks_and_hosts() -> None:
     shape = JobShape(dp_size=4, pp_size=2, tp_size=2, recorded_tp_ranks=2, steps=1)
     job = generate_job(shape, Mechanisms(), 1, JobIdentity(hosts=("a", "b")))

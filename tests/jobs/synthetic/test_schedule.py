@@ -40,4 +40,4 @@ def test_more_stages_than_microbatches_is_all_warm_up() -> None:
 )
 def test_impossible_shapes_are_refused(sizes: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        JobShape(**sizes)  # type: ignore[arg-type]
+        JobShape(**sizes)  # type: ignore[arg-type]  # sizes of every type stand in one table

@@ -1,0 +1,61 @@
+"""Ingest: what producers left on the given days.
+
+landing -> rank_steps, jobs, rejects, source_files.
+"""
+
+import logging
+import sys
+from collections.abc import Sequence
+from datetime import date
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from jobs.cli import day_parser, run_entry_point
+from jobs.landing import Landing
+from jobs.read_landing import landed_days
+from jobs.run_log import ROWS_IN
+from jobs.settings import Settings
+from jobs.settle_rows import settled_rows
+from jobs.stage import publish
+from jobs.transforms.rejects import source_files_table
+from jobs.warehouse import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import JOBS, RANK_STEPS, REJECTS, SOURCE_FILES
+from udfs.landed_rows import STATE_BLANK
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
+    """Ingest these days and publish them; returns rows per table, and the lines read."""
+    warehouse = Warehouse(spark, settings.paths.warehouse)
+    landing = Landing(spark, settings.paths.landing, log_dates)
+    if not landing.files:
+        named = ", ".join(day.isoformat() for day in sorted(log_dates))
+        _LOG.warning("nothing to ingest: no run folder of %s in %s", named, settings.paths.landing)
+    with landed_days(spark, landing) as days, settled_rows(days, landing) as settled:
+        jobs = pa.Table.from_pylist(days.jobs, schema=TABLES[JOBS].arrow_schema)
+        frames = {
+            RANK_STEPS: settled.rank_steps,
+            JOBS: spark.createDataFrame(jobs),
+            REJECTS: settled.rejects,
+            SOURCE_FILES: source_files_table(days.files, days.landed, *settled),
+        }
+        rows = publish("ingest", warehouse, frames, log_dates)
+    if rows[REJECTS]:
+        _LOG.warning("%d lines or files rejected; the table %s says why", rows[REJECTS], REJECTS)
+    return rows | {ROWS_IN: sum(count for state, count in days.states.items() if state != STATE_BLANK)}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Ingest one log date; returns the exit status."""
+    parser = day_parser("ingest_rank_logs", "Ingest a log date: landing to rank_steps, jobs, rejects.")
+    return run_entry_point(
+        "ingest_rank_logs", parser, argv, lambda spark, settings, args: run(spark, settings, [args.log_date])
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""The landing: what producers left on some days, listed and read through Spark's own readers.
+
+Nothing here opens a file by itself, so that every store is a landing that Spark can read. Ids are text, taken
+from the folders' names: Spark's own discovery of partitions would make numbers of some and overwrite others.
+"""
+
+import logging
+import re
+from collections.abc import Collection, Sequence
+from datetime import date
+from functools import cached_property
+from typing import Final
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from jobs.transforms.landed_files import PACKED_RANK_LOG, RANK_LOG, LandedFile
+from udfs.gzip_files import CHECKED_SCHEMA, broken_files
+
+FAILED_READS: Final = (PySparkException, Py4JError)
+"""What Spark raises where a file cannot be read, and elsewhere; failed_path() tells whether it was a file."""
+
+_PLACE: Final = re.compile(r"log_date=([^/]+)/job_id=([^/]+)/run_id=([^/]+)/([^/]+)$")
+_FAILED: Final = re.compile(r"\[FAILED_READ_FILE\.\w+\][^\n]*? file (\S+)\.\s")
+_GLOB_CHARACTERS: Final = re.compile(r"([\\{}\[\]*?])")
+_LARGEST_CHECKED: Final = 64 << 20
+_SMALL: Final = 16 << 20
+_PATH: Final = "_metadata.file_path"
+_SIZE: Final = "_metadata.file_size"
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Landing:
+    """The folders of some days under a root."""
+
+    def __init__(self, spark: SparkSession, root: str, log_dates: Sequence[date]) -> None:
+        days = ",".join(sorted({day.isoformat() for day in log_dates}))
+        # With the dates as alternatives of one glob, days without a folder are no error if another has one.
+        self._folders = _GLOB_CHARACTERS.sub(r"\\\1", root.rstrip("/")) + f"/log_date={{{days}}}"
+        self._spark = spark
+        self._misplaced: list[str] = []
+
+    @cached_property
+    def files(self) -> list[LandedFile]:
+        """The files of all run folders, by name; days without a folder have none.
+
+        Spark hides names that begin with an underscore or a dot, and lists empty files but never reads them.
+        """
+        try:
+            frame = self._reader().format("binaryFile").load(self._folders)
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            return []
+        facts = frame.select(F.col(_PATH).alias("path"), F.col(_SIZE).alias("size")).collect()
+        read = {_tail(row["path"]): (row["path"], row["size"]) for row in facts}
+        found = []
+        for path in frame.inputFiles():
+            place = _PLACE.search(path)
+            if place is None:
+                self._misplaced.append(read.get(path, (path, 0))[0])
+                continue
+            log_date, job_id, run_id, name = map(unquote, place.groups())
+            source_file = f"log_date={log_date}/job_id={job_id}/run_id={run_id}/{name}"
+            unit = date.fromisoformat(log_date), job_id, run_id
+            found.append(LandedFile(*unit, source_file, *read.get(place.group(), (path, 0))))
+        if self._misplaced:
+            _LOG.warning(
+                "%d files outside of run folders, not read: %s", len(self._misplaced), self._misplaced[0]
+            )
+        return sorted(found)
+
+    def lines(self, without: Collection[str] = (), only: Collection[str] | None = None) -> DataFrame:
+        """Read rank logs as text: value, path, block_start and position; the last two order a file's lines.
+
+        The frame fails on a file that cannot be read to its end, unless its path is in `without`.
+        """
+        reader = self._reader(f"{{{RANK_LOG},{PACKED_RANK_LOG}}}").format("text").option("lineSep", "\n")
+        return self._chosen(reader, without, only).select(
+            "value",
+            F.col(_PATH).alias("path"),
+            F.col("_metadata.file_block_start").alias("block_start"),
+            F.monotonically_increasing_id().alias("position"),
+        )
+
+    def contents(self, pattern: str, without: Collection[str] = (), *, is_strict: bool = True) -> DataFrame:
+        """Read files of such names whole: path, size and content.
+
+        is_strict : the frame fails on a file that cannot be read; otherwise such a file is not there
+        """
+        reader = self._reader(pattern).format("binaryFile").option("ignoreCorruptFiles", not is_strict)
+        columns = F.col(_PATH).alias("path"), F.col(_SIZE).alias("size"), "content"
+        return self._chosen(reader, without, None).select(*columns)
+
+    def small_contents(self, pattern: str) -> dict[str, bytes]:
+        """Read small files of such names, by path; what cannot be read, or is not small, is not there."""
+        if not self.files:
+            return {}
+        try:
+            return self._small_contents(pattern, is_strict=True)
+        except FAILED_READS as error:
+            if self.failed_file(error) is None:
+                raise
+        return self._small_contents(pattern, is_strict=False)
+
+    def _small_contents(self, pattern: str, *, is_strict: bool) -> dict[str, bytes]:
+        contents = self.contents(pattern, is_strict=is_strict)
+        return {
+            row["path"]: bytes(row["content"]) for row in contents.where(F.col("size") <= _SMALL).collect()
+        }
+
+    def broken_gzip_files(self) -> dict[str, str]:
+        """Find rank logs whose gzip is broken, by path, with what is wrong; the largest are not looked at."""
+        packed = self.contents(PACKED_RANK_LOG, is_strict=False).where(F.col("size") <= _LARGEST_CHECKED)
+        checked = packed.select("path", "content").mapInArrow(broken_files, from_arrow_schema(CHECKED_SCHEMA))
+        return {row["path"]: row["detail"] for row in checked.collect()}
+
+    def failed_file(self, error: Exception) -> LandedFile | None:
+        """Tell the file that Spark could not read, where that is what an error says."""
+        found = _FAILED.search(str(error))
+        tail = _tail(found.group(1)) if found else None
+        return next((file for file in self.files if _tail(file.path) == tail), None)
+
+    def _reader(self, pattern: str = "*") -> DataFrameReader:
+        reader = self._spark.read.option("recursiveFileLookup", value=True)
+        return reader.option("pathGlobFilter", pattern)
+
+    def _chosen(
+        self, reader: DataFrameReader, without: Collection[str], only: Collection[str] | None
+    ) -> DataFrame:
+        """Leave files out by a filter on their path: Spark then does not even open them."""
+        frame = reader.load(self._folders)
+        excluded = [*self._misplaced, *without]
+        if excluded:
+            frame = frame.where(~F.col(_PATH).isin(excluded))
+        return frame if only is None else frame.where(F.col(_PATH).isin(list(only)))
+
+
+def _tail(path: str) -> str:
+    """Return the part of a path that is the same however Spark spells the rest (file:/ and file:///)."""
+    place = _PLACE.search(path)
+    return place.group() if place else path

@@ -1,0 +1,165 @@
+"""Make the demo: generate a small fleet, run its nights, show what they found."""
+
+import argparse
+import logging
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from jobs import run_nightly
+from jobs.cli import Parser, common_parser, run_entry_point
+from jobs.demo_fleet import DAYS, FIRST_DAY, FLEET, write_fleet
+from jobs.printing import Result, write
+from jobs.project import data_root
+from jobs.settings import Settings, SettingsError
+from jobs.warehouse import Warehouse
+
+MARKER: Final = ".made-by-the-demo"
+"""Lies in a landing folder that the demo may empty."""
+TRACES: Final = Path("../shared/traces")
+"""Published traces, from the project's root, where a checkout has them beside it."""
+TRACE_DAY: Final = FIRST_DAY
+
+SUMMARY: Final = (
+    (
+        "The fleet, day by day",
+        """SELECT log_date, jobs, analysed, straggling, gpu_hours, wasted_gpu_hours,
+                  round(wasted_gpu_hours / analysed_gpu_hours, 3) AS waste, round(waste_p90, 3) AS waste_p90
+           FROM fleet_day ORDER BY log_date""",
+    ),
+    (
+        "Jobs over all their days, worst first, beside what was planted (published traces: nothing was)",
+        """SELECT job_id, planted, analysed_days, round(slowdown, 3) AS slowdown,
+                  round(waste_fraction, 3) AS waste, round(wasted_gpu_hours) AS wasted_gpu_hours,
+                  round(launch_slowdown, 3) AS launch_slowdown
+           FROM job_history LEFT JOIN planted USING (job_id) ORDER BY slowdown DESC NULLS LAST, job_id""",
+    ),
+    (
+        "Where the worst job-days lose it: slowest op type and slowest worker on their own",
+        """SELECT log_date, job_id, round(slowdown, 3) AS slowdown, slowest_op_type,
+                  round(slow_worker_share, 2) AS slow_worker_share,
+                  round(last_stage_share, 2) AS last_stage_share,
+                  slowest_worker_host, round(slowest_worker_slowdown, 3) AS worker_slowdown
+           FROM straggling_jobs ORDER BY slowdown DESC, log_date, job_id LIMIT 10""",
+    ),
+    (
+        "Hosts that were slow in several jobs or on several days",
+        """SELECT host, jobs_slow, days_slow, round(worker_slowdown_max, 3) AS worker_slowdown_max,
+                  first_slow, last_slow
+           FROM host_recurrence WHERE times_slow > 0 ORDER BY jobs_slow DESC, days_slow DESC, host LIMIT 5""",
+    ),
+    (
+        "How much of the fleet this speaks for",
+        """SELECT status, sum(jobs) AS job_days, sum(gpu_hours) AS gpu_hours
+           FROM coverage_day GROUP BY status ORDER BY job_days DESC, status""",
+    ),
+    (
+        "What was rejected, and why",
+        """SELECT reason, count(*) AS lines, min(job_id) AS such_as, min(detail) AS detail
+           FROM rejects GROUP BY reason ORDER BY lines DESC, reason""",
+    ),
+)
+"""What the demo shows: a title and the query behind it."""
+
+NEXT: Final = (
+    """SELECT job_id, round(slowdown, 2), status FROM job_slowdown
+       WHERE log_date = '2026-01-07' ORDER BY 2 DESC""",
+    """SELECT dp_rank, pp_rank, host, round(slowdown, 3) AS slowdown FROM worker_slowdown
+       WHERE job_id = 'gpt-175b' AND log_date = '2026-01-07' ORDER BY 4 DESC LIMIT 5""",
+    """SELECT op_type, count(*) AS ops, round(max(duration_us) / median(duration_us), 1) AS spread
+       FROM ops WHERE job_id = 'moe-8x22b' GROUP BY op_type ORDER BY spread DESC""",
+)
+"""Queries to try next."""
+
+
+def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int]:
+    """Write the fleet into the landing folder, run every night, print the summary; returns rows per table."""
+    landing = Path(settings.paths.landing)
+    _say(f"generating {len(FLEET)} jobs on {DAYS} days into {landing} ...")
+    log_dates = make_landing(landing, seed)
+    rows: dict[str, int] = {}
+    for log_date in log_dates:
+        started = time.monotonic()
+        for table, count in run_nightly.run(spark, settings, [log_date]).items():
+            rows[table] = rows.get(table, 0) + count
+        _say(f"night of {log_date}: ingested, simulated, aggregated in {time.monotonic() - started:.0f} s")
+    show(spark, settings)
+    return rows
+
+
+def make_landing(landing: Path, seed: int) -> list[date]:
+    """Make the landing folder anew: fleet, and published traces where there are any; returns the log dates.
+
+    Raises SettingsError for a folder with contents that are not the demo's.
+    """
+    if landing.exists() and any(landing.iterdir()) and not (landing / MARKER).exists():
+        raise SettingsError(f"{landing} is not empty and was not made by the demo; name another --landing")
+    shutil.rmtree(landing, ignore_errors=True)
+    landing.mkdir(parents=True)
+    (landing / MARKER).touch()
+    _copy_traces(data_root() / TRACES, landing)
+    return write_fleet(landing, seed)
+
+
+def _copy_traces(traces: Path, landing: Path) -> None:
+    """Put each published trace into the landing as a job of its own."""
+    for trace in sorted(traces.glob("*/trace-*.parquet")):
+        name = trace.stem.removeprefix("trace-")
+        folder = landing / f"log_date={TRACE_DAY}" / f"job_id=published-{name.lower()}" / "run_id=0"
+        folder.mkdir(parents=True)
+        for file in (trace, trace.with_name(f"meta-{name}.yaml")):
+            shutil.copyfile(file, folder / file.name)
+
+
+def show(spark: SparkSession, settings: Settings) -> None:
+    """Print the fleet's summary, where it lies, and what to ask next."""
+    Warehouse(spark, settings.paths.warehouse).register_views()
+    planted = [(job.job_id, job.planted) for job in FLEET]
+    spark.createDataFrame(planted, "job_id string, planted string").createOrReplaceTempView("planted")
+    for title, sql in SUMMARY:
+        sys.stdout.write(f"\n{title}\n")
+        write(Result.of(spark.sql(sql)), "table", sys.stdout)
+    warehouse = Path(settings.paths.warehouse)
+    if warehouse.is_relative_to(Path.cwd()):
+        warehouse = warehouse.relative_to(Path.cwd())
+    sys.stdout.write(f"The tables lie in {warehouse}. Ask on:\n\n")
+    for sql in NEXT:
+        question = " ".join(sql.split())
+        sys.stdout.write(f'.venv/bin/python -m jobs.query --warehouse {warehouse} "{question}"\n\n')
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"demo: {text}\n")
+    sys.stdout.flush()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Make the demo; returns the exit status."""
+    quiet = logging.StreamHandler()
+    quiet.setLevel(logging.WARNING)  # the tables are the message; what goes wrong is still said
+    logging.basicConfig(handlers=[quiet], format="%(levelname)s: %(message)s")
+
+    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+        return run(spark, settings, args.seed)
+
+    return run_entry_point("make_demo", _parser(), argv, body)
+
+
+def _parser() -> Parser:
+    parser = common_parser(
+        "make_demo", "Generate a small fleet with known faults, run its nights, show them."
+    )
+    demo = data_root() / "demo"
+    parser.set_defaults(landing=str(demo / "landing"), warehouse=str(demo / "warehouse"))
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="another fleet (%(default)s)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

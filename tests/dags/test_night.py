@@ -1,0 +1,173 @@
+"""A whole night through the DAG, with real Spark and Delta underneath."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from shutil import copy
+
+import pyarrow as pa
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
+from pyspark.sql import SparkSession
+
+from dags.operators.spark_submit import SparkSubmitOperator
+from jobs.rank_log_writer import Rank, RankLogWriter, Run, finish_day
+from jobs.run_nightly import run as run_nightly
+from jobs.settings import Settings, load_settings
+from jobs.warehouse import Warehouse
+from schemas.table import Table
+from schemas.tables import TABLES
+from schemas.vocabulary import FLEET_TABLES, PIPELINE_RUNS, STATUS_ANALYSED
+from tests.conftest import TRACES
+from tests.dags import AIRFLOW
+from tests.dags.conftest import Run as RunDag
+from tests.examples import DAY
+
+STAGES = ("ingest_rank_logs", "simulate_what_if", "aggregate_fleet", "publish_night")
+SUM_TOLERANCE = 1e-12
+"""Relative; sums over units may be added up in another order."""
+
+NIGHTLY_SETTINGS = '[spark]\nmaster = "local[2]"\n[spark.conf]\n"spark.sql.shuffle.partitions" = "2"\n'
+
+
+@pytest.fixture(scope="module")
+def landing(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """One finished day: a small job whose first rank computes slowly, a torn line, the published traces."""
+    root = tmp_path_factory.mktemp("landing")
+    write_job(
+        root, Run("small-job", "r1", dp_size=2, pp_size=1, fields={"team": "language", "gpu_hours": 48.0})
+    )
+    with (root / "log_date=2026-01-05/job_id=small-job/run_id=r1/rank-00001.jsonl").open("a") as log:
+        log.write('{"format":"rank-log/1","job_id":')
+    if TRACES.is_dir() or os.environ.get("CI") == "true":
+        copy_traces(request.getfixturevalue("published_traces"), root)
+    finish_day(root, DAY)
+    return root
+
+
+def write_job(landing: Path, run: Run) -> None:
+    for rank in range(run.dp_size):
+        with RankLogWriter(landing, run, Rank(rank, rank, host=f"node-{rank}"), log_date=DAY) as log:
+            for number in range(12):
+                with log.step(number, t0_us=1767600000000000 + number * 1_000_000) as step:
+                    slow = 1.5 if rank == 0 else 1.0
+                    step.record("params-all-gather", 0, 100)
+                    step.record("forward-compute", 100, 1000 * slow, microbatch=0)
+                    step.record("backward-compute", 100 + 1000 * slow, 2000 * slow, microbatch=0)
+                    step.record("grads-reduce-scatter", 100 + 3000 * slow, 200 + 3000 * (1.5 - slow))
+                    step.record("optimizer", 4800, 50)
+
+
+def copy_traces(traces: Path, landing: Path) -> None:
+    for name in ("SE", "ST"):
+        folder = landing / "log_date=2026-01-05" / f"job_id={name}" / "run_id=published"
+        folder.mkdir(parents=True)
+        for file in (f"trace-{name}.parquet", f"meta-{name}.yaml"):
+            copy(traces / name / file, folder)
+
+
+@pytest.fixture
+def settings_file(tmp_path: Path) -> Path:
+    """What makes a submitted stage small enough for the tests."""
+    file = tmp_path / "settings.toml"
+    file.write_text(NIGHTLY_SETTINGS + f'"spark.sql.warehouse.dir" = "{tmp_path / "spark-warehouse"}"\n')
+    return file
+
+
+@pytest.fixture(scope="module")
+def expected(
+    spark: SparkSession, landing: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, pa.Table]:
+    """The tables of the same night run in one process."""
+    warehouse = tmp_path_factory.mktemp("expected")
+    run_nightly(spark, load_settings(None, str(landing), str(warehouse)), [DAY])
+    return published(spark, warehouse)
+
+
+def published(spark: SparkSession, warehouse: Path) -> dict[str, pa.Table]:
+    """All rows of all tables but pipeline_runs, in the order of their keys."""
+    tables = [table for table in TABLES.values() if table.name != PIPELINE_RUNS]
+    return {table.name: sorted_rows(spark, warehouse, table) for table in tables}
+
+
+def sorted_rows(spark: SparkSession, warehouse: Path, table: Table) -> pa.Table:
+    rows = Warehouse(spark, str(warehouse)).read(table)
+    return rows.orderBy(*table.grain).toArrow()
+
+
+def assert_same_tables(found: dict[str, pa.Table], expected: dict[str, pa.Table]) -> None:
+    assert {name: len(rows) for name, rows in found.items()} == {
+        name: len(rows) for name, rows in expected.items()
+    }
+    for name, rows in found.items():
+        if name in FLEET_TABLES:
+            for row, wanted in zip(rows.to_pylist(), expected[name].to_pylist(), strict=True):
+                assert row == pytest.approx(wanted, rel=SUM_TOLERANCE, abs=0)
+        else:
+            assert rows.equals(expected[name]), name
+
+
+def test_the_night_of_the_dag_is_that_of_run_nightly(
+    nightly: DAG,
+    run_dag: RunDag,
+    spark: SparkSession,
+    landing: Path,
+    expected: dict[str, pa.Table],
+    settings_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    warehouse = tmp_path / "warehouse"
+    monkeypatch.setenv("AIRFLOW_VAR_WHAT_IF_LANDING", str(landing))
+    monkeypatch.setenv("AIRFLOW_VAR_WHAT_IF_WAREHOUSE", str(warehouse))
+    monkeypatch.setenv("AIRFLOW_VAR_WHAT_IF_SETTINGS", str(settings_file))
+    assert run_dag(nightly) == dict.fromkeys(("wait_for_day", *STAGES), ("success", 1))
+    assert_same_tables(published(spark, warehouse), expected)
+    units = {row["job_id"]: row["status"] for row in expected["job_slowdown"].to_pylist()}
+    assert units["small-job"] == STATUS_ANALYSED
+    runs = sorted_rows(spark, warehouse, TABLES[PIPELINE_RUNS]).sort_by("started_at").to_pylist()
+    assert [(run["entry_point"], run["outcome"], run["log_date"]) for run in runs] == [
+        (stage, "done", DAY) for stage in STAGES
+    ]
+
+
+def test_wrong_settings_end_a_real_stage_with_what_is_wrong(tmp_path: Path) -> None:
+    overlay = tmp_path / "overlay.toml"
+    overlay.write_text("[simulation]\nminimum_steps = 0\n")
+    stage = SparkSubmitOperator(
+        task_id="stage", entry_point="aggregate_fleet", log_date="2026-01-05", settings=str(overlay)
+    )
+    wrong = (
+        f"stage: wrong arguments or settings: aggregate_fleet: error: {overlay}: simulation.minimum_steps: "
+    )
+    with pytest.raises(AirflowFailException) as raised:
+        stage.execute({})
+    assert str(raised.value).startswith(wrong)
+
+
+@pytest.mark.slow
+def test_the_night_of_the_command_line_is_that_of_run_nightly(
+    spark: SparkSession,
+    landing: Path,
+    expected: dict[str, pa.Table],
+    settings_file: Path,
+    tmp_path: Path,
+) -> None:
+    """`airflow dags test`, in an Airflow home of its own and from a folder that is not the project."""
+    warehouse = tmp_path / "warehouse"
+    environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ} | {
+        **AIRFLOW,
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "AIRFLOW_VAR_WHAT_IF_LANDING": str(landing),
+        "AIRFLOW_VAR_WHAT_IF_WAREHOUSE": str(warehouse),
+        "AIRFLOW_VAR_WHAT_IF_SETTINGS": str(settings_file),
+    }
+    airflow = str(Path(sys.executable).with_name("airflow"))
+    for arguments in (["db", "migrate"], ["dags", "test", "nightly_what_if", "2026-01-05"]):
+        done = subprocess.run(
+            [airflow, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert_same_tables(published(spark, warehouse), expected)

@@ -1,0 +1,252 @@
+"""A whole night, from landing to fleet tables: published traces, the same as rank logs, and broken units beside."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs import run_nightly
+from jobs.settings import Settings
+from jobs.synthetic.job import GeneratedJob, JobIdentity, generate_job
+from jobs.synthetic.mechanisms import Mechanisms, SlowWorker
+from jobs.synthetic.rank_log_files import write_rank_logs
+from jobs.synthetic.shape import JobShape
+from jobs.warehouse import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import PIPELINE_RUNS, RESULT_TABLES, TABLE_NAMES
+from tests import published
+from tests.udfs.test_published import assert_published
+from udfs.what_if import simulate_job
+
+DAY = date(2026, 1, 5)
+SHAPE = JobShape(dp_size=2, pp_size=2, steps=12)
+Rows = dict[str, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Night:
+    """One night's settings and what it published, all tables but the log of runs."""
+
+    settings: Settings
+    tables: Rows
+
+    def of(self, job_id: str) -> Rows:
+        """Rows of one job, by table."""
+        return {
+            name: [row for row in rows if row.get("job_id") == job_id] for name, rows in self.tables.items()
+        }
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        (row,) = self.of(job_id)["job_slowdown"]
+        return row
+
+
+def job(job_id: str, shape: JobShape = SHAPE) -> GeneratedJob:
+    faults = Mechanisms(slow_workers=[SlowWorker(shape.dp_size - 1, 0, 1.5)])
+    return generate_job(shape, faults, 7, JobIdentity(job_id, fields={"gpu_hours": 96.0}))
+
+
+def good(landing: Path, job_id: str) -> Path:
+    return write_rank_logs(landing, DAY, job(job_id))
+
+
+def without_manifest(landing: Path, job_id: str) -> None:
+    (good(landing, job_id) / "job.json").unlink()
+
+
+def with_manifest(**changes: object) -> Callable[[Path, str], None]:
+    def write(landing: Path, job_id: str) -> None:
+        path = good(landing, job_id) / "job.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return write
+
+
+def without_logs(landing: Path, job_id: str) -> None:
+    for path in good(landing, job_id).glob("rank-*"):
+        path.unlink()
+
+
+def without_a_worker(landing: Path, job_id: str) -> None:
+    next(iter(sorted(good(landing, job_id).glob("rank-*")))).unlink()
+
+
+def with_crossed_transfers(landing: Path, job_id: str) -> None:
+    """Every rank starts its backward before its forward: the stages wait for each other in a circle."""
+    for path in good(landing, job_id).glob("rank-*"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line in lines:
+            kinds = line["op"]
+            forward = [i for i, kind in enumerate(kinds) if kind == "forward-compute"]
+            backward = [i for i, kind in enumerate(kinds) if kind == "backward-compute"]
+            for name in ("start_us",):
+                for one, other in zip(forward, backward, strict=True):
+                    line[name][one], line[name][other] = line[name][other], line[name][one]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def of_few_steps(landing: Path, job_id: str) -> None:
+    write_rank_logs(landing, DAY, job(job_id, JobShape(dp_size=2, pp_size=2, steps=3)))
+
+
+def with_slow_data_loading(landing: Path, job_id: str) -> None:
+    faults = Mechanisms(data_loading_s=0.5)
+    write_rank_logs(landing, DAY, generate_job(SHAPE, faults, 7, JobIdentity(job_id)))
+
+
+UNITS: dict[str, tuple[Callable[[Path, str], object], str, str | None]] = {
+    "good": (good, "analysed", None),
+    "no-manifest": (without_manifest, "no_manifest", "job.json"),
+    "wrong-product": (with_manifest(world_size=5), "bad_layout", "world_size"),
+    "restarting": (with_manifest(restarts=16), "too_many_restarts", "16"),
+    "no-logs": (without_logs, "no_ops", "no rank"),
+    "cyclic": (with_crossed_transfers, "corrupt_trace", "wait for each other in a circle"),
+    "worker-missing": (without_a_worker, "missing_workers", "none of 12 steps"),
+    "few-steps": (of_few_steps, "too_few_steps", "3 complete steps"),
+    "slow-loading": (with_slow_data_loading, "high_discrepancy", "apart"),
+}
+"""Job id -> how its unit is left in the landing, and the status and detail that it ends in."""
+
+
+@pytest.fixture(scope="module")
+def night(spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Night:
+    root = tmp_path_factory.mktemp("night")
+    landing = root / "landing"
+    for job_id, (leave, _, _) in UNITS.items():
+        leave(landing, job_id)
+    paths = test_settings.paths.model_copy(
+        update={"landing": str(landing), "warehouse": str(root / "warehouse")}
+    )
+    settings = test_settings.model_copy(update={"paths": paths})
+    run_nightly.run(spark, settings, [DAY])
+    return Night(settings, read_tables(spark, settings))
+
+
+def read_tables(spark: SparkSession, settings: Settings) -> Rows:
+    warehouse = Warehouse(spark, settings.paths.warehouse)
+    names = [name for name in TABLE_NAMES if name != PIPELINE_RUNS]
+    return {
+        name: [row.asDict(recursive=True) for row in warehouse.read(TABLES[name]).collect()] for name in names
+    }
+
+
+@pytest.mark.parametrize("job_id", UNITS)
+def test_status_of(job_id: str, night: Night) -> None:
+    _, status, detail = UNITS[job_id]
+    row = night.job(job_id)
+    assert row["status"] == status
+    assert row["status_detail"] is None if detail is None else detail in row["status_detail"]
+
+
+@pytest.mark.parametrize("job_id", ["good", "few-steps", "slow-loading"])
+def test_tables_hold_what_the_simulator_gives_in_process(job_id: str, night: Night) -> None:
+    source = {
+        "good": job("good"),
+        "few-steps": job("few-steps", JobShape(dp_size=2, pp_size=2, steps=3)),
+        "slow-loading": generate_job(SHAPE, Mechanisms(data_loading_s=0.5), 7, JobIdentity("slow-loading")),
+    }[job_id]
+    wanted = simulate_job(source.rank_steps, source.manifest)
+    found = night.of(job_id)
+    for name in RESULT_TABLES:
+        columns = wanted[name].schema.names
+        rows = [{column: row[column] for column in columns} for row in found[name]]
+        assert sorted(rows, key=repr) == sorted(wanted[name].to_pylist(), key=repr), name
+
+
+def test_units_that_were_not_replayed_have_one_row_only(night: Night) -> None:
+    for job_id in ("no-manifest", "wrong-product", "restarting", "no-logs", "cyclic", "worker-missing"):
+        rows = {name: len(found) for name, found in night.of(job_id).items() if name in RESULT_TABLES}
+        assert rows == dict.fromkeys(RESULT_TABLES, 0) | {"job_slowdown": 1}, job_id
+
+
+def test_lines_of_units_without_a_good_manifest_are_stored(night: Night) -> None:
+    assert {len(night.of(job_id)["rank_steps"]) for job_id in ("no-manifest", "wrong-product", "good")} == {
+        48
+    }
+
+
+def test_fleet_counts_units_by_status_and_slowdown_of_analysed_ones(night: Night) -> None:
+    (fleet,) = night.tables["fleet_day"]
+    assert fleet["jobs"] == len(UNITS)
+    assert {status: fleet[status] for _, status, _ in UNITS.values()} == dict.fromkeys(
+        (status for _, status, _ in UNITS.values()), 1
+    )
+    good_job = night.job("good")
+    assert fleet["straggling"] == 1
+    assert fleet["analysed_gpu_hours"] == good_job["gpu_hours"] == 96.0
+    assert fleet["wasted_gpu_hours"] == good_job["wasted_gpu_hours"]
+    assert fleet["waste_p50"] == good_job["waste_fraction"]
+
+
+def test_hosts_and_coverage_of_the_night(night: Night) -> None:
+    coverage = {row["status"]: row["jobs"] for row in night.tables["coverage_day"]}
+    assert coverage == {status: 1 for _, status, _ in UNITS.values()}
+    workers = [row for row in night.tables["worker_slowdown"] if row["host"] is not None]
+    assert sum(row["workers"] for row in night.tables["host_day"]) == len(workers) == 3 * 4
+    assert max(row["worker_slowdown_max"] for row in night.tables["host_day"]) == max(
+        row["slowdown"] for row in workers
+    )
+
+
+def test_a_second_run_of_the_date_gives_the_same_rows(spark: SparkSession, night: Night) -> None:
+    run_nightly.run(spark, night.settings, [DAY])
+    again = read_tables(spark, night.settings)
+    for name, rows in night.tables.items():
+        assert sorted(again[name], key=repr) == sorted(rows, key=repr), name
+
+
+def test_an_empty_day_publishes_nothing_and_leaves_other_days(spark: SparkSession, night: Night) -> None:
+    run_nightly.run(spark, night.settings, [date(2026, 1, 6)])
+    assert {name: len(rows) for name, rows in read_tables(spark, night.settings).items()} == {
+        name: len(rows) for name, rows in night.tables.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def published_night(
+    spark: SparkSession,
+    test_settings: Settings,
+    published_traces: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Night]:
+    """SE and ST as published, and ST once more, written out as rank logs."""
+    root = tmp_path_factory.mktemp("published")
+    landing = root / "landing"
+    for name in published.NAMES:
+        folder = landing / f"log_date={DAY}" / f"job_id={name}" / "run_id=0"
+        folder.mkdir(parents=True)
+        for file in (f"trace-{name}.parquet", f"meta-{name}.yaml"):
+            shutil.copyfile(published_traces / name / file, folder / file)
+    facts = published.manifest(published_traces, "ST") | {"job_id": "ST-as-rank-log", "run_id": "0"}
+    rows = published.rank_steps(published_traces, "ST")
+    zeros = rows.column("t0_us").fill_null(1_767_600_000_000_000)
+    rows = rows.set_column(rows.column_names.index("t0_us"), "t0_us", zeros)
+    write_rank_logs(landing, DAY, GeneratedJob(rows, facts))
+    paths = test_settings.paths.model_copy(
+        update={"landing": str(landing), "warehouse": str(root / "warehouse")}
+    )
+    settings = test_settings.model_copy(update={"paths": paths})
+    run_nightly.run(spark, settings, [DAY])
+    yield Night(settings, read_tables(spark, settings))
+
+
+@pytest.mark.parametrize("name", published.NAMES)
+def test_published_traces_through_landing_delta_and_spark(
+    name: str, published_night: Night, published_traces: Path
+) -> None:
+    assert_published(published_night.of(name), published.results(published_traces, name))
+
+
+def test_same_trace_as_parquet_and_as_rank_log(published_night: Night) -> None:
+    as_parquet, as_log = published_night.of("ST"), published_night.of("ST-as-rank-log")
+    for name in RESULT_TABLES:
+        left, right = sorted(as_parquet[name], key=repr), sorted(as_log[name], key=repr)
+        assert len(left) == len(right) > 0, name
+        for one, other in zip(left, right, strict=True):
+            assert one | {"job_id": ""} == pytest.approx(other | {"job_id": ""}, rel=1e-9), name

@@ -1,0 +1,125 @@
+"""The query command: what it prints where, and what it says of a query it does not understand."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.project import PROJECT
+from jobs.query import main
+from jobs.warehouse import Warehouse
+from schemas.tables import TABLES
+from schemas.views import VIEW_NAMES, mentioned
+from schemas.vocabulary import JOB_SLOWDOWN, TABLE_NAMES
+from tests.examples import DAY, frame
+
+BY_SLOWDOWN = "SELECT job_id, round(slowdown,2), status FROM job_slowdown ORDER BY 2 DESC"
+UNREPLAYED = {column.name: None for column in TABLES[JOB_SLOWDOWN].columns if column.nullable}
+
+
+@pytest.fixture(scope="module")
+def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A warehouse with one table of two units."""
+    made = Warehouse(spark, str(tmp_path_factory.mktemp("warehouse")))
+    made.replace(
+        TABLES[JOB_SLOWDOWN],
+        frame(spark, JOB_SLOWDOWN, [{}, UNREPLAYED | {"job_id": "b", "status": "no_ops"}]),
+        [DAY],
+    )
+    return made.root
+
+
+def ask(capsys: pytest.CaptureFixture[str], warehouse: str, *arguments: str) -> tuple[int, str, str]:
+    """Exit status, standard output and standard error."""
+    status = main([*arguments, "--warehouse", warehouse])
+    told = capsys.readouterr()
+    return status, told.out, told.err
+
+
+def test_the_answer_is_a_table(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
+    status, out, _ = ask(capsys, warehouse, BY_SLOWDOWN)
+    assert status == 0
+    head, _, *rows = (line.split() for line in out.splitlines() if line.strip())
+    assert head == ["job_id", "round(slowdown,", "2)", "status"]
+    assert rows == [["gpt-175b", "1.25", "analysed"], ["b", "null", "no_ops"]]
+
+
+def test_the_answer_is_json(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
+    status, out, _ = ask(
+        capsys, warehouse, "SELECT job_id, days FROM job_history ORDER BY 1", "--format", "json"
+    )
+    assert status == 0
+    assert json.loads(out) == [{"job_id": "b", "days": 1}, {"job_id": "gpt-175b", "days": 1}]
+
+
+def test_rows_beyond_the_limit_are_left_out_and_it_says_so(
+    capsys: pytest.CaptureFixture[str], warehouse: str
+) -> None:
+    status, out, err = ask(
+        capsys, warehouse, "SELECT job_id FROM job_slowdown", "--format", "csv", "--limit", "1"
+    )
+    assert (status, len(out.splitlines())) == (0, 2)
+    assert err.endswith("only the first 1 rows are shown (--limit 0 shows all)\n")
+    _, out, err = ask(capsys, warehouse, "SELECT job_id FROM job_slowdown", "--format", "csv", "--limit", "0")
+    assert (len(out.splitlines()), "first" in err) == (3, False)
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELEC 1", "PARSE_SYNTAX_ERROR"),
+        ("SELECT nope FROM job_slowdown", "UNRESOLVED_COLUMN"),
+        ("SELECT * FROM job_slowdwn", "no table or view job_slowdwn: did you mean job_slowdown?"),
+        ("SELECT * FROM zzz", "no table or view zzz: there are rank_steps, jobs, rejects,"),
+        ("", "PARSE_EMPTY_STATEMENT"),
+    ],
+)
+def test_a_query_that_is_not_understood_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], warehouse: str, sql: str, reason: str
+) -> None:
+    status, out, err = ask(capsys, warehouse, sql)
+    assert (status, out) == (2, "")
+    (line,) = (line for line in err.splitlines() if "incubator" not in line)
+    assert line.startswith("query: error: ")
+    assert reason in line
+
+
+def test_a_query_that_fails_on_the_data_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], warehouse: str
+) -> None:
+    status, out, err = ask(capsys, warehouse, "SELECT 1 / (steps - steps) FROM job_slowdown")
+    assert (status, out) == (1, "")
+    assert err.splitlines()[-1].startswith("query: error: ")
+    assert "DIVIDE_BY_ZERO" in err.splitlines()[-1]
+
+
+def test_a_folder_without_tables_is_a_wrong_argument(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    status, out, err = ask(capsys, str(tmp_path), BY_SLOWDOWN)
+    assert (status, out) == (2, "")
+    assert f"no tables in {tmp_path}: run a night first, or name another --warehouse" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("arguments", [[], [BY_SLOWDOWN, "--format", "xml"], [BY_SLOWDOWN, "--limit", "-1"]])
+def test_wrong_arguments_are_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith("query: error: ")
+
+
+def test_only_what_a_query_reads_is_made_ready() -> None:
+    assert mentioned(BY_SLOWDOWN) == {JOB_SLOWDOWN}
+    assert mentioned("select * from Ops") == {"ops", "rank_steps"}
+    assert mentioned("SHOW TABLES") == {*TABLE_NAMES, *VIEW_NAMES}
+
+
+def test_the_command_prints_the_answer_and_nothing_else_on_standard_output(warehouse: str) -> None:
+    command = [sys.executable, "-m", "jobs.query", BY_SLOWDOWN, "--warehouse", warehouse, "--format", "csv"]
+    told = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    assert told.stdout == 'job_id,"round(slowdown, 2)",status\ngpt-175b,1.25,analysed\nb,,no_ops\n'
