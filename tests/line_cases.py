@@ -1,4 +1,4 @@
-"""Lines of rank logs, good and bad, each named by its defect; for tests of single lines and of whole nights."""
+"""Lines of rank logs, good and bad, each named by its defect; for single lines and for whole nights."""
 
 import json
 from typing import Any, Final, NamedTuple

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from dags.operators.spark_submit import SparkSubmitOperator
 from jobs.rank_log_writer import Rank, RankLogWriter, Run, finish_day
 from jobs.run_nightly import run as run_nightly
-from jobs.settings import Settings, load_settings
+from jobs.settings import load_settings
 from jobs.warehouse import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -29,7 +29,8 @@ STAGES = ("ingest_rank_logs", "simulate_what_if", "aggregate_fleet", "publish_ni
 SUM_TOLERANCE = 1e-12
 """Relative; sums over units may be added up in another order."""
 
-NIGHTLY_SETTINGS = '[spark]\nmaster = "local[2]"\n[spark.conf]\n"spark.sql.shuffle.partitions" = "2"\n'
+SMALL = '[spark.conf]\n"spark.sql.shuffle.partitions" = "2"\n'
+"""Settings for two cores."""
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +70,15 @@ def copy_traces(traces: Path, landing: Path) -> None:
 
 
 @pytest.fixture
-def settings_file(tmp_path: Path) -> Path:
-    """What makes a submitted stage small enough for the tests."""
-    file = tmp_path / "settings.toml"
-    file.write_text(NIGHTLY_SETTINGS + f'"spark.sql.warehouse.dir" = "{tmp_path / "spark-warehouse"}"\n')
-    return file
+def variables(landing: Path, tmp_path: Path) -> dict[str, str]:
+    """Where a night takes its logs from and puts its tables: into `tmp_path / "warehouse"`."""
+    settings = tmp_path / "settings.toml"
+    settings.write_text(SMALL + f'"spark.sql.warehouse.dir" = "{tmp_path / "spark-warehouse"}"\n')
+    return {
+        "AIRFLOW_VAR_WHAT_IF_LANDING": str(landing),
+        "AIRFLOW_VAR_WHAT_IF_WAREHOUSE": str(tmp_path / "warehouse"),
+        "AIRFLOW_VAR_WHAT_IF_SETTINGS": str(settings),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -113,22 +118,21 @@ def test_the_night_of_the_dag_is_that_of_run_nightly(
     nightly: DAG,
     run_dag: RunDag,
     spark: SparkSession,
-    landing: Path,
     expected: dict[str, pa.Table],
-    settings_file: Path,
+    variables: dict[str, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    warehouse = tmp_path / "warehouse"
-    monkeypatch.setenv("AIRFLOW_VAR_WHAT_IF_LANDING", str(landing))
-    monkeypatch.setenv("AIRFLOW_VAR_WHAT_IF_WAREHOUSE", str(warehouse))
-    monkeypatch.setenv("AIRFLOW_VAR_WHAT_IF_SETTINGS", str(settings_file))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    for task in nightly.tasks:
+        task.retries = 0
     assert run_dag(nightly) == dict.fromkeys(("wait_for_day", *STAGES), ("success", 1))
-    assert_same_tables(published(spark, warehouse), expected)
+    assert_same_tables(published(spark, tmp_path / "warehouse"), expected)
     units = {row["job_id"]: row["status"] for row in expected["job_slowdown"].to_pylist()}
     assert units["small-job"] == STATUS_ANALYSED
-    runs = sorted_rows(spark, warehouse, TABLES[PIPELINE_RUNS]).sort_by("started_at").to_pylist()
-    assert [(run["entry_point"], run["outcome"], run["log_date"]) for run in runs] == [
+    runs = sorted_rows(spark, tmp_path / "warehouse", TABLES[PIPELINE_RUNS]).sort_by("started_at")
+    assert [(run["entry_point"], run["outcome"], run["log_date"]) for run in runs.to_pylist()] == [
         (stage, "done", DAY) for stage in STAGES
     ]
 
@@ -149,25 +153,15 @@ def test_wrong_settings_end_a_real_stage_with_what_is_wrong(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_the_night_of_the_command_line_is_that_of_run_nightly(
-    spark: SparkSession,
-    landing: Path,
-    expected: dict[str, pa.Table],
-    settings_file: Path,
-    tmp_path: Path,
+    spark: SparkSession, expected: dict[str, pa.Table], variables: dict[str, str], tmp_path: Path
 ) -> None:
     """`airflow dags test`, in an Airflow home of its own and from a folder that is not the project."""
-    warehouse = tmp_path / "warehouse"
-    environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ} | {
-        **AIRFLOW,
-        "AIRFLOW_HOME": str(tmp_path / "airflow"),
-        "AIRFLOW_VAR_WHAT_IF_LANDING": str(landing),
-        "AIRFLOW_VAR_WHAT_IF_WAREHOUSE": str(warehouse),
-        "AIRFLOW_VAR_WHAT_IF_SETTINGS": str(settings_file),
-    }
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    environment = inherited | AIRFLOW | {"AIRFLOW_HOME": str(tmp_path / "airflow")} | variables
     airflow = str(Path(sys.executable).with_name("airflow"))
     for arguments in (["db", "migrate"], ["dags", "test", "nightly_what_if", "2026-01-05"]):
         done = subprocess.run(
             [airflow, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
         )
         assert done.returncode == 0, done.stdout + done.stderr
-    assert_same_tables(published(spark, warehouse), expected)
+    assert_same_tables(published(spark, tmp_path / "warehouse"), expected)

@@ -55,7 +55,7 @@ class Tables:
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         warehouse = Warehouse(spark, settings.paths.warehouse)
         self.rows: dict[str, Rows] = {
-            name: [row.asDict(recursive=True) for row in warehouse.read(TABLES[name]).collect()]
+            name: warehouse.read(TABLES[name]).toArrow().to_pylist(maps_as_pydicts="strict")
             for name in INGESTED_TABLES
         }
 

@@ -40,3 +40,20 @@ def manifest(dp_size: int = 1, pp_size: int = 1, **more: int) -> dict[str, Any]:
     sizes = {"dp_size": dp_size, "pp_size": pp_size, "tp_size": 1, "cp_size": 1, "vpp_size": 1} | more
     world_size = sizes["dp_size"] * sizes["pp_size"] * sizes["tp_size"] * sizes["cp_size"]
     return {"job_id": "drawn", "run_id": "0", "world_size": world_size} | sizes
+
+
+def crossed_stages(step: int) -> list[dict[str, Any]]:
+    """Two stages that each want the other's microbatch before they send their own: nobody can start."""
+    first: Ops = [
+        ("backward-recv", 0, 1),
+        ("backward-compute", 1, 1),
+        ("forward-compute", 2, 1),
+        ("forward-send", 3, 1),
+    ]
+    last: Ops = [
+        ("forward-recv", 0, 1),
+        ("forward-compute", 1, 1),
+        ("backward-compute", 2, 1),
+        ("backward-send", 3, 1),
+    ]
+    return [line(step, 0, 0, first), line(step, 0, 1, last)]

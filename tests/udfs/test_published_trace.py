@@ -33,7 +33,8 @@ def parquet(frame: pd.DataFrame) -> bytes:
 
 
 def rows(frame: pd.DataFrame, **limits: int) -> list[dict[str, Any]]:
-    return read_trace(parquet(frame), UNBOUNDED | limits).to_pylist()
+    found: list[dict[str, Any]] = read_trace(parquet(frame), UNBOUNDED | limits).to_pylist()
+    return found
 
 
 def test_times_become_microseconds_of_float64() -> None:

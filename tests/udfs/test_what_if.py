@@ -7,7 +7,7 @@ import pytest
 
 from schemas.tables import TABLES
 from schemas.vocabulary import RESULT_TABLES
-from tests.udfs.lines import Ops, line, manifest, rank_steps
+from tests.udfs.lines import Ops, crossed_stages, line, manifest, rank_steps
 from udfs.errors import TraceError
 from udfs.what_if import SimulationSettings, simulate_job
 
@@ -226,22 +226,10 @@ def test_microbatch_computed_twice_is_a_trace_error() -> None:
 
 def test_crossed_transfers_are_a_cycle() -> None:
     """Each stage wants the other's first microbatch before it sends its own: nobody can start."""
-    first: Ops = [
-        ("backward-recv", 0, 1),
-        ("backward-compute", 1, 1),
-        ("forward-compute", 2, 1),
-        ("forward-send", 3, 1),
-    ]
-    last: Ops = [
-        ("forward-recv", 0, 1),
-        ("forward-compute", 1, 1),
-        ("backward-compute", 2, 1),
-        ("backward-send", 3, 1),
-    ]
     with pytest.raises(
         TraceError, match=r"step 8: \d+ ops wait for each other in a circle: .*forward-compute 0"
     ):
-        simulate_job(rank_steps(line(8, 0, 0, first), line(8, 0, 1, last)), manifest(pp_size=2))
+        simulate_job(rank_steps(*crossed_stages(8)), manifest(pp_size=2))
 
 
 def test_transfer_that_ends_before_its_peer_starts_is_clamped_and_counted() -> None:

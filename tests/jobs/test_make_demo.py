@@ -1,0 +1,79 @@
+"""The demo: its landing folder, its summary, and, slowly, all of it."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.make_demo import MARKER, NEXT, SUMMARY, make_landing, show
+from jobs.settings import Settings, SettingsError
+from tests.jobs.commands import start
+
+
+def test_landing_holds_three_days(tmp_path: Path) -> None:
+    landing = tmp_path / "demo" / "landing"
+    days = make_landing(landing, seed=0)
+    assert [path.name for path in sorted(landing.glob("log_date=*"))] == [f"log_date={day}" for day in days]
+    assert len(days) == 3
+
+
+def test_landing_is_made_anew(tmp_path: Path) -> None:
+    make_landing(tmp_path, seed=0)
+    stale = tmp_path / "log_date=2025-01-01"
+    stale.mkdir()
+    make_landing(tmp_path, seed=0)
+    assert not stale.exists()
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    precious = tmp_path / "log_date=2026-01-05" / "job.json"
+    precious.parent.mkdir()
+    precious.write_text("{}")
+    with pytest.raises(SettingsError, match="was not made by the demo"):
+        make_landing(tmp_path, seed=0)
+    assert precious.exists()
+    assert not (tmp_path / MARKER).exists()
+
+
+@pytest.mark.usefixtures("published_traces")
+def test_published_traces_come_along(tmp_path: Path) -> None:
+    make_landing(tmp_path, seed=0)
+    found = sorted(path.name for path in tmp_path.glob("*/job_id=published-*/run_id=0/*"))
+    assert found == ["meta-SE.yaml", "meta-ST.yaml", "trace-SE.parquet", "trace-ST.parquet"]
+
+
+def test_summary_of_an_empty_warehouse(
+    spark: SparkSession, test_settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every query is understood, whatever there is to answer it."""
+    paths = test_settings.paths.model_copy(update={"warehouse": str(tmp_path)})
+    show(spark, test_settings.model_copy(update={"paths": paths}))
+    printed = capsys.readouterr().out
+    assert [title for title, _ in SUMMARY if title not in printed] == []
+    assert printed.count("-m jobs.query --warehouse") == len(NEXT) == 3
+    for sql in NEXT:
+        spark.sql(sql)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("published_traces")
+def test_the_whole_demo(tmp_path: Path) -> None:
+    folders = ["--landing", str(tmp_path / "landing"), "--warehouse", str(tmp_path / "warehouse")]
+    done = start([sys.executable, "-m", "jobs.make_demo", *folders])
+    assert done.returncode == 0, done.stderr
+    rows = {
+        cells[0]: cells for line in done.stdout.splitlines() if (cells := re.split(r"\s{2,}", line.strip()))
+    }
+    assert rows["published-se"][3] == "1.537"
+    assert rows["published-st"][3] == "1.179"
+    assert rows["node-0013"][1] == "2"
+    assert {"not_json", "unknown_op", "missing_workers", "no_manifest", "too_few_steps"} <= set(rows)
+    commands = [
+        line for line in done.stdout.splitlines() if line.startswith(".venv/bin/python -m jobs.query")
+    ]
+    for command in commands:
+        answer = start([sys.executable, *shlex.split(command)[1:]])
+        assert answer.returncode == 0, answer.stderr
