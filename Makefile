@@ -6,6 +6,7 @@
 # PYTHON=/path/to/python    another interpreter than the first suitable one in PATH
 
 PYTHONS  := $(or $(PYTHON),python3.11 python3.12 python3.13 python3 python)
+SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 VENV     := .venv/bin/python
 # Stamps carry a checksum of what they were made from, so that a change of it, and nothing else, installs again.
 PACKAGES := .venv/.packages-$(shell cat conf/uv.lock conf/requirements.lock | cksum | tr ' ' '-')
@@ -22,14 +23,14 @@ setup: $(PACKAGES) $(JARS)
 
 $(PACKAGES):
 	@for name in $(PYTHONS); do \
-	  if "$$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then found=$$name; break; fi; \
+	  if "$$name" -c '$(SUITABLE)' 2>/dev/null; then found=$$name; break; fi; \
 	done; \
 	if [ -z "$$found" ]; then \
 	  seen=$$(for name in $(PYTHONS); do "$$name" --version 2>/dev/null; done | sort -u | paste -s -d , -); \
 	  echo "setup: needs Python 3.11, 3.12 or 3.13; found: $${seen:-none}. Name another with: make setup PYTHON=/path/to/python" >&2; \
 	  exit 1; \
 	fi; \
-	if ! $(VENV) -m pip --version >/dev/null 2>&1; then \
+	if ! $(VENV) -c 'import pip; $(SUITABLE)' 2>/dev/null; then \
 	  echo "setup: making .venv with $$($$found --version) ..."; \
 	  "$$found" -m venv --clear .venv || { echo "setup: $$found has no venv module (Debian, Ubuntu: install python3-venv)" >&2; exit 1; }; \
 	fi

@@ -48,7 +48,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Simulate one log date; returns the exit status."""
-    parser = day_parser("simulate_what_if", "Simulate the units of a log date: rank_steps to the result tables.")
+    parser = day_parser("simulate_what_if", "Simulate a log date: rank_steps to the result tables.")
     return run_entry_point(
         "simulate_what_if", parser, argv, lambda spark, settings, args: run(spark, settings, [args.log_date])
     )

@@ -16,4 +16,4 @@ STAGES: Final[dict[str, Stage]] = {
     "simulate": simulate_what_if.run,
     "aggregate": aggregate_fleet.run,
 }
-"""Each stage gates and publishes its own tables; what earlier stages published stays where a later one fails."""
+"""Each stage gates and publishes its own tables; what earlier ones published stays where one fails."""

@@ -1,0 +1,76 @@
+"""The README's page on the writer: its code runs as printed and leaves valid lines."""
+
+import json
+import re
+import time
+from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+
+from jobs.project import PROJECT
+
+SLEPT_US = 1000.0
+
+
+class FakeEvent:
+    """An event of a GPU that is as fast as its host."""
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        assert enable_timing
+        self.at_s = 0.0
+
+    def record(self) -> None:
+        self.at_s = time.perf_counter()
+
+    def elapsed_time(self, end: "FakeEvent") -> float:
+        """Milliseconds from this event to another."""
+        return (end.at_s - self.at_s) * 1000
+
+
+def _printed_code(landing: Path) -> list[str]:
+    text = (PROJECT / "README.md").read_text()
+    blocks = [
+        block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "simulate_job" not in block
+    ]
+    return [block.replace("/data/landing", str(landing)) for block in blocks]
+
+
+def test_the_printed_code_writes_what_was_run(tmp_path: Path) -> None:
+    loop, timer, end_of_day = _printed_code(tmp_path)
+
+    def train_step(timer: SimpleNamespace | None = None) -> None:
+        if timer is not None:
+            for microbatch in range(2):
+                with timer.op("forward-compute", microbatch=microbatch, model_chunk=1):
+                    time.sleep(0.001)
+
+    torch = SimpleNamespace(cuda=SimpleNamespace(Event=FakeEvent, synchronize=lambda: None))
+    names = {"torch": torch, "first_step": 98, "last_step": 103, "train_step": train_step}
+    for block in (timer, loop):
+        exec(block, names)  # noqa: S102
+    path = next(tmp_path.rglob("rank-00017.jsonl"))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["step"] for line in lines] == [100, 101, 102]
+    for line in lines:
+        assert (line["op"], line["microbatch"], line["model_chunk"]) == (
+            ["forward-compute"] * 2,
+            [0, 1],
+            [1, 1],
+        )
+        assert all(SLEPT_US <= duration < 1e6 for duration in line["duration_us"])
+        assert line["start_us"][1] >= line["start_us"][0] + line["duration_us"][0]
+    log_date = date.fromisoformat(path.parts[-4].removeprefix("log_date="))
+    exec(end_of_day, {**names, "log_date": log_date})  # noqa: S102
+    manifest = json.loads((path.parent / "job.json").read_text())
+    assert (manifest["gpu_hours"], manifest["team"], manifest["world_size"]) == (3072.0, "speech", 128)
+    assert (tmp_path / f"log_date={log_date}" / "_SUCCESS").exists()
+
+
+def test_the_printed_line_is_what_the_writer_writes() -> None:
+    printed = re.search(r"```json\n(\{.*?\})\n```", (PROJECT / "README.md").read_text(), re.DOTALL)
+    assert printed is not None
+    record = json.loads(printed.group(1))
+    assert record["format"] == "rank-log/1"
+    assert {len(record[name]) for name in ("op", "start_us", "duration_us", "microbatch", "model_chunk")} == {
+        2
+    }
