@@ -107,14 +107,14 @@ class Warehouse:
         return sum(map(self.exists, TABLES))
 
     def _prepared(self, table: Table, frame: DataFrame) -> DataFrame:
-        """Check the frame and make sure that its table is there; columns in the table's order.
+        """Check the frame and make sure that its table is there.
 
         The first write must meet a table too: where it creates one, Delta does not hold it to replaceWhere.
         """
         table.check(to_arrow_schema(frame.schema, timezone="UTC"))
         if not self.exists(table.name):
             _when_writers_meet(self._create)(table)
-        return frame.select(*table.column_names)
+        return frame
 
     def _create(self, table: Table) -> None:
         builder = DeltaTable.createIfNotExists(self.spark).location(self.path(table.name))

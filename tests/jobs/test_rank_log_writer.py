@@ -14,6 +14,7 @@ import pytest
 
 from jobs.rank_log_writer import Rank, RankLogWriter, Run, Step, finish_day, write_manifest
 from schemas.vocabulary import OP_TYPES
+from udfs.rank_log_lines import read_line
 
 DAY = date(2026, 1, 5)
 T0_US = 1_767_600_000_000_000  # 08:00 on that day, UTC
@@ -69,6 +70,21 @@ def test_round_trip(tmp_path: Path, *, compress: bool) -> None:
         "model_chunk": list(columns[4]),
     }
     assert (second["step"], second["op"]) == (1201, [])
+
+
+def test_the_strict_reader_accepts_every_line(tmp_path: Path) -> None:
+    """Ingest reads back what went in, from a line with all fields and from one with only those required."""
+    sizes = {name: size for name, size in RUN.manifest().items() if name.endswith("_size")}
+    unit = {"job_id": "gpt-175b", "run_id": "r3", **sizes}
+    for rank in (RANK, Rank(0, dp_rank=0, host=None)):
+        with RankLogWriter(tmp_path, RUN, rank) as log, log.step(7, T0_US) as step:
+            step.record("forward-recv", 0, 5.5)
+            step.record("forward-compute", 5.5, 1 / 3, microbatch=1)
+        row = read_line(_lines(log)[0], unit)
+        assert (row["step"], row["t0_us"], row["rank"], row["host"]) == (7, T0_US, rank.rank, rank.host)
+        assert [OP_TYPES[code] for code in row["op"]] == ["forward-recv", "forward-compute"]
+        assert (row["start_us"], row["duration_us"]) == ([0.0, 5.5], [5.5, 1 / 3])
+        assert (row["microbatch"], row["model_chunk"]) == ([-1, 1], [0, 0])
 
 
 def test_lies_where_the_contract_says(tmp_path: Path) -> None:

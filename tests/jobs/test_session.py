@@ -74,8 +74,10 @@ def test_workers_run_this_python_and_find_the_project(spark: SparkSession) -> No
 def test_a_program_needs_nothing_exported_and_what_is_exported_wrongly_does_not_count(
     program: Path, tmp_path: Path
 ) -> None:
-    wrong = {"SPARK_HOME": "/nowhere", "PYSPARK_PYTHON": "/nowhere/python", "PYTHONPATH": str(PROJECT)}
-    done = start([sys.executable, str(program), str(tmp_path / "table"), "local"], tmp_path, wrong)
+    wrong = {"SPARK_HOME": "/nowhere", "PYSPARK_PYTHON": "/nowhere/python", "PYTHONPATH": "/nowhere"}
+    # Only this process gets to know where the project lies; that its workers know too is the session's doing.
+    start_it = f"import runpy, sys; sys.path.insert(0, {str(PROJECT)!r}); runpy.run_path({str(program)!r})"
+    done = start([sys.executable, "-c", start_it, str(tmp_path / "table"), "local"], tmp_path, wrong)
     assert done.returncode == 0, done.stderr
     assert last_line(done.stdout) == f"master local[*] rows 3 code {PROJECT / 'schemas' / 'vocabulary.py'}"
 

@@ -104,7 +104,9 @@ def test_a_schema_that_is_not_the_tables_is_told_with_all_differences(
 
 def test_columns_are_stored_in_the_tables_order(spark: SparkSession, warehouse: Warehouse) -> None:
     warehouse.replace(STAGES, stages(spark, 1.0).select(*reversed(STAGES.column_names)), [DAY])
-    assert tuple(warehouse.read(STAGES).columns) == STAGES.column_names
+    fields = DeltaTable(warehouse.path(STAGE_SLOWDOWN)).schema().fields
+    assert tuple(field.name for field in fields) == STAGES.column_names
+    assert stored(warehouse) == [(DAY, 0, 1.0)]
 
 
 def test_appending_adds_rows(spark: SparkSession, warehouse: Warehouse) -> None:
