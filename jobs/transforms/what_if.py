@@ -22,7 +22,13 @@ _ROW_ORDER = ("pp_rank", "step", "dp_rank", "cp_rank", "tp_rank", "rank")
 def what_if(
     rank_steps: DataFrame, jobs: DataFrame, settings: SimulationSettings, partitions: int
 ) -> DataFrame:
-    """Simulate every unit of `jobs`; one row per unit, its result tables as lists of structs.
+    """Simulate every unit of `jobs`; one row per unit, its result tables as lists of structs."""
+    rows = unit_rows(rank_steps, jobs, partitions)
+    return rows.mapInArrow(simulate_batches(settings), from_arrow_schema(RESULT_SCHEMA))
+
+
+def unit_rows(rank_steps: DataFrame, jobs: DataFrame, partitions: int) -> DataFrame:
+    """Rows as the simulation reads them: unit by unit, the manifest first.
 
     Rows travel whole, ops inside as arrays, and each unit's manifest leads its rows: no unit is lost for want
     of rows, and no table of manifests has to fit the driver.
@@ -36,7 +42,6 @@ def what_if(
         manifests.unionByName(rows, allowMissingColumns=True)
         .repartition(partitions, *UNIT_KEY)
         .sortWithinPartitions(*UNIT_KEY, F.col(MANIFEST).isNull(), *_ROW_ORDER)
-        .mapInArrow(simulate_batches(settings), from_arrow_schema(RESULT_SCHEMA))
     )
 
 

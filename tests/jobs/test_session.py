@@ -76,7 +76,8 @@ def test_a_program_needs_nothing_exported_and_what_is_exported_wrongly_does_not_
 ) -> None:
     wrong = {"SPARK_HOME": "/nowhere", "PYSPARK_PYTHON": "/nowhere/python", "PYTHONPATH": "/nowhere"}
     # Only this process gets to know where the project lies; that its workers know too is the session's doing.
-    start_it = f"import runpy, sys; sys.path.insert(0, {str(PROJECT)!r}); runpy.run_path({str(program)!r}, {{}}, '__main__')"
+    find = f"import runpy, sys; sys.path.insert(0, {str(PROJECT)!r})"
+    start_it = f"{find}; runpy.run_path({str(program)!r}, {{}}, '__main__')"
     done = start([sys.executable, "-c", start_it, str(tmp_path / "table"), "local"], tmp_path, wrong)
     assert done.returncode == 0, done.stderr
     assert last_line(done.stdout) == f"master local[*] rows 3 code {PROJECT / 'schemas' / 'vocabulary.py'}"
