@@ -5,6 +5,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -42,9 +43,7 @@ def main() -> None:
                 if is_warm:
                     seconds["do-nothing UDF over the same rows"] = _nothing(spark, settings)
                     _print(ops, seconds)
-        print(
-            f"peak memory: JVM {peak.jvm:.0f}, Python workers {peak.workers:.0f}, driver {peak.driver:.0f} MiB"
-        )
+        print(f"peak MiB: JVM {peak.jvm:.0f}, Python workers {peak.workers:.0f}, driver {peak.driver:.0f}")
     finally:
         shutil.rmtree(root)
 
@@ -66,7 +65,7 @@ def _night(spark: SparkSession, settings: Settings) -> dict[str, float]:
     """Seconds of each stage."""
     stages = (ingest_rank_logs, simulate_what_if, aggregate_fleet, publish_night)
     return {
-        stage.__name__.removeprefix("jobs."): _timed(lambda stage=stage: stage.run(spark, settings, [DAY]))
+        stage.__name__.removeprefix("jobs."): _timed(partial(stage.run, spark, settings, [DAY]))
         for stage in stages
     }
 
