@@ -73,7 +73,7 @@ NEXT: Final = (
        WHERE log_date = '2026-01-07' ORDER BY 2 DESC""",
     """SELECT dp_rank, pp_rank, host, round(slowdown, 3) AS slowdown FROM worker_slowdown
        WHERE job_id = 'gpt-175b' AND log_date = '2026-01-07' ORDER BY 4 DESC LIMIT 5""",
-    """SELECT op_type, count(*) AS ops, round(max(duration_us) / median(duration_us), 1) AS spread
+    """SELECT op_type, count(*) AS ops, round(try_divide(max(duration_us), median(duration_us)), 1) AS spread
        FROM ops WHERE job_id = 'moe-8x22b' GROUP BY op_type ORDER BY spread DESC""",
 )
 """Queries to try next."""

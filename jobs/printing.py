@@ -41,9 +41,8 @@ class Result:
     @classmethod
     def of(cls, frame: DataFrame, limit: int = 0) -> Self:
         """Collect at most `limit` rows of a frame, all where it is 0. Timestamps become text, in UTC."""
-        plain = frame.toDF(
-            *(f"column_{place}" for place in range(len(frame.columns)))
-        )  # names may be there twice
+        names = [f"column_{place}" for place in range(len(frame.columns))]  # its own may be there twice
+        plain = frame.toDF(*names)
         fields = plain.schema.fields
         wanted = [
             F.col(field.name).cast("string")

@@ -11,6 +11,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from dags.operators.spark_submit import SparkSubmitOperator
+from jobs.java import find_java_home
 from jobs.project import PROJECT
 from jobs.rank_log_writer import finish_day
 from tests.dags.conftest import Run, stand_in
@@ -19,8 +20,8 @@ from tests.examples import DAY
 TELL = """
 printf '<%s>' "$@" > "$TOLD"
 cp "$2" "$TOLD.zip"
-echo "$PWD|$SPARK_HOME|$PYSPARK_PYTHON|$SPARK_CONF_DIR|$(command -v python)" > "$TOLD.environment"
-[ -x "$JAVA_HOME/bin/java" ] && echo summary
+echo "$PWD|$SPARK_HOME|$PYSPARK_PYTHON|$SPARK_CONF_DIR|$(command -v python)|$JAVA_HOME" > "$TOLD.environment"
+echo summary
 """
 
 Stub = Callable[[str], None]
@@ -80,7 +81,7 @@ def test_what_the_worker_has_exported_does_not_choose_another_spark(
     write_script(environment / "spark-submit", TELL)
     stage().execute({})
     python = environment / "python"
-    wanted = f"{PROJECT}||{python}|{PROJECT / 'conf'}|{python}\n"
+    wanted = f"{PROJECT}||{python}|{PROJECT / 'conf'}|{python}|{find_java_home()}\n"
     assert (tmp_path / "told.environment").read_text() == wanted
 
 
