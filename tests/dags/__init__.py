@@ -1,14 +1,16 @@
 """Tests of the DAGs, with an Airflow of their own: a home in a temporary folder, this project's DAG files.
 
-Airflow reads its environment when it is imported for the first time, so it is set here, before all modules of
-this package.
+Airflow reads its environment when it is imported for the first time: that is done here, before any module of
+this package asks for it.
 """
 
 import atexit
+import logging
 import os
 import shutil
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +26,18 @@ AIRFLOW: Final = {
 }
 """All that this Airflow is told."""
 
+
+def _import_airflow() -> None:
+    """Import Airflow and take back the root logger, which it has print whatever any test logs."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    import_module("airflow")
+    root.setLevel(level)
+    root.handlers[:] = handlers
+
+
 if "airflow" in sys.modules:
     raise RuntimeError("airflow was imported before its environment was set")
 atexit.register(shutil.rmtree, AIRFLOW_HOME, ignore_errors=True)
 os.environ.update(AIRFLOW)
+_import_airflow()

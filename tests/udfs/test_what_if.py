@@ -255,3 +255,17 @@ def test_times_beyond_any_calendar_are_a_trace_error() -> None:
 def test_ops_that_take_no_time_are_a_trace_error() -> None:
     with pytest.raises(TraceError, match="no time at all"):
         simulate_job(rank_steps(line(0, 0, 0, [("optimizer", 0, 0)])), manifest())
+
+
+def test_first_backward_recv_waits_for_the_compute_two_places_before_the_first_backward() -> None:
+    """The recv is recorded in the midst of the first forward, which it waits for: its delay is clamped."""
+    ops: Ops = [
+        ("forward-compute", 0, 1, 0),
+        ("forward-compute", 1, 1, 1),
+        ("backward-recv", 0.5, 0.1),
+        ("backward-compute", 2, 1, 0),
+        ("backward-recv", 3, 0),
+        ("backward-compute", 3, 1, 1),
+    ]
+    found = job(simulate_job(rank_steps(line(0, 0, 0, ops)), manifest()))
+    assert found["clamped_launch_delays"] == 1
