@@ -7,6 +7,7 @@ import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
@@ -25,8 +26,7 @@ from schemas.vocabulary import (
 from udfs.errors import TraceError
 from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph import Layout
-from udfs.kernel.ideal import POOLED_MEAN_MEDIAN
-from udfs.kernel.trace import build_trace
+from udfs.kernel.ideal import Ideal
 from udfs.kernel.what_if import WhatIf, analyse
 from udfs.layout import LayoutError, read_layout
 from udfs.rank_rows import ReplayedRows, replayed_rows
@@ -36,17 +36,30 @@ LONGEST_STEP_S: Final = 1e12
 """A step cannot take longer [s]: 30,000 years, far below where sums and squares would leave float64."""
 
 
+PAPER_IDEAL: Final = "pooled-mean-median"
+
+IDEALS: Final = MappingProxyType(
+    {
+        PAPER_IDEAL: Ideal(within_stage=False, has_means=True),
+        "pooled-median": Ideal(within_stage=False, has_means=False),
+        "stage-mean-median": Ideal(within_stage=True, has_means=True),
+        "stage-median": Ideal(within_stage=True, has_means=False),
+    }
+)
+"""The ideals by the names they have in settings and in job_slowdown (model, section 7)."""
+
+
 @dataclass(frozen=True)
 class SimulationSettings:
     """What a result depends on besides the trace.
 
-    ideal               : how ideal durations are chosen (model, section 7).
+    ideal               : how ideal durations are chosen, a name in IDEALS.
     minimum_steps       : fewer replayed steps are `too_few_steps`.
     maximum_discrepancy : above this share of T_actual a unit is `high_discrepancy`.
     maximum_restarts    : with more restarts a unit is not replayed.
     """
 
-    ideal: str = POOLED_MEAN_MEDIAN
+    ideal: str = PAPER_IDEAL
     minimum_steps: int = 10
     maximum_discrepancy: float = 0.05
     maximum_restarts: int = 15
@@ -78,7 +91,7 @@ def simulate_job(
         if not len(rows.steps):
             detail = f"none of {rows.steps_dropped} steps has all {layout.dp_size} x {layout.pp_size} workers"
             return empty_results(job_row(facts, STATUS_MISSING_WORKERS, detail))
-        found = _analyse(rows, layout)
+        found = _analyse(rows, layout, chosen)
         status, detail_or_none = _status(found, rows, chosen)
         replayed = Replayed(found, rows, rank_steps, chosen.ideal)
         return result_tables(job_row(facts, status, detail_or_none), replayed)
@@ -98,9 +111,9 @@ def _refusal_of_manifest(facts: dict[str, object], settings: SimulationSettings)
     return None
 
 
-def _analyse(rows: ReplayedRows, layout: Layout) -> WhatIf:
+def _analyse(rows: ReplayedRows, layout: Layout, settings: SimulationSettings) -> WhatIf:
     try:
-        found = analyse(build_trace(rows.stages, layout, len(rows.steps)), layout, rows.worker_rank)
+        found = analyse(rows.stages, layout, rows.worker_rank, IDEALS[settings.ideal])
     except TraceDefectError as defect:
         step = rows.steps[defect.step_index]
         ops = ", ".join(

@@ -1,6 +1,6 @@
 """Forward/backward correlation within each worker (model, section 5, last row of the table)."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,28 +49,90 @@ def paired_times(compute_s: Floats, partner: Ints, forwards: int) -> tuple[Float
     return forward_s, np.where(missing, np.nan, paired_s) if missing.any() else paired_s
 
 
-def worker_correlation(forward_s: Floats, backward_s: Floats) -> Floats:
-    """Pearson correlation of each worker's pairs.
+class Moments(NamedTuple):
+    """Sums over the pairs of each worker; float64, shape (worker,).
 
-    forward_s, backward_s : float64, shape (pair, worker); nan in backward_s where a pair is incomplete. [s]
-    returns               : float64, shape (worker,); nan where a side does not vary.
+    count                   : number of complete pairs.
+    forward_s, backward_s   : means. [s]
+    forward_2, backward_2   : sums of squared deviations. [s^2]
+    together                : sum of the products of the deviations. [s^2]
+    longest_forward_s, longest_backward_s : [s]
     """
-    if len(forward_s) < 2:
-        return np.full(forward_s.shape[1], np.nan)
+
+    count: Floats
+    forward_s: Floats
+    backward_s: Floats
+    forward_2: Floats
+    backward_2: Floats
+    together: Floats
+    longest_forward_s: Floats
+    longest_backward_s: Floats
+
+    def joined(self, other: "Moments") -> "Moments":
+        """Moments of the pairs of both (Chan, Golub, LeVeque, The American Statistician 37, 1983)."""
+        count = self.count + other.count
+        weight = other.count / np.maximum(count, 1.0)
+        forward_apart_s, backward_apart_s = (
+            other.forward_s - self.forward_s,
+            other.backward_s - self.backward_s,
+        )
+        cross = self.count * weight
+        return Moments(
+            count,
+            self.forward_s + forward_apart_s * weight,
+            self.backward_s + backward_apart_s * weight,
+            self.forward_2 + other.forward_2 + forward_apart_s**2 * cross,
+            self.backward_2 + other.backward_2 + backward_apart_s**2 * cross,
+            self.together + other.together + forward_apart_s * backward_apart_s * cross,
+            np.maximum(self.longest_forward_s, other.longest_forward_s),
+            np.maximum(self.longest_backward_s, other.longest_backward_s),
+        )
+
+    def correlation(self) -> Floats:
+        """Pearson correlation of each worker; nan where there are fewer than two pairs or a side does not vary."""
+        forward_norm, backward_norm = np.sqrt(self.forward_2), np.sqrt(self.backward_2)
+        varies = (
+            (self.count >= 2.0)
+            & (forward_norm > CONSTANT * self.longest_forward_s)
+            & (backward_norm > CONSTANT * self.longest_backward_s)
+        )
+        correlation = np.full(varies.shape, np.nan)
+        np.divide(self.together, forward_norm * backward_norm, out=correlation, where=varies)
+        return correlation
+
+
+def worker_moments(forward_s: Floats, backward_s: Floats) -> Moments:
+    """Moments of each worker's pairs.
+
+    forward_s, backward_s : float64, shape (pair, step, worker); nan in backward_s where a pair is incomplete. [s]
+    """
+    pairs, steps, workers = forward_s.shape
+    if not forward_s.size:
+        return Moments(*np.zeros((len(Moments._fields), workers)))
     complete = ~np.isnan(backward_s)
-    if complete.all():
-        forward_dev = forward_s - forward_s.mean(axis=0)
-        backward_dev = backward_s - backward_s.mean(axis=0)
-    else:
-        count = np.maximum(complete.sum(axis=0), 1)
+    count = np.full(workers, float(pairs * steps))
+    is_complete = bool(complete.all())
+    if not is_complete:
         forward_s, backward_s = (np.where(complete, times_s, 0.0) for times_s in (forward_s, backward_s))
-        forward_dev = np.where(complete, forward_s - forward_s.sum(axis=0) / count, 0.0)
-        backward_dev = np.where(complete, backward_s - backward_s.sum(axis=0) / count, 0.0)
-    forward_norm, backward_norm = (np.sqrt((dev**2).sum(axis=0)) for dev in (forward_dev, backward_dev))
-    varies = (forward_norm > CONSTANT * forward_s.max(axis=0)) & (
-        backward_norm > CONSTANT * backward_s.max(axis=0)
+        count = _per_worker(complete.astype(np.float64))
+    divisor = np.maximum(count, 1.0)
+    forward_mean_s, backward_mean_s = _per_worker(forward_s) / divisor, _per_worker(backward_s) / divisor
+    forward_dev, backward_dev = forward_s - forward_mean_s, backward_s - backward_mean_s
+    if not is_complete:
+        forward_dev, backward_dev = forward_dev * complete, backward_dev * complete
+    return Moments(
+        count,
+        forward_mean_s,
+        backward_mean_s,
+        _per_worker(forward_dev * forward_dev),
+        _per_worker(backward_dev * backward_dev),
+        _per_worker(forward_dev * backward_dev),
+        forward_s.max(axis=0).max(axis=0),
+        backward_s.max(axis=0).max(axis=0),
     )
-    together = (forward_dev * backward_dev).sum(axis=0)
-    correlation = np.full(together.shape, np.nan)
-    np.divide(together, forward_norm * backward_norm, out=correlation, where=varies)
-    return correlation
+
+
+def _per_worker(values: Floats) -> Floats:
+    """Sum over pairs, then steps: the longer axis first, along contiguous lanes."""
+    summed: Floats = values.sum(axis=0).sum(axis=0)
+    return summed

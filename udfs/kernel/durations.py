@@ -1,5 +1,6 @@
 """From recorded times to durations that can be replayed (model, section 3)."""
 
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -28,34 +29,48 @@ def replayed_durations(graph: OpGraph, start_s: Floats, duration_s: Floats) -> D
     start_s, duration_s : float64, shape (op, step, dp_rank). [s]
     """
     replayed_s = duration_s.copy()
+    return Durations(replayed_s, put_transfers(graph, start_s, start_s + duration_s, replayed_s))
+
+
+def put_transfers(graph: OpGraph, start_s: Floats, end_s: Floats, duration_s: Floats) -> int:
+    """Replace the durations of ops in a rendezvous by their transfers, in place.
+
+    start_s, end_s, duration_s : float64, shape (op, step, dp_rank). [s]
+    returns                    : number of transfers set to 0.
+    """
     clamped = 0
-    for ops, latest_s in _latest_starts(graph, start_s):
-        transfer_s = start_s[ops] + duration_s[ops]
-        transfer_s -= latest_s
-        if transfer_s.min() <= CLAMP_S:
-            impossible = transfer_s <= CLAMP_S
-            clamped += int(impossible.sum())
-            transfer_s[impossible] = 0.0
-        replayed_s[ops] = transfer_s
-    return Durations(replayed_s, clamped)
-
-
-def _latest_starts(graph: OpGraph, start_s: Floats) -> list[tuple[list[int], Floats]]:
-    """Ops of like groups, and the latest start of each op's group, broadcastable to the ops' shape."""
-    like: dict[tuple[int, bool], list[tuple[int, ...]]] = {}
-    for unit in graph.units:
-        if graph.in_rendezvous[unit.ops[0]]:
-            like.setdefault((len(unit.ops), unit.across_dp), []).append(unit.ops)
-    batches: list[tuple[list[int], Floats]] = []
-    for (_, across_dp), groups in like.items():
-        members = [list(ops) for ops in zip(*groups, strict=True)]
+    for members, across_dp in _runs_of_groups(graph):
         latest_s = start_s[members[0]]
         for ops in members[1:]:
-            np.maximum(latest_s, start_s[ops], out=latest_s)
+            latest_s = np.maximum(latest_s, start_s[ops])
         if across_dp:
             latest_s = latest_s.max(axis=2, keepdims=True)
-        batches.extend((ops, latest_s) for ops in members)
-    return batches
+        for ops in members:
+            transfer_s = np.subtract(end_s[ops], latest_s, out=duration_s[ops])
+            if transfer_s.min() <= CLAMP_S:
+                impossible = transfer_s <= CLAMP_S
+                clamped += int(impossible.sum())
+                transfer_s[impossible] = 0.0
+    return clamped
+
+
+def _runs_of_groups(graph: OpGraph) -> list[tuple[list[slice], bool]]:
+    """Rendezvous of like kind whose members follow each other: for each member its ops, one per rendezvous."""
+    groups = sorted(
+        (across_dp, len(ops), ops) for ops, across_dp, *_ in graph.units if graph.in_rendezvous[ops[0]]
+    )
+    edges = [0]
+    for position, (before, after) in enumerate(pairwise(groups), 1):
+        is_next = before[:2] == after[:2] and all(b + 1 == a for b, a in zip(before[2], after[2], strict=True))
+        if not is_next:
+            edges.append(position)
+    edges.append(len(groups))
+    runs = []
+    for first, last in pairwise(edges):
+        if last > first:
+            members = [slice(op, op + last - first) for op in groups[first][2]]
+            runs.append((members, groups[first][0]))
+    return runs
 
 
 class LaunchDelays(NamedTuple):
@@ -77,17 +92,36 @@ def launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> LaunchDelay
     delay_s = np.empty_like(start_s)
     step_start_s = start_s.min(axis=0).min(axis=-1)[:, None]
     latest_s = np.empty(start_s.shape[1:])
-    ends = list(end_s)
+    starts, ends, delays = list(start_s), list(end_s), list(delay_s)
     for op, sources in enumerate(graph.waits_for):
         ready_s = step_start_s
         if sources:
             ready_s = ends[sources[0]]
             for source in sources[1:]:
                 ready_s = np.maximum(ready_s, ends[source], out=latest_s)
-        np.subtract(start_s[op], ready_s, out=delay_s[op])
+        np.subtract(starts[op], ready_s, out=delays[op])
     clamped = 0
     if delay_s.min() <= CLAMP_S:
         impossible = delay_s <= CLAMP_S
         clamped = int(impossible.sum())
         delay_s[impossible] = 0.0
     return LaunchDelays(delay_s, clamped)
+
+
+def clamped_launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> int:
+    """How many launch delays are impossible.
+
+    start_s, end_s : float64, shape (op, step, dp_rank), recorded. [s]
+    """
+    shape = (graph.size, -1)
+    starts, ends = list(start_s.reshape(shape)), list(end_s.reshape(shape))
+    lanes = starts[0].shape
+    latest_s, delay_s, shortest_s = np.empty(lanes), np.empty(lanes), np.zeros(lanes)
+    maximum, subtract, minimum = np.maximum, np.subtract, np.minimum
+    for op, sources in enumerate(graph.waits_for):
+        if sources:
+            ready_s = ends[sources[0]]
+            for source in sources[1:]:
+                ready_s = maximum(ready_s, ends[source], out=latest_s)
+            minimum(shortest_s, subtract(starts[op], ready_s, out=delay_s), out=shortest_s)
+    return launch_delays(graph, start_s, end_s).clamped if shortest_s.min() <= CLAMP_S else 0

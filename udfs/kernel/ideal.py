@@ -1,7 +1,8 @@
-"""Ideal durations: one value per op type over everything that was recorded (model, section 5)."""
+"""Ideal durations: one value per op type over everything that was recorded (model, sections 5 and 7)."""
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -9,46 +10,73 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.graph import OpGraph
 from udfs.kernel.program import Floats
 
-POOLED_MEAN_MEDIAN: Final = "pooled-mean-median"
-"""The paper's ideal: mean of compute, optimizer and gc, median of communication, over the whole job."""
+
+class Ideal(NamedTuple):
+    """How ideal durations are chosen.
+
+    within_stage : one value per stage and op type; otherwise one per op type for the whole job.
+    has_means    : mean of compute, optimizer and gc and median of communication; otherwise medians of all.
+    """
+
+    within_stage: bool
+    has_means: bool
 
 
-def ideal_durations(blocks: Sequence[tuple[OpGraph, Floats]]) -> Floats:
-    """Ideal duration of each op type, pooled over all steps, stages, chunks, dp ranks and microbatches.
+POOLED_MEAN_MEDIAN: Final = Ideal(within_stage=False, has_means=True)
+"""The paper's."""
+
+
+def ideal_durations(
+    blocks: Sequence[tuple[OpGraph, Floats]], ideal: Ideal = POOLED_MEAN_MEDIAN
+) -> Floats:
+    """Ideal duration of each op type, over all steps, chunks, dp ranks and microbatches.
 
     blocks  : graph and replayed durations, float64, shape (op, step, dp_rank), of steps alike. [s]
-    returns : float64, shape (op type,); nan where a type was never recorded. [s]
+    returns : float64, shape (stage, op type); nan where a type was never recorded. [s]
     """
-    ideal_s = np.full(ot.COUNT, np.nan)
+    pp_size = 1 + max(max(graph.stages) for graph, _ in blocks)
+    parts: list[list[list[Floats]]] = [[[] for _ in range(ot.COUNT)] for _ in range(pp_size)]
+    for graph, duration_s in blocks:
+        for cell, base in zip(graph.cells, graph.first_op, strict=False):
+            for op_type, (first, end) in enumerate(pairwise(cell.program.first_ops)):
+                if end > first:
+                    parts[cell.stage][op_type].append(duration_s[base + first : base + end])
+    ideal_s = np.full((pp_size, ot.COUNT), np.nan)
     for op_type in range(ot.COUNT):
-        parts = []
-        for graph, duration_s in blocks:
-            for first, last in _runs(graph.op_types, op_type):
-                parts.append(duration_s[first:last].reshape(-1))
-        if parts:
-            values = np.concatenate(parts)
-            reduce: Callable[[Floats], np.float64] = np.mean if op_type in ot.AVERAGED else _median
-            ideal_s[op_type] = reduce(values)
+        is_mean = ideal.has_means and op_type in ot.AVERAGED
+        if ideal.within_stage:
+            for stage in range(pp_size):
+                ideal_s[stage, op_type] = _typical(parts[stage][op_type], is_mean=is_mean)
+        else:
+            together = [part for stage in parts for part in stage[op_type]]
+            ideal_s[:, op_type] = _typical(together, is_mean=is_mean)
     return ideal_s
 
 
-def _runs(op_types: Sequence[int], op_type: int) -> list[tuple[int, int]]:
-    """Stretches [first, last) of ops of one type."""
-    runs: list[tuple[int, int]] = []
-    for op, found in enumerate(op_types):
-        if found == op_type:
-            if runs and runs[-1][1] == op:
-                runs[-1] = (runs[-1][0], op + 1)
-            else:
-                runs.append((op, op + 1))
-    return runs
+def ideal_of_ops(graph: OpGraph, ideal_s: Floats) -> Floats:
+    """Ideal duration of each op; float64, shape (op,). [s]
+
+    ideal_s : float64, shape (stage, op type). [s]
+    """
+    per_op_s: Floats = ideal_s[list(graph.stages), list(graph.op_types)]
+    return per_op_s
 
 
-def _median(values: Floats) -> np.float64:
-    """Median of values that may be reordered in place."""
+def _typical(parts: list[Floats], *, is_mean: bool) -> float:
+    """Mean or median of all values; nan where there are none."""
+    if not parts:
+        return float("nan")
+    if is_mean:
+        return float(sum(part.sum() for part in parts) / sum(part.size for part in parts))
+    return _median(np.concatenate([part.reshape(-1) for part in parts]))
+
+
+def _median(values: Floats) -> float:
+    """Median of values that may be reordered in place.
+
+    One rank alone, because NumPy selects a single rank with vector instructions, several times faster than two.
+    """
     half = values.size // 2
-    if values.size % 2:
-        values.partition(half)
-        return np.float64(values[half])
-    values.partition((half - 1, half))
-    return np.float64((values[half - 1] + values[half]) / 2)
+    values.partition(half)
+    upper = values[half]
+    return float(upper if values.size % 2 else (values[:half].max() + upper) / 2)

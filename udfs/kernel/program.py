@@ -3,6 +3,7 @@
 Two recordings with equal programs have the same dependency graph, whatever their times are.
 """
 
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -41,10 +42,10 @@ class StageProgram(NamedTuple):
     chunks: Order
     no_ops: Order
 
-    def ops_of(self, op_type: int) -> range:
-        """Numbers of the ops of one type, in start order."""
-        first = sum(self.counts[:op_type])
-        return range(first, first + self.counts[op_type])
+    @property
+    def first_ops(self) -> tuple[int, ...]:
+        """Number of the first op of each type, and behind them the number of all ops."""
+        return tuple(accumulate(self.counts, initial=0))
 
     @property
     def size(self) -> int:

@@ -17,16 +17,16 @@ def replay(graph: OpGraph, duration_s: Floats, launch_delay_s: Floats | None = N
     ends = list(end_s)
     durations = list(duration_s)
     delays = None if launch_delay_s is None else list(launch_delay_s)
-    for unit in graph.units:
-        starts = [_start(ends, graph.waits_for[op], ends[op]) for op in unit.ops]
+    for ops, across_dp, _, _ in graph.units:
+        starts = [_start(ends, graph.waits_for[op], ends[op]) for op in ops]
         if delays is not None:
-            starts = [start + delays[op] for start, op in zip(starts, unit.ops, strict=True)]
+            starts = [start + delays[op] for start, op in zip(starts, ops, strict=True)]
         latest = starts[0]
         for start in starts[1:]:
             latest = np.maximum(latest, start)
-        if unit.across_dp:
+        if across_dp:
             latest = latest.max(axis=-1, keepdims=True)
-        for op in unit.ops:
+        for op in ops:
             np.add(latest, durations[op], out=ends[op])
     return end_s
 
@@ -52,3 +52,51 @@ def step_time(end_s: Floats) -> Floats:
     """
     latest_s: Floats = end_s.max(axis=0).max(axis=-1)
     return latest_s
+
+
+def replay_lanes(graph: OpGraph, durations_s: list[Floats], dp_ranks: int, is_last: list[bool]) -> Floats:
+    """Step times of one scenario; only the ends that are still waited for are kept.
+
+    durations_s : per op float64, shape (lane,) with lane = (step, dp_rank). [s]
+    is_last     : ops that may end a step.
+    returns     : float64, shape (step,). [s]
+    """
+    shape = durations_s[0].shape
+    live: dict[int, Floats] = {}
+    spare: list[Floats] = []
+    latest_s, met_s, step_s = np.empty(shape), np.empty(shape), np.zeros(shape)
+    for ops, across_dp, sources, releases in graph.units:
+        start = live[sources[0]] if sources else None
+        for source in sources[1:]:
+            start = np.maximum(start, live[source], out=latest_s)
+        if start is not None and across_dp and dp_ranks > 1:
+            by_dp = start.reshape(-1, dp_ranks)
+            met_s.reshape(by_dp.shape)[...] = by_dp.max(axis=1, keepdims=True)
+            start = met_s
+        for op in ops:
+            end = live[op] = spare.pop() if spare else np.empty(shape)
+            if start is None:
+                end[:] = durations_s[op]
+            else:
+                np.add(start, durations_s[op], out=end)
+            if is_last[op]:
+                np.maximum(step_s, end, out=step_s)
+        for op in releases:
+            spare.append(live.pop(op))
+    times_s: Floats = step_s.reshape(-1, dp_ranks).max(axis=1)
+    return times_s
+
+
+def last_ops(graph: OpGraph, duration_s: Floats, ideal_of_op: Floats) -> list[bool]:
+    """Ops that may end a step: nothing that surely takes no negative time follows them.
+
+    duration_s  : float64, shape (op, step, dp_rank). [s]
+    ideal_of_op : float64, shape (op,). [s]
+    """
+    is_last = [True] * graph.size
+    shortest_s = np.minimum(duration_s.reshape(graph.size, -1).min(axis=1), ideal_of_op)
+    for sources, takes_time in zip(graph.waits_for, (shortest_s >= 0.0).tolist(), strict=True):
+        if takes_time:
+            for source in sources:
+                is_last[source] = False
+    return is_last

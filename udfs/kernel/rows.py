@@ -3,7 +3,8 @@
 A row is what one worker recorded in one step. Rows of one class have the same ops in the same order.
 """
 
-from typing import Final, NamedTuple
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,15 @@ class StageRows(NamedTuple):
     chunk: Int32s
     zero_us: Floats
 
+    def of_steps(self, first: int, end: int, dp_size: int) -> "StageRows":
+        """Rows of the steps [first, end)."""
+        if first == 0 and end * dp_size >= len(self.zero_us):
+            return self
+        rows = slice(first * dp_size, end * dp_size)
+        return self._replace(
+            first_op=self.first_op[rows.start : rows.stop + 1], zero_us=self.zero_us[rows]
+        )
+
 
 class Times(NamedTuple):
     """Starts from the step's zero, and durations; float64, shape (op, row). [s]"""
@@ -51,7 +61,7 @@ class RowClass(NamedTuple):
 
     rows       : int, shape (row,); positions among the stage's rows, ascending.
     times      : shape (op, row).
-    microbatch : int32, shape (compute op, row); forward before backward.
+    microbatch : int32, shape (compute op, row), or (compute op, 1) where all rows agree; forward before backward.
     """
 
     program: StageProgram
@@ -68,30 +78,26 @@ def classify(stage_rows: StageRows, room: Times | None = None) -> list[RowClass]
              dp_rank, the row's position: only the caller knows where the row ran.
     """
     lengths = np.diff(stage_rows.first_op)
+    every_row = np.arange(len(lengths))
+    length = int(lengths[0])
+    if (lengths == length).all():
+        dense = _dense(stage_rows, every_row, length)
+        if dense is not None:
+            return dense.classes(room)
     classes = []
-    for length in np.unique(lengths):
-        rows = np.flatnonzero(lengths == length)
-        at = _positions(stage_rows, rows, int(length))
-        for members in _alike(stage_rows.op_type.take(at)):
-            whole = len(members) == len(stage_rows.zero_us)
-            mine = at if len(members) == len(rows) else at[:, members]
-            group = _Group.gather(stage_rows, mine, rows[members], room if whole else None)
-            classes.extend(group.split())
+    for rows in _with_equal_counts(stage_rows, lengths):
+        dense = _dense(stage_rows, rows, int(lengths[rows[0]]))
+        classes.extend(dense.classes(None) if dense else [])
     return classes
 
 
-def _positions(stage_rows: StageRows, rows: Ints, length: int) -> Ints:
-    """Positions of the ops of equally long rows, each row's by (type, place in the line); shape (op, row)."""
-    first_op = stage_rows.first_op[rows]
-    if len(rows) == len(stage_rows.zero_us):
-        op_type = stage_rows.op_type[first_op[0] : first_op[0] + len(rows) * length].reshape(-1, length)
-    else:
-        op_type = stage_rows.op_type[first_op[:, None] + np.arange(length)]
-    if (op_type == op_type[0]).all():
-        return np.argsort(op_type[0], kind="stable")[:, None] + first_op
-    order = np.argsort(op_type, axis=1, kind="stable")
-    order += first_op[:, None]
-    return np.ascontiguousarray(order.T)
+def _with_equal_counts(stage_rows: StageRows, lengths: Ints) -> list[Ints]:
+    """Rows with as many ops of each type, one array per distinct row of counts."""
+    first, last = stage_rows.first_op[0], stage_rows.first_op[-1]
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    kind = row * ot.COUNT + stage_rows.op_type[first:last]
+    counts = np.bincount(kind, minlength=len(lengths) * ot.COUNT).reshape(-1, ot.COUNT)
+    return _alike(counts.T)
 
 
 def _alike(columns: npt.NDArray[np.generic]) -> list[Ints]:
@@ -103,78 +109,115 @@ def _alike(columns: npt.NDArray[np.generic]) -> list[Ints]:
     return [np.flatnonzero(inverse == number) for number in range(inverse.max() + 1)]
 
 
-class _Group(NamedTuple):
-    """Rows with equal op counts, ops by (type, start).
+def _dense(stage_rows: StageRows, rows: Ints, length: int) -> "_DenseRows | None":
+    """Positions of the ops of equally long rows; None where the rows differ in how many of a type they hold.
 
-    at : int, shape (op, row); positions of the ops, which grow with the place in the line.
+    One stable sort of all rows' types at once puts each type's ops together, row after row, each row's in
+    recorded order.
+    """
+    first_op = stage_rows.first_op[rows]
+    count = len(rows)
+    if count == len(stage_rows.zero_us):
+        op_type = stage_rows.op_type[first_op[0] : first_op[0] + count * length]
+    else:
+        positions = (first_op[:, None] + np.arange(length)).reshape(-1)
+        op_type = stage_rows.op_type[positions]
+    order = np.argsort(op_type, kind="stable")
+    totals = np.bincount(op_type, minlength=ot.COUNT)
+    if (totals % count).any():
+        return None
+    counts = tuple((totals // count).tolist())
+    at = np.empty((length, count), dtype=np.int64)
+    edges = [(end - ops, end) for end, ops in zip(accumulate(counts), counts, strict=True) if ops]
+    for first, end in edges:
+        at[first:end] = order[first * count : end * count].reshape(count, -1).T
+    first_of_row = np.arange(count) * length
+    is_within_row = (at[[first for first, _ in edges]] >= first_of_row) & (
+        at[[end - 1 for _, end in edges]] < first_of_row + length
+    )
+    if not is_within_row.all():
+        return None
+    at = at + first_op[0] if count == len(stage_rows.zero_us) else positions[at]
+    return _DenseRows(stage_rows, rows, counts, at)
+
+
+class _DenseRows(NamedTuple):
+    """Rows with equal op counts.
+
+    at : int, shape (op, row); positions of the ops by (type, place in the line).
     """
 
-    counts: Order
-    rows: Ints
-    at: Ints
-    times: Times
     recorded: StageRows
+    rows: Ints
+    counts: Order
+    at: Ints
 
-    @classmethod
-    def gather(cls, recorded: StageRows, at: Ints, rows: Ints, room: Times | None) -> "_Group":
-        """Times of the ops at the given positions, by (type, position), brought into the order of starts."""
-        op_type = recorded.op_type[at[:, 0]]
-        starts_us = recorded.start_us.take(at)
+    def classes(self, room: Times | None) -> list[RowClass]:
+        """One class per program, ops brought into the order of starts within their type."""
+        times = room or Times(np.empty(self.at.shape), np.empty(self.at.shape))
+        dense = self._by_start(times.start_s)
+        np.multiply(self.recorded.duration_us.take(dense.at), US, out=times.duration_s)
+        return dense.split(times)
+
+    def _by_start(self, start_s: Floats) -> "_DenseRows":
+        """The same with ops by (type, start), ties in recorded order; fills in the starts."""
+        dense = self
+        op_type = np.repeat(np.arange(ot.COUNT), self.counts)
+        start_us = self.recorded.start_us.take(self.at)
         same_type = (op_type[1:] == op_type[:-1])[:, None]
-        if ((starts_us[1:] < starts_us[:-1]) & same_type).any():
-            every_type = np.broadcast_to(op_type[:, None], at.shape)
-            order = np.lexsort((at, starts_us, every_type), axis=0)
-            at = np.take_along_axis(at, order, axis=0)
-            starts_us = recorded.start_us.take(at)
-        start_s, duration_s = room or Times(np.empty(at.shape), np.empty(at.shape))
-        np.add(starts_us, recorded.zero_us[rows], out=start_s)
+        if ((start_us[1:] < start_us[:-1]) & same_type).any():
+            every_type = np.broadcast_to(op_type[:, None], self.at.shape)
+            order = np.lexsort((self.at, start_us, every_type), axis=0)
+            dense = self._replace(at=np.take_along_axis(self.at, order, axis=0))
+            start_us = self.recorded.start_us.take(dense.at)
+        np.add(start_us, self.recorded.zero_us[self.rows], out=start_s)
         start_s *= US
-        recorded.duration_us.take(at, out=duration_s, mode="clip")
-        duration_s *= US
-        counts = tuple(np.bincount(op_type, minlength=ot.COUNT).tolist())
-        return cls(counts, rows, at, Times(start_s, duration_s), recorded)
+        return dense
 
-    def split(self) -> list[RowClass]:
+    def split(self, times: Times) -> list[RowClass]:
         """One class per program."""
-        computes = slice(0, self.counts[ot.FORWARD_COMPUTE] + self.counts[ot.BACKWARD_COMPUTE])
-        first_dp = sum(self.counts[: ot.PARAMS_ALL_GATHER])
-        dp_stream = slice(first_dp, first_dp + sum(self.counts[op_type] for op_type in ot.DP_STREAM))
-        has_chunk = np.r_[computes, dp_stream]
-        microbatch = self.recorded.microbatch.take(self.at[computes])
-        chunks = self.recorded.chunk.take(self.at[has_chunk])
+        first = tuple(accumulate(self.counts, initial=0))
+        computes = slice(0, first[ot.BACKWARD_COMPUTE + 1])
+        dp_stream = slice(first[ot.PARAMS_ALL_GATHER], first[ot.GRADS_REDUCE_SCATTER + 1])
+        has_chunk = [*range(computes.stop), *range(dp_stream.start, dp_stream.stop)]
+        microbatch = _common(self.recorded.microbatch.take(self.at[computes]))
+        chunks = _common(self.recorded.chunk.take(self.at[has_chunk]))
         self._refuse_doubles(microbatch, chunks)
         parts = (
-            self._start_order(computes),
-            self._start_order(dp_stream) + first_dp,
+            self._start_order(times.start_s, computes),
+            self._start_order(times.start_s, dp_stream) + dp_stream.start,
             chunks,
-            no_op_transfers(self.counts, *self.times),
+            no_op_transfers(self.counts, *times),
         )
-        if all((part == part[:, :1]).all() for part in parts):
+        if all(part.shape[1] == 1 for part in parts):
             signature = np.concatenate([part[:, 0] for part in parts])
             program = self._program(signature, computes.stop, dp_stream, has_chunk)
-            return [RowClass(program, self.rows, self.times, microbatch)]
+            return [RowClass(program, self.rows, times, microbatch)]
         signatures = np.concatenate([np.broadcast_to(part, (len(part), len(self.rows))) for part in parts])
+        microbatch = np.broadcast_to(microbatch, (len(microbatch), len(self.rows)))
         classes = []
         for members in _alike(signatures):
             program = self._program(signatures[:, members[0]], computes.stop, dp_stream, has_chunk)
-            times = Times(*(values[:, members] for values in self.times))
-            classes.append(RowClass(program, self.rows[members], times, microbatch[:, members]))
+            own_times = Times(*(values[:, members] for values in times))
+            classes.append(RowClass(program, self.rows[members], own_times, microbatch[:, members]))
         return classes
 
-    def _start_order(self, ops: slice) -> Ints:
+    def _start_order(self, start_s: Floats, ops: slice) -> Ints:
         """Ops by start, ties in recorded order; shape (op, row), or (op, 1) where all rows agree."""
-        starts, at = self.times.start_s[ops], self.at[ops]
+        starts, at = start_s[ops], self.at[ops]
         first = np.lexsort((at[:, 0], starts[:, 0]))
         ordered = starts[first]
         if (ordered[1:] > ordered[:-1]).all():
             return first[:, None]
-        return np.lexsort((at, starts), axis=0)
+        return _common(np.lexsort((at, starts), axis=0))
 
-    def _program(self, signature: Ints, computes: int, dp_stream: slice, has_chunk: Ints) -> StageProgram:
+    def _program(
+        self, signature: Ints, computes: int, dp_stream: slice, has_chunk: list[int]
+    ) -> StageProgram:
         values = signature.tolist()
         chunks = [-1] * len(self.at)
         first_chunk = computes + dp_stream.stop - dp_stream.start
-        for op, chunk in zip(has_chunk.tolist(), values[first_chunk:], strict=False):
+        for op, chunk in zip(has_chunk, values[first_chunk:], strict=False):
             chunks[op] = chunk
         flags = values[first_chunk + len(has_chunk) :]
         return StageProgram(
@@ -187,20 +230,26 @@ class _Group(NamedTuple):
 
     def _refuse_doubles(self, microbatch: Int32s, chunk: Int32s) -> None:
         """Two computes of one direction with the same (microbatch, chunk) cannot both have happened."""
+        end = 0
         for op_type in ot.COMPUTE:
-            first = sum(self.counts[:op_type])
-            ops = slice(first, first + self.counts[op_type])
-            key = (chunk[ops].astype(np.int64) << 32) + microbatch[ops]
-            if (key == key[:, :1]).all():
-                key = key[:, :1]
+            first, end = end, end + self.counts[op_type]
+            key = (chunk[first:end].astype(np.int64) << 32) + microbatch[first:end]
+            if key.shape[1] == 1 and len(set(key[:, 0].tolist())) == len(key):
+                continue
             order = np.argsort(key, axis=0, kind="stable")
             ordered = np.take_along_axis(key, order, axis=0)
             doubles = np.argwhere(ordered[1:] == ordered[:-1])
             if len(doubles):
                 op, column = doubles[0].tolist()
                 pair = order[op : op + 2, column].tolist()
+                at = self.at[first + pair[0], column]
                 raise TraceDefectError(
-                    f"microbatch {int(microbatch[first + pair[0], column])} of model chunk "
-                    f"{int(chunk[first + pair[0], column])} is computed twice in one direction",
+                    f"microbatch {int(self.recorded.microbatch[at])} of model chunk "
+                    f"{int(self.recorded.chunk[at])} is computed twice in one direction",
                     [OpRef(0, int(self.rows[column]), op_type, ordinal) for ordinal in pair],
                 )
+
+
+def _common(columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The first column alone, where all are alike."""
+    return columns[:, :1] if (columns == columns[:, :1]).all() else columns

@@ -65,15 +65,16 @@ class ScenarioRows:
     replicas: Replicas
 
     def recorded_rows(self, op_type: int, stage: int) -> tuple[int, ...]:
-        """Rows in which ops of this type and stage take as long as recorded."""
+        """Rows, without those of replicas, in which ops of this type and stage take as long as recorded."""
         found = {EVERYTHING, self.type_row[TYPE_GROUP[op_type]], self.stage_row[stage]}
         if self.last_stage_ideal >= 0 and stage != max(self.stage_row):
             found.add(self.last_stage_ideal)
-        if self.replicas.number:
-            found.add(self.replicas.first)
-        if self.replicas.number > 1:
-            found.add(self.replicas.first + 1 + stage)
         return tuple(sorted(found))
+
+    def recorded_replicas(self, stage: int) -> tuple[int, ...]:
+        """Rows of replicas in which ops of this stage take as long as recorded."""
+        first, number = self.replicas
+        return (first, first + 1 + stage)[: min(number, 2)]
 
 
 def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
@@ -111,17 +112,18 @@ def _first_appearances(graph: OpGraph) -> tuple[dict[int, int], dict[int, int]]:
     """First unit of each type group and of each stage."""
     first_of_type: dict[int, int] = {}
     first_of_stage: dict[int, int] = {}
-    for position, unit in enumerate(graph.units):
-        for op in unit.ops:
-            first_of_type.setdefault(TYPE_GROUP[graph.op_types[op]], position)
-            first_of_stage.setdefault(graph.stages[op], position)
+    op_types, stages = graph.op_types, graph.stages
+    for position, (ops, *_) in enumerate(graph.units):
+        for op in ops:
+            first_of_type.setdefault(TYPE_GROUP[op_types[op]], position)
+            first_of_stage.setdefault(stages[op], position)
     return first_of_type, first_of_stage
 
 
 def _first_meeting(graph: OpGraph) -> int:
     """First unit in which dp ranks meet after having waited for something."""
-    for position, unit in enumerate(graph.units):
-        if unit.across_dp and any(graph.waits_for[op] for op in unit.ops):
+    for position, (_, across_dp, sources, _) in enumerate(graph.units):
+        if across_dp and sources:
             return position
     return len(graph.units)
 

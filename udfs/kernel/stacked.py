@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from udfs.kernel.graph import Layout, OpGraph, Unit
+from udfs.kernel.graph import Layout, OpGraph
 from udfs.kernel.program import Floats
 from udfs.kernel.scenario_rows import EVERYTHING, ScenarioRows, plan_rows
 
@@ -33,46 +33,53 @@ class ScenarioTimes(NamedTuple):
     by_worker: Floats
 
 
-def replay_scenarios(graph: OpGraph, layout: Layout, duration_s: Floats, ideal_s: Floats) -> ScenarioTimes:
+def replay_scenarios(
+    graph: OpGraph, layout: Layout, duration_s: Floats, ideal_of_op: Floats, is_last: list[bool]
+) -> ScenarioTimes:
     """Replay the job as recorded, ideal, and with each type, stage, dp rank and worker alone recorded.
 
-    duration_s : float64, shape (op, step, dp_rank), as recorded; transfers in a rendezvous. [s]
-    ideal_s    : float64, shape (op type,). [s]
+    duration_s  : float64, shape (op, step, dp_rank), as recorded; transfers in a rendezvous. [s]
+    ideal_of_op : float64, shape (op,). [s]
+    is_last     : ops that may end a step, from `last_ops`.
     """
     rows = plan_rows(graph, layout)
-    ideals = ideal_s.tolist()
-    ideal_ends = ideal_timeline(graph, ideals)
-    stack = _Stack(graph, rows, duration_s, ideals, ideal_ends)
-    for unit, active in zip(graph.units, rows.active, strict=True):
-        stack.run(unit, active)
+    ideal_ends = ideal_timeline(graph, ideal_of_op.tolist())
+    stack = _Stack(graph, rows, duration_s, ideal_of_op, ideal_ends, is_last)
+    stack.run()
     return _collect(stack.latest_s, rows, layout, max(ideal_ends, default=0.0))
 
 
 def ideal_timeline(graph: OpGraph, ideals: list[float]) -> list[float]:
-    """End of every op where every op takes its type's ideal. [s]"""
+    """End of every op where every op takes its ideal. [s]"""
     ends = [0.0] * graph.size
-    for unit in graph.units:
-        start = max((ends[source] for op in unit.ops for source in graph.waits_for[op]), default=0.0)
-        for op in unit.ops:
-            ends[op] = start + ideals[graph.op_types[op]]
+    for ops, _, sources, _ in graph.units:
+        start = max([ends[source] for source in sources]) if sources else 0.0
+        for op in ops:
+            ends[op] = start + ideals[op]
     return ends
 
 
 class _Ends:
-    """Ends of one op in every row; views are kept, because making them costs as much as a small sum."""
+    """Ends of one op in every row; views are kept, because making them costs as much as a small sum.
+
+    active : the first rows of those that have lanes of their own by now, as one flat array.
+    rows   : every row alone.
+    """
+
+    __slots__ = ("_prefixes", "active", "every_row", "rows")
 
     def __init__(self, shape: tuple[int, int]) -> None:
         self.every_row = np.empty(shape)
         self.rows = list(self.every_row)
-        self.filled = 0
         self._prefixes: dict[int, Floats] = {}
+        self.active: Floats = self.every_row
 
-    def prefix(self, rows: int) -> Floats:
-        """The first rows."""
+    def activate(self, rows: int) -> None:
+        """Let `active` show the first rows."""
         view = self._prefixes.get(rows)
         if view is None:
-            view = self._prefixes[rows] = self.every_row[:rows]
-        return view
+            view = self._prefixes[rows] = self.every_row[:rows].reshape(-1)
+        self.active = view
 
 
 class _Stack:
@@ -83,116 +90,113 @@ class _Stack:
         graph: OpGraph,
         rows: ScenarioRows,
         duration_s: Floats,
-        ideals: list[float],
+        ideal_of_op: Floats,
         ideal_ends: list[float],
+        is_last: list[bool],
     ) -> None:
-        _, steps, dp_ranks = duration_s.shape
-        lanes = steps * dp_ranks
-        self.graph, self.rows, self.ideals, self.ideal_ends = graph, rows, ideals, ideal_ends
-        self.dp_ranks = dp_ranks
-        self.durations = list(duration_s.reshape(graph.size, lanes))
-        self.shape = (rows.count, lanes)
-        self.latest_s = np.zeros((rows.count, steps, dp_ranks))
-        self.ends: dict[int, _Ends] = {}
-        self.spare: list[_Ends] = []
+        _, steps, self.dp_ranks = duration_s.shape
+        self.graph, self.rows, self.ideal_ends = graph, rows, ideal_ends
+        self.durations = list(duration_s.reshape(graph.size, -1))
+        self.kinds = list(zip(graph.op_types, graph.stages, strict=True))
+        kinds = dict(zip(self.kinds, ideal_of_op.tolist(), strict=True))
+        # Arrays without axes, because NumPy converts a float anew in every call.
+        self.ideals = {kind: np.array(ideal) for kind, ideal in kinds.items()}
+        self.recorded_rows = {kind: rows.recorded_rows(*kind) for kind in kinds}
+        self.shape = (rows.count, steps * self.dp_ranks)
+        self.latest_s = np.zeros((rows.count, steps, self.dp_ranks))
+        self.is_last = is_last
+        self.live: dict[int, _Ends] = {}
         self.latest_start, self.met = _Ends(self.shape), _Ends(self.shape)
-        self.waiting = [0] * graph.size
-        for sources in graph.waits_for:
-            for source in sources:
-                self.waiting[source] += 1
-        self.is_last = _last_ops(graph, duration_s, ideals)
-        kinds = list(zip(graph.op_types, graph.stages, strict=True))
-        recorded_rows = {kind: rows.recorded_rows(*kind) for kind in set(kinds)}
-        self.recorded_rows = [recorded_rows[kind] for kind in kinds]
+        self.filled = 0
 
-    def run(self, unit: Unit, active: int) -> None:
-        """Replay one unit on the first `active` rows."""
-        start = self._latest_start(unit, active)
-        if start is not None and unit.across_dp and self.dp_ranks > 1:
-            start = self._meet(start, active)
-        for op in unit.ops:
-            self.ends[op] = self._end(op, start, active)
-        for op in unit.ops:
-            for source in self.graph.waits_for[op]:
-                self.waiting[source] -= 1
-                if not self.waiting[source]:
-                    self.spare.append(self.ends.pop(source))
-            if self.is_last[op]:
-                flat = self.latest_s.reshape(self.shape)
-                np.maximum(flat, self._up_to(op, self.rows.count).every_row, out=flat)
-            if not self.waiting[op]:
-                self.spare.append(self.ends.pop(op))
+    def run(self) -> None:
+        """Replay the units one after the other, each on the rows that differ from the ideal by then."""
+        live, spare, latest_start = self.live, list[_Ends](), self.latest_start
+        durations, ideals, is_last, kinds = self.durations, self.ideals, self.is_last, self.kinds
+        recorded_rows = self.recorded_rows
+        maximum, add = np.maximum, np.add
+        for (ops, across_dp, sources, releases), active in zip(
+            self.graph.units, self.rows.active, strict=True
+        ):
+            if active != self.filled:
+                self._grow(active)
+            for op in ops:
+                ends = spare.pop() if spare else _Ends(self.shape)
+                ends.activate(active)
+                live[op] = ends
+            if not sources:
+                for op in ops:
+                    self._begin(op)
+            else:
+                start = live[sources[0]]
+                if len(sources) > 1:
+                    latest = latest_start.active
+                    maximum(start.active, live[sources[1]].active, out=latest)
+                    for source in sources[2:]:
+                        maximum(latest, live[source].active, out=latest)
+                    start = latest_start
+                if across_dp and self.dp_ranks > 1:
+                    start = self._meet(start)
+                begin, start_rows = start.active, start.rows
+                for op in ops:
+                    ends, recorded_s, kind = live[op], durations[op], kinds[op]
+                    add(begin, ideals[kind], out=ends.active)
+                    end_rows = ends.rows
+                    for row in recorded_rows[kind]:
+                        add(start_rows[row], recorded_s, out=end_rows[row])
+            for op in ops:
+                if is_last[op]:
+                    self._end_step(op)
+            for op in releases:
+                spare.append(live.pop(op))
 
-    def _latest_start(self, unit: Unit, active: int) -> _Ends | None:
-        """Latest end of what the unit waits for; None where it waits for nothing."""
-        waits_for = self.graph.waits_for
-        sources = waits_for[unit.ops[0]]
-        if len(unit.ops) > 1:
-            sources = tuple(source for op in unit.ops for source in waits_for[op])
-        if not sources:
-            return None
-        latest = self._up_to(sources[0], active)
-        for source in sources[1:]:
-            other = self._up_to(source, active).prefix(active)
-            np.maximum(latest.prefix(active), other, out=self.latest_start.prefix(active))
-            latest = self.latest_start
-        return latest
+    def _grow(self, active: int) -> None:
+        """Give further rows lanes of their own: what ended by now was ideal in them.
 
-    def _up_to(self, op: int, active: int) -> _Ends:
-        """Ends of an op on the first `active` rows; on those it has not had yet it is still ideal."""
-        ends = self.ends[op]
-        if ends.filled < active:
-            ends.every_row[ends.filled : active] = self.ideal_ends[op]
-            first, number = self.rows.replicas
-            if number and ends.filled <= first < active:
+        A recorded replica has so far run like its lane where everything, or its stage, is recorded.
+        """
+        first, number = self.rows.replicas
+        brings_replicas = number > 0 and self.filled <= first < active
+        if brings_replicas:
+            for op_type, stage in self.recorded_rows:
+                self.recorded_rows[op_type, stage] += self.rows.recorded_replicas(stage)
+        for op, ends in self.live.items():
+            ends.every_row[self.filled : active] = self.ideal_ends[op]
+            if brings_replicas:
                 ends.rows[first][:] = ends.rows[EVERYTHING]
                 for stage in range(number - 1):
                     ends.rows[first + 1 + stage][:] = ends.rows[self.rows.stage_row[stage]]
-            ends.filled = active
-        return ends
+            ends.activate(active)
+        self.latest_start.activate(active)
+        self.met.activate(active)
+        self.filled = active
 
-    def _meet(self, start: _Ends, active: int) -> _Ends:
+    def _begin(self, op: int) -> None:
+        """Ends of an op that waits for nothing."""
+        ends, kind = self.live[op], self.kinds[op]
+        ends.active[...] = self.ideals[kind]
+        for row in self.recorded_rows[kind]:
+            ends.rows[row][:] = self.durations[op]
+
+    def _meet(self, start: _Ends) -> _Ends:
         """Let dp ranks wait for each other within a row, and recorded replicas for their ideal partners."""
-        by_dp = start.prefix(active).reshape(active, -1, self.dp_ranks)
-        self.met.prefix(active).reshape(by_dp.shape)[...] = by_dp.max(axis=2, keepdims=True)
+        by_dp = start.active.reshape(-1, self.dp_ranks)
+        self.met.active.reshape(by_dp.shape)[...] = by_dp.max(axis=1, keepdims=True)
         replicas = self.rows.replicas
-        if replicas.number and active > replicas.first:
-            recorded, partners = (
-                slice(replicas.first, replicas.partners),
-                slice(replicas.partners, replicas.end),
-            )
+        if replicas.number and self.filled > replicas.first:
+            recorded = slice(replicas.first, replicas.partners)
+            partners = slice(replicas.partners, replicas.end)
             met = self.met.every_row
             np.maximum(start.every_row[recorded], start.every_row[partners], out=met[recorded])
             met[partners] = met[recorded]
         return self.met
 
-    def _end(self, op: int, start: _Ends | None, active: int) -> _Ends:
-        """Ends of an op that starts at `start`: ideal in all rows, then as recorded where it is recorded."""
-        ends = self.spare.pop() if self.spare else _Ends(self.shape)
-        ends.filled = active
-        ideal, recorded_s, rows = self.ideals[self.graph.op_types[op]], self.durations[op], ends.rows
-        if start is None:
-            ends.prefix(active)[...] = ideal
-            for row in self.recorded_rows[op]:
-                if row < active:
-                    rows[row][:] = recorded_s
-            return ends
-        np.add(start.prefix(active), ideal, out=ends.prefix(active))
-        for row in self.recorded_rows[op]:
-            if row < active:
-                np.add(start.rows[row], recorded_s, out=rows[row])
-        return ends
-
-
-def _last_ops(graph: OpGraph, duration_s: Floats, ideals: list[float]) -> list[bool]:
-    """Ops that may end a step: nothing that surely takes no negative time follows them."""
-    is_last = [True] * graph.size
-    shortest_s = duration_s.reshape(graph.size, -1).min(axis=1).tolist()
-    for op, sources in enumerate(graph.waits_for):
-        if shortest_s[op] >= 0.0 and ideals[graph.op_types[op]] >= 0.0:
-            for source in sources:
-                is_last[source] = False
-    return is_last
+    def _end_step(self, op: int) -> None:
+        """Let the step last at least as long as an op."""
+        latest = self.latest_s.reshape(self.shape)
+        active, ideal = latest[: self.filled], latest[self.filled :]
+        np.maximum(active, self.live[op].every_row[: self.filled], out=active)
+        np.maximum(ideal, self.ideal_ends[op], out=ideal)
 
 
 def _collect(latest_s: Floats, rows: ScenarioRows, layout: Layout, ideal: float) -> ScenarioTimes:

@@ -7,7 +7,7 @@ other gets a graph in which every (stage, dp_rank) has its own ops. No step is f
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,8 @@ import numpy.typing as npt
 from udfs.kernel import op_type as ot
 from udfs.kernel.correlation import backward_of_forward, paired_times
 from udfs.kernel.errors import OpRef, TraceDefectError
-from udfs.kernel.graph import ALL_DP_RANKS, Cell, Layout, OpGraph, build_graph
+from udfs.kernel.build_graph import build_graph
+from udfs.kernel.graph import ALL_DP_RANKS, Cell, Layout, OpGraph
 from udfs.kernel.program import Floats, Ints
 from udfs.kernel.rows import RowClass, StageRows, Times, classify
 
@@ -33,17 +34,12 @@ class StepBlock(NamedTuple):
     start_s: Floats
     duration_s: Floats
 
-    @property
-    def has_dp_lanes(self) -> bool:
-        """Whether the dp ranks are lanes of one graph."""
-        return self.graph.cells[0].dp_rank == ALL_DP_RANKS
-
 
 class Trace(NamedTuple):
     """A job's replayed steps.
 
     blocks     : together they hold every step once.
-    forward_s, backward_s : per stage float64, shape (pair, dp_rank); times of the same microbatch. [s]
+    forward_s, backward_s : per stage float64, shape (pair, step, dp_rank); times of the same microbatch. [s]
     """
 
     blocks: list[StepBlock]
@@ -51,13 +47,21 @@ class Trace(NamedTuple):
     backward_s: list[Floats]
 
 
-def build_trace(stages: Sequence[StageRows], layout: Layout, steps: int) -> Trace:
+Graphs: TypeAlias = dict[tuple[Cell, ...], OpGraph]
+"""Graphs that were built already, by their cells."""
+
+
+def build_trace(
+    stages: Sequence[StageRows], layout: Layout, steps: int, graphs: Graphs | None = None
+) -> Trace:
     """Dense arrays and graphs of a job.
 
     stages : one per stage, rows ordered by (step, dp_rank), every step complete.
     steps  : number of steps.
+    graphs : of other steps of the same job; new ones are added.
     raises : TraceDefectError.
     """
+    known = {} if graphs is None else graphs
     room = _room(stages)
     classes = [
         _located(rows, stage, layout, place)
@@ -66,13 +70,20 @@ def build_trace(stages: Sequence[StageRows], layout: Layout, steps: int) -> Trac
     pairs = [_stage_pairs(found, steps, layout.dp_size) for found in classes]
     if room is not None and all(len(found) == 1 for found in classes):
         cells = [Cell(stage, ALL_DP_RANKS, only.program) for stage, (only,) in enumerate(classes)]
-        graph = build_graph(tuple(cells), layout)
+        graph = _graph(tuple(cells), layout, known)
         shape = (graph.size, steps, layout.dp_size)
         blocks = [StepBlock(np.arange(steps), graph, *(times.reshape(shape) for times in room))]
     else:
         alike = _steps_alike(classes, steps, layout.dp_size)
-        blocks = [_block(classes, members, layout) for members in alike]
+        blocks = [_block(classes, members, layout, known) for members in alike]
     return Trace(blocks, [forward for forward, _ in pairs], [backward for _, backward in pairs])
+
+
+def _graph(cells: tuple[Cell, ...], layout: Layout, known: Graphs) -> OpGraph:
+    graph = known.get(cells)
+    if graph is None:
+        graph = known[cells] = build_graph(cells, layout)
+    return graph
 
 
 def _room(stages: Sequence[StageRows]) -> Times | None:
@@ -117,7 +128,7 @@ def _steps_alike(classes: list[list[RowClass]], steps: int, dp_size: int) -> lis
     return [np.flatnonzero(inverse == kind) for kind in np.argsort(first)]
 
 
-def _block(classes: list[list[RowClass]], members: Ints, layout: Layout) -> StepBlock:
+def _block(classes: list[list[RowClass]], members: Ints, layout: Layout, known: Graphs) -> StepBlock:
     """Steps with equal programs; dp ranks become lanes where they agree with each other."""
     dp_size = layout.dp_size
     first_row = int(members[0]) * dp_size
@@ -130,7 +141,7 @@ def _block(classes: list[list[RowClass]], members: Ints, layout: Layout) -> Step
         else:
             cells.extend((Cell(stage, dp_rank, own.program), own) for dp_rank, own in enumerate(owner))
     try:
-        graph = build_graph(tuple(cell for cell, _ in cells), layout)
+        graph = _graph(tuple(cell for cell, _ in cells), layout, known)
     except TraceDefectError as found_defect:
         raise TraceDefectError(found_defect.defect, found_defect.ops, int(members[0])) from None
     times = Times(*(np.empty((graph.size, len(members), dp_size if has_lanes else 1)) for _ in Times._fields))
@@ -151,7 +162,7 @@ def _owner(found: list[RowClass], row: int) -> RowClass:
 
 
 def _stage_pairs(found: list[RowClass], steps: int, dp_size: int) -> tuple[Floats, Floats]:
-    """Forward and backward times of the same microbatch, shape (pair, dp_rank), nan where there is none."""
+    """Forward and backward times of the same microbatch, (pair, step, dp_rank); nan where there is none."""
     pairs = []
     most = max(row_class.program.counts[ot.FORWARD_COMPUTE] for row_class in found)
     for row_class in found:
@@ -162,11 +173,11 @@ def _stage_pairs(found: list[RowClass], steps: int, dp_size: int) -> tuple[Float
         pairs.append(paired_times(row_class.times.duration_s[:computes], partner, forwards))
     if len(found) == 1:
         forward_s, backward_s = pairs[0]
-        shape = (most * steps, dp_size)
+        shape = (most, steps, dp_size)
         return forward_s.reshape(shape), backward_s.reshape(shape)
     both: npt.NDArray[np.float64] = np.full((2, most, steps * dp_size), np.nan)
     for row_class, (forward_s, backward_s) in zip(found, pairs, strict=True):
         both[0, : len(forward_s), row_class.rows] = forward_s.T
         both[1, : len(forward_s), row_class.rows] = backward_s.T
-    forward_s, backward_s = both.reshape(2, most * steps, dp_size)
+    forward_s, backward_s = both.reshape(2, most, steps, dp_size)
     return forward_s, backward_s

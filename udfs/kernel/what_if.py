@@ -1,21 +1,27 @@
-"""Everything section 5 of the model asks of one job, from its trace."""
+"""Everything section 5 of the model asks of one job, from its recorded rows."""
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from udfs.kernel.correlation import worker_correlation
-from udfs.kernel.durations import launch_delays, replayed_durations
+from udfs.kernel.correlation import Moments, worker_moments
+from udfs.kernel.durations import clamped_launch_delays, put_transfers
 from udfs.kernel.errors import TraceDefectError
-from udfs.kernel.graph import Layout
-from udfs.kernel.ideal import ideal_durations
+from udfs.kernel.graph import Layout, OpGraph
+from udfs.kernel.ideal import POOLED_MEAN_MEDIAN, Ideal, ideal_durations, ideal_of_ops
 from udfs.kernel.masked import Mask, op_dp_ranks, op_stages, replay_masks, replay_one_by_one
 from udfs.kernel.program import Floats, Ints
+from udfs.kernel.replay import last_ops, replay_lanes
+from udfs.kernel.rows import StageRows
 from udfs.kernel.stacked import ScenarioTimes, replay_scenarios
-from udfs.kernel.trace import StepBlock, Trace
+from udfs.kernel.trace import Graphs, StepBlock, build_trace
 
 SLOWEST_PERCENT: Final = 3
 """Share of the workers that M_W makes ideal [%] (Eq. 5)."""
+
+STEPS_TOGETHER: Final = 1_000_000
+"""Ops that are laid out and replayed at a time: beyond, only their durations are kept."""
 
 
 class WhatIf(NamedTuple):
@@ -27,7 +33,7 @@ class WhatIf(NamedTuple):
     worker_slowdown_approx : shape (stage, dp_rank); the paper's shortcut, a ratio.
     is_slowest       : bool, shape (stage, dp_rank).
     correlation      : shape (stage, dp_rank); nan where it does not exist.
-    ideal_duration_s : shape (op type,); nan where a type was never recorded.
+    ideal_duration_s : shape (stage, op type); nan where a type was never recorded.
     clamped_transfers, clamped_launch_delays, graphs : counts.
     """
 
@@ -43,65 +49,155 @@ class WhatIf(NamedTuple):
     graphs: int
 
 
-def analyse(trace: Trace, layout: Layout, worker_rank: Ints) -> WhatIf:
+class _Block(NamedTuple):
+    """Steps with one graph, ready to be replayed.
+
+    steps      : int, shape (step,); positions among the job's steps.
+    duration_s : float64, shape (op, step, dp). [s]
+    """
+
+    steps: Ints
+    graph: OpGraph
+    duration_s: Floats
+
+
+class _Recorded(NamedTuple):
+    """What is left of a job's recorded times once its durations are known."""
+
+    blocks: list[_Block]
+    actual_s: Floats
+    moments: list[Moments]
+    clamped_transfers: int
+    clamped_launch_delays: int
+    graphs: int
+
+
+def analyse(
+    stages: Sequence[StageRows],
+    layout: Layout,
+    worker_rank: Ints,
+    ideal: Ideal = POOLED_MEAN_MEDIAN,
+    ops_together: int = STEPS_TOGETHER,
+) -> WhatIf:
     """Replay a job in every scenario of section 5.
 
-    worker_rank : int, shape (stage, dp_rank); global rank of each worker, settles ties among the slowest.
-    raises      : TraceDefectError where the ops take no time, so that there is nothing to compare with.
+    Two passes over blocks of steps: the ideals need the durations of all steps, and given the ideals steps are
+    independent. So no more than one block of start times, and of replays, is held at a time.
+
+    stages       : one per stage, rows ordered by (step, dp_rank), every step complete.
+    worker_rank  : int, shape (stage, dp_rank); global rank of each worker, settles ties among the slowest.
+    ops_together : ops per block; a step is never divided.
+    raises       : TraceDefectError where the ops contradict each other, or take no time, so that there is
+                   nothing to compare with.
     """
-    durations = [replayed_durations(block.graph, block.start_s, block.duration_s) for block in trace.blocks]
-    replayed = [(block, found.duration_s) for block, found in zip(trace.blocks, durations, strict=True)]
-    ideal_s = ideal_durations([(block.graph, duration_s) for block, duration_s in replayed])
-    times = _joined(replayed, layout, ideal_s)
-    _refuse_timeless(trace, times)
+    recorded = _read(stages, layout, ops_together)
+    ideal_s = ideal_durations([(block.graph, block.duration_s) for block in recorded.blocks], ideal)
+    replays = [_Replay.of(block, layout, ideal_s) for block in recorded.blocks]
+    times = _in_step_order([replay.times for replay in replays], recorded.blocks)
+    _refuse_timeless(recorded.blocks, times)
     approx = _approximate_worker_slowdown(times)
     is_slowest = _slowest(approx, worker_rank)
-    actual_s, clamped_delays = _recorded(trace.blocks, len(times.ideal))
-    pairs = zip(trace.forward_s, trace.backward_s, strict=True)
+    slowest_ideal_s = np.empty(len(times.ideal))
+    for replay in replays:
+        slowest_ideal_s[replay.block.steps] = replay.without(is_slowest)
     return WhatIf(
-        actual_s=actual_s,
+        actual_s=recorded.actual_s,
         times=times,
-        slowest_ideal_s=_without_slowest(replayed, ideal_s, is_slowest, len(times.ideal)),
+        slowest_ideal_s=slowest_ideal_s,
         worker_slowdown_approx=approx,
         is_slowest=is_slowest,
-        correlation=np.array([worker_correlation(forward_s, backward_s) for forward_s, backward_s in pairs]),
+        correlation=np.array([moments.correlation() for moments in recorded.moments]),
         ideal_duration_s=ideal_s,
-        clamped_transfers=sum(found.clamped_transfers for found in durations),
-        clamped_launch_delays=clamped_delays,
-        graphs=len(trace.blocks),
+        clamped_transfers=recorded.clamped_transfers,
+        clamped_launch_delays=recorded.clamped_launch_delays,
+        graphs=recorded.graphs,
     )
 
 
-def _refuse_timeless(trace: Trace, times: ScenarioTimes) -> None:
-    for block in trace.blocks:
+def _read(stages: Sequence[StageRows], layout: Layout, ops_together: int) -> _Recorded:
+    """First pass: durations of all steps, and all that only recorded times tell."""
+    steps = len(stages[0].zero_us) // layout.dp_size
+    ops = sum(int(rows.first_op[-1] - rows.first_op[0]) for rows in stages)
+    together = max(1, steps * ops_together // max(ops, 1))
+    graphs: Graphs = {}
+    blocks: list[_Block] = []
+    moments: list[Moments] = []
+    actual_s = np.empty(steps)
+    clamped = np.zeros(2, dtype=np.int64)
+    for first in range(0, steps, together):
+        part = [rows.of_steps(first, first + together, layout.dp_size) for rows in stages]
+        try:
+            trace = build_trace(part, layout, min(together, steps - first), graphs)
+        except TraceDefectError as found:
+            raise TraceDefectError(found.defect, found.ops, first + found.step_index) from None
+        for block in trace.blocks:
+            blocks.append(_Block(first + block.steps, block.graph, block.duration_s))
+            clamped += _settle(block, actual_s[first:])
+        pairs = zip(trace.forward_s, trace.backward_s, strict=True)
+        found_moments = [worker_moments(forward_s, backward_s) for forward_s, backward_s in pairs]
+        moments = [a.joined(b) for a, b in zip(moments, found_moments, strict=True)] if first else found_moments
+    return _Recorded(blocks, actual_s, moments, int(clamped[0]), int(clamped[1]), len(graphs))
+
+
+def _settle(block: StepBlock, actual_s: Floats) -> tuple[int, int]:
+    """Fill in recorded step times, put transfers in place of durations; returns what was clamped of each kind."""
+    end_s = block.start_s + block.duration_s
+    actual_s[block.steps] = end_s.max(axis=0).max(axis=-1) - block.start_s.min(axis=0).min(axis=-1)
+    clamped_delays = clamped_launch_delays(block.graph, block.start_s, end_s)
+    return put_transfers(block.graph, block.start_s, end_s, block.duration_s), clamped_delays
+
+
+class _Replay(NamedTuple):
+    """Second pass over one block."""
+
+    block: _Block
+    layout: Layout
+    ideal_of_op: Floats
+    is_last: list[bool]
+    times: ScenarioTimes
+
+    @classmethod
+    def of(cls, block: _Block, layout: Layout, ideal_s: Floats) -> "_Replay":
+        """Every scenario that needs no other block's times."""
+        graph, duration_s = block.graph, block.duration_s
+        ideal_of_op = ideal_of_ops(graph, ideal_s)
+        is_last = last_ops(graph, duration_s, ideal_of_op)
+        if graph.has_dp_lanes:
+            times = replay_scenarios(graph, layout, duration_s, ideal_of_op, is_last)
+        else:
+            times = replay_one_by_one(graph, layout, duration_s, ideal_of_op)
+        return cls(block, layout, ideal_of_op, is_last, times)
+
+    def without(self, slow: Mask) -> Floats:
+        """Step times with some workers ideal and all else as recorded (Eq. 5); shape (step,). [s]
+
+        slow : bool, shape (stage, dp_rank).
+        """
+        _, graph, duration_s = self.block
+        if not graph.has_dp_lanes:
+            mask = slow[op_stages(graph), op_dp_ranks(graph, self.layout.dp_size)]
+            return replay_masks(graph, duration_s, self.ideal_of_op, ~mask[None])[0]
+        lanes = list(duration_s.reshape(graph.size, -1))
+        for stage in np.flatnonzero(slow.any(axis=1)).tolist():
+            first, end = graph.first_op[stage], graph.first_op[stage + 1]
+            own_s = duration_s[first:end].copy()
+            own_s[:, :, slow[stage]] = self.ideal_of_op[first:end, None, None]
+            lanes[first:end] = list(own_s.reshape(end - first, -1))
+        return replay_lanes(graph, lanes, self.layout.dp_size, self.is_last)
+
+
+def _refuse_timeless(blocks: list[_Block], times: ScenarioTimes) -> None:
+    for block in blocks:
         if not times.ideal[block.steps[0]] > 0.0 or not times.recorded.mean() > 0.0:
             defect = "the replayed ops take no time at all, beginning with"
             raise TraceDefectError(defect, [block.graph.ref(0)], int(block.steps[0]))
 
 
-def _recorded(blocks: list[StepBlock], steps: int) -> tuple[Floats, int]:
-    """Recorded step times, and how many launch delays were clamped."""
-    actual_s = np.empty(steps)
-    clamped = 0
-    for block in blocks:
-        end_s = block.start_s + block.duration_s
-        latest_s, earliest_s = end_s.max(axis=0), block.start_s.min(axis=0)
-        actual_s[block.steps] = latest_s.max(axis=-1) - earliest_s.min(axis=-1)
-        clamped += launch_delays(block.graph, block.start_s, end_s).clamped
-    return actual_s, clamped
-
-
-def _joined(replayed: list[tuple[StepBlock, Floats]], layout: Layout, ideal_s: Floats) -> ScenarioTimes:
+def _in_step_order(found: list[ScenarioTimes], blocks: list[_Block]) -> ScenarioTimes:
     """Scenario times of all blocks, in the order of the steps."""
-    found = []
-    for block, duration_s in replayed:
-        if block.has_dp_lanes:
-            found.append(replay_scenarios(block.graph, layout, duration_s, ideal_s))
-        else:
-            found.append(replay_one_by_one(block, layout, duration_s, ideal_s))
     if len(found) == 1:
         return found[0]
-    order = np.argsort(np.concatenate([block.steps for block, _ in replayed]))
+    order = np.argsort(np.concatenate([block.steps for block in blocks]))
     groups = sorted({group for times in found for group in times.by_type})
     return ScenarioTimes(
         recorded=np.concatenate([times.recorded for times in found])[order],
@@ -133,14 +229,3 @@ def _slowest(slowdown: Floats, worker_rank: Ints) -> Mask:
     slowest = np.zeros(slowdown.size, dtype=bool)
     slowest[order[:count]] = True
     return slowest.reshape(slowdown.shape)
-
-
-def _without_slowest(
-    replayed: list[tuple[StepBlock, Floats]], ideal_s: Floats, is_slowest: Mask, steps: int
-) -> Floats:
-    """Step times with the slowest workers ideal and all else as recorded (Eq. 5)."""
-    times_s = np.empty(steps)
-    for block, duration_s in replayed:
-        slow = is_slowest[op_stages(block), op_dp_ranks(block)]
-        times_s[block.steps] = replay_masks(block, duration_s, ideal_s, ~slow[None])[0]
-    return times_s
