@@ -1,11 +1,14 @@
 """From the programs of all stages to the dependency graph of one step, in an order in which it can run."""
 
-from collections import deque
+from typing import TypeAlias
 
 from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph import Cell, Layout, OpGraph, Unit, op_ref, op_types_of
 from udfs.kernel.graph_edges import Draft, add_edges
-from udfs.kernel.graph_groups import Group, collectives, transfer_pairs
+from udfs.kernel.graph_groups import collectives, transfer_pairs
+
+Group: TypeAlias = tuple[tuple[int, ...], bool]
+"""Ops that start together, and whether they do so on all dp lanes."""
 
 
 def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
@@ -16,7 +19,10 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
     """
     draft = Draft(layout, cells)
     add_edges(draft)
-    groups = transfer_pairs(draft) + collectives(draft)
+    meetings = transfer_pairs(draft) + collectives(draft)
+    groups: list[Group] = []
+    for members, across_dp in meetings:
+        groups += [(ops, across_dp) for ops in zip(*members, strict=True)]
     size = draft.first_op[-1]
     in_rendezvous = [False] * size
     for ops, _ in groups:
@@ -32,12 +38,16 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
             tuple(ops) if len(ops) < 2 else tuple(dict.fromkeys(ops)) for ops in draft.waits_for
         ),
         units=_in_order(draft, groups),
-        in_rendezvous=tuple(in_rendezvous),
+        meetings=tuple(meetings),
     )
 
 
 def _in_order(draft: Draft, groups: list[Group]) -> tuple[Unit, ...]:
-    """Units in topological order; raises TraceDefectError with the ops of a cycle."""
+    """Units in topological order, each as late as what follows allows.
+
+    Depth first from the last ops: a scenario that differs from the ideal in late ops only needs lanes late.
+    raises : TraceDefectError with the ops of a cycle.
+    """
     waits_for = draft.waits_for
     unit_of = [0] * len(waits_for)
     sources: list[list[int]] = []
@@ -45,23 +55,48 @@ def _in_order(draft: Draft, groups: list[Group]) -> tuple[Unit, ...]:
         for op in ops:
             unit_of[op] = number
         sources.append(waits_for[ops[0]] if len(ops) == 1 else [s for op in ops for s in waits_for[op]])
-    followers: list[list[int]] = [[] for _ in groups]
-    for number, waits in enumerate(sources):
+    is_awaited = bytearray(len(groups))
+    for waits in sources:
         for source in waits:
-            followers[unit_of[source]].append(number)
-    open_waits = [len(waits) for waits in sources]
-    ready = deque(number for number in range(len(groups)) if not open_waits[number])
-    order = []
-    while ready:
-        number = ready.popleft()
-        order.append(number)
-        for follower in followers[number]:
-            open_waits[follower] -= 1
-            if not open_waits[follower]:
-                ready.append(follower)
-    if len(order) < len(groups):
-        _refuse_cycle(draft, groups, unit_of, sources, open_waits)
+            is_awaited[unit_of[source]] = 1
+    # Units that nothing waits for first; where all the others are not reached from them, there is a cycle.
+    order: list[int] = []
+    state = bytearray(len(groups))
+    for root in sorted(range(len(groups)), key=is_awaited.__getitem__):
+        if not state[root]:
+            cycle = _visit(root, sources, unit_of, state, order)
+            if cycle:
+                refs = [op_ref(draft.cells, draft.first_op, groups[i][0][0]) for i in cycle]
+                raise TraceDefectError(f"{len(refs)} ops wait for each other in a circle", refs)
     return _units(groups, sources, order, len(waits_for))
+
+
+def _visit(
+    root: int, sources: list[list[int]], unit_of: list[int], state: bytearray, order: list[int]
+) -> list[int]:
+    """Append what `root` waits for, and `root` behind it, to `order`; returns a cycle where there is one.
+
+    state : per unit 0 (not seen), 1 (under way) or 2 (in the order).
+    """
+    path = [root]
+    rest = [iter(sources[root])]
+    state[root] = 1
+    while path:
+        for source in rest[-1]:
+            number = unit_of[source]
+            if not state[number]:
+                state[number] = 1
+                path.append(number)
+                rest.append(iter(sources[number]))
+                break
+            if state[number] == 1:
+                return path[path.index(number) :][::-1]
+        else:
+            rest.pop()
+            done = path.pop()
+            state[done] = 2
+            order.append(done)
+    return []
 
 
 def _units(groups: list[Group], sources: list[list[int]], order: list[int], size: int) -> tuple[Unit, ...]:
@@ -80,17 +115,3 @@ def _units(groups: list[Group], sources: list[list[int]], order: list[int], size
         units.append((ops, across_dp, waits, tuple(releases)))
     units.reverse()
     return tuple(units)
-
-
-def _refuse_cycle(
-    draft: Draft, groups: list[Group], unit_of: list[int], sources: list[list[int]], open_waits: list[int]
-) -> None:
-    """Walk backwards through what never became ready until a unit repeats: that stretch is a cycle."""
-    number = next(i for i, waits in enumerate(open_waits) if waits)
-    path: list[int] = []
-    while number not in path:
-        path.append(number)
-        number = next(unit_of[source] for source in sources[number] if open_waits[unit_of[source]])
-    cycle = path[path.index(number) :]
-    refs = [op_ref(draft.cells, draft.first_op, groups[i][0][0]) for i in reversed(cycle)]
-    raise TraceDefectError(f"{len(refs)} ops wait for each other in a circle", refs)

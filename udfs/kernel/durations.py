@@ -1,6 +1,5 @@
 """From recorded times to durations that can be replayed (model, section 3)."""
 
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -39,38 +38,21 @@ def put_transfers(graph: OpGraph, start_s: Floats, end_s: Floats, duration_s: Fl
     returns                    : number of transfers set to 0.
     """
     clamped = 0
-    for members, across_dp in _runs_of_groups(graph):
-        latest_s = start_s[members[0]]
-        for ops in members[1:]:
+    for members, across_dp in graph.meetings:
+        indices = [slice(ops.start, ops.stop) if isinstance(ops, range) else ops for ops in members]
+        latest_s = start_s[indices[0]]
+        for ops in indices[1:]:
             latest_s = np.maximum(latest_s, start_s[ops])
         if across_dp:
             latest_s = latest_s.max(axis=2, keepdims=True)
-        for ops in members:
-            transfer_s = np.subtract(end_s[ops], latest_s, out=duration_s[ops])
+        for ops in indices:
+            transfer_s = end_s[ops] - latest_s
             if transfer_s.min() <= CLAMP_S:
                 impossible = transfer_s <= CLAMP_S
                 clamped += int(impossible.sum())
                 transfer_s[impossible] = 0.0
+            duration_s[ops] = transfer_s
     return clamped
-
-
-def _runs_of_groups(graph: OpGraph) -> list[tuple[list[slice], bool]]:
-    """Rendezvous of like kind whose members follow each other: for each member its ops, one per rendezvous."""
-    groups = sorted(
-        (across_dp, len(ops), ops) for ops, across_dp, *_ in graph.units if graph.in_rendezvous[ops[0]]
-    )
-    edges = [0]
-    for position, (before, after) in enumerate(pairwise(groups), 1):
-        is_next = before[:2] == after[:2] and all(b + 1 == a for b, a in zip(before[2], after[2], strict=True))
-        if not is_next:
-            edges.append(position)
-    edges.append(len(groups))
-    runs = []
-    for first, last in pairwise(edges):
-        if last > first:
-            members = [slice(op, op + last - first) for op in groups[first][2]]
-            runs.append((members, groups[first][0]))
-    return runs
 
 
 class LaunchDelays(NamedTuple):

@@ -4,6 +4,7 @@ Built once and replayed with (scenario, step, dp_rank) as lanes. Plain integers 
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -46,6 +47,17 @@ A plain tuple, because a graph has thousands and makes them for every job.
 """
 
 
+class Meetings(NamedTuple):
+    """Rendezvous of like kind, one after the other.
+
+    members   : for each member of a rendezvous its ops, one per rendezvous; all equally long.
+    across_dp : whether they meet on all dp lanes.
+    """
+
+    members: tuple[Sequence[int], ...]
+    across_dp: bool
+
+
 @dataclass(frozen=True)
 class OpGraph:
     """What waits for what; ops are numbered cell by cell, within a cell by (type, start).
@@ -56,7 +68,7 @@ class OpGraph:
     stages       : stage of each op.
     waits_for    : for each op the ops that must have ended before it starts.
     units        : topological order of replay.
-    in_rendezvous: whether the op's duration is a transfer (model, section 3).
+    meetings     : the rendezvous, those of like kind together.
     """
 
     cells: tuple[Cell, ...]
@@ -65,7 +77,7 @@ class OpGraph:
     stages: tuple[int, ...]
     waits_for: tuple[tuple[int, ...], ...]
     units: tuple[Unit, ...]
-    in_rendezvous: tuple[bool, ...]
+    meetings: tuple[Meetings, ...]
 
     @property
     def size(self) -> int:

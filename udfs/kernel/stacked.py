@@ -163,13 +163,19 @@ class _Stack:
         for op, ends in self.live.items():
             ends.every_row[self.filled : active] = self.ideal_ends[op]
             if brings_replicas:
-                ends.rows[first][:] = ends.rows[EVERYTHING]
-                for stage in range(number - 1):
-                    ends.rows[first + 1 + stage][:] = ends.rows[self.rows.stage_row[stage]]
+                self._copy_to_replicas(ends.rows)
             ends.activate(active)
+        if brings_replicas:
+            self._copy_to_replicas(list(self.latest_s))
         self.latest_start.activate(active)
         self.met.activate(active)
         self.filled = active
+
+    def _copy_to_replicas(self, rows: list[Floats]) -> None:
+        first, number = self.rows.replicas
+        rows[first][...] = rows[EVERYTHING]
+        for stage in range(number - 1):
+            rows[first + 1 + stage][...] = rows[self.rows.stage_row[stage]]
 
     def _begin(self, op: int) -> None:
         """Ends of an op that waits for nothing."""
