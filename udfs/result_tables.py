@@ -61,7 +61,7 @@ def job_row(manifest: Mapping[str, object], status: str, detail: str | None) -> 
 def empty_results(job: Row) -> dict[str, pa.Table]:
     """Result tables of a unit that was not replayed: the row of job_slowdown alone."""
     tables = {name: TABLES[name].value_schema.empty_table() for name in RESULT_TABLES}
-    tables[JOB_SLOWDOWN] = _table(JOB_SLOWDOWN, {name: [value] for name, value in job.items()})
+    tables[JOB_SLOWDOWN] = _one_row(JOB_SLOWDOWN, job)
     return tables
 
 
@@ -73,7 +73,7 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
     stage_slowdown = times.by_stage.mean(axis=1) / ideal_s
     dp_rank_slowdown = times.by_dp_rank.mean(axis=1) / ideal_s
     return {
-        JOB_SLOWDOWN: _table(JOB_SLOWDOWN, {k: [v] for k, v in (job | _job_figures(job, replayed)).items()}),
+        JOB_SLOWDOWN: _one_row(JOB_SLOWDOWN, job | _job_figures(job, replayed)),
         STEP_SLOWDOWN: _table(
             STEP_SLOWDOWN,
             {
@@ -86,10 +86,10 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
         ),
         OP_TYPE_SLOWDOWN: _table(OP_TYPE_SLOWDOWN, _by_op_type(times.by_type, ideal_s)),
         STAGE_SLOWDOWN: _table(
-            STAGE_SLOWDOWN, {"pp_rank": np.arange(len(stage_slowdown)), "slowdown": stage_slowdown}
+            STAGE_SLOWDOWN, {"pp_rank": np.arange(len(stage_slowdown), dtype=np.int32), "slowdown": stage_slowdown}
         ),
         DP_RANK_SLOWDOWN: _table(
-            DP_RANK_SLOWDOWN, {"dp_rank": np.arange(len(dp_rank_slowdown)), "slowdown": dp_rank_slowdown}
+            DP_RANK_SLOWDOWN, {"dp_rank": np.arange(len(dp_rank_slowdown), dtype=np.int32), "slowdown": dp_rank_slowdown}
         ),
         WORKER_SLOWDOWN: _table(WORKER_SLOWDOWN, _by_worker(replayed, ideal_s)),
     }
@@ -155,14 +155,19 @@ def _by_worker(replayed: Replayed, ideal_s: float) -> dict[str, Column]:
     stages, dp_ranks = found.is_slowest.shape
     row = pa.array(replayed.rows.worker_row.T.ravel())
     return {
-        "dp_rank": np.repeat(np.arange(dp_ranks), stages),
-        "pp_rank": np.tile(np.arange(stages), dp_ranks),
+        "dp_rank": np.repeat(np.arange(dp_ranks, dtype=np.int32), stages),
+        "pp_rank": np.tile(np.arange(stages, dtype=np.int32), dp_ranks),
         "rank": table.column("rank").take(row),
         "host": table.column("host").take(row) if "host" in table.column_names else pa.nulls(len(row)),
         "slowdown": (found.times.by_worker.mean(axis=2) / ideal_s).T.ravel(),
         "slowdown_approx": found.worker_slowdown_approx.T.ravel(),
         "is_slowest": found.is_slowest.T.ravel(),
     }
+
+
+def _one_row(name: str, row: Row) -> pa.Table:
+    """One row of a result table, converted at once; columns that are not given are null."""
+    return pa.Table.from_struct_array(pa.array([row], type=pa.struct(TABLES[name].value_schema)))
 
 
 def _table(name: str, columns: Mapping[str, Column]) -> pa.Table:

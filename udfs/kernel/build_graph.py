@@ -19,6 +19,7 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
     """
     draft = Draft(layout, cells)
     add_edges(draft)
+    waits_for = [tuple(ops) if len(ops) < 2 else tuple(dict.fromkeys(ops)) for ops in draft.waits_for()]
     meetings = transfer_pairs(draft) + collectives(draft)
     groups: list[Group] = []
     for members, across_dp in meetings:
@@ -34,27 +35,28 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
         first_op=draft.first_op,
         op_types=op_types_of(cells),
         stages=tuple(cell.stage for cell in cells for _ in range(cell.program.size)),
-        waits_for=tuple(
-            tuple(ops) if len(ops) < 2 else tuple(dict.fromkeys(ops)) for ops in draft.waits_for
-        ),
-        units=_in_order(draft, groups),
+        waits_for=tuple(waits_for),
+        waits=tuple(draft.waits),
+        units=_in_order(draft, waits_for, groups),
         meetings=tuple(meetings),
     )
 
 
-def _in_order(draft: Draft, groups: list[Group]) -> tuple[Unit, ...]:
+def _in_order(draft: Draft, waits_for: list[tuple[int, ...]], groups: list[Group]) -> tuple[Unit, ...]:
     """Units in topological order, each as late as what follows allows.
 
     Depth first from the last ops: a scenario that differs from the ideal in late ops only needs lanes late.
     raises : TraceDefectError with the ops of a cycle.
     """
-    waits_for = draft.waits_for
     unit_of = [0] * len(waits_for)
-    sources: list[list[int]] = []
+    sources: list[tuple[int, ...]] = []
     for number, (ops, _) in enumerate(groups):
-        for op in ops:
+        waits = waits_for[ops[0]]
+        unit_of[ops[0]] = number
+        for op in ops[1:]:
             unit_of[op] = number
-        sources.append(waits_for[ops[0]] if len(ops) == 1 else [s for op in ops for s in waits_for[op]])
+            waits += waits_for[op]
+        sources.append(waits if len(ops) == 1 else tuple(dict.fromkeys(waits)))
     is_awaited = bytearray(len(groups))
     for waits in sources:
         for source in waits:
@@ -72,7 +74,7 @@ def _in_order(draft: Draft, groups: list[Group]) -> tuple[Unit, ...]:
 
 
 def _visit(
-    root: int, sources: list[list[int]], unit_of: list[int], state: bytearray, order: list[int]
+    root: int, sources: list[tuple[int, ...]], unit_of: list[int], state: bytearray, order: list[int]
 ) -> list[int]:
     """Append what `root` waits for, and `root` behind it, to `order`; returns a cycle where there is one.
 
@@ -99,14 +101,12 @@ def _visit(
     return []
 
 
-def _units(groups: list[Group], sources: list[list[int]], order: list[int], size: int) -> tuple[Unit, ...]:
+def _units(groups: list[Group], sources: list[tuple[int, ...]], order: list[int], size: int) -> tuple[Unit, ...]:
     """Units with what they wait for and what nothing waits for after them."""
     is_done = bytearray(size)
     units: list[Unit] = []
     for number in reversed(order):
-        (ops, across_dp), waits = groups[number], tuple(sources[number])
-        if len(waits) > 1:
-            waits = tuple(dict.fromkeys(waits))
+        (ops, across_dp), waits = groups[number], sources[number]
         releases = []
         for op in waits + ops:
             if not is_done[op]:

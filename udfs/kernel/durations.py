@@ -4,8 +4,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from udfs.kernel.graph import OpGraph
+from udfs.kernel.graph import OpGraph, as_index
 from udfs.kernel.program import Floats
+from udfs.kernel.replay import latest_of_dp_ranks
 
 CLAMP_S: Final = -10e-3
 """A transfer or launch delay at or below this [s] is no clock noise: it becomes 0 and is counted."""
@@ -39,12 +40,12 @@ def put_transfers(graph: OpGraph, start_s: Floats, end_s: Floats, duration_s: Fl
     """
     clamped = 0
     for members, across_dp in graph.meetings:
-        indices = [slice(ops.start, ops.stop) if isinstance(ops, range) else ops for ops in members]
+        indices = [as_index(ops) for ops in members]
         latest_s = start_s[indices[0]]
         for ops in indices[1:]:
             latest_s = np.maximum(latest_s, start_s[ops])
         if across_dp:
-            latest_s = latest_s.max(axis=2, keepdims=True)
+            latest_s = latest_of_dp_ranks(latest_s)
         for ops in indices:
             transfer_s = end_s[ops] - latest_s
             if transfer_s.min() <= CLAMP_S:
@@ -91,19 +92,11 @@ def launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> LaunchDelay
 
 
 def clamped_launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> int:
-    """How many launch delays are impossible.
+    """How many launch delays are impossible: usually none, which the ops' single waits tell at little cost.
 
     start_s, end_s : float64, shape (op, step, dp_rank), recorded. [s]
     """
-    shape = (graph.size, -1)
-    starts, ends = list(start_s.reshape(shape)), list(end_s.reshape(shape))
-    lanes = starts[0].shape
-    latest_s, delay_s, shortest_s = np.empty(lanes), np.empty(lanes), np.zeros(lanes)
-    maximum, subtract, minimum = np.maximum, np.subtract, np.minimum
-    for op, sources in enumerate(graph.waits_for):
-        if sources:
-            ready_s = ends[sources[0]]
-            for source in sources[1:]:
-                ready_s = maximum(ready_s, ends[source], out=latest_s)
-            minimum(shortest_s, subtract(starts[op], ready_s, out=delay_s), out=shortest_s)
-    return launch_delays(graph, start_s, end_s).clamped if shortest_s.min() <= CLAMP_S else 0
+    for sources, ops in graph.waits:
+        if ops and (start_s[as_index(ops)] - end_s[as_index(sources)]).min() <= CLAMP_S:
+            return launch_delays(graph, start_s, end_s).clamped
+    return 0

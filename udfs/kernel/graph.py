@@ -67,6 +67,7 @@ class OpGraph:
     op_types     : type of each op.
     stages       : stage of each op.
     waits_for    : for each op the ops that must have ended before it starts.
+    waits        : the same as (sources, ops) of like kind, ranges where ops follow each other.
     units        : topological order of replay.
     meetings     : the rendezvous, those of like kind together.
     """
@@ -76,6 +77,7 @@ class OpGraph:
     op_types: tuple[int, ...]
     stages: tuple[int, ...]
     waits_for: tuple[tuple[int, ...], ...]
+    waits: tuple[tuple[Sequence[int], Sequence[int]], ...]
     units: tuple[Unit, ...]
     meetings: tuple[Meetings, ...]
 
@@ -109,3 +111,8 @@ def op_ref(cells: tuple[Cell, ...], first_op: tuple[int, ...], op: int) -> OpRef
 def op_types_of(cells: tuple[Cell, ...]) -> tuple[int, ...]:
     """Type of each op of the cells."""
     return tuple(t for cell in cells for t in range(ot.COUNT) for _ in range(cell.program.counts[t]))
+
+
+def as_index(ops: Sequence[int]) -> slice | list[int]:
+    """Index of ops into an array over ops: a slice, which copies nothing, where they follow each other."""
+    return slice(ops.start, ops.stop) if isinstance(ops, range) else list(ops)

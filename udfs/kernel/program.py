@@ -63,20 +63,27 @@ def no_op_transfers(counts: Order, start_s: Floats, duration_s: Floats) -> npt.N
     start_s, duration_s : float64, shape (op, lane), ops by (type, start). [s]
     returns             : bool, shape (op, lane), or (op, 1) where no lane has any.
     """
-    first_op = [sum(counts[:op_type]) for op_type in range(ot.COUNT + 1)]
+    first_op = tuple(accumulate(counts, initial=0))
     found = []
     for compute, send, recv in DIRECTIONS:
         first, end = first_op[compute], first_op[compute + 1]
         if first == end:
             continue
-        sends, recvs = (slice(first_op[transfer], first_op[transfer + 1]) for transfer in (send, recv))
         latest_s = start_s[end - 1] + NO_OP_TOLERANCE_S
         earliest_s = start_s[first] + duration_s[first] - NO_OP_TOLERANCE_S
-        found.append((recvs, start_s[recvs] > latest_s))
-        found.append((sends, start_s[sends] + duration_s[sends] < earliest_s))
+        # Ops stand in the order of their starts, so that the search ends with the first that did move data.
+        for op in reversed(range(first_op[recv], first_op[recv + 1])):
+            is_late = start_s[op] > latest_s
+            if not is_late.any():
+                break
+            found.append((op, is_late))
+        for op in range(first_op[send], first_op[send + 1]):
+            if not (start_s[op] < earliest_s).any():
+                break
+            found.append((op, start_s[op] + duration_s[op] < earliest_s))
     if not any(flags.any() for _, flags in found):
         return np.zeros((len(start_s), 1), dtype=bool)
     no_ops = np.zeros(start_s.shape, dtype=bool)
-    for ops, flags in found:
-        no_ops[ops] = flags
+    for op, flags in found:
+        no_ops[op] = flags
     return no_ops

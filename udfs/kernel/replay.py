@@ -1,9 +1,15 @@
 """Replay: when would each op have run, had it taken so long? (model, section 4)"""
 
+from typing import Final
+
 import numpy as np
 
 from udfs.kernel.graph import OpGraph
 from udfs.kernel.program import Floats
+
+
+FEW_DP_RANKS: Final = 8
+"""Up to so many, comparing them one by one is faster than NumPy's reduction of a short axis."""
 
 
 def replay(graph: OpGraph, duration_s: Floats, launch_delay_s: Floats | None = None) -> Floats:
@@ -25,7 +31,7 @@ def replay(graph: OpGraph, duration_s: Floats, launch_delay_s: Floats | None = N
         for start in starts[1:]:
             latest = np.maximum(latest, start)
         if across_dp:
-            latest = latest.max(axis=-1, keepdims=True)
+            latest = latest_of_dp_ranks(latest)
         for op in ops:
             np.add(latest, durations[op], out=ends[op])
     return end_s
@@ -42,6 +48,17 @@ def _start(ends: list[Floats], sources: tuple[int, ...], out: Floats) -> Floats:
     for source in sources[2:]:
         np.maximum(out, ends[source], out=out)
     return out
+
+
+def latest_of_dp_ranks(values_s: Floats) -> Floats:
+    """Largest over the dp ranks, the last axis, which is kept with length 1. [s]"""
+    dp_ranks = values_s.shape[-1]
+    if dp_ranks > FEW_DP_RANKS:
+        return values_s.max(axis=-1, keepdims=True)
+    latest_s = values_s[..., :1]
+    for dp_rank in range(1, dp_ranks):
+        latest_s = np.maximum(latest_s, values_s[..., dp_rank : dp_rank + 1])
+    return latest_s
 
 
 def step_time(end_s: Floats) -> Floats:
@@ -71,7 +88,7 @@ def replay_lanes(graph: OpGraph, durations_s: list[Floats], dp_ranks: int, is_la
             start = np.maximum(start, live[source], out=latest_s)
         if start is not None and across_dp and dp_ranks > 1:
             by_dp = start.reshape(-1, dp_ranks)
-            met_s.reshape(by_dp.shape)[...] = by_dp.max(axis=1, keepdims=True)
+            met_s.reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
             start = met_s
         for op in ops:
             end = live[op] = spare.pop() if spare else np.empty(shape)

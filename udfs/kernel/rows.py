@@ -39,6 +39,12 @@ class StageRows(NamedTuple):
     chunk: Int32s
     zero_us: Floats
 
+    def from_first_op(self) -> "StageRows":
+        """The same with ops counted from the stage's first."""
+        ops = slice(self.first_op[0], self.first_op[-1])
+        flat = (self.op_type, self.start_us, self.duration_us, self.microbatch, self.chunk)
+        return StageRows(self.first_op - ops.start, *(values[ops] for values in flat), zero_us=self.zero_us)
+
     def of_steps(self, first: int, end: int, dp_size: int) -> "StageRows":
         """Rows of the steps [first, end)."""
         if first == 0 and end * dp_size >= len(self.zero_us):
@@ -118,27 +124,24 @@ def _dense(stage_rows: StageRows, rows: Ints, length: int) -> "_DenseRows | None
     first_op = stage_rows.first_op[rows]
     count = len(rows)
     if count == len(stage_rows.zero_us):
-        op_type = stage_rows.op_type[first_op[0] : first_op[0] + count * length]
+        stage_rows = stage_rows.from_first_op()
+        op_type = stage_rows.op_type[: count * length]
     else:
         positions = (first_op[:, None] + np.arange(length)).reshape(-1)
         op_type = stage_rows.op_type[positions]
+    counts = tuple(np.bincount(op_type[:length], minlength=ot.COUNT).tolist())
     order = np.argsort(op_type, kind="stable")
-    totals = np.bincount(op_type, minlength=ot.COUNT)
-    if (totals % count).any():
-        return None
-    counts = tuple((totals // count).tolist())
     at = np.empty((length, count), dtype=np.int64)
     edges = [(end - ops, end) for end, ops in zip(accumulate(counts), counts, strict=True) if ops]
     for first, end in edges:
         at[first:end] = order[first * count : end * count].reshape(count, -1).T
     first_of_row = np.arange(count) * length
-    is_within_row = (at[[first for first, _ in edges]] >= first_of_row) & (
-        at[[end - 1 for _, end in edges]] < first_of_row + length
-    )
-    if not is_within_row.all():
+    firsts, lasts = at[[first for first, _ in edges]], at[[end - 1 for _, end in edges]]
+    is_within_row = (firsts >= first_of_row) & (lasts < first_of_row + length)
+    is_one_type = op_type[firsts[:, 0]] == op_type[lasts[:, -1]]
+    if not (is_within_row.all() and is_one_type.all()):
         return None
-    at = at + first_op[0] if count == len(stage_rows.zero_us) else positions[at]
-    return _DenseRows(stage_rows, rows, counts, at)
+    return _DenseRows(stage_rows, rows, counts, at if count == len(stage_rows.zero_us) else positions[at])
 
 
 class _DenseRows(NamedTuple):

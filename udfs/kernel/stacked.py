@@ -9,6 +9,7 @@ import numpy as np
 
 from udfs.kernel.graph import Layout, OpGraph
 from udfs.kernel.program import Floats
+from udfs.kernel.replay import latest_of_dp_ranks
 from udfs.kernel.scenario_rows import EVERYTHING, ScenarioRows, plan_rows
 
 
@@ -62,24 +63,26 @@ def ideal_timeline(graph: OpGraph, ideals: list[float]) -> list[float]:
 class _Ends:
     """Ends of one op in every row; views are kept, because making them costs as much as a small sum.
 
-    active : the first rows of those that have lanes of their own by now, as one flat array.
+    active : the first `shown` rows, those that have lanes of their own by now, as one flat array.
     rows   : every row alone.
     """
 
-    __slots__ = ("_prefixes", "active", "every_row", "rows")
+    __slots__ = ("_prefixes", "active", "every_row", "rows", "shown")
 
     def __init__(self, shape: tuple[int, int]) -> None:
         self.every_row = np.empty(shape)
         self.rows = list(self.every_row)
         self._prefixes: dict[int, Floats] = {}
-        self.active: Floats = self.every_row
+        self.shown = 0
+        self.active: Floats = self.every_row[:0]
 
-    def activate(self, rows: int) -> None:
+    def show(self, rows: int) -> None:
         """Let `active` show the first rows."""
         view = self._prefixes.get(rows)
         if view is None:
             view = self._prefixes[rows] = self.every_row[:rows].reshape(-1)
         self.active = view
+        self.shown = rows
 
 
 class _Stack:
@@ -120,14 +123,8 @@ class _Stack:
         ):
             if active != self.filled:
                 self._grow(active)
-            for op in ops:
-                ends = spare.pop() if spare else _Ends(self.shape)
-                ends.activate(active)
-                live[op] = ends
-            if not sources:
-                for op in ops:
-                    self._begin(op)
-            else:
+            start = None
+            if sources:
                 start = live[sources[0]]
                 if len(sources) > 1:
                     latest = latest_start.active
@@ -137,14 +134,18 @@ class _Stack:
                     start = latest_start
                 if across_dp and self.dp_ranks > 1:
                     start = self._meet(start)
-                begin, start_rows = start.active, start.rows
-                for op in ops:
-                    ends, recorded_s, kind = live[op], durations[op], kinds[op]
-                    add(begin, ideals[kind], out=ends.active)
-                    end_rows = ends.rows
+            for op in ops:
+                ends = live[op] = spare.pop() if spare else _Ends(self.shape)
+                if ends.shown != active:
+                    ends.show(active)
+                if start is None:
+                    self._begin(op)
+                else:
+                    kind, recorded_s = kinds[op], durations[op]
+                    add(start.active, ideals[kind], out=ends.active)
+                    start_rows, end_rows = start.rows, ends.rows
                     for row in recorded_rows[kind]:
                         add(start_rows[row], recorded_s, out=end_rows[row])
-            for op in ops:
                 if is_last[op]:
                     self._end_step(op)
             for op in releases:
@@ -164,11 +165,11 @@ class _Stack:
             ends.every_row[self.filled : active] = self.ideal_ends[op]
             if brings_replicas:
                 self._copy_to_replicas(ends.rows)
-            ends.activate(active)
+            ends.show(active)
         if brings_replicas:
             self._copy_to_replicas(list(self.latest_s))
-        self.latest_start.activate(active)
-        self.met.activate(active)
+        self.latest_start.show(active)
+        self.met.show(active)
         self.filled = active
 
     def _copy_to_replicas(self, rows: list[Floats]) -> None:
@@ -187,7 +188,7 @@ class _Stack:
     def _meet(self, start: _Ends) -> _Ends:
         """Let dp ranks wait for each other within a row, and recorded replicas for their ideal partners."""
         by_dp = start.active.reshape(-1, self.dp_ranks)
-        self.met.active.reshape(by_dp.shape)[...] = by_dp.max(axis=1, keepdims=True)
+        self.met.active.reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
         replicas = self.rows.replicas
         if replicas.number and self.filled > replicas.first:
             recorded = slice(replicas.first, replicas.partners)

@@ -1,6 +1,7 @@
 """Everything section 5 of the model asks of one job, from its recorded rows."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -141,10 +142,18 @@ def _read(stages: Sequence[StageRows], layout: Layout, ops_together: int) -> _Re
 
 def _settle(block: StepBlock, actual_s: Floats) -> tuple[int, int]:
     """Fill in recorded step times, put transfers in place of durations; returns what was clamped of each kind."""
-    end_s = block.start_s + block.duration_s
-    actual_s[block.steps] = end_s.max(axis=0).max(axis=-1) - block.start_s.min(axis=0).min(axis=-1)
-    clamped_delays = clamped_launch_delays(block.graph, block.start_s, end_s)
-    return put_transfers(block.graph, block.start_s, end_s, block.duration_s), clamped_delays
+    graph, start_s, duration_s = block.graph, block.start_s, block.duration_s
+    end_s = np.empty_like(start_s)
+    latest_s, earliest_s = [], []
+    for cell, (first, last) in zip(graph.cells, pairwise(graph.first_op), strict=True):
+        # Cell by cell, because a cell's times fit the cache; within a type ops stand in the order of starts.
+        ends = np.add(start_s[first:last], duration_s[first:last], out=end_s[first:last])
+        latest_s.append(ends.max(axis=0))
+        firsts = {first + op for op in cell.program.first_ops if first + op < last}
+        earliest_s.append(start_s[sorted(firsts)].min(axis=0))
+    actual_s[block.steps] = np.max(latest_s, axis=(0, 2)) - np.min(earliest_s, axis=(0, 2))
+    clamped_delays = clamped_launch_delays(graph, start_s, end_s)
+    return put_transfers(graph, start_s, end_s, duration_s), clamped_delays
 
 
 class _Replay(NamedTuple):
