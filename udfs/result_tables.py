@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -165,20 +166,30 @@ def _by_worker(replayed: Replayed, ideal_s: float) -> dict[str, Column]:
     }
 
 
+@cache
+def _fields(name: str) -> tuple[tuple[str, pa.DataType], ...]:
+    """Columns of a result table; kept, because PyArrow makes a new object for each at every look."""
+    return tuple((field.name, field.type) for field in TABLES[name].value_schema)
+
+
+@cache
+def _row_type(name: str) -> pa.DataType:
+    return pa.struct(TABLES[name].value_schema)
+
+
 def _one_row(name: str, row: Row) -> pa.Table:
     """One row of a result table, converted at once; columns that are not given are null."""
-    return pa.Table.from_struct_array(pa.array([row], type=pa.struct(TABLES[name].value_schema)))
+    return pa.Table.from_struct_array(pa.array([row], type=_row_type(name)))
 
 
 def _table(name: str, columns: Mapping[str, Column]) -> pa.Table:
     """Rows of a result table; columns that are not given are null."""
-    schema = TABLES[name].value_schema
     length = len(next(iter(columns.values())))
     arrays = [
-        _column(columns[field.name], field.type) if field.name in columns else pa.nulls(length, field.type)
-        for field in schema
+        _column(columns[field], wanted) if field in columns else pa.nulls(length, wanted)
+        for field, wanted in _fields(name)
     ]
-    return pa.table(arrays, schema=schema)
+    return pa.Table.from_arrays(arrays, schema=TABLES[name].value_schema)
 
 
 def _column(values: Column, wanted: pa.DataType) -> pa.Array:

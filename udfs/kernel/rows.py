@@ -159,22 +159,24 @@ class _DenseRows(NamedTuple):
         """One class per program, ops brought into the order of starts within their type."""
         times = room or Times(np.empty(self.at.shape), np.empty(self.at.shape))
         dense = self._by_start(times.start_s)
-        np.multiply(self.recorded.duration_us.take(dense.at), US, out=times.duration_s)
+        dense.recorded.duration_us.take(dense.at, mode="clip", out=times.duration_s)
+        np.multiply(times.duration_s, US, out=times.duration_s)
         return dense.split(times)
 
     def _by_start(self, start_s: Floats) -> "_DenseRows":
         """The same with ops by (type, start), ties in recorded order; fills in the starts."""
         dense = self
         op_type = np.repeat(np.arange(ot.COUNT), self.counts)
-        start_us = self.recorded.start_us.take(self.at)
+        # "clip" alone writes to `out` without a buffer; no position lies outside.
+        self.recorded.start_us.take(self.at, mode="clip", out=start_s)
         same_type = (op_type[1:] == op_type[:-1])[:, None]
-        if ((start_us[1:] < start_us[:-1]) & same_type).any():
+        if ((start_s[1:] < start_s[:-1]) & same_type).any():
             every_type = np.broadcast_to(op_type[:, None], self.at.shape)
-            order = np.lexsort((self.at, start_us, every_type), axis=0)
+            order = np.lexsort((self.at, start_s, every_type), axis=0)
             dense = self._replace(at=np.take_along_axis(self.at, order, axis=0))
-            start_us = self.recorded.start_us.take(dense.at)
-        np.add(start_us, self.recorded.zero_us[self.rows], out=start_s)
-        start_s *= US
+            dense.recorded.start_us.take(dense.at, mode="clip", out=start_s)
+        np.add(start_s, self.recorded.zero_us[self.rows], out=start_s)
+        np.multiply(start_s, US, out=start_s)
         return dense
 
     def split(self, times: Times) -> list[RowClass]:
@@ -190,7 +192,7 @@ class _DenseRows(NamedTuple):
             self._start_order(times.start_s, computes),
             self._start_order(times.start_s, dp_stream) + dp_stream.start,
             chunks,
-            no_op_transfers(self.counts, *times),
+            _common(no_op_transfers(self.counts, *times)),
         )
         if all(part.shape[1] == 1 for part in parts):
             signature = np.concatenate([part[:, 0] for part in parts])
