@@ -123,13 +123,17 @@ def _dense(stage_rows: StageRows, rows: Ints, length: int) -> "_DenseRows | None
     """
     first_op = stage_rows.first_op[rows]
     count = len(rows)
-    if count == len(stage_rows.zero_us):
+    is_whole = count == len(stage_rows.zero_us)
+    if is_whole:
         stage_rows = stage_rows.from_first_op()
         op_type = stage_rows.op_type[: count * length]
     else:
         positions = (first_op[:, None] + np.arange(length)).reshape(-1)
         op_type = stage_rows.op_type[positions]
     counts = tuple(np.bincount(op_type[:length], minlength=ot.COUNT).tolist())
+    by_row = op_type.reshape(count, length)
+    if is_whole and (by_row == by_row[0]).all():
+        return _DenseRows(stage_rows, rows, counts, np.argsort(by_row[0], kind="stable"), at=None)
     order = np.argsort(op_type, kind="stable")
     at = np.empty((length, count), dtype=np.int64)
     edges = [(end - ops, end) for end, ops in zip(accumulate(counts), counts, strict=True) if ops]
@@ -141,40 +145,63 @@ def _dense(stage_rows: StageRows, rows: Ints, length: int) -> "_DenseRows | None
     is_one_type = op_type[firsts[:, 0]] == op_type[lasts[:, -1]]
     if not (is_within_row.all() and is_one_type.all()):
         return None
-    return _DenseRows(stage_rows, rows, counts, at if count == len(stage_rows.zero_us) else positions[at])
+    return _DenseRows(stage_rows, rows, counts, None, at if is_whole else positions[at])
 
 
 class _DenseRows(NamedTuple):
-    """Rows with equal op counts.
+    """Rows with equal op counts, and where their ops stand, by (type, place in the line).
 
-    at : int, shape (op, row); positions of the ops by (type, place in the line).
+    places : int, shape (op,); place in the line, where that is the same for all rows, which are all of the stage's.
+    at     : int, shape (op, row); position among the stage's ops; None where `places` tells it.
     """
 
     recorded: StageRows
     rows: Ints
     counts: Order
-    at: Ints
+    places: Ints | None
+    at: Ints | None
 
     def classes(self, room: Times | None) -> list[RowClass]:
         """One class per program, ops brought into the order of starts within their type."""
-        times = room or Times(np.empty(self.at.shape), np.empty(self.at.shape))
+        shape = (sum(self.counts), len(self.rows))
+        times = room or Times(np.empty(shape), np.empty(shape))
         dense = self._by_start(times.start_s)
-        dense.recorded.duration_us.take(dense.at, mode="clip", out=times.duration_s)
+        dense.take(self.recorded.duration_us, slice(None), times.duration_s)
         np.multiply(times.duration_s, US, out=times.duration_s)
         return dense.split(times)
+
+    def take(
+        self, values: npt.NDArray[Any], ops: slice | list[int], out: Floats | None = None
+    ) -> npt.NDArray[Any]:
+        """Values of some ops of all rows; shape (op, row)."""
+        if self.places is None:
+            # "clip" alone writes to `out` without a buffer; no position lies outside.
+            return values.take(self.positions(ops), mode="clip", out=out)
+        by_op = values.reshape(len(self.rows), -1).T[self.places[ops]]
+        if out is None:
+            return by_op
+        out[...] = by_op
+        return out
+
+    def positions(self, ops: slice | list[int]) -> Ints:
+        """Positions of some ops among the stage's; shape (op, row)."""
+        if self.at is not None:
+            return self.at[ops]
+        places = np.arange(0) if self.places is None else self.places[ops]
+        found: Ints = places[:, None] + self.recorded.first_op[:-1]
+        return found
 
     def _by_start(self, start_s: Floats) -> "_DenseRows":
         """The same with ops by (type, start), ties in recorded order; fills in the starts."""
         dense = self
         op_type = np.repeat(np.arange(ot.COUNT), self.counts)
-        # "clip" alone writes to `out` without a buffer; no position lies outside.
-        self.recorded.start_us.take(self.at, mode="clip", out=start_s)
+        self.take(self.recorded.start_us, slice(None), start_s)
         same_type = (op_type[1:] == op_type[:-1])[:, None]
         if ((start_s[1:] < start_s[:-1]) & same_type).any():
-            every_type = np.broadcast_to(op_type[:, None], self.at.shape)
-            order = np.lexsort((self.at, start_s, every_type), axis=0)
-            dense = self._replace(at=np.take_along_axis(self.at, order, axis=0))
-            dense.recorded.start_us.take(dense.at, mode="clip", out=start_s)
+            at = self.positions(slice(None))
+            order = np.lexsort((at, start_s, np.broadcast_to(op_type[:, None], at.shape)), axis=0)
+            dense = self._replace(places=None, at=np.take_along_axis(at, order, axis=0))
+            dense.take(self.recorded.start_us, slice(None), start_s)
         np.add(start_s, self.recorded.zero_us[self.rows], out=start_s)
         np.multiply(start_s, US, out=start_s)
         return dense
@@ -185,8 +212,8 @@ class _DenseRows(NamedTuple):
         computes = slice(0, first[ot.BACKWARD_COMPUTE + 1])
         dp_stream = slice(first[ot.PARAMS_ALL_GATHER], first[ot.GRADS_REDUCE_SCATTER + 1])
         has_chunk = [*range(computes.stop), *range(dp_stream.start, dp_stream.stop)]
-        microbatch = _common(self.recorded.microbatch.take(self.at[computes]))
-        chunks = _common(self.recorded.chunk.take(self.at[has_chunk]))
+        microbatch = _common(self.take(self.recorded.microbatch, computes))
+        chunks = _common(self.take(self.recorded.chunk, has_chunk))
         self._refuse_doubles(microbatch, chunks)
         parts = (
             self._start_order(times.start_s, computes),
@@ -209,7 +236,7 @@ class _DenseRows(NamedTuple):
 
     def _start_order(self, start_s: Floats, ops: slice) -> Ints:
         """Ops by start, ties in recorded order; shape (op, row), or (op, 1) where all rows agree."""
-        starts, at = start_s[ops], self.at[ops]
+        starts, at = start_s[ops], self.positions(ops)
         first = np.lexsort((at[:, 0], starts[:, 0]))
         ordered = starts[first]
         if (ordered[1:] > ordered[:-1]).all():
@@ -220,7 +247,7 @@ class _DenseRows(NamedTuple):
         self, signature: Ints, computes: int, dp_stream: slice, has_chunk: list[int]
     ) -> StageProgram:
         values = signature.tolist()
-        chunks = [-1] * len(self.at)
+        chunks = [-1] * sum(self.counts)
         first_chunk = computes + dp_stream.stop - dp_stream.start
         for op, chunk in zip(has_chunk, values[first_chunk:], strict=False):
             chunks[op] = chunk
@@ -247,7 +274,7 @@ class _DenseRows(NamedTuple):
             if len(doubles):
                 op, column = doubles[0].tolist()
                 pair = order[op : op + 2, column].tolist()
-                at = self.at[first + pair[0], column]
+                at = self.positions([first + pair[0]])[0, column]
                 raise TraceDefectError(
                     f"microbatch {int(self.recorded.microbatch[at])} of model chunk "
                     f"{int(self.recorded.chunk[at])} is computed twice in one direction",
