@@ -87,10 +87,12 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
         ),
         OP_TYPE_SLOWDOWN: _table(OP_TYPE_SLOWDOWN, _by_op_type(times.by_type, ideal_s)),
         STAGE_SLOWDOWN: _table(
-            STAGE_SLOWDOWN, {"pp_rank": np.arange(len(stage_slowdown), dtype=np.int32), "slowdown": stage_slowdown}
+            STAGE_SLOWDOWN,
+            {"pp_rank": np.arange(len(stage_slowdown), dtype=np.int32), "slowdown": stage_slowdown},
         ),
         DP_RANK_SLOWDOWN: _table(
-            DP_RANK_SLOWDOWN, {"dp_rank": np.arange(len(dp_rank_slowdown), dtype=np.int32), "slowdown": dp_rank_slowdown}
+            DP_RANK_SLOWDOWN,
+            {"dp_rank": np.arange(len(dp_rank_slowdown), dtype=np.int32), "slowdown": dp_rank_slowdown},
         ),
         WORKER_SLOWDOWN: _table(WORKER_SLOWDOWN, _by_worker(replayed, ideal_s)),
     }

@@ -101,7 +101,9 @@ def _visit(
     return []
 
 
-def _units(groups: list[Group], sources: list[tuple[int, ...]], order: list[int], size: int) -> tuple[Unit, ...]:
+def _units(
+    groups: list[Group], sources: list[tuple[int, ...]], order: list[int], size: int
+) -> tuple[Unit, ...]:
     """Units with what they wait for and what nothing waits for after them."""
     is_done = bytearray(size)
     units: list[Unit] = []

@@ -26,9 +26,7 @@ POOLED_MEAN_MEDIAN: Final = Ideal(within_stage=False, has_means=True)
 """The paper's."""
 
 
-def ideal_durations(
-    blocks: Sequence[tuple[OpGraph, Floats]], ideal: Ideal = POOLED_MEAN_MEDIAN
-) -> Floats:
+def ideal_durations(blocks: Sequence[tuple[OpGraph, Floats]], ideal: Ideal = POOLED_MEAN_MEDIAN) -> Floats:
     """Ideal duration of each op type, over all steps, chunks, dp ranks and microbatches.
 
     blocks  : graph and replayed durations, float64, shape (op, step, dp_rank), of steps alike. [s]

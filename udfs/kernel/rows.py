@@ -50,9 +50,7 @@ class StageRows(NamedTuple):
         if first == 0 and end * dp_size >= len(self.zero_us):
             return self
         rows = slice(first * dp_size, end * dp_size)
-        return self._replace(
-            first_op=self.first_op[rows.start : rows.stop + 1], zero_us=self.zero_us[rows]
-        )
+        return self._replace(first_op=self.first_op[rows.start : rows.stop + 1], zero_us=self.zero_us[rows])
 
 
 class Times(NamedTuple):

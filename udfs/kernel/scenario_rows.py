@@ -25,6 +25,10 @@ EVERYTHING = 0
 """Row of the scenario in which every op is recorded."""
 
 
+MOST_GROWTHS = 16
+"""In how many places along the graph rows begin to have lanes, at most: each costs a pass over what is live."""
+
+
 class Replicas(NamedTuple):
     """Rows of recorded replicas [first, first + number) and of their ideal partners behind them.
 
@@ -95,6 +99,11 @@ def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
     if first_meeting < len(graph.units):
         replica_count = 1 + (layout.pp_size if layout.pp_size > 1 else 0)
         starts.extend((first_meeting, 2, "replica", i) for i in range(2 * replica_count))
+    grain = max(1, len(graph.units) // MOST_GROWTHS)
+    starts = [
+        (first if kind == "replica" else first // grain * grain, order, kind, index)
+        for first, order, kind, index in starts
+    ]
     starts.sort()
     row_of = {(kind, index): row for row, (_, _, kind, index) in enumerate(starts)}
     stages = range(layout.pp_size)

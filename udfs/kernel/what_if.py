@@ -136,7 +136,9 @@ def _read(stages: Sequence[StageRows], layout: Layout, ops_together: int) -> _Re
             clamped += _settle(block, actual_s[first:])
         pairs = zip(trace.forward_s, trace.backward_s, strict=True)
         found_moments = [worker_moments(forward_s, backward_s) for forward_s, backward_s in pairs]
-        moments = [a.joined(b) for a, b in zip(moments, found_moments, strict=True)] if first else found_moments
+        moments = (
+            [a.joined(b) for a, b in zip(moments, found_moments, strict=True)] if first else found_moments
+        )
     return _Recorded(blocks, actual_s, moments, int(clamped[0]), int(clamped[1]), len(graphs))
 
 
