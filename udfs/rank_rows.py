@@ -28,6 +28,7 @@ class ReplayedRows:
     steps_dropped : steps in which a worker is missing.
     worker_rank   : int, shape (stage, dp_rank); lowest rank that was replayed for each worker.
     worker_row    : int, shape (stage, dp_rank); position in the table of the first row of that rank.
+    replayed_row  : int, shape (stage, step, dp_rank); position in the table of each row that is replayed.
     ops           : number of replayed ops.
     recorded      : whether there was any op at all.
     """
@@ -37,6 +38,7 @@ class ReplayedRows:
     steps_dropped: int
     worker_rank: Ints
     worker_row: Ints
+    replayed_row: Ints
     ops: int
     recorded: bool
 
@@ -77,15 +79,23 @@ def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
             )
         )
     rank = _integers(rank_steps, "rank")[chosen].reshape(shape)
-    worker_row = np.take_along_axis(chosen.reshape(shape), rank.argmin(axis=1, keepdims=True), axis=1)[:, 0]
+    replayed_row = chosen.reshape(shape)
+    worker_row = np.take_along_axis(replayed_row, rank.argmin(axis=1, keepdims=True), axis=1)[:, 0]
     return ReplayedRows(
-        stages, steps, dropped, rank.min(axis=1), worker_row, int(lengths[chosen].sum()), recorded=True
+        stages=stages,
+        steps=steps,
+        steps_dropped=dropped,
+        worker_rank=rank.min(axis=1),
+        worker_row=worker_row,
+        replayed_row=replayed_row,
+        ops=int(lengths[chosen].sum()),
+        recorded=True,
     )
 
 
 def _nothing(dropped: int, *, recorded: bool) -> ReplayedRows:
     none = np.empty(0, dtype=np.int64)
-    return ReplayedRows([], none, dropped, none, none, 0, recorded)
+    return ReplayedRows([], none, dropped, none, none, none, 0, recorded)
 
 
 def _flat(table: pa.Table, name: str) -> tuple[Ints, npt.NDArray[Any]]:

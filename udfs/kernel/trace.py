@@ -17,7 +17,7 @@ from udfs.kernel.correlation import backward_of_forward, paired_times
 from udfs.kernel.errors import OpRef, TraceDefectError
 from udfs.kernel.graph import ALL_DP_RANKS, Cell, Layout, OpGraph, build_graph
 from udfs.kernel.program import Floats, Ints
-from udfs.kernel.rows import RowClass, StageRows, Times, classify
+from udfs.kernel.rows import Int32s, RowClass, StageRows, Times, classify
 
 
 class StepBlock(NamedTuple):
@@ -26,12 +26,14 @@ class StepBlock(NamedTuple):
     steps      : int, shape (step,); positions among the job's replayed steps.
     start_s    : float64, shape (op, step, dp); from the step's zero. [s]
     duration_s : float64, shape (op, step, dp). [s]
+    microbatch : per cell of the graph int32, shape (compute op, step, dp); forward before backward.
     """
 
     steps: Ints
     graph: OpGraph
     start_s: Floats
     duration_s: Floats
+    microbatch: tuple[Int32s, ...] = ()
 
     @property
     def has_dp_lanes(self) -> bool:
@@ -67,8 +69,11 @@ def build_trace(stages: Sequence[StageRows], layout: Layout, steps: int) -> Trac
     if room is not None and all(len(found) == 1 for found in classes):
         cells = [Cell(stage, ALL_DP_RANKS, only.program) for stage, (only,) in enumerate(classes)]
         graph = build_graph(tuple(cells), layout)
-        shape = (graph.size, steps, layout.dp_size)
-        blocks = [StepBlock(np.arange(steps), graph, *(times.reshape(shape) for times in room))]
+        start_s, duration_s = (times.reshape(graph.size, steps, layout.dp_size) for times in room)
+        microbatch = tuple(
+            only.microbatch.reshape(len(only.microbatch), steps, layout.dp_size) for (only,) in classes
+        )
+        blocks = [StepBlock(np.arange(steps), graph, start_s, duration_s, microbatch)]
     else:
         alike = _steps_alike(classes, steps, layout.dp_size)
         blocks = [_block(classes, members, layout) for members in alike]
@@ -134,12 +139,14 @@ def _block(classes: list[list[RowClass]], members: Ints, layout: Layout) -> Step
     except TraceDefectError as found_defect:
         raise TraceDefectError(found_defect.defect, found_defect.ops, int(members[0])) from None
     times = Times(*(np.empty((graph.size, len(members), dp_size if has_lanes else 1)) for _ in Times._fields))
+    microbatch = []
     for (cell, own), (first, last) in zip(cells, pairwise(graph.first_op), strict=True):
         dp_ranks = np.arange(dp_size) if has_lanes else np.array([cell.dp_rank])
         columns = np.searchsorted(own.rows, members[:, None] * dp_size + dp_ranks)
         for target, source in zip(times, own.times, strict=True):
             target[first:last] = source[:, columns]
-    return StepBlock(members, graph, *times)
+        microbatch.append(own.microbatch[:, columns])
+    return StepBlock(members, graph, *times, tuple(microbatch))
 
 
 def _owner(found: list[RowClass], row: int) -> RowClass:
