@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schemas.vocabulary import OP_TYPES
-from tests.random_jobs import named_job
-from tests.udfs.kernel.test_custom import disagreeing_job
+from tests.random_jobs import disagreeing_job, named_job
 from udfs.kernel import op_type as ot
 from udfs.kernel.trace import Trace, build_trace
 from udfs.layout import read_layout
@@ -30,18 +29,19 @@ OpKey = tuple[int, int, int, str, int]
 """(step, dp_rank, pp_rank, op_type, ordinal by start within the row): one op."""
 
 
-def with_moving_hosts(rank_steps: pa.Table) -> pa.Table:
-    """Some rows lose their host, some move to another, one host has a name with LIKE's wildcard in it."""
-    hosts = [
-        (None, "node-1", "node-22", "node_3", "b")[(row * row) % 7 % 5] for row in range(len(rank_steps))
-    ]
-    return rank_steps.set_column(rank_steps.column_names.index("host"), "host", pa.array(hosts, pa.string()))
+def uneven(rank_steps: pa.Table) -> pa.Table:
+    """Rows that lose their host or move to another, and that count their microbatches from elsewhere."""
+    rows = rank_steps.to_pylist()
+    for number, row in enumerate(rows):
+        row["host"] = (None, "node-1", "node-22", "node_3", "n.2", "nx2")[number % 6]
+        row["microbatch"] = [microbatch + (0, 1, 100)[number // 2 % 3] for microbatch in row["microbatch"]]
+    return pa.Table.from_pylist(rows, schema=rank_steps.schema)
 
 
 @cache
 def traced(name: str) -> tuple[pa.Table, ReplayedRows, Trace]:
     layout = read_layout(JOBS[name].manifest)
-    table = with_moving_hosts(JOBS[name].rank_steps)
+    table = uneven(JOBS[name].rank_steps)
     rows = replayed_rows(table, layout)
     return table, rows, build_trace(rows.stages, layout, len(rows.steps))
 
@@ -97,8 +97,10 @@ def quoted(word: str) -> str:
 
 NUMBERS = st.one_of(st.integers(-2, 9), st.sampled_from([100, 101, 10_000, 2.5, 1e3, 10**30, -7])).map(str)
 OP_TYPE_WORDS = st.sampled_from(OP_TYPES).map(quoted)
-HOST_WORDS = st.sampled_from(["node-1", "node-22", "node_3", "b", "", "zz"]).map(quoted)
-PATTERNS = st.sampled_from(["%", "node-_", "node_%", "%-compute", "grads%", "b", "", "_", "n%2"]).map(quoted)
+HOST_WORDS = st.sampled_from(["node-1", "node-22", "node_3", "n.2", "", "zz"]).map(quoted)
+PATTERNS = st.sampled_from(["%", "node-_", "node_%", "%-compute", "grads%", "n.2", "", "_", "n%2"]).map(
+    quoted
+)
 NUMBER_NAMES = st.sampled_from(NUMBER_COLUMNS)
 COMPARISONS = st.sampled_from(["=", "!=", "<>", "<", "<=", ">", ">="])
 NEGATIONS = st.sampled_from(["", "NOT "])
@@ -141,6 +143,29 @@ PREDICATES = st.recursive(
 @given(predicate=PREDICATES)
 def test_a_predicate_chooses_the_ops_that_duckdb_does(name: str, predicate: str) -> None:
     assert chosen(name, predicate) == chosen_by_duckdb(name, predicate)
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "host LIKE 'n.2'",
+        "host LIKE 'n_2'",
+        "host LIKE 'n%2'",
+        "host LIKE 'node__'",
+        "host LIKE 'node%'",
+        "host NOT LIKE 'node%'",
+        "op_type LIKE '%-compute' AND microbatch IN (1, 101, -5, 2.5)",
+        "step IN (1, 1000000000000000000000000000000)",
+        "step < 1000000000000000000000000000000 AND rank > -1000000000000000000000000000000",
+        "microbatch NOT IN (0, NULL) OR dp_rank = 1",
+    ],
+)
+def test_what_chance_may_leave_out(predicate: str) -> None:
+    assert chosen("usual", predicate) == chosen_by_duckdb("usual", predicate) != set()
+
+
+def test_numbers_beyond_any_float() -> None:
+    assert chosen("usual", "step IN (1, 1e400) AND step < 1e400") == chosen("usual", "step = 1") != set()
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -1,13 +1,10 @@
 """Custom scenarios of the kernel against one replay for every step, durations chosen op by op."""
 
-from dataclasses import replace
-
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from jobs.synthetic.job import GeneratedJob, JobIdentity, generate_job
-from tests.random_jobs import LAYOUTS, NOISY, USUAL, named_job, without_some
+from jobs.synthetic.job import GeneratedJob
+from tests.random_jobs import LAYOUTS, USUAL, disagreeing_job, named_job
 from udfs.kernel.custom import replay_changes
 from udfs.kernel.durations import replayed_durations
 from udfs.kernel.ideal import ideal_durations
@@ -16,17 +13,6 @@ from udfs.kernel.replay import replay, step_time
 from udfs.kernel.trace import Trace, build_trace
 from udfs.layout import read_layout
 from udfs.rank_rows import replayed_rows
-
-
-def disagreeing_job() -> GeneratedJob:
-    """Dp ranks that lack an op here and there, and steps with another schedule."""
-    job = generate_job(USUAL, NOISY, seed=5)
-    rows = without_some(job.rank_steps, "gc", 0.3, np.random.default_rng(5))
-    other = generate_job(
-        replace(USUAL, microbatches=6, steps=2), NOISY, seed=6, identity=JobIdentity(first_step=10_000)
-    )
-    return GeneratedJob(pa.concat_tables([rows, other.rank_steps]), job.manifest)
-
 
 JOBS = {name: named_job(name) for name in LAYOUTS} | {"disagreeing": disagreeing_job()}
 
