@@ -68,8 +68,9 @@ def refuse_unknown_op_type(word: Word) -> None:
 def not_understood(node: exp.Expr, within: exp.Expr) -> NotUnderstoodError:
     """What to raise for a part of a condition, `within` which it stands."""
     part, whole = sql_of(node), sql_of(within)
-    if part.replace(" ", "") in OP_TYPES:
-        return NotUnderstoodError(f"not {part}: did you mean '{part.replace(' ', '')}', in quotes?")
+    joined = part.replace(" ", "")
+    if joined in OP_TYPES:
+        return NotUnderstoodError(f"not understood: {part}; did you mean '{joined}', in quotes?")
     return NotUnderstoodError(f"not understood: {part}" + (f" in {whole}" if whole != part else ""))
 
 

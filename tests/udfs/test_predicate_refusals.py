@@ -31,7 +31,7 @@ MANY_OP_TYPES = f"there are {', '.join(OP_TYPES)}"
             f"{NO_GROUP}: did you mean op_type IN ('forward-send', 'forward-recv')?",
         ),
         ("op_type = gc", "there is no column gc: did you mean 'gc', in quotes?"),
-        ("op_type = forward-compute", "not forward - compute: did you mean 'forward-compute', in quotes?"),
+        ("op_type = forward-compute", "not understood: forward - compute; did you mean 'forward-compute'"),
         ("pp_rank = '3'", "pp_rank = '3': pp_rank is a number, '3' is not"),
         ("host BETWEEN 1 AND 2", "host BETWEEN 1 AND 2: host is text, 1 is not"),
         ("host IN ('a', 1)", "host IN ('a', 1): host is text, 1 is not"),
