@@ -40,10 +40,11 @@ class PathSettings(_Section):
 class SimulationSettings(_Section):
     """What the what-if simulation takes as ideal, and the bounds that decide a unit's status."""
 
-    ideal: Literal["pooled-mean-median"]
+    ideal: Literal["pooled-mean-median", "pooled-median", "stage-mean-median", "stage-median"]
     minimum_steps: Annotated[int, Field(ge=1)]
     maximum_discrepancy: Annotated[float, Field(gt=0)]
     maximum_restarts: Annotated[int, Field(ge=0)]
+    ops_together: Annotated[int, Field(ge=1)]
 
 
 class SparkSettings(_Section):

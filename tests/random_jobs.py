@@ -64,6 +64,16 @@ def named_job(name: str, seed: int = 7) -> GeneratedJob:
     return generate_job(LAYOUTS[name], NOISY, seed)
 
 
+def disagreeing_job() -> GeneratedJob:
+    """Dp ranks that lack an op here and there, and steps with another schedule."""
+    job = generate_job(USUAL, NOISY, seed=5)
+    rows = without_some(job.rank_steps, "gc", 0.3, np.random.default_rng(5))
+    other = generate_job(
+        replace(USUAL, microbatches=6, steps=2), NOISY, seed=6, identity=JobIdentity(first_step=10_000)
+    )
+    return GeneratedJob(pa.concat_tables([rows, other.rank_steps]), job.manifest)
+
+
 def random_job(seed: int) -> GeneratedJob:
     """Generate a small job of a random layout with random faults; mostly a few thousand ops.
 

@@ -7,3 +7,11 @@ class TraceError(ValueError):
 
 class UnknownOpError(ValueError):
     """A rank log row holds an op type that is not in the vocabulary."""
+
+
+class PredicateError(ValueError):
+    """A predicate over ops is not understood; the message is one line and says what there is."""
+
+
+class NothingToReplayError(ValueError):
+    """A unit has no step that could be replayed; the message says why."""

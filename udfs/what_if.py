@@ -7,13 +7,10 @@ import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final
 
 import pyarrow as pa
 
 from schemas.vocabulary import (
-    OP_TYPES,
     STATUS_ANALYSED,
     STATUS_BAD_LAYOUT,
     STATUS_HIGH_DISCREPANCY,
@@ -23,30 +20,14 @@ from schemas.vocabulary import (
     STATUS_TOO_FEW_STEPS,
     STATUS_TOO_MANY_RESTARTS,
 )
-from udfs.errors import TraceError
+from udfs.ideals import IDEALS, PAPER_IDEAL
 from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph import Layout
-from udfs.kernel.ideal import Ideal
-from udfs.kernel.what_if import WhatIf, analyse
+from udfs.kernel.what_if import OPS_TOGETHER, WhatIf, analyse
 from udfs.layout import LayoutError, read_layout
 from udfs.rank_rows import ReplayedRows, replayed_rows
 from udfs.result_tables import Replayed, empty_results, job_row, result_tables
-
-LONGEST_STEP_S: Final = 1e12
-"""A step cannot take longer [s]: 30,000 years, far below where sums and squares would leave float64."""
-
-
-PAPER_IDEAL: Final = "pooled-mean-median"
-
-IDEALS: Final = MappingProxyType(
-    {
-        PAPER_IDEAL: Ideal(within_stage=False, has_means=True),
-        "pooled-median": Ideal(within_stage=False, has_means=False),
-        "stage-mean-median": Ideal(within_stage=True, has_means=True),
-        "stage-median": Ideal(within_stage=True, has_means=False),
-    }
-)
-"""The ideals by the names they have in settings and in job_slowdown (model, section 7)."""
+from udfs.trace_defects import refuse_endless, trace_error
 
 
 @dataclass(frozen=True)
@@ -57,12 +38,14 @@ class SimulationSettings:
     minimum_steps       : fewer replayed steps are `too_few_steps`.
     maximum_discrepancy : above this share of T_actual a unit is `high_discrepancy`.
     maximum_restarts    : with more restarts a unit is not replayed.
+    ops_together        : a unit with more ops is laid out and replayed by blocks of steps of about that size.
     """
 
     ideal: str = PAPER_IDEAL
     minimum_steps: int = 10
     maximum_discrepancy: float = 0.05
     maximum_restarts: int = 15
+    ops_together: int = OPS_TOGETHER
 
 
 def simulate_job(
@@ -84,7 +67,7 @@ def simulate_job(
     if refusal is not None:
         return empty_results(job_row(facts, *refusal))
     layout = read_layout(facts)
-    with _garbage_collection_paused():
+    with garbage_collection_paused():
         rows = replayed_rows(rank_steps, layout)
         if not rows.recorded:
             return empty_results(job_row(facts, STATUS_NO_OPS, "no rank recorded an op"))
@@ -113,19 +96,10 @@ def _refusal_of_manifest(facts: dict[str, object], settings: SimulationSettings)
 
 def _analyse(rows: ReplayedRows, layout: Layout, settings: SimulationSettings) -> WhatIf:
     try:
-        found = analyse(rows.stages, layout, rows.worker_rank, IDEALS[settings.ideal])
+        found = analyse(rows, layout, rows.worker_rank, IDEALS[settings.ideal], settings.ops_together)
     except TraceDefectError as defect:
-        step = rows.steps[defect.step_index]
-        ops = ", ".join(
-            f"{OP_TYPES[op.op_type]} {op.ordinal} of rank {rows.worker_rank[op.stage, op.dp_rank]} "
-            f"(dp_rank {op.dp_rank}, pp_rank {op.stage})"
-            for op in defect.ops
-        )
-        raise TraceError(f"step {step}: {defect.defect}: {ops}") from None
-    longest = int(found.actual_s.argmax())
-    if found.actual_s[longest] > LONGEST_STEP_S:
-        took = f"takes {found.actual_s[longest]:.3g} s, more than {LONGEST_STEP_S:.0e} s"
-        raise TraceError(f"step {rows.steps[longest]}: {took}")
+        raise trace_error(defect, rows) from None
+    refuse_endless(found.actual_s, rows)
     return found
 
 
@@ -145,7 +119,7 @@ def _status(found: WhatIf, rows: ReplayedRows, settings: SimulationSettings) -> 
 
 
 @contextmanager
-def _garbage_collection_paused() -> Iterator[None]:
+def garbage_collection_paused() -> Iterator[None]:
     """Collecting amid the kernel's short-lived objects, none of them cyclic, is what the outliers are."""
     was_enabled = gc.isenabled()
     gc.disable()

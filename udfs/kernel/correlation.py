@@ -52,14 +52,14 @@ def paired_times(compute_s: Floats, partner: Ints, forwards: int) -> tuple[Float
 class Moments(NamedTuple):
     """Sums over the pairs of each worker; float64, shape (worker,).
 
-    count                   : number of complete pairs.
+    pairs                   : number of complete pairs.
     forward_s, backward_s   : means. [s]
     forward_2, backward_2   : sums of squared deviations. [s^2]
     together                : sum of the products of the deviations. [s^2]
     longest_forward_s, longest_backward_s : [s]
     """
 
-    count: Floats
+    pairs: Floats
     forward_s: Floats
     backward_s: Floats
     forward_2: Floats
@@ -70,13 +70,13 @@ class Moments(NamedTuple):
 
     def joined(self, other: "Moments") -> "Moments":
         """Moments of the pairs of both (Chan, Golub, LeVeque, The American Statistician 37, 1983)."""
-        count = self.count + other.count
-        weight = other.count / np.maximum(count, 1.0)
+        count = self.pairs + other.pairs
+        weight = other.pairs / np.maximum(count, 1.0)
         forward_apart_s, backward_apart_s = (
             other.forward_s - self.forward_s,
             other.backward_s - self.backward_s,
         )
-        cross = self.count * weight
+        cross = self.pairs * weight
         return Moments(
             count,
             self.forward_s + forward_apart_s * weight,
@@ -89,10 +89,10 @@ class Moments(NamedTuple):
         )
 
     def correlation(self) -> Floats:
-        """Pearson correlation of each worker; nan where there are fewer than two pairs or a side does not vary."""
+        """Pearson correlation of each worker; nan with fewer than two pairs or a side that does not vary."""
         forward_norm, backward_norm = np.sqrt(self.forward_2), np.sqrt(self.backward_2)
         varies = (
-            (self.count >= 2.0)
+            (self.pairs >= 2.0)
             & (forward_norm > CONSTANT * self.longest_forward_s)
             & (backward_norm > CONSTANT * self.longest_backward_s)
         )
@@ -104,7 +104,7 @@ class Moments(NamedTuple):
 def worker_moments(forward_s: Floats, backward_s: Floats) -> Moments:
     """Moments of each worker's pairs.
 
-    forward_s, backward_s : float64, shape (pair, step, worker); nan in backward_s where a pair is incomplete. [s]
+    forward_s, backward_s : float64, shape (pair, step, worker); nan in backward_s for incomplete pairs. [s]
     """
     pairs, steps, workers = forward_s.shape
     if not forward_s.size:

@@ -9,7 +9,6 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.graph import Cell, Layout
 from udfs.kernel.program import DIRECTIONS, StageProgram
 
-
 Waits: TypeAlias = tuple[Sequence[int], Sequence[int]]
 """Ops, and for each of them an op that waits for it; ranges where they follow each other."""
 

@@ -72,7 +72,7 @@ def _typical(parts: list[Floats], *, is_mean: bool) -> float:
 def _median(values: Floats) -> float:
     """Median of values that may be reordered in place.
 
-    One rank alone, because NumPy selects a single rank with vector instructions, several times faster than two.
+    One rank alone, because NumPy selects that with vector instructions, several times faster than two.
     """
     half = values.size // 2
     values.partition(half)

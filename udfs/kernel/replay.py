@@ -7,7 +7,6 @@ import numpy as np
 from udfs.kernel.graph import OpGraph
 from udfs.kernel.program import Floats
 
-
 FEW_DP_RANKS: Final = 8
 """Up to so many, comparing them one by one is faster than NumPy's reduction of a short axis."""
 
@@ -53,11 +52,13 @@ def _start(ends: list[Floats], sources: tuple[int, ...], out: Floats) -> Floats:
 def latest_of_dp_ranks(values_s: Floats) -> Floats:
     """Largest over the dp ranks, the last axis, which is kept with length 1. [s]"""
     dp_ranks = values_s.shape[-1]
+    latest_s: Floats
     if dp_ranks > FEW_DP_RANKS:
-        return values_s.max(axis=-1, keepdims=True)
-    latest_s = values_s[..., :1]
-    for dp_rank in range(1, dp_ranks):
-        latest_s = np.maximum(latest_s, values_s[..., dp_rank : dp_rank + 1])
+        latest_s = values_s.max(axis=-1, keepdims=True)
+    else:
+        latest_s = values_s[..., :1]
+        for dp_rank in range(1, dp_ranks):
+            latest_s = np.maximum(latest_s, values_s[..., dp_rank : dp_rank + 1])
     return latest_s
 
 
@@ -81,25 +82,22 @@ def replay_lanes(graph: OpGraph, durations_s: list[Floats], dp_ranks: int, is_la
     shape = durations_s[0].shape
     live: dict[int, Floats] = {}
     spare: list[Floats] = []
-    latest_s, met_s, step_s = np.empty(shape), np.empty(shape), np.zeros(shape)
+    latest_s, met_s = np.empty(shape), np.empty(shape)
+    at_once_s, step_s = np.zeros(shape), np.zeros(shape)
     for ops, across_dp, sources, releases in graph.units:
-        start = live[sources[0]] if sources else None
+        start = live[sources[0]] if sources else at_once_s
         for source in sources[1:]:
             start = np.maximum(start, live[source], out=latest_s)
-        if start is not None and across_dp and dp_ranks > 1:
+        if sources and across_dp and dp_ranks > 1:
             by_dp = start.reshape(-1, dp_ranks)
             met_s.reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
             start = met_s
         for op in ops:
             end = live[op] = spare.pop() if spare else np.empty(shape)
-            if start is None:
-                end[:] = durations_s[op]
-            else:
-                np.add(start, durations_s[op], out=end)
+            np.add(start, durations_s[op], out=end)
             if is_last[op]:
                 np.maximum(step_s, end, out=step_s)
-        for op in releases:
-            spare.append(live.pop(op))
+        spare += [live.pop(op) for op in releases]
     times_s: Floats = step_s.reshape(-1, dp_ranks).max(axis=1)
     return times_s
 

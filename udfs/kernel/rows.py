@@ -42,15 +42,15 @@ class StageRows(NamedTuple):
     def from_first_op(self) -> "StageRows":
         """The same with ops counted from the stage's first."""
         ops = slice(self.first_op[0], self.first_op[-1])
-        flat = (self.op_type, self.start_us, self.duration_us, self.microbatch, self.chunk)
-        return StageRows(self.first_op - ops.start, *(values[ops] for values in flat), zero_us=self.zero_us)
-
-    def of_steps(self, first: int, end: int, dp_size: int) -> "StageRows":
-        """Rows of the steps [first, end)."""
-        if first == 0 and end * dp_size >= len(self.zero_us):
-            return self
-        rows = slice(first * dp_size, end * dp_size)
-        return self._replace(first_op=self.first_op[rows.start : rows.stop + 1], zero_us=self.zero_us[rows])
+        return StageRows(
+            first_op=self.first_op - ops.start,
+            op_type=self.op_type[ops],
+            start_us=self.start_us[ops],
+            duration_us=self.duration_us[ops],
+            microbatch=self.microbatch[ops],
+            chunk=self.chunk[ops],
+            zero_us=self.zero_us,
+        )
 
 
 class Times(NamedTuple):
@@ -65,7 +65,7 @@ class RowClass(NamedTuple):
 
     rows       : int, shape (row,); positions among the stage's rows, ascending.
     times      : shape (op, row).
-    microbatch : int32, shape (compute op, row), or (compute op, 1) where all rows agree; forward before backward.
+    microbatch : int32, shape (compute op, row), or (compute op, 1) where all rows agree; forward first.
     """
 
     program: StageProgram
@@ -122,6 +122,7 @@ def _dense(stage_rows: StageRows, rows: Ints, length: int) -> "_DenseRows | None
     first_op = stage_rows.first_op[rows]
     count = len(rows)
     is_whole = count == len(stage_rows.zero_us)
+    positions = np.empty(0, dtype=np.int64)
     if is_whole:
         stage_rows = stage_rows.from_first_op()
         op_type = stage_rows.op_type[: count * length]
@@ -149,7 +150,7 @@ def _dense(stage_rows: StageRows, rows: Ints, length: int) -> "_DenseRows | None
 class _DenseRows(NamedTuple):
     """Rows with equal op counts, and where their ops stand, by (type, place in the line).
 
-    places : int, shape (op,); place in the line, where that is the same for all rows, which are all of the stage's.
+    places : int, shape (op,); place in the line, where the rows are all of the stage's and agree in it.
     at     : int, shape (op, row); position among the stage's ops; None where `places` tells it.
     """
 

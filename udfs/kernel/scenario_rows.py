@@ -26,7 +26,7 @@ EVERYTHING = 0
 
 
 MOST_GROWTHS = 16
-"""In how many places along the graph rows begin to have lanes, at most: each costs a pass over what is live."""
+"""In how many places along the graph rows begin to have lanes, at most: each costs a pass over live ends."""
 
 
 class Replicas(NamedTuple):

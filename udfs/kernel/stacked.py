@@ -109,47 +109,45 @@ class _Stack:
         self.latest_s = np.zeros((rows.count, steps, self.dp_ranks))
         self.is_last = is_last
         self.live: dict[int, _Ends] = {}
-        self.latest_start, self.met = _Ends(self.shape), _Ends(self.shape)
+        self.at_once, self.latest_start, self.met = (_Ends(self.shape) for _ in range(3))
+        self.at_once.every_row[...] = 0.0
         self.filled = 0
 
     def run(self) -> None:
         """Replay the units one after the other, each on the rows that differ from the ideal by then."""
-        live, spare, latest_start = self.live, list[_Ends](), self.latest_start
+        live, spare = self.live, list[_Ends]()
         durations, ideals, is_last, kinds = self.durations, self.ideals, self.is_last, self.kinds
-        recorded_rows = self.recorded_rows
-        maximum, add = np.maximum, np.add
+        recorded_rows, add = self.recorded_rows, np.add
         for (ops, across_dp, sources, releases), active in zip(
             self.graph.units, self.rows.active, strict=True
         ):
             if active != self.filled:
                 self._grow(active)
-            start = None
-            if sources:
-                start = live[sources[0]]
-                if len(sources) > 1:
-                    latest = latest_start.active
-                    maximum(start.active, live[sources[1]].active, out=latest)
-                    for source in sources[2:]:
-                        maximum(latest, live[source].active, out=latest)
-                    start = latest_start
-                if across_dp and self.dp_ranks > 1:
-                    start = self._meet(start)
+            start = self._latest(sources, across_dp=across_dp) if sources else self.at_once
             for op in ops:
                 ends = live[op] = spare.pop() if spare else _Ends(self.shape)
                 if ends.shown != active:
                     ends.show(active)
-                if start is None:
-                    self._begin(op)
-                else:
-                    kind, recorded_s = kinds[op], durations[op]
-                    add(start.active, ideals[kind], out=ends.active)
-                    start_rows, end_rows = start.rows, ends.rows
-                    for row in recorded_rows[kind]:
-                        add(start_rows[row], recorded_s, out=end_rows[row])
+                kind, recorded_s = kinds[op], durations[op]
+                add(start.active, ideals[kind], out=ends.active)
+                start_rows, end_rows = start.rows, ends.rows
+                for row in recorded_rows[kind]:
+                    add(start_rows[row], recorded_s, out=end_rows[row])
                 if is_last[op]:
                     self._end_step(op)
-            for op in releases:
-                spare.append(live.pop(op))
+            spare += [live.pop(op) for op in releases]
+
+    def _latest(self, sources: tuple[int, ...], *, across_dp: bool) -> _Ends:
+        """Latest end of some ops, of all dp ranks where they meet."""
+        live, maximum = self.live, np.maximum
+        start = live[sources[0]]
+        if len(sources) > 1:
+            latest = self.latest_start.active
+            maximum(start.active, live[sources[1]].active, out=latest)
+            for source in sources[2:]:
+                maximum(latest, live[source].active, out=latest)
+            start = self.latest_start
+        return self._meet(start) if across_dp and self.dp_ranks > 1 else start
 
     def _grow(self, active: int) -> None:
         """Give further rows lanes of their own: what ended by now was ideal in them.
@@ -168,8 +166,8 @@ class _Stack:
             ends.show(active)
         if brings_replicas:
             self._copy_to_replicas(list(self.latest_s))
-        self.latest_start.show(active)
-        self.met.show(active)
+        for ends in (self.at_once, self.latest_start, self.met):
+            ends.show(active)
         self.filled = active
 
     def _copy_to_replicas(self, rows: list[Floats]) -> None:
@@ -177,13 +175,6 @@ class _Stack:
         rows[first][...] = rows[EVERYTHING]
         for stage in range(number - 1):
             rows[first + 1 + stage][...] = rows[self.rows.stage_row[stage]]
-
-    def _begin(self, op: int) -> None:
-        """Ends of an op that waits for nothing."""
-        ends, kind = self.live[op], self.kinds[op]
-        ends.active[...] = self.ideals[kind]
-        for row in self.recorded_rows[kind]:
-            ends.rows[row][:] = self.durations[op]
 
     def _meet(self, start: _Ends) -> _Ends:
         """Let dp ranks wait for each other within a row, and recorded replicas for their ideal partners."""

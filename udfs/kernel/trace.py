@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
+from udfs.kernel.build_graph import build_graph
 from udfs.kernel.correlation import backward_of_forward, paired_times
 from udfs.kernel.errors import OpRef, TraceDefectError
-from udfs.kernel.build_graph import build_graph
 from udfs.kernel.graph import ALL_DP_RANKS, Cell, Layout, OpGraph
 from udfs.kernel.program import Floats, Ints
-from udfs.kernel.rows import RowClass, StageRows, Times, classify
+from udfs.kernel.rows import Int32s, RowClass, StageRows, Times, classify
 
 
 class StepBlock(NamedTuple):
@@ -27,12 +27,15 @@ class StepBlock(NamedTuple):
     steps      : int, shape (step,); positions among the job's replayed steps.
     start_s    : float64, shape (op, step, dp); from the step's zero. [s]
     duration_s : float64, shape (op, step, dp). [s]
+    microbatch : per cell of the graph int32, shape (compute op, step, dp), or (compute op, 1, 1) where all
+                 rows agree; forward before backward.
     """
 
     steps: Ints
     graph: OpGraph
     start_s: Floats
     duration_s: Floats
+    microbatch: tuple[Int32s, ...] = ()
 
 
 class Trace(NamedTuple):
@@ -71,8 +74,9 @@ def build_trace(
     if room is not None and all(len(found) == 1 for found in classes):
         cells = [Cell(stage, ALL_DP_RANKS, only.program) for stage, (only,) in enumerate(classes)]
         graph = _graph(tuple(cells), layout, known)
-        shape = (graph.size, steps, layout.dp_size)
-        blocks = [StepBlock(np.arange(steps), graph, *(times.reshape(shape) for times in room))]
+        start_s, duration_s = (times.reshape(graph.size, steps, layout.dp_size) for times in room)
+        microbatch = tuple(_by_step(only.microbatch, layout.dp_size) for (only,) in classes)
+        blocks = [StepBlock(np.arange(steps), graph, start_s, duration_s, microbatch)]
     else:
         alike = _steps_alike(classes, steps, layout.dp_size)
         blocks = [_block(classes, members, layout, known) for members in alike]
@@ -145,12 +149,20 @@ def _block(classes: list[list[RowClass]], members: Ints, layout: Layout, known: 
     except TraceDefectError as found_defect:
         raise TraceDefectError(found_defect.defect, found_defect.ops, int(members[0])) from None
     times = Times(*(np.empty((graph.size, len(members), dp_size if has_lanes else 1)) for _ in Times._fields))
+    microbatch = []
     for (cell, own), (first, last) in zip(cells, pairwise(graph.first_op), strict=True):
         dp_ranks = np.arange(dp_size) if has_lanes else np.array([cell.dp_rank])
         columns = np.searchsorted(own.rows, members[:, None] * dp_size + dp_ranks)
         for target, source in zip(times, own.times, strict=True):
             target[first:last] = source[:, columns]
-    return StepBlock(members, graph, *times)
+        by_row = own.microbatch
+        microbatch.append(by_row[:, :, None] if by_row.shape[1] == 1 else by_row[:, columns])
+    return StepBlock(members, graph, *times, tuple(microbatch))
+
+
+def _by_step(by_row: Int32s, dp_size: int) -> Int32s:
+    """From (op, row) to (op, step, dp_rank), or to (op, 1, 1) where all rows agree."""
+    return by_row[:, :, None] if by_row.shape[1] == 1 else by_row.reshape(len(by_row), -1, dp_size)
 
 
 def _owner(found: list[RowClass], row: int) -> RowClass:

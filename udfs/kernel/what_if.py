@@ -1,8 +1,7 @@
 """Everything section 5 of the model asks of one job, from its recorded rows."""
 
-from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,8 +20,23 @@ from udfs.kernel.trace import Graphs, StepBlock, build_trace
 SLOWEST_PERCENT: Final = 3
 """Share of the workers that M_W makes ideal [%] (Eq. 5)."""
 
-STEPS_TOGETHER: Final = 1_000_000
+OPS_TOGETHER: Final = 1_000_000
 """Ops that are laid out and replayed at a time: beyond, only their durations are kept."""
+
+
+class JobRows(Protocol):
+    """A job's recorded rows, laid out for some of its steps at a time."""
+
+    @property
+    def ops(self) -> int:
+        """Number of ops."""
+
+    @property
+    def number_of_steps(self) -> int:
+        """Number of steps."""
+
+    def stages(self, first: int, end: int) -> list[StageRows]:
+        """Rows of the steps [first, end), one per stage, ordered by (step, dp_rank)."""
 
 
 class WhatIf(NamedTuple):
@@ -74,24 +88,24 @@ class _Recorded(NamedTuple):
 
 
 def analyse(
-    stages: Sequence[StageRows],
+    rows: JobRows,
     layout: Layout,
     worker_rank: Ints,
     ideal: Ideal = POOLED_MEAN_MEDIAN,
-    ops_together: int = STEPS_TOGETHER,
+    ops_together: int = OPS_TOGETHER,
 ) -> WhatIf:
     """Replay a job in every scenario of section 5.
 
-    Two passes over blocks of steps: the ideals need the durations of all steps, and given the ideals steps are
+    Two passes over blocks of steps: the ideals need the durations of all steps; given the ideals, steps are
     independent. So no more than one block of start times, and of replays, is held at a time.
 
-    stages       : one per stage, rows ordered by (step, dp_rank), every step complete.
+    rows         : the job's rows, every step complete.
     worker_rank  : int, shape (stage, dp_rank); global rank of each worker, settles ties among the slowest.
     ops_together : ops per block; a step is never divided.
     raises       : TraceDefectError where the ops contradict each other, or take no time, so that there is
                    nothing to compare with.
     """
-    recorded = _read(stages, layout, ops_together)
+    recorded = _read(rows, layout, ops_together)
     ideal_s = ideal_durations([(block.graph, block.duration_s) for block in recorded.blocks], ideal)
     replays = [_Replay.of(block, layout, ideal_s) for block in recorded.blocks]
     times = _in_step_order([replay.times for replay in replays], recorded.blocks)
@@ -115,20 +129,20 @@ def analyse(
     )
 
 
-def _read(stages: Sequence[StageRows], layout: Layout, ops_together: int) -> _Recorded:
+def _read(rows: JobRows, layout: Layout, ops_together: int) -> _Recorded:
     """First pass: durations of all steps, and all that only recorded times tell."""
-    steps = len(stages[0].zero_us) // layout.dp_size
-    ops = sum(int(rows.first_op[-1] - rows.first_op[0]) for rows in stages)
-    together = max(1, steps * ops_together // max(ops, 1))
+    steps = rows.number_of_steps
+    blocks_wanted = max(1, round(rows.ops / ops_together))
+    together = -(-steps // blocks_wanted)
     graphs: Graphs = {}
     blocks: list[_Block] = []
     moments: list[Moments] = []
     actual_s = np.empty(steps)
     clamped = np.zeros(2, dtype=np.int64)
     for first in range(0, steps, together):
-        part = [rows.of_steps(first, first + together, layout.dp_size) for rows in stages]
+        end = min(first + together, steps)
         try:
-            trace = build_trace(part, layout, min(together, steps - first), graphs)
+            trace = build_trace(rows.stages(first, end), layout, end - first, graphs)
         except TraceDefectError as found:
             raise TraceDefectError(found.defect, found.ops, first + found.step_index) from None
         for block in trace.blocks:
@@ -143,7 +157,10 @@ def _read(stages: Sequence[StageRows], layout: Layout, ops_together: int) -> _Re
 
 
 def _settle(block: StepBlock, actual_s: Floats) -> tuple[int, int]:
-    """Fill in recorded step times, put transfers in place of durations; returns what was clamped of each kind."""
+    """Fill in recorded step times, put transfers in place of durations.
+
+    returns : number of clamped transfers and of clamped launch delays.
+    """
     graph, start_s, duration_s = block.graph, block.start_s, block.duration_s
     end_s = np.empty_like(start_s)
     latest_s, earliest_s = [], []
@@ -187,7 +204,8 @@ class _Replay(NamedTuple):
         _, graph, duration_s = self.block
         if not graph.has_dp_lanes:
             mask = slow[op_stages(graph), op_dp_ranks(graph, self.layout.dp_size)]
-            return replay_masks(graph, duration_s, self.ideal_of_op, ~mask[None])[0]
+            masked_s: Floats = replay_masks(graph, duration_s, self.ideal_of_op, ~mask[None])[0]
+            return masked_s
         lanes = list(duration_s.reshape(graph.size, -1))
         for stage in np.flatnonzero(slow.any(axis=1)).tolist():
             first, end = graph.first_op[stage], graph.first_op[stage + 1]

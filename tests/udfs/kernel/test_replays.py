@@ -13,9 +13,9 @@ from schemas.vocabulary import OP_TYPES
 from tests import published
 from udfs.kernel import op_type
 from udfs.kernel.durations import launch_delays, replayed_durations
-from udfs.kernel.ideal import ideal_durations
+from udfs.kernel.ideal import ideal_durations, ideal_of_ops
 from udfs.kernel.masked import replay_one_by_one
-from udfs.kernel.replay import replay, step_time
+from udfs.kernel.replay import last_ops, replay, step_time
 from udfs.kernel.stacked import replay_scenarios
 from udfs.kernel.trace import StepBlock, Trace, build_trace
 from udfs.layout import read_layout
@@ -40,7 +40,7 @@ def trace_of(shape: JobShape) -> tuple[Trace, pa.Table, dict[str, object]]:
     job = generate_job(shape, Mechanisms(slow_workers=[worker], noise=0.05, launch_s=0.001), seed=3)
     layout = read_layout(job.manifest)
     rows = replayed_rows(job.rank_steps, layout)
-    return build_trace(rows.stages, layout, len(rows.steps)), job.rank_steps, job.manifest
+    return build_trace(rows.stages(), layout, len(rows.steps)), job.rank_steps, job.manifest
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
@@ -49,9 +49,10 @@ def test_stacked_scenarios_are_one_at_a_time_replays_bit_for_bit(shape: JobShape
     layout = read_layout(manifest)
     (block,) = trace.blocks
     duration_s = replayed_durations(block.graph, block.start_s, block.duration_s).duration_s
-    ideal_s = ideal_durations([(block.graph, duration_s)])
-    together = replay_scenarios(block.graph, layout, duration_s, ideal_s)
-    alone = replay_one_by_one(block, layout, duration_s, ideal_s)
+    ideal_of_op = ideal_of_ops(block.graph, ideal_durations([(block.graph, duration_s)]))
+    is_last = last_ops(block.graph, duration_s, ideal_of_op)
+    together = replay_scenarios(block.graph, layout, duration_s, ideal_of_op, is_last)
+    alone = replay_one_by_one(block.graph, layout, duration_s, ideal_of_op)
     for name, value in together._asdict().items():
         wanted = getattr(alone, name)
         if isinstance(value, dict):
@@ -72,7 +73,7 @@ def test_all_launch_delays_put_back_give_the_recorded_step_times(shape: JobShape
 def test_identity_on_published_traces(name: str, published_traces: Path) -> None:
     layout = read_layout(published.manifest(published_traces, name))
     rows = replayed_rows(published.rank_steps(published_traces, name), layout)
-    for block in build_trace(rows.stages, layout, len(rows.steps)).blocks:
+    for block in build_trace(rows.stages(), layout, len(rows.steps)).blocks:
         assert_identity(block)
 
 

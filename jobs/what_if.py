@@ -1,0 +1,219 @@
+"""What if: a custom scenario of one unit, read from the warehouse and answered at once.
+
+`python -m jobs.what_if --job-id J --fix "op_type = 'forward-compute' AND pp_rank = 3"`: these ops ideal; with
+`--set 0.9` each takes 0.9 times as long as it did. Nothing is written.
+"""
+
+import argparse
+import difflib
+import math
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import astuple, dataclass, fields
+from datetime import date
+from typing import Final, Never
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from jobs.cli import Parser, common_parser, log_date, run_entry_point
+from jobs.printing import FORMATS, Result, shown, write
+from jobs.settings import Settings
+from jobs.warehouse import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import EXIT_FAILED, EXIT_WRONG_SETTINGS, JOBS, RANK_STEPS
+from udfs.custom_scenario import Answer, Answers, replay_scenarios
+from udfs.errors import NothingToReplayError, PredicateError, TraceError
+from udfs.layout import LayoutError
+from udfs.op_predicate import OpPredicate, parse_predicate
+from udfs.predicate_words import COLUMNS
+from udfs.unit_batches import SIMULATED_COLUMNS
+
+_TEXT_COLUMNS: Final = 2
+"""Of the answer: scenario and change; all others are numbers."""
+
+
+class NoSuchUnitError(Exception):
+    """Raised where the arguments name no unit of the warehouse, or more than one; the message lists them."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One run of one job on one log date."""
+
+    job_id: str
+    run_id: str
+    log_date: date
+
+
+def run(
+    spark: SparkSession,
+    settings: Settings,
+    unit: Unit,
+    predicates: Sequence[OpPredicate],
+    factor: float | None = None,
+) -> Answers:
+    """Replay a unit of the warehouse with some ops changed; what it raises, replay_scenarios says."""
+    warehouse = Warehouse(spark, settings.paths.warehouse)
+    jobs, rank_steps = (
+        warehouse.read(TABLES[name], [unit.log_date]).where(
+            (F.col("job_id") == unit.job_id) & (F.col("run_id") == unit.run_id)
+        )
+        for name in (JOBS, RANK_STEPS)
+    )
+    (manifest,) = jobs.collect()
+    if manifest["manifest_status"] is not None:
+        raise NothingToReplayError(f"{manifest['manifest_status']}: {manifest['manifest_detail']}")
+    return replay_scenarios(
+        rank_steps.select(*SIMULATED_COLUMNS).toArrow(),
+        manifest.asDict(),
+        predicates,
+        factor,
+        settings.simulation.ideal,
+    )
+
+
+def find_unit(warehouse: Warehouse, job_id: str, run_id: str | None, day: date | None) -> Unit:
+    """Unit that the arguments name: of the latest day that fits, unless a day is given.
+
+    Raises NoSuchUnitError where there is none, and where several runs fit and none is named.
+    """
+    jobs = warehouse.read(TABLES[JOBS])
+    rows = jobs.where(F.col("job_id") == job_id).select("run_id", "log_date").distinct().collect()
+    if not rows:
+        names = [row["job_id"] for row in jobs.select("job_id").distinct().collect()]
+        raise NoSuchUnitError(_unknown_job(job_id, names, warehouse.root))
+    units = [Unit(job_id, row["run_id"], row["log_date"]) for row in rows]
+    return choose_unit(units, run_id, day)
+
+
+def choose_unit(units: Collection[Unit], run_id: str | None, day: date | None) -> Unit:
+    """Choose among the units of one job; see find_unit."""
+    job_id = next(iter(units)).job_id
+    fitting = [unit for unit in units if run_id in (None, unit.run_id) and day in (None, unit.log_date)]
+    if not fitting:
+        missing = "nothing" if run_id is None else f"no run {run_id}"
+        when = "" if day is None else f" on {day}"
+        raise NoSuchUnitError(f"job {job_id} has {missing}{when}: there are {_listed(units)}")
+    latest = max(unit.log_date for unit in fitting)
+    of_latest = [unit for unit in fitting if unit.log_date == latest]
+    if len(of_latest) > 1:
+        raise NoSuchUnitError(f"job {job_id} has several runs, name one by --run-id: {_listed(of_latest)}")
+    return of_latest[0]
+
+
+def _listed(units: Collection[Unit]) -> str:
+    return ", ".join(sorted(f"run {unit.run_id} on {unit.log_date}" for unit in units))
+
+
+def _unknown_job(job_id: str, names: Sequence[str], root: str) -> str:
+    if not names:
+        return f"no jobs in {root}: run a night first, or name another --warehouse"
+    close = difflib.get_close_matches(job_id, names, n=1)
+    return f"no job {job_id}: " + (
+        f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(names))}"
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Answer custom scenarios on standard output; returns the exit status."""
+    return run_entry_point("what_if", _parser(), argv, _answer, is_recorded=False)
+
+
+def _answer(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    try:
+        warehouse = Warehouse(spark, settings.paths.warehouse)
+        unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
+        answers = run(spark, settings, unit, args.fix, args.factor)
+    except NoSuchUnitError as error:
+        _fail(str(error), EXIT_WRONG_SETTINGS)
+    except (NothingToReplayError, LayoutError, TraceError) as error:
+        _fail(str(error), EXIT_FAILED)
+    # A program that reads csv or json finds nothing but rows on standard output.
+    (sys.stdout if args.format == FORMATS[0] else sys.stderr).write(_heading(unit, answers))
+    write(_result(answers, args.factor), args.format, sys.stdout)
+    for each in answers.answers:
+        if not each.ops:
+            sys.stderr.write(f"what_if: no op of this unit is chosen by: {each.scenario}\n")
+    return {}
+
+
+def _heading(unit: Unit, answers: Answers) -> str:
+    """What the answers are measured against, on two lines."""
+    return (
+        f"{unit.job_id}, run {unit.run_id}, {unit.log_date}: {answers.steps} steps, {answers.ops:,} ops\n"
+        f"step time: {shown(answers.actual_step_s)} s recorded (T_actual), "
+        f"{shown(answers.simulated_step_s)} s replayed (T), {shown(answers.ideal_step_s)} s ideal (T_ideal, "
+        f"{answers.ideal}); slowdown {shown(answers.slowdown)}\n"
+    )
+
+
+def _result(answers: Answers, factor: float | None) -> Result:
+    """One row per answer."""
+    scenario, *figures = (field.name for field in fields(Answer))
+    change = "ideal" if factor is None else f"x {factor:g}"
+    rows = [(each.scenario, change, *astuple(each)[1:]) for each in answers.answers]
+    columns = (scenario, "change", *figures)
+    return Result(columns, [place >= _TEXT_COLUMNS for place in range(len(columns))], rows)
+
+
+def _parser() -> Parser:
+    parser = common_parser(
+        "what_if", "Replay one unit with some of its ops ideal, or scaled, and all others as recorded."
+    )
+    parser.add_argument("--job-id", required=True, metavar="JOB", help="the job")
+    parser.add_argument("--run-id", metavar="RUN", help="its run; needed where the day has several")
+    parser.add_argument(
+        "--log-date",
+        type=log_date,
+        metavar="DATE",
+        help="the day, as 2026-01-05; the job's latest if left out",
+    )
+    parser.add_argument(
+        "--fix",
+        action="append",
+        required=True,
+        type=_predicate,
+        metavar="PREDICATE",
+        help=f"which ops, as SQL over {', '.join(COLUMNS)}; given again: another scenario, and all together",
+    )
+    parser.add_argument(
+        "--set",
+        dest="factor",
+        type=_factor,
+        metavar="FACTOR",
+        help="these ops take FACTOR times as long as they did, instead of the ideal",
+    )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default=FORMATS[0],
+        help="table rounds numbers; csv and json are exact",
+    )
+    return parser
+
+
+def _predicate(text: str) -> OpPredicate:
+    try:
+        return parse_predicate(text)
+    except PredicateError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _factor(text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = math.nan
+    if not (math.isfinite(factor) and factor >= 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on, such as 0.9")
+    return factor
+
+
+def _fail(message: str, status: int) -> Never:
+    sys.stderr.write(f"what_if: error: {message}\n")
+    raise SystemExit(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,229 @@
+"""The what_if command: which unit it takes, what it prints, and what it says of what it cannot answer."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.warehouse import Warehouse
+from jobs.what_if import NoSuchUnitError, Unit, choose_unit, main
+from schemas.tables import TABLES
+from schemas.vocabulary import JOBS, PIPELINE_RUNS, RANK_STEPS
+from tests.examples import DAY, NEXT_DAY, frame
+from tests.udfs.lines import Ops, crossed_stages, line
+
+SIZES = {"dp_size": 2, "pp_size": 1, "tp_size": 1, "cp_size": 1, "vpp_size": 1, "world_size": 2}
+FORWARD = "op_type = 'forward-compute'"
+COLUMNS = [
+    "scenario",
+    "change",
+    "ops",
+    "ops_share",
+    "step_s",
+    "slowdown",
+    "time_saved_s",
+    "time_saved_fraction",
+    "gpu_hours_saved",
+]
+
+
+def replicas(slow_s: float) -> list[dict[str, Any]]:
+    """Two replicas: forward 1 s and `slow_s`, then a reduce-scatter of 1 s."""
+    lines = []
+    for dp_rank, forward_s in enumerate((1, slow_s)):
+        ops: Ops = [
+            ("forward-compute", 0, forward_s),
+            ("grads-reduce-scatter", forward_s, slow_s + 1 - forward_s),
+        ]
+        lines.append(line(7, dp_rank, 0, ops, host=f"node-{dp_rank}"))
+    return lines
+
+
+def unit(job_id: str, run_id: str, day: date, **more: object) -> dict[str, object]:
+    return {"job_id": job_id, "run_id": run_id, "log_date": day, **more}
+
+
+@pytest.fixture(scope="module")
+def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Job a: run r3 on two days, slow on the second; job b: two runs. Units c to e cannot be replayed."""
+    made = Warehouse(spark, str(tmp_path_factory.mktemp("warehouse")))
+    crossed = SIZES | {"dp_size": 1, "pp_size": 2}
+    jobs: list[dict[str, Any]] = [
+        unit("llm-a", "r3", DAY) | SIZES,
+        unit("llm-a", "r3", NEXT_DAY, gpu_hours=40.0) | SIZES,
+        unit("llm-b", "r1", DAY, gpu_hours=None) | SIZES,
+        unit("llm-b", "r2", DAY) | SIZES,
+        unit("bad", "c", DAY, manifest_status="bad_layout", manifest_detail="world_size is 2") | SIZES,
+        unit("bad", "d", DAY) | SIZES,
+        unit("bad", "e", DAY) | crossed,
+    ]
+    rows = [
+        *(unit("llm-a", "r3", DAY) | each for each in replicas(1)),
+        *(unit("llm-a", "r3", NEXT_DAY) | each for each in replicas(3)),
+        *(unit("llm-b", "r1", DAY) | each for each in replicas(3)),
+        *(unit("llm-b", "r2", DAY) | each for each in replicas(5)),
+        *(unit("bad", "e", DAY) | each for each in crossed_stages(7)),
+    ]
+    for name, changes in ((JOBS, jobs), (RANK_STEPS, rows)):
+        made.replace(TABLES[name], frame(spark, name, changes), [DAY, NEXT_DAY])
+    return made.root
+
+
+def ask(capsys: pytest.CaptureFixture[str], warehouse: str, *arguments: str) -> tuple[int, str, str]:
+    """Exit status, standard output and standard error."""
+    status = main([*arguments, "--warehouse", warehouse])
+    told = capsys.readouterr()
+    return status, told.out, told.err
+
+
+def test_the_answer_is_a_table_of_the_latest_day(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
+    """Forward 1 and 3 s: T = 3 + 1; ideal forward 2 s: T_ideal = 2 + 1. The transfer is ideal already."""
+    status, out, _ = ask(
+        capsys, warehouse, "--job-id", "llm-a", "--fix", FORWARD, "--fix", "op_type LIKE 'grads%'"
+    )
+    assert status == 0
+    first, second, *table = (line for line in out.splitlines() if line.strip())
+    assert first == "llm-a, run r3, 2026-01-06: 1 steps, 4 ops"
+    assert second == (
+        "step time: 4.0 s recorded (T_actual), 4.0 s replayed (T), "
+        "3.0 s ideal (T_ideal, pooled-mean-median); slowdown 1.333333"
+    )
+    head, _, *rows = table
+    assert head.split() == COLUMNS
+    assert [row.split() for row in rows] == [
+        [*FORWARD.split(), "ideal", "2", "0.5", "3.0", "1.0", "1.0", "0.25", "10.0"],
+        ["op_type", "LIKE", "'grads%'", "ideal", "2", "0.5", "4.0", "1.333333", "0.0", "0.0", "0.0"],
+        ["all", "together", "ideal", "4", "1.0", "3.0", "1.0", "1.0", "0.25", "10.0"],
+    ]
+
+
+def test_ops_are_scaled_and_the_answer_is_json(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
+    status, out, err = ask(
+        capsys,
+        warehouse,
+        *("--job-id", "llm-b", "--run-id", "r1", "--log-date", str(DAY)),
+        *("--fix", f"{FORWARD} AND host = 'node-1'", "--set", "0.5", "--format", "json"),
+    )
+    assert status == 0
+    figures = [1, 1 / 4, 1.5 + 1, 2.5 / 3, 1.5, 1.5 / 4, None]
+    row = dict(zip(COLUMNS, [f"{FORWARD} AND host = 'node-1'", "x 0.5", *figures], strict=True))
+    assert json.loads(out) == [row]
+    assert "T_actual" in err
+
+
+def test_an_earlier_day_and_csv(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
+    status, out, _ = ask(
+        capsys, warehouse, "--job-id", "llm-a", "--log-date", str(DAY), "--fix", "TRUE", "--format", "csv"
+    )
+    (row,) = csv.DictReader(io.StringIO(out))
+    assert (status, row["step_s"], row["time_saved_s"], row["gpu_hours_saved"]) == (0, "2.0", "0.0", "0.0")
+
+
+def test_a_predicate_that_chooses_no_op_is_answered_and_told(
+    capsys: pytest.CaptureFixture[str], warehouse: str
+) -> None:
+    status, out, err = ask(capsys, warehouse, "--job-id", "llm-a", "--fix", "pp_rank = 8", "--format", "csv")
+    (row,) = csv.DictReader(io.StringIO(out))
+    assert (status, row["ops"], row["time_saved_s"]) == (0, "0", "0.0")
+    assert err.splitlines()[-1] == "what_if: no op of this unit is chosen by: pp_rank = 8"
+
+
+def test_nothing_is_written(capsys: pytest.CaptureFixture[str], spark: SparkSession, warehouse: str) -> None:
+    before = sorted(path for path in Path(warehouse).rglob("*") if path.is_file())
+    assert ask(capsys, warehouse, "--job-id", "llm-a", "--fix", "TRUE")[0] == 0
+    assert sorted(path for path in Path(warehouse).rglob("*") if path.is_file()) == before
+    assert not Warehouse(spark, warehouse).exists(PIPELINE_RUNS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--job-id", "llm-c"], 2, "no job llm-c: did you mean llm-"),
+        (["--job-id", "zzz"], 2, "no job zzz: there are bad, llm-a, llm-b"),
+        (
+            ["--job-id", "llm-b"],
+            2,
+            "job llm-b has several runs, name one by --run-id: run r1 on 2026-01-05, run r2 on 2026-01-05",
+        ),
+        (
+            ["--job-id", "llm-a", "--run-id", "r1"],
+            2,
+            "job llm-a has no run r1: there are run r3 on 2026-01-05,",
+        ),
+        (["--job-id", "bad", "--run-id", "c"], 1, "bad_layout: world_size is 2"),
+        (["--job-id", "bad", "--run-id", "d"], 1, "no step can be replayed: 0 recorded"),
+        (["--job-id", "bad", "--run-id", "e"], 1, "step 7: "),
+    ],
+)
+def test_a_unit_that_is_not_there_or_cannot_be_replayed_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], warehouse: str, arguments: list[str], status: int, said: str
+) -> None:
+    found, out, err = ask(capsys, warehouse, *arguments, "--fix", "TRUE")
+    assert (found, out) == (status, "")
+    (told,) = (each for each in err.splitlines() if "incubator" not in each)
+    assert told.startswith(f"what_if: error: {said}")
+
+
+def test_a_folder_without_tables_is_a_wrong_argument(
+    capsys: pytest.CaptureFixture[str], spark: SparkSession, tmp_path: Path
+) -> None:
+    status, out, err = ask(capsys, str(tmp_path), "--job-id", "llm-a", "--fix", "TRUE")
+    assert (status, out) == (2, "")
+    assert f"no jobs in {tmp_path}: run a night first, or name another --warehouse" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "the following arguments are required: --job-id, --fix"),
+        (
+            ["--fix", "stage = 3"],
+            "argument --fix: there is no column stage: did you mean pp_rank?; there are the",
+        ),
+        (["--fix", "TRUE", "--set", "-1"], "argument --set: '-1' is not a number from 0 on, such as 0.9"),
+        (["--fix", "TRUE", "--set", "nan"], "argument --set: 'nan' is not a number from 0 on"),
+        (["--fix", "TRUE", "--set", "fast"], "argument --set: 'fast' is not a number from 0 on"),
+        (["--fix", "TRUE", "--log-date", "today"], "argument --log-date: 'today' is not a date"),
+        (["--fix", "TRUE", "--format", "xml"], "argument --format: invalid choice"),
+    ],
+)
+def test_wrong_arguments_are_told_in_one_line_before_spark_starts(
+    capsys: pytest.CaptureFixture[str], arguments: Sequence[str], said: str
+) -> None:
+    assert main([*(["--job-id", "llm-a"] if arguments else []), *arguments]) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"what_if: error: {said}")
+
+
+RUNS = [Unit("a", "r1", DAY), Unit("a", "r2", DAY), Unit("a", "r1", NEXT_DAY)]
+
+
+@pytest.mark.parametrize(
+    ("run_id", "day", "wanted"),
+    [(None, None, RUNS[2]), ("r2", None, RUNS[1]), ("r1", DAY, RUNS[0]), ("r1", None, RUNS[2])],
+)
+def test_the_latest_day_that_fits_is_chosen(run_id: str | None, day: date | None, wanted: Unit) -> None:
+    assert choose_unit(RUNS, run_id, day) == wanted
+
+
+@pytest.mark.parametrize(
+    ("run_id", "day", "said"),
+    [
+        (None, DAY, "several runs, name one by --run-id: run r1 on 2026-01-05, run r2 on 2026-01-05$"),
+        (
+            "r2",
+            NEXT_DAY,
+            "has no run r2 on 2026-01-06: there are run r1 on 2026-01-05, run r1 on 2026-01-06, run",
+        ),
+        (None, date(2026, 1, 9), "has nothing on 2026-01-09: there are"),
+    ],
+)
+def test_a_choice_that_fits_none_or_several(run_id: str | None, day: date | None, said: str) -> None:
+    with pytest.raises(NoSuchUnitError, match=said):
+        choose_unit(RUNS, run_id, day)

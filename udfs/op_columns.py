@@ -1,0 +1,132 @@
+"""The columns that a predicate may ask of an op, as arrays over (op, step, dp_rank)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.vocabulary import OP_TYPES
+from udfs.kernel import op_type as ot
+from udfs.kernel.masked import Mask, op_dp_ranks, op_stages
+from udfs.kernel.program import Ints
+from udfs.kernel.trace import StepBlock
+from udfs.op_conditions import OpColumn
+from udfs.rank_rows import ReplayedRows
+
+TEXT_COLUMNS: Final = ("op_type", "host")
+NUMBER_COLUMNS: Final = ("pp_rank", "dp_rank", "step", "microbatch", "model_chunk", "rank")
+"""Named as in the view ops; microbatch and model_chunk are null on ops for which they mean nothing."""
+
+_HAS_CHUNK: Final = (*ot.COMPUTE, *ot.DP_STREAM)
+_ALWAYS: Final = np.ones((1, 1, 1), dtype=bool)
+
+
+@dataclass(frozen=True)
+class WorkerRows:
+    """Who ran what is replayed.
+
+    rank       : int, shape (stage, step, dp_rank), or step 1 where each worker is one rank in all steps.
+    host       : likewise, positions in `hosts`; behind the last where the host is not known.
+    hosts      : names.
+    """
+
+    rank: Ints
+    host: Ints
+    hosts: Sequence[str]
+
+    @classmethod
+    def of(cls, rank_steps: pa.Table, rows: ReplayedRows) -> "WorkerRows":
+        """Read rank and host of the rows that are replayed."""
+        at = pa.array(rows.replayed_row.ravel())
+        shape = rows.replayed_row.shape
+        rank = rank_steps.column("rank").take(at).to_numpy().astype(np.int64).reshape(shape)
+        hosts: list[str] = []
+        host = np.zeros(shape, dtype=np.int64)
+        if "host" in rank_steps.column_names:
+            names = rank_steps.column("host").take(at).combine_chunks().cast(pa.string()).dictionary_encode()
+            hosts = names.dictionary.to_pylist()
+            host = names.indices.fill_null(len(hosts)).to_numpy().astype(np.int64).reshape(shape)
+        return cls(_once(rank), _once(host), hosts)
+
+
+def _once(values: Ints) -> Ints:
+    """Leave out the axis of steps, shape (stage, 1, dp_rank), where all steps agree."""
+    return values[:, :1] if (values == values[:, :1]).all() else values
+
+
+@dataclass(frozen=True)
+class BlockColumns:
+    """The columns of one block's ops; each is made when it is first asked for.
+
+    steps : int64, shape (step,); training step numbers of the job's replayed steps.
+    """
+
+    block: StepBlock
+    steps: Ints
+    workers: WorkerRows
+
+    def __call__(self, name: str) -> OpColumn:
+        """Give a column by its name; KeyError for any other."""
+        return {
+            "op_type": self._op_type,
+            "host": self._host,
+            "pp_rank": self._pp_rank,
+            "dp_rank": self._dp_rank,
+            "step": self._step,
+            "microbatch": self._microbatch,
+            "model_chunk": self._model_chunk,
+            "rank": self._rank,
+        }[name]()
+
+    @cached_property
+    def _op_types(self) -> Ints:
+        return np.array(self.block.graph.op_types)[:, None, None]
+
+    def _op_type(self) -> OpColumn:
+        return OpColumn(self._op_types, _ALWAYS, OP_TYPES)
+
+    def _pp_rank(self) -> OpColumn:
+        return OpColumn(op_stages(self.block.graph)[:, None], _ALWAYS)
+
+    def _dp_rank(self) -> OpColumn:
+        return OpColumn(op_dp_ranks(self.block.graph, self.block.start_s.shape[2])[:, None], _ALWAYS)
+
+    def _step(self) -> OpColumn:
+        return OpColumn(self.steps[self.block.steps][None, :, None], _ALWAYS)
+
+    def _model_chunk(self) -> OpColumn:
+        chunks = [chunk for cell in self.block.graph.cells for chunk in cell.program.chunks]
+        return OpColumn(np.array(chunks)[:, None, None], np.isin(self._op_types, _HAS_CHUNK))
+
+    def _microbatch(self) -> OpColumn:
+        graph = self.block.graph
+        values = np.zeros(self.block.start_s.shape, dtype=np.int64)
+        for first, of_computes in zip(graph.first_op[:-1], self.block.microbatch, strict=True):
+            values[first : first + len(of_computes)] = of_computes
+        return OpColumn(values, np.isin(self._op_types, ot.COMPUTE))
+
+    def _rank(self) -> OpColumn:
+        return OpColumn(self._of_worker(self.workers.rank), _ALWAYS)
+
+    def _host(self) -> OpColumn:
+        host = self._of_worker(self.workers.host)
+        return OpColumn(host, _known(host, len(self.workers.hosts)), self.workers.hosts)
+
+    def _of_worker(self, by_worker: Ints) -> Ints:
+        """From (stage, step, dp_rank), or (stage, 1, dp_rank), to the ops of the block."""
+        of_steps = by_worker if by_worker.shape[1] == 1 else by_worker[:, self.block.steps]
+        if self.block.graph.has_dp_lanes:
+            return of_steps[op_stages(self.block.graph)[:, 0]]
+        return of_steps[
+            op_stages(self.block.graph)[:, 0],
+            :,
+            op_dp_ranks(self.block.graph, self.block.start_s.shape[2])[:, 0],
+        ][:, :, None]
+
+
+def _known(positions: Ints, words: int) -> Mask:
+    known: Mask = positions < words
+    return known

@@ -1,0 +1,100 @@
+"""The ops of chosen rows as flat numpy arrays; nothing is copied where the rows are all and in order."""
+
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.vocabulary import OP_CODES
+from udfs.errors import UnknownOpError
+from udfs.kernel.program import Floats, Ints
+from udfs.kernel.rows import StageRows
+
+LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
+
+
+class _Flat(NamedTuple):
+    """Ops row after row. first_op : int, shape (row + 1,); where the ops of each row begin."""
+
+    first_op: Ints
+    lists: dict[str, npt.NDArray[Any]]
+
+
+def stage_rows(table: pa.Table, rows: Ints, zero_us: Floats) -> list[StageRows]:
+    """Kernel rows of some rows of a table, one per stage.
+
+    Only the stretch of the table in which a stage's rows lie is looked at, so that a large unit sorted by
+    (stage, step) is laid out part by part.
+
+    rows    : int, shape (stage, row); positions in the table.
+    zero_us : float64, shape (stage, row); the row's zero from the step's zero. [us]
+    raises  : UnknownOpError for an op without a code.
+    """
+    if rows.size == table.num_rows and (np.diff(rows.ravel()) == 1).all():
+        flat = _flatten(table)
+    else:
+        stretches = [(int(of_stage.min()), int(of_stage.max()) + 1) for of_stage in rows]
+        first_of_stage = np.cumsum([0] + [end - first for first, end in stretches])
+        parts = [table.select(LISTS).slice(first, end - first) for first, end in stretches]
+        within = rows - np.array([first for first, _ in stretches])[:, None] + first_of_stage[:-1, None]
+        flat = _choose(_flatten(pa.concat_tables(parts)), within.ravel())
+    edges = np.arange(len(rows) + 1) * rows.shape[1]
+    return [
+        StageRows(
+            first_op=flat.first_op[first : end + 1],
+            op_type=flat.lists["op"],
+            start_us=flat.lists["start_us"],
+            duration_us=flat.lists["duration_us"],
+            microbatch=flat.lists["microbatch"],
+            chunk=flat.lists["model_chunk"],
+            zero_us=zero_us[stage],
+        )
+        for stage, (first, end) in enumerate(pairwise(edges.tolist()))
+    ]
+
+
+def list_lengths(table: pa.Table) -> Ints:
+    """Number of ops of each row."""
+    parts = [np.diff(chunk.offsets.to_numpy()) for chunk in table.column("op").chunks]
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64)
+
+
+def _flatten(table: pa.Table) -> _Flat:
+    """Ops of all rows; without a copy where a column is one chunk."""
+    first_op = np.empty(0, dtype=np.int64)
+    lists = {}
+    for name in LISTS:
+        column = table.column(name)
+        chunk = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+        offsets = chunk.offsets.to_numpy()
+        values = chunk.values.slice(offsets[0], offsets[-1] - offsets[0])
+        lists[name] = _op_codes(values) if name == "op" else values.to_numpy()
+        first_op = (offsets - offsets[0]).astype(np.int64)
+    return _Flat(first_op, lists)
+
+
+def _choose(flat: _Flat, rows: Ints) -> _Flat:
+    """Ops of some rows, in their order; views where the rows are all."""
+    if len(rows) == len(flat.first_op) - 1 and (np.diff(rows) == 1).all():
+        return flat
+    lengths = np.diff(flat.first_op)[rows]
+    first_op = np.concatenate([[0], np.cumsum(lengths)])
+    at = np.repeat(flat.first_op[:-1][rows] - first_op[:-1], lengths) + np.arange(first_op[-1])
+    return _Flat(first_op, {name: values[at] for name, values in flat.lists.items()})
+
+
+def _op_codes(values: pa.Array) -> npt.NDArray[np.int8]:
+    """Codes of ops that are given as codes or as names."""
+    if pa.types.is_integer(values.type):
+        codes: npt.NDArray[np.int8] = values.to_numpy().astype(np.int8, copy=False)
+        return codes
+    encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    unknown = [name for name in names if name not in OP_CODES]
+    if unknown:
+        raise UnknownOpError(f"op {unknown[0]!r} is not in the vocabulary of op types")
+    code_of_name = np.array([OP_CODES[name] for name in names], dtype=np.int8)
+    coded: npt.NDArray[np.int8] = code_of_name[encoded.indices.to_numpy()]
+    return coded
