@@ -1,7 +1,15 @@
-"""All benchmarks: `make bench`."""
+"""All benchmarks: `make bench`; with --write-baseline, later runs are compared with this one."""
 
-from tests.benchmarks import night, simulator
+import sys
 
-simulator.main()
-print()
-night.main()
+from tests.benchmarks import figures, growth, night, simulator
+
+YARDSTICK = "10,000 np.add calls on 640 float64, run between the repeats"
+
+found = [
+    *figures.show("The simulator, warm, in process; medians", YARDSTICK, simulator.figures()),
+    *figures.show("Growth", YARDSTICK, growth.figures()),
+    *figures.show("A night", "a UDF over the same rows that only counts them", night.figures()),
+]
+if "--write-baseline" in sys.argv[1:]:
+    figures.write_baseline(found)

@@ -1,4 +1,4 @@
-"""A night of a few million ops: seconds and ops per second of each stage, beside a UDF that does nothing."""
+"""A night of a few million ops: each stage, the simulation and the kernel, beside a UDF that does nothing."""
 
 import shutil
 import tempfile
@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from jobs import aggregate_fleet, ingest_rank_logs, publish_night, simulate_what_if
 from jobs.session import session
@@ -24,26 +25,37 @@ from jobs.transforms.what_if import unit_rows
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS
+from tests.benchmarks.figures import Figure
 from tests.benchmarks.memory import watched
+from udfs.unit_batches import RESULT_SCHEMA, simulate_batches
+from udfs.what_if import SimulationSettings
+
+Measured: TypeAlias = tuple[float, float]
+"""Seconds, and peak memory of JVM, Python workers and this process together [MiB]."""
 
 DAY: Final = date(2026, 1, 5)
 JOBS_OF_THE_DAY: Final = 24
 SHAPE: Final = JobShape(dp_size=4, pp_size=4, microbatches=32, steps=40)
 
 
-def main() -> None:
-    """Generate a day, run its night twice in one session, and print the second, warm run."""
+def figures() -> Iterator[Figure]:
+    """A warm night's stages, the simulation alone, and the kernel alone, as ratios to a do-nothing UDF."""
     root = Path(tempfile.mkdtemp(prefix="night-benchmark-"))
     try:
         ops = _generate(root / "landing")
         settings = load_settings(None, str(root / "landing"), str(root / "warehouse"))
-        with watched() as peak, session(settings, "benchmark") as spark:
-            for is_warm in (False, True):
-                seconds = _night(spark, settings)
-                if is_warm:
-                    seconds["do-nothing UDF over the same rows"] = _nothing(spark, settings)
-                    _print(ops, seconds)
-        print(f"peak MiB: JVM {peak.jvm:.0f}, Python workers {peak.workers:.0f}, driver {peak.driver:.0f}")
+        with session(settings, "benchmark") as spark:
+            _night(spark, settings)
+            stages = _night(spark, settings)
+            nothing = _watched(lambda: _udf(spark, settings, _count_rows, "rows long"))
+            simulation = simulate_batches(SimulationSettings())
+            schema = from_arrow_schema(RESULT_SCHEMA)
+            alone = _watched(lambda: _udf(spark, settings, simulation, schema))
+            kernel = _watched(lambda: _kernel(spark, settings))
+        for name, measured in {"UDF that does nothing": nothing, **stages, "simulation UDF alone": alone,
+                               "simulate_job alone, one process": kernel}.items():  # fmt: skip
+            took_s, mib = measured
+            yield Figure(f"night: {name}", ops, took_s, took_s / nothing[0], mib)
     finally:
         shutil.rmtree(root)
 
@@ -61,41 +73,46 @@ def _generate(landing: Path) -> int:
     return ops
 
 
-def _night(spark: SparkSession, settings: Settings) -> dict[str, float]:
-    """Seconds of each stage."""
+def _night(spark: SparkSession, settings: Settings) -> dict[str, Measured]:
+    """Each stage of a night."""
     stages = (ingest_rank_logs, simulate_what_if, aggregate_fleet, publish_night)
     return {
-        stage.__name__.removeprefix("jobs."): _timed(partial(stage.run, spark, settings, [DAY]))
+        stage.__name__.removeprefix("jobs."): _watched(partial(stage.run, spark, settings, [DAY]))
         for stage in stages
     }
 
 
-def _nothing(spark: SparkSession, settings: Settings) -> float:
-    """The rows that the simulation sees, in its order, through a UDF that only counts them."""
+def _udf(
+    spark: SparkSession,
+    settings: Settings,
+    function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: str | StructType,
+) -> None:
+    """The rows that the simulation sees, in its order, through a UDF; what comes out goes nowhere."""
     warehouse = Warehouse(spark, settings.paths.warehouse)
     rank_steps, jobs = (warehouse.read(TABLES[name], [DAY]) for name in (RANK_STEPS, JOBS))
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-
-    def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield pa.RecordBatch.from_pydict({"rows": pa.array([batch.num_rows], pa.int64())})
-
-    counted = unit_rows(rank_steps, jobs, partitions).mapInArrow(count, "rows long")
-    return _timed(lambda: counted.agg(F.sum("rows")).collect())
+    done = unit_rows(rank_steps, jobs, partitions).mapInArrow(function, schema)
+    done.write.format("noop").mode("overwrite").save()
 
 
-def _timed(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+def _count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({"rows": pa.array([batch.num_rows], pa.int64())})
 
 
-def _print(ops: int, seconds: dict[str, float]) -> None:
-    night = sum(seconds[name] for name in list(seconds)[:4])
-    print(f"{ops:,} ops in {JOBS_OF_THE_DAY} jobs, warm session")
-    for name, took in {**seconds, "the whole night": night}.items():
-        print(f"{name:36s}{took:8.2f} s{ops / took / 1e6:8.2f} million ops/s")
+def _kernel(spark: SparkSession, settings: Settings) -> None:
+    """The same units one after the other in this process, from Arrow to Arrow; reading them is part of it."""
+    warehouse = Warehouse(spark, settings.paths.warehouse)
+    rank_steps, jobs = (warehouse.read(TABLES[name], [DAY]) for name in (RANK_STEPS, JOBS))
+    rows = unit_rows(rank_steps, jobs, 1).toArrow()
+    for _ in simulate_batches(SimulationSettings())(rows.to_batches()):
+        pass
 
 
-if __name__ == "__main__":
-    main()
+def _watched(work: Callable[[], object]) -> Measured:
+    with watched() as peak:
+        started = time.perf_counter()
+        work()
+        took_s = time.perf_counter() - started
+    return took_s, peak.jvm + peak.workers + peak.driver

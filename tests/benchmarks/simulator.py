@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -10,25 +10,26 @@ from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms import Mechanisms, SlowWorker
 from jobs.synthetic.shape import JobShape
 from tests import published
+from tests.benchmarks.figures import Figure
 from tests.benchmarks.yardstick import median_ms
 from tests.conftest import TRACES
 from udfs.what_if import simulate_job
 
-GENERATED = {
+GENERATED: Final = {
     "dp 4, pp 4, 32 microbatches, 44 steps": JobShape(dp_size=4, pp_size=4, microbatches=32, steps=44),
     "dp 64, pp 8, 16 microbatches, 10 steps": JobShape(dp_size=64, pp_size=8, microbatches=16, steps=10),
+    "the same, virtual pipeline of 2": JobShape(
+        dp_size=64, pp_size=8, microbatches=16, steps=10, vpp_size=2, noop_transfers="all"
+    ),
 }
-QUIET_MS = 7.0
-"""The yardstick where the targets were set."""
 
 
-def main() -> None:
-    """Print a line per trace."""
-    print(f"{'trace':42s}{'ops':>10s}{'median ms':>11s}{'yardstick':>11s}{'at yardstick 7':>16s}")
+def figures() -> Iterator[Figure]:
+    """Median time of each trace, as a ratio to the yardstick of the same moments."""
     for name, rank_steps, manifest in traces():
-        took, yard = median_ms(partial(simulate_job, rank_steps, manifest))
+        took_ms, yard_ms = median_ms(partial(simulate_job, rank_steps, manifest))
         ops = len(rank_steps["op"].combine_chunks().values)
-        print(f"{name:42s}{ops:10,d}{took:11.2f}{yard:11.2f}{took / yard * QUIET_MS:16.2f}")
+        yield Figure(f"simulate_job, {name}", ops, took_ms / 1e3, took_ms / yard_ms)
 
 
 def traces() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
@@ -37,10 +38,12 @@ def traces() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
         for name in published.NAMES:
             yield name, published.rank_steps(TRACES, name), published.manifest(TRACES, name)
     for name, shape in GENERATED.items():
-        job = generate_job(shape, Mechanisms(slow_workers=[SlowWorker(1, 1, 1.3)]), seed=1)
-        order = [(column, "ascending") for column in ("pp_rank", "step", "dp_rank")]
-        yield name, job.rank_steps.sort_by(order).combine_chunks(), job.manifest
+        rank_steps, manifest = generated(shape)
+        yield name, rank_steps, manifest
 
 
-if __name__ == "__main__":
-    main()
+def generated(shape: JobShape) -> tuple[pa.Table, dict[str, Any]]:
+    """A job with a slow worker, as rank_steps stores it."""
+    job = generate_job(shape, Mechanisms(slow_workers=[SlowWorker(1, 1, 1.3)]), seed=1)
+    order = [(column, "ascending") for column in ("pp_rank", "step", "dp_rank")]
+    return job.rank_steps.sort_by(order).combine_chunks(), job.manifest
