@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from jobs.synthetic.job import generate_job
-from jobs.synthetic.mechanisms import Mechanisms, SlowWorker
+from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobShape
 from tests import published
 from tests.benchmarks.yardstick import median_ms
@@ -37,7 +37,7 @@ def traces() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
         for name in published.NAMES:
             yield name, published.rank_steps(TRACES, name), published.manifest(TRACES, name)
     for name, shape in GENERATED.items():
-        job = generate_job(shape, Mechanisms(slow_workers=[SlowWorker(1, 1, 1.3)]), seed=1)
+        job = generate_job(shape, [WeakGpu(1, 1, 1.3)], seed=1)
         order = [(column, "ascending") for column in ("pp_rank", "step", "dp_rank")]
         yield name, job.rank_steps.sort_by(order).combine_chunks(), job.manifest
 
