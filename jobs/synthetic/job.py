@@ -74,11 +74,16 @@ def step_numbers(plan: JobPlan) -> list[int]:
 
 
 def _step_zeros_us(plan: JobPlan, timeline: Timeline) -> list[int]:
-    """Unix time at which each recorded step starts [us]; those between take the mean."""
+    """Unix time at which each recorded step starts [us]."""
+    identity, step = plan.identity, np.arange(plan.shape.steps)
     step_us = timeline.end_us.max(axis=(0, 2))
     elapsed_us = np.concatenate([[0.0], np.cumsum(step_us)[:-1]])
-    gaps_us = (np.asarray(step_numbers(plan)) - np.arange(plan.shape.steps)) * step_us.mean()
-    t0_us: NDArray[np.int64] = plan.identity.first_t0_us + np.rint(elapsed_us + gaps_us).astype(np.int64)
+    first = step // BURST * BURST  # of the burst
+    if identity.recorded_s is None:
+        since_us = elapsed_us + (np.asarray(step_numbers(plan)) - identity.first_step - step) * step_us.mean()
+    else:
+        since_us = elapsed_us - elapsed_us[first] + first / len(step) * identity.recorded_s * 1e6
+    t0_us: NDArray[np.int64] = identity.first_t0_us + np.rint(since_us).astype(np.int64)
     return [int(t0) for t0 in t0_us]
 
 

@@ -31,11 +31,5 @@ class Window:
         """The same window, counted from `steps` steps later on."""
         return Window(self.first - steps, None if self.end is None else self.end - steps)
 
-    def both(self, other: "Window") -> "Window":
-        """The steps that are in this window and in the other."""
-        ends = [end for end in (self.end, other.end) if end is not None]
-        first = max(self.first, other.first)
-        return Window(first, max(first, min(ends)) if ends else None)
-
 
 ALWAYS: Final = Window()
