@@ -89,11 +89,6 @@ class EventSimulation:
         return Timeline(start, end)
 
 
-def run_program(ops: Sequence[ProgramOp], busy_us: Times, delay_us: Times) -> Timeline:
-    """Run a program once, as EventSimulation does."""
-    return EventSimulation(ops).run(busy_us, delay_us)
-
-
 def _latest(times: Times, numbers: Sequence[int]) -> Times:
     """The latest of some ops' times, shape (step, dp_rank) [us]."""
     latest: Times = times[numbers[0]]

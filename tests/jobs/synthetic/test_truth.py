@@ -1,5 +1,7 @@
 """The truth about a job: exact where it can be computed by hand, and without effect on the job."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -98,6 +100,17 @@ def test_late_data_are_a_delay_and_planned_collections_a_nuisance() -> None:
     assert planned.nuisances_fraction > 0.005
     assert set(planned.time_saved_fraction.values()) == {0.0}
     assert planned.mechanisms[1]["time_saved_fraction"] == 0.0
+
+
+def test_the_usual_delay_of_the_first_computes_counts_as_a_launch_delay() -> None:
+    """Other ops keep theirs: the gather and the optimizer before and after are as late as they were."""
+    simulation = Simulation(JobPlan(PAIR, (), 1, workload=replace(EXACT, launch_s=0.01)))
+    first = simulation.place.first_forwards[0]
+    late = simulation._launch_us[first]
+    truth = true_savings(simulation)
+    saved_s = truth.time_saved_fraction["launch_delay"] * truth.actual_step_s
+    assert late.min(axis=1).mean() / 1e6 <= saved_s <= late.max(axis=1).mean() / 1e6
+    assert truth.all_causes_fraction == truth.time_saved_fraction["launch_delay"]
 
 
 def test_data_and_pauses_cost_time() -> None:
