@@ -4,6 +4,7 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ LAUNCH_DELAY = "launch_delay"
 UNEXPLAINED = "unexplained"
 LABELS = tuple(cause for cause in CAUSES if cause != UNEXPLAINED)
 """The causes that mechanisms have."""
+ROUNDING = 1e-9
+"""Relative difference of two times below which they differ by rounding alone."""
 
 
 @dataclass(frozen=True)
@@ -69,16 +72,40 @@ class Simulation:
                 left.change(conditions, rng)
         return conditions
 
+    def times_us(self, without: Collection[int] = (), *, is_launch_free: bool = False) -> tuple[Times, Times]:
+        """Time that every op is busy, and that its host lets it wait, as EventSimulation takes them. [us]"""
+        conditions = self.conditions(without)
+        delay_us = conditions.delay_us(self._launch_us)
+        if is_launch_free:
+            delay_us[self.place.first_forwards] = 0.0
+        return conditions.busy_us(self._noise), delay_us
+
     def timeline(self, without: Collection[int] = (), *, is_launch_free: bool = False) -> Timeline:
         """Run the job without the mechanisms of the given places.
 
         is_launch_free : also without any delay, slow storage or usual, of the stages' first forward-computes
         """
-        conditions = self.conditions(without)
-        delay_us = conditions.delay_us(self._launch_us)
-        if is_launch_free:
-            delay_us[self.place.first_forwards] = 0.0
-        return self._events.run(conditions.busy_us(self._noise), delay_us)
+        return self._events.run(*self.times_us(without, is_launch_free=is_launch_free))
+
+    @cached_property
+    def _times_as_it_ran(self) -> tuple[Times, Times]:
+        """Kept for the comparison with every mechanism."""
+        return self.times_us()
+
+    def slowed_by(self, number: int) -> NDArray[np.bool_]:
+        """Where an op takes longer, or is delayed, through one mechanism; shape (step, dp_rank, pp_rank).
+
+        Ops that merely wait for others are not among them.
+        """
+        stages = [
+            [op.number for op in self.place.ops if op.pp_rank == p] for p in range(self.plan.shape.pp_size)
+        ]
+        slower = [
+            with_it > without_it * (1 + ROUNDING)
+            for with_it, without_it in zip(self._times_as_it_ran, self.times_us({number}), strict=True)
+        ]
+        either = slower[0] | slower[1]
+        return np.stack([either[rows].any(axis=0) for rows in stages], axis=-1)
 
     def step_us(self, timeline: Timeline) -> NDArray[np.float64]:
         """Actual step times: latest end minus earliest start of the recorded ops, by true clocks. [us]"""

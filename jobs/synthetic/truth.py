@@ -1,11 +1,14 @@
 """The truth about a job: what each cause, and each mechanism, really costs it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
-from jobs.synthetic.mechanisms.mechanism import Mechanism, Windowed
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.simulation import LABELS, LAUNCH_DELAY, JobPlan, Simulation
 
 
@@ -17,8 +20,9 @@ class Truth:
     time_saved_fraction : by cause, all of its mechanisms undone at once
     all_causes_fraction : all causes undone at once
     nuisances_fraction  : all nuisances undone at once, and no cause
-    mechanisms          : of each its name, cause, parameters, own time_saved_fraction, culprits and `steps`,
-                          the numbers of the first and last recorded step of its window
+    mechanisms          : of each its name, cause, parameters, own time_saved_fraction, culprits, and where it
+                          really struck: `slowed_steps`, numbers of recorded steps, and `slowed_workers`,
+                          [dp_rank, pp_rank], in which some op took longer or was delayed by it
     """
 
     actual_step_s: float
@@ -60,9 +64,10 @@ def true_savings(simulation: Simulation, step_numbers: Collection[int] = ()) -> 
         nuisances_fraction=saved(simulation.places_of({None})),
         mechanisms=[
             {
-                **_described(mechanism, numbers),
+                **_described(mechanism),
                 "time_saved_fraction": saved(frozenset({place})),
                 "culprits": dict(mechanism.culprits(simulation.place)),
+                **_struck(simulation.slowed_by(place), numbers),
             }
             for place, mechanism in enumerate(plan.mechanisms)
         ],
@@ -74,17 +79,16 @@ def truth_of(plan: JobPlan) -> Truth:
     return true_savings(Simulation(plan))
 
 
-def _described(mechanism: Mechanism, step_numbers: list[int]) -> dict[str, Any]:
-    """Name, cause, parameters and window of a mechanism; steps is None where it never shows in the log."""
-    parameters = dict(vars(mechanism))
-    parameters.pop("window", None)
-    inside = step_numbers
-    if isinstance(mechanism, Windowed):
-        mask = mechanism.window.mask(len(step_numbers))
-        inside = [number for number, is_in in zip(step_numbers, mask, strict=True) if is_in]
+def _described(mechanism: Mechanism) -> dict[str, Any]:
+    """Name, cause and parameters of a mechanism."""
+    parameters = {name: value for name, value in vars(mechanism).items() if name != "window"}
+    return {"mechanism": type(mechanism).__name__, "cause": mechanism.cause, "parameters": parameters}
+
+
+def _struck(slowed: NDArray[np.bool_], step_numbers: Sequence[int]) -> dict[str, Any]:
+    """Numbers of the steps, and the workers, in which something is slowed."""
+    steps = np.flatnonzero(slowed.any(axis=(1, 2))).tolist()
     return {
-        "mechanism": type(mechanism).__name__,
-        "cause": mechanism.cause,
-        "parameters": parameters,
-        "steps": [inside[0], inside[-1]] if inside else None,
+        "slowed_steps": [step_numbers[step] for step in steps],
+        "slowed_workers": np.argwhere(slowed.any(axis=0)).tolist(),
     }

@@ -89,7 +89,7 @@ def test_the_truth_about_every_unit(landing: Path) -> None:
             for line in path.read_text().splitlines()
         }
         for mechanism in unit["mechanisms"]:
-            assert set(mechanism["steps"]) <= steps
+            assert set(mechanism["slowed_steps"]) <= steps
     spells = json.loads((landing / "_truth" / "hosts.json").read_text())
     ill = [
         mechanism["parameters"]["host"]

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.mechanisms.data import PackedSequences
@@ -50,20 +49,12 @@ def simulated(*mechanisms: Mechanism, shape: JobShape = SHAPE) -> Simulation:
     return Simulation(JobPlan(shape, mechanisms, 5, JobIdentity(hosts=("a", "b", "c", "d"))))
 
 
-def times_us(
-    simulation: Simulation, without: Sequence[int] = ()
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Busy and delay of every op, with the usual noise."""
-    conditions = simulation.conditions(without)
-    return conditions.busy_us(simulation._noise), conditions.delay_us(simulation._launch_us)
-
-
 @pytest.mark.parametrize("name", TOUCHED)
 def test_changes_only_what_it_should(name: str) -> None:
     mechanism, op_types, workers = TOUCHED[name]
     simulation = simulated(mechanism)
-    usual, usual_delay = times_us(simulated())
-    busy, delay = times_us(simulation)
+    usual, usual_delay = simulated().times_us()
+    busy, delay = simulation.times_us()
     rows, steps, dp_ranks = (axis.tolist() for axis in np.nonzero(~np.isclose(busy, usual, rtol=1e-12)))
     ops = simulation.place.ops
     outside = set(range(SHAPE.steps)) - set(range(3, 9))
@@ -81,7 +72,7 @@ def test_changes_only_what_it_should(name: str) -> None:
 
 def test_late_data_delay_the_first_forward_of_the_first_stage() -> None:
     late = simulated(SlowStorage(0.1, dp_rank=2, window=INSIDE))
-    (_, delay), (_, usual) = times_us(late), times_us(simulated())
+    (_, delay), (_, usual) = late.times_us(), simulated().times_us()
     rows, steps, dp_ranks = (axis.tolist() for axis in np.nonzero(delay != usual))
     assert set(rows) == {late.place.first_forwards[0]}
     assert (set(steps), set(dp_ranks)) == (set(range(3, 9)), {2})
@@ -95,7 +86,7 @@ def test_clocks_of_a_host_agree() -> None:
 
 
 def test_heavy_tails_are_rare_and_long() -> None:
-    (busy, _), (usual, _) = times_us(simulated(HeavyTailedNoise(0.01, 1.0))), times_us(simulated())
+    (busy, _), (usual, _) = simulated(HeavyTailedNoise(0.01, 1.0)).times_us(), simulated().times_us()
     longer = busy[busy != usual] / usual[busy != usual]
     assert 0.005 < longer.size / busy.size < 0.015
     assert (longer > 1).all()
@@ -104,7 +95,7 @@ def test_heavy_tails_are_rare_and_long() -> None:
 
 def test_throttling_drifts() -> None:
     simulation = simulated(ThermalThrottling(0, 0, 0.5, 4.0, window=Window(2)))
-    (busy, _), (usual, _) = times_us(simulation), times_us(simulated())
+    (busy, _), (usual, _) = simulation.times_us(), simulated().times_us()
     row = simulation.place.forwards(0)[0]
     factor = busy[row, :, 0] / usual[row, :, 0]
     assert factor[:2] == pytest.approx([1.0, 1.0])
@@ -114,7 +105,7 @@ def test_throttling_drifts() -> None:
 
 def test_both_ends_of_a_transfer_wait_equally_long() -> None:
     simulation = simulated(FlappingLink(0, 0.01, 0.5, 0.5, dp_rank=1))
-    (busy, _), (usual, _) = times_us(simulation), times_us(simulated())
+    (busy, _), (usual, _) = simulation.times_us(), simulated().times_us()
     extra = busy - usual
     hits, transfers = 0, simulation.place.transfers_from(0)
     for send, recv in transfers:
@@ -126,7 +117,7 @@ def test_both_ends_of_a_transfer_wait_equally_long() -> None:
 
 def test_planned_collections_meet_and_unplanned_ones_do_not() -> None:
     (planned, _), (single, _), (usual, _) = (
-        times_us(simulated(*some)) for some in ([PlannedGc(0.2, 4)], [UnsynchronisedGc(0.2, 4.0)], [])
+        simulated(*some).times_us() for some in ([PlannedGc(0.2, 4)], [UnsynchronisedGc(0.2, 4.0)], [])
     )
     hit = (planned != usual).any(axis=0)
     assert np.flatnonzero(hit.all(axis=1)).tolist() == np.flatnonzero(hit.any(axis=1)).tolist() == [3, 7, 11]
@@ -136,7 +127,7 @@ def test_planned_collections_meet_and_unplanned_ones_do_not() -> None:
 
 def test_a_weak_gpu_by_direction_and_by_share_of_steps() -> None:
     simulation = simulated(WeakGpu(0, 0, 1.5, 0.5, backward_factor=1.2))
-    (busy, _), (usual, _) = times_us(simulation), times_us(simulated())
+    (busy, _), (usual, _) = simulation.times_us(), simulated().times_us()
     forward, backward = (
         busy[rows, :, 0] / usual[rows, :, 0]
         for rows in (simulation.place.forwards(0), simulation.place.backwards(0))
@@ -150,11 +141,11 @@ def test_a_weak_gpu_by_direction_and_by_share_of_steps() -> None:
 def test_draws_do_not_depend_on_other_mechanisms() -> None:
     """What one adds is the same among others, and two of one kind draw differently."""
     gc, stalls, link = UnsynchronisedGc(0.2, 3.0), AllocatorStalls(0.1, 0.1), FlappingLink(0, 0.01, 0.3)
-    usual = times_us(simulated())[0]
-    extra = {mechanism: times_us(simulated(mechanism))[0] - usual for mechanism in (gc, stalls, link)}
-    together = times_us(simulated(stalls, link, gc))[0] - usual
+    usual = simulated().times_us()[0]
+    extra = {mechanism: simulated(mechanism).times_us()[0] - usual for mechanism in (gc, stalls, link)}
+    together = simulated(stalls, link, gc).times_us()[0] - usual
     assert together == pytest.approx(sum(extra.values()), abs=1e-6)
-    twice = times_us(simulated(gc, gc))[0] - usual
+    twice = simulated(gc, gc).times_us()[0] - usual
     assert not np.allclose(twice, 2 * extra[gc])
 
 
@@ -165,7 +156,7 @@ def test_undone_mechanisms_leave_the_job_as_if_they_had_never_been() -> None:
         FlappingLink(0, 0.01, 0.3),
         SlowStorage(0.1),
     ]
-    for wanted, found in zip(times_us(simulated()), times_us(simulated(*faults), range(4)), strict=True):
+    for wanted, found in zip(simulated().times_us(), simulated(*faults).times_us(range(4)), strict=True):
         assert np.array_equal(wanted, found)
 
 

@@ -58,7 +58,8 @@ def test_a_slow_worker_in_half_of_the_steps_by_hand() -> None:
     assert truth.time_saved_fraction["slow_worker"] == pytest.approx(
         0.075 / (USUAL_STEP_S + 0.075), rel=1e-12
     )
-    assert truth.mechanisms[0]["steps"] == [1, 2]
+    assert truth.mechanisms[0]["slowed_steps"] == [1, 2]
+    assert truth.mechanisms[0]["slowed_workers"] == [[1, 0]]
 
 
 def test_two_slow_replicas_hide_each_other() -> None:
@@ -122,6 +123,24 @@ def test_data_and_pauses_cost_time() -> None:
     assert truth.time_saved_fraction["data_imbalance"] > 0.05
     assert truth.time_saved_fraction["pause"] > 0.05
     assert truth.all_causes_fraction > max(truth.time_saved_fraction.values())
+
+
+def test_where_mechanisms_struck() -> None:
+    """The workers that they slow, not those that wait; no step in which chance spared all."""
+    shape = JobShape(dp_size=2, pp_size=2, microbatches=4, steps=12)
+    faults = (
+        LossLayer(0.1, 0.2), UnsynchronisedGc(0.5, 12.0), SlowStorage(0.1, 0.5, 1), ClockSkew(0.01),
+        WeakGpu(0, 0, 1.5, 0.4), CongestedNetwork("replicas", 0.5, window=Window(3, 5)),
+    )  # fmt: skip
+    loss, gc, late, clocks, weak, congested = exact(shape, *faults).mechanisms
+    assert (loss["slowed_workers"], loss["slowed_steps"]) == ([[0, 1], [1, 1]], list(range(12)))
+    assert 0 < len(gc["slowed_steps"]) < 12
+    assert 0 < len(late["slowed_steps"]) < 12
+    assert late["slowed_workers"] == [[1, 0]]
+    assert clocks["slowed_steps"] == clocks["slowed_workers"] == []
+    assert 0 < len(weak["slowed_steps"]) < 12
+    assert weak["slowed_workers"] == [[0, 0]]
+    assert (len(congested["slowed_workers"]), congested["slowed_steps"]) == (4, [3, 4])
 
 
 def test_causes_by_any_set() -> None:
