@@ -10,7 +10,13 @@ from jobs.synthetic.mechanisms.data import PackedSequences
 from jobs.synthetic.mechanisms.loading import SlowStorage
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.network import CongestedNetwork, FlappingLink
-from jobs.synthetic.mechanisms.nuisances import ClockSkew, ExpertImbalance, HeavyTailedNoise, PlannedGc
+from jobs.synthetic.mechanisms.nuisances import (
+    ClockSkew,
+    ExpertImbalance,
+    HeavyTailedNoise,
+    PlannedGc,
+    UnlikeGpus,
+)
 from jobs.synthetic.mechanisms.pauses import AllocatorStalls, UnsynchronisedGc
 from jobs.synthetic.mechanisms.stages import LossLayer, UnevenLayers
 from jobs.synthetic.mechanisms.workers import SickHost, ThermalThrottling, WeakGpu
@@ -131,7 +137,8 @@ def nuisances(rng: np.random.Generator, setting: Setting) -> list[Mechanism]:
     """Draw those of a job, each by its own chance.
 
     Clocks: up to 0.2 ms off in all jobs, in one of twenty up to 3 ms. Heavy-tailed noise in half, planned
-    garbage collection in one of five, expert imbalance of 1 to 8 % in one of eight.
+    garbage collection in one of five, expert imbalance of 1 to 8 % in one of eight, workers that differ by
+    0.2 to 2 % in one of three.
     """
     clocks = ClockSkew(log_uniform(rng, 1e-3, 3e-3) if rng.random() < 0.05 else rng.uniform(0.0, 2e-4))
     drawn: list[tuple[float, Mechanism]] = [
@@ -139,6 +146,7 @@ def nuisances(rng: np.random.Generator, setting: Setting) -> list[Mechanism]:
         (0.5, HeavyTailedNoise(log_uniform(rng, 1e-4, 3e-3), float(rng.uniform(0.2, 1.0)))),
         (0.2, PlannedGc(setting.compute_s * log_uniform(rng, 0.5, 5.0), int(rng.integers(3, 20)))),
         (0.125, ExpertImbalance(log_uniform(rng, 0.01, 0.08))),
+        (1 / 3, UnlikeGpus(log_uniform(rng, 0.002, 0.02))),
     ]
     return [mechanism for chance, mechanism in drawn if rng.random() < chance]
 

@@ -3,7 +3,8 @@
 Planned garbage collection stops all workers in the same step, recorded as gc: nobody waits for a straggler,
 so it is none of the causes, but rare long gc ops must not be taken for one. Expert imbalance makes the work
 differ by microbatch and layer at once: it is neither a microbatch heavier on all stages (data_imbalance) nor
-a stage heavier on all microbatches (stage_imbalance), so what it costs is left over as unexplained.
+a stage heavier on all microbatches (stage_imbalance), so what it costs is left over as unexplained. Healthy
+GPUs are not equally fast either: no worker is to blame for being on one side of the middle.
 """
 
 from dataclasses import dataclass
@@ -57,6 +58,24 @@ class ExpertImbalance(Windowed):
         factor = np.exp(self.spread * rng.standard_normal(shape) - self.spread**2 / 2)
         factor = np.where(self.window.mask(place.shape.steps)[:, None], factor, 1.0)
         conditions.factor[place.computes] *= factor[place.microbatch, place.chunk]
+
+
+@dataclass(frozen=True)
+class UnlikeGpus(Mechanism):
+    """Healthy workers differ in speed, each by a factor that stays.
+
+    spread : standard deviation of the log of the factor
+    """
+
+    spread: float
+
+    cause: ClassVar[str | None] = None
+
+    def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
+        """Scale the computes of every worker."""
+        place = conditions.place
+        factor = np.exp(self.spread * rng.standard_normal((place.shape.pp_size, place.shape.dp_size)))
+        conditions.factor[place.computes] *= factor[place.pp_rank][:, None, :]
 
 
 @dataclass(frozen=True)

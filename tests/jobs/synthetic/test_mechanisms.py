@@ -10,7 +10,13 @@ from jobs.synthetic.mechanisms.data import PackedSequences
 from jobs.synthetic.mechanisms.loading import SlowStorage
 from jobs.synthetic.mechanisms.mechanism import Mechanism, Windowed
 from jobs.synthetic.mechanisms.network import CongestedNetwork, FlappingLink
-from jobs.synthetic.mechanisms.nuisances import ClockSkew, ExpertImbalance, HeavyTailedNoise, PlannedGc
+from jobs.synthetic.mechanisms.nuisances import (
+    ClockSkew,
+    ExpertImbalance,
+    HeavyTailedNoise,
+    PlannedGc,
+    UnlikeGpus,
+)
 from jobs.synthetic.mechanisms.pauses import AllocatorStalls, UnsynchronisedGc
 from jobs.synthetic.mechanisms.stages import LossLayer, UnevenLayers
 from jobs.synthetic.mechanisms.workers import SickHost, ThermalThrottling, WeakGpu
@@ -40,6 +46,7 @@ TOUCHED: dict[str, tuple[Mechanism, Sequence[str], set[tuple[int, int]] | None]]
     "storage": (SlowStorage(0.1, window=INSIDE), [], None),
     "planned gc": (PlannedGc(0.1, 2, window=INSIDE), ["gc"], None),
     "experts": (ExpertImbalance(0.1, window=INSIDE), COMPUTES, None),
+    "unlike GPUs": (UnlikeGpus(0.02), COMPUTES, None),
     "clocks": (ClockSkew(0.01), [], None),
 }  # fmt: skip
 """By mechanism: the op types that take longer or shorter, and the workers (None: any)."""
@@ -83,6 +90,17 @@ def test_clocks_of_a_host_agree() -> None:
     assert ahead_s.shape == (2, 4)
     assert np.array_equal(ahead_s[:, ::2], ahead_s[:, 1::2])
     assert len(np.unique(ahead_s)) == 4
+
+
+def test_unlike_gpus_keep_their_speed() -> None:
+    simulation = simulated(UnlikeGpus(0.02))
+    (busy, _), (usual, _) = simulation.times_us(), simulated().times_us()
+    for pp_rank in range(SHAPE.pp_size):
+        rows = np.concatenate([simulation.place.forwards(pp_rank), simulation.place.backwards(pp_rank)])
+        factor = busy[rows] / usual[rows]
+        assert np.ptp(factor, axis=(0, 1)).max() < 1e-12
+        assert len(np.unique(factor[0, 0].round(6))) == SHAPE.dp_size
+        assert 0.9 < factor.min() < factor.max() < 1.1
 
 
 def test_heavy_tails_are_rare_and_long() -> None:
@@ -221,14 +239,3 @@ def test_culprits() -> None:
     assert CongestedNetwork("replicas", 0.5).culprits(place) == {
         "op_types": ["grads-reduce-scatter", "params-all-gather"]
     }
-
-
-def test_windows() -> None:
-    assert Window(2, 4).mask(6).tolist() == [False, False, True, True, False, False]
-    assert Window(4).mask(6).tolist() == [False] * 4 + [True] * 2
-    assert Window(2, 4).later(3) == Window(-1, 1)
-    assert WeakGpu(0, 0, 2.0, window=Window(2, 14)).part(10, 20) == WeakGpu(0, 0, 2.0, window=Window(-8, 4))
-    assert WeakGpu(0, 0, 2.0, window=Window(2, 10)).part(10, 20) is None
-    assert LossLayer(0.1, 0.1).part(10, 20) == LossLayer(0.1, 0.1)
-    with pytest.raises(ValueError, match="starts at step 5 cannot end at 4"):
-        Window(5, 4)
