@@ -12,10 +12,19 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from jobs.rank_log_writer import finish_day
-from jobs.synthetic.job import GeneratedJob, JobIdentity, generate_job
-from jobs.synthetic.mechanisms import Mechanisms, SlowLink, SlowWorker
+from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.job import GeneratedJob, recorded_job
+from jobs.synthetic.mechanisms.data import PackedSequences
+from jobs.synthetic.mechanisms.loading import SlowStorage
+from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.mechanisms.network import FlappingLink
+from jobs.synthetic.mechanisms.pauses import UnsynchronisedGc
+from jobs.synthetic.mechanisms.stages import LossLayer
+from jobs.synthetic.mechanisms.workers import SickHost, WeakGpu
 from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.shape import JobShape
+from jobs.synthetic.simulation import JobPlan, Simulation
+from jobs.synthetic.workload import Workload
 
 FIRST_DAY: Final = date(2026, 1, 5)
 DAYS: Final = 3
@@ -23,7 +32,7 @@ CLUSTER: Final = "north"
 GPU_TYPE: Final = "H100"
 SICK_HOST: Final = "node-0013"
 """The host that slows two jobs, so that its record tells what a single job cannot."""
-USUAL: Final = Mechanisms(forward_s=0.04, sequence_spread=0.02, noise=0.008)
+USUAL: Final = Workload(forward_s=0.04, noise=0.008)
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,7 @@ class FleetJob:
     model: str
     planted: str
     shape: JobShape
-    mechanisms: Mechanisms
+    mechanisms: Sequence[Mechanism]
     first_host: int
     hours: float = 24.0
     days: Sequence[int] = (0, 1, 2)
@@ -69,59 +78,57 @@ VIRTUAL: Final = replace(BASE, vpp_size=2, noop_transfers="all", overlapped=True
 FLEET: Final = (
     FleetJob(
         "gpt-175b", "foundation", "gpt-175b", f"slow worker on {SICK_HOST}",
-        replace(BASE, tp_size=8), replace(USUAL, slow_workers=(SlowWorker(2, 1, 1.45),)), first_host=7,
+        replace(BASE, tp_size=8), [SickHost(SICK_HOST, 1.45)], first_host=7,
     ),
     FleetJob(
         "chat-70b", "assistant", "chat-70b", f"two slow workers on {SICK_HOST}",
-        replace(BASE, pp_size=2, tp_size=4),
-        replace(USUAL, slow_workers=(SlowWorker(2, 1, 1.3), SlowWorker(3, 1, 1.3))), first_host=10,
-        days=(1, 2),
+        replace(BASE, pp_size=2, tp_size=4), [SickHost(SICK_HOST, 1.3)], first_host=10, days=(1, 2),
     ),
     FleetJob(
         "gpt-70b", "foundation", "gpt-70b", "heavy last stage",
-        replace(BASE, tp_size=4), replace(USUAL, loss_layer_s=0.018), first_host=40,
+        replace(BASE, tp_size=4), [LossLayer(0.018, 0.036)], first_host=40,
     ),
     FleetJob(
         "long-context-7b", "research", "longctx-7b", "sequences of uneven length",
         JobShape(dp_size=8, pp_size=2, cp_size=2, microbatches=8, steps=14),
-        replace(USUAL, sequence_spread=0.35), first_host=50,
+        [PackedSequences(token_limit=32_768, median_tokens=3000, spread=1.3)], first_host=50,
     ),
     FleetJob(
         "vision-22b", "multimodal", "vit-22b", "slow data loading",
-        JobShape(dp_size=8, microbatches=6, steps=14), replace(USUAL, data_loading_s=0.05), first_host=60,
+        JobShape(dp_size=8, microbatches=6, steps=14), [SlowStorage(0.05)], first_host=60,
     ),
     FleetJob(
         "moe-8x22b", "foundation", "moe-8x22b", "a link that flaps", VIRTUAL,
-        replace(USUAL, slow_links=(SlowLink(1, 20.0, 0.25),)), first_host=70,
+        [FlappingLink(1, 0.038, 0.25)], first_host=70,
     ),
     FleetJob(
         "speech-3b", "speech", "asr-3b", "slow worker in one step of three",
         JobShape(dp_size=16, microbatches=4, steps=14, overlapped=True),
-        replace(USUAL, slow_workers=(SlowWorker(5, 0, 1.6, 0.35),)), first_host=72, compress=True,
+        [WeakGpu(5, 0, 1.6, 0.35)], first_host=72, compress=True,
     ),
     FleetJob(
-        "code-13b", "research", "code-13b", "nothing", replace(BASE, pp_size=2), USUAL, first_host=80,
+        "code-13b", "research", "code-13b", "nothing", replace(BASE, pp_size=2), [], first_host=80,
         hours=12.0, compress=True,
     ),
     FleetJob(
-        "rlhf-34b", "assistant", "chat-34b", "nothing", replace(VIRTUAL, pp_size=2, vpp_size=3), USUAL,
-        first_host=82,
+        "rlhf-34b", "assistant", "chat-34b", "each worker collects garbage when it likes",
+        replace(VIRTUAL, pp_size=2, vpp_size=3), [UnsynchronisedGc(0.25, 5.0)], first_host=82,
     ),
     FleetJob(
         "recsys-9b", "ranking", "recsys-9b", "nothing, one replica", replace(BASE, dp_size=1, tp_size=2),
-        USUAL, first_host=84, hours=8.0,
+        [], first_host=84, hours=8.0,
     ),
     FleetJob(
         "eval-7b", "research", "code-7b", "only five steps recorded", replace(BASE, pp_size=2, steps=5),
-        USUAL, first_host=86, hours=2.0,
+        [], first_host=86, hours=2.0,
     ),
     FleetJob(
-        "nightly-1b", "infra", "smoke-1b", "18 restarts", JobShape(dp_size=4, steps=12), USUAL,
+        "nightly-1b", "infra", "smoke-1b", "18 restarts", JobShape(dp_size=4, steps=12), [],
         first_host=88, hours=1.0, fields={"restarts": 18},
     ),
-    FleetJob("orphan-13b", "infra", "code-13b", "no manifest", BASE, USUAL, first_host=90, days=(1,)),
+    FleetJob("orphan-13b", "infra", "code-13b", "no manifest", BASE, [], first_host=90, days=(1,)),
     FleetJob(
-        "tuning-7b", "research", "code-7b", "a worker without a log", BASE, USUAL, first_host=92, days=(2,),
+        "tuning-7b", "research", "code-7b", "a worker without a log", BASE, [], first_host=92, days=(2,),
     ),
 )  # fmt: skip
 
@@ -142,8 +149,13 @@ def write_fleet(landing: Path, seed: int = 0, days: int = DAYS) -> list[date]:
 
 def fleet_job(job: FleetJob, day: int, seed: int) -> GeneratedJob:
     """Generate one job on one of the fleet's days."""
-    log_date = FIRST_DAY + timedelta(days=day)
-    return generate_job(job.shape, job.mechanisms, seed * 100 + day, job.identity(day, log_date))
+    return recorded_job(Simulation(plan_of_day(job, day, seed)))
+
+
+def plan_of_day(job: FleetJob, day: int, seed: int) -> JobPlan:
+    """All that makes one job on one of the fleet's days."""
+    identity = job.identity(day, FIRST_DAY + timedelta(days=day))
+    return JobPlan(job.shape, job.mechanisms, seed * 100 + day, identity, USUAL)
 
 
 def _break(folder: Path, job_id: str, day: int) -> None:

@@ -6,9 +6,17 @@ from typing import Any, Final, Literal
 import numpy as np
 import pyarrow as pa
 
-from jobs.synthetic.job import GeneratedJob, JobIdentity, generate_job
-from jobs.synthetic.mechanisms import Mechanisms, SlowLink, SlowWorker
+from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.job import GeneratedJob, generate_job
+from jobs.synthetic.mechanisms.data import PackedSequences
+from jobs.synthetic.mechanisms.loading import SlowStorage
+from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.mechanisms.network import FlappingLink
+from jobs.synthetic.mechanisms.nuisances import ClockSkew
+from jobs.synthetic.mechanisms.stages import LossLayer
+from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import TRANSFERS, JobShape, LineOrder
+from jobs.synthetic.workload import Workload
 from schemas.vocabulary import OP_CODES
 
 USUAL: Final = JobShape(dp_size=2, pp_size=4, microbatches=4, steps=3)
@@ -44,14 +52,9 @@ LAYOUTS: Final[dict[str, JobShape]] = {
 }
 """One shape per feature, small enough for the oracle."""
 
-NOISY: Final = Mechanisms(
-    forward_s=0.02,
-    loss_layer_s=0.004,
-    sequence_spread=0.2,
-    launch_s=0.0005,
-    noise=0.05,
-    slow_workers=(SlowWorker(0, 0, 1.4),),
-)
+UNEVEN_DATA: Final = PackedSequences(token_limit=8192, median_tokens=2000, spread=1.0)
+FAULTS: Final[tuple[Mechanism, ...]] = (WeakGpu(0, 0, 1.4), LossLayer(0.004, 0.008), UNEVEN_DATA)
+NOISY: Final = Workload(forward_s=0.02, launch_s=0.0005, noise=0.05)
 """Everything a little uneven, so that no two results are equal by accident."""
 
 WIDE: Final = JobShape(dp_size=64, pp_size=8, microbatches=16, steps=10)
@@ -61,15 +64,19 @@ LONG: Final = JobShape(dp_size=4, pp_size=4, microbatches=32, steps=44)
 
 def named_job(name: str, seed: int = 7) -> GeneratedJob:
     """Generate the job of one layout."""
-    return generate_job(LAYOUTS[name], NOISY, seed)
+    return generate_job(LAYOUTS[name], FAULTS, seed, workload=NOISY)
 
 
 def disagreeing_job() -> GeneratedJob:
     """Dp ranks that lack an op here and there, and steps with another schedule."""
-    job = generate_job(USUAL, NOISY, seed=5)
+    job = generate_job(USUAL, [], seed=5, workload=NOISY)
     rows = without_some(job.rank_steps, "gc", 0.3, np.random.default_rng(5))
     other = generate_job(
-        replace(USUAL, microbatches=6, steps=2), NOISY, seed=6, identity=JobIdentity(first_step=10_000)
+        replace(USUAL, microbatches=6, steps=2),
+        [],
+        seed=6,
+        identity=JobIdentity(first_step=10_000),
+        workload=NOISY,
     )
     return GeneratedJob(pa.concat_tables([rows, other.rank_steps]), job.manifest)
 
@@ -81,11 +88,11 @@ def random_job(seed: int) -> GeneratedJob:
     the simulator lets pass.
     """
     rng = np.random.default_rng(seed)
-    shape, mechanisms = _random_shape(rng), _random_mechanisms(rng)
-    job = generate_job(shape, mechanisms, seed)
+    shape, mechanisms, workload = _random_shape(rng), _random_mechanisms(rng), _random_workload(rng)
+    job = generate_job(shape, mechanisms, seed, workload=workload)
     if rng.random() < 0.15:
         other = replace(shape, microbatches=shape.microbatches * 2, steps=1, overlapped=not shape.overlapped)
-        later = generate_job(other, mechanisms, seed + 1, JobIdentity(first_step=10_000))
+        later = generate_job(other, mechanisms, seed + 1, JobIdentity(first_step=10_000), workload)
         job = GeneratedJob(pa.concat_tables([job.rank_steps, later.rank_steps]), job.manifest)
     if rng.random() < 0.15:
         op_type = str(rng.choice(["gc", "layernorm-grads-all-reduce", "optimizer", "params-all-gather"]))
@@ -146,16 +153,23 @@ def _random_shape(rng: np.random.Generator) -> JobShape:
     )
 
 
-def _random_mechanisms(rng: np.random.Generator) -> Mechanisms:
-    return Mechanisms(
+def _random_workload(rng: np.random.Generator) -> Workload:
+    return Workload(
         forward_s=float(rng.choice([0.002, 0.02, 0.2])),
         backward_ratio=float(rng.uniform(0.8, 3.0)),
-        loss_layer_s=float(rng.choice([0.0, 0.01])),
-        sequence_spread=float(rng.choice([0.0, 0.3])),
-        data_loading_s=float(rng.choice([0.0, 0.02])),
         launch_s=float(rng.choice([0.0, 0.00002, 0.001])),
         noise=float(rng.choice([0.0, 0.01, 0.1])),
-        clock_skew_s=0.03 if rng.random() < 0.1 else 0.0,
-        slow_workers=(SlowWorker(0, 0, 1.5, 0.7),) if rng.random() < 0.5 else (),
-        slow_links=(SlowLink(0, 20.0, 0.3),) if rng.random() < 0.3 else (),
     )
+
+
+def _random_mechanisms(rng: np.random.Generator) -> list[Mechanism]:
+    """Each fault by a chance of its own."""
+    faults: list[tuple[float, Mechanism]] = [
+        (0.5, LossLayer(0.01, 0.02)),
+        (0.5, UNEVEN_DATA),
+        (0.5, SlowStorage(0.02)),
+        (0.1, ClockSkew(0.03)),
+        (0.5, WeakGpu(0, 0, 1.5, 0.7)),
+        (0.3, FlappingLink(0, 0.04, 0.3)),
+    ]
+    return [fault for chance, fault in faults if rng.random() < chance]

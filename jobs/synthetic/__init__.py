@@ -1,4 +1,16 @@
-"""Generated training jobs: an event simulation that leaves the timelines a real job would have recorded.
+"""Generated training jobs with known truth: an event simulation that leaves what a real job would record.
 
-It shares nothing with the what-if kernel, so that its logs can test, demonstrate and time the pipeline.
+It shares nothing with the what-if kernel, so that its logs can test, judge, show and time the pipeline.
+
+A JobPlan (layout, usual times, mechanisms, seed, identity) is run by a Simulation; recorded_job makes its
+rows, true_savings runs the very same job without each cause and each mechanism. sample_job draws plans,
+plan_fleet whole fleets. What goes wrong lies in `mechanisms`, by the cause that a diagnosis should name:
+
+slow_worker     : WeakGpu, ThermalThrottling, SickHost; without: cells as fast as their peers
+stage_imbalance : LossLayer, UnevenLayers; without: the same work, spread evenly over all chunks
+data_imbalance  : PackedSequences; without: the step's mean work for each of its microbatches
+pause           : UnsynchronisedGc, AllocatorStalls; without: no spikes
+communication   : FlappingLink, CongestedNetwork; without: the usual transfer
+launch_delay    : SlowStorage; without: no delay of any stage's first forward-compute, not even the usual one
+none            : PlannedGc, ExpertImbalance, UnlikeGpus, HeavyTailedNoise, ClockSkew, see nuisances.py
 """

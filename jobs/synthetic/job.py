@@ -1,22 +1,26 @@
 """One generated job: shape, mechanisms and a seed in, rows and manifest out."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from jobs.synthetic.mechanisms import Mechanisms, draw_times
-from jobs.synthetic.program import ProgramOp, build_program
+from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.rank_rows import rank_rows
 from jobs.synthetic.shape import JobShape
-from jobs.synthetic.timeline import Timeline, run_program
+from jobs.synthetic.simulation import JobPlan, Simulation
+from jobs.synthetic.timeline import Timeline
+from jobs.synthetic.workload import Workload
 
-GPUS_PER_HOST = 8
 BURST = 5
 """Profilers record steps in bursts of about this many."""
+BETWEEN_BURSTS = 100
+"""Steps that are not recorded after each burst."""
 
 
 @dataclass(frozen=True)
@@ -29,52 +33,65 @@ class GeneratedJob:
     @property
     def ops(self) -> int:
         """Recorded ops over all rows."""
-        return int(pc.sum(pc.list_value_length(self.rank_steps["op"])).as_py())
+        return int(pc.sum(pc.list_value_length(self.rank_steps["op"])).as_py() or 0)
 
-
-@dataclass(frozen=True)
-class JobIdentity:
-    """Who the job is and where it runs. labels are further fields of the manifest."""
-
-    job_id: str = "generated"
-    run_id: str = "r0"
-    first_step: int = 0
-    first_t0_us: int = 1_767_600_000_000_000
-    hosts: Sequence[str] = ()
-    fields: dict[str, Any] = field(default_factory=dict)
-
-    def host_of(self, rank: int) -> str:
-        """Host of a global rank; named by its place where the job has no list of hosts."""
-        place = rank // GPUS_PER_HOST
-        return self.hosts[place % len(self.hosts)] if self.hosts else f"node-{place:04d}"
+    def without_ranks(self, ranks: Collection[int]) -> "GeneratedJob":
+        """The job with the logs of some ranks lost."""
+        lost = pc.is_in(self.rank_steps["rank"], pa.array(sorted(ranks), pa.int32()))
+        return GeneratedJob(self.rank_steps.filter(pc.invert(lost)), self.manifest)
 
 
 def generate_job(
-    shape: JobShape, mechanisms: Mechanisms, seed: int, identity: JobIdentity | None = None
+    shape: JobShape,
+    mechanisms: Sequence[Mechanism],
+    seed: int,
+    identity: JobIdentity | None = None,
+    workload: Workload | None = None,
 ) -> GeneratedJob:
     """Run a job and record it. The same arguments give the same rows, to the last bit."""
-    identity = identity or JobIdentity()
-    rng = np.random.default_rng(seed)
-    ops = build_program(shape)
-    timeline = run_program(ops, *draw_times(shape, ops, mechanisms, rng))
+    plan = JobPlan(shape, mechanisms, seed, identity or JobIdentity(), workload or Workload())
+    return recorded_job(Simulation(plan))
+
+
+def recorded_job(simulation: Simulation) -> GeneratedJob:
+    """Run a job with all its mechanisms and record it."""
+    plan = simulation.plan
+    timeline = simulation.timeline()
+    numbers = step_numbers(plan)
+    t0_us = _step_zeros_us(plan, timeline)
+    timeline = _by_clocks_of_workers(timeline, simulation)
+    host_of: Callable[[int], str | None] = plan.identity.host_of
+    rng = simulation.rng("record")
+    rows = rank_rows(plan.shape, simulation.place.ops, timeline, numbers, t0_us, host_of, rng)
+    return GeneratedJob(rows, {**_sizes(plan.shape, plan.identity), **plan.identity.fields})
+
+
+def step_numbers(plan: JobPlan) -> list[int]:
+    """Numbers of the recorded steps: bursts with gaps between them."""
+    return [
+        plan.identity.first_step + step + step // BURST * BETWEEN_BURSTS for step in range(plan.shape.steps)
+    ]
+
+
+def _step_zeros_us(plan: JobPlan, timeline: Timeline) -> list[int]:
+    """Unix time at which each recorded step starts [us]."""
+    identity, step = plan.identity, np.arange(plan.shape.steps)
     step_us = timeline.end_us.max(axis=(0, 2))
-    timeline = _by_clocks_of_workers(timeline, ops, mechanisms.clock_skew_s * 1e6, rng)
-    numbers = [identity.first_step + step + step // BURST * 100 for step in range(shape.steps)]
     elapsed_us = np.concatenate([[0.0], np.cumsum(step_us)[:-1]])
-    gaps_us = (np.asarray(numbers) - np.arange(shape.steps)) * step_us.mean()
-    t0_us = identity.first_t0_us + np.rint(elapsed_us + gaps_us).astype(np.int64)
-    host_of: Callable[[int], str | None] = identity.host_of
-    rows = rank_rows(shape, ops, timeline, numbers, [int(t0) for t0 in t0_us], host_of, rng)
-    return GeneratedJob(rows, {**_sizes(shape, identity), **identity.fields})
+    first = step // BURST * BURST  # of the burst
+    if identity.recorded_s is None:
+        since_us = elapsed_us + (np.asarray(step_numbers(plan)) - identity.first_step - step) * step_us.mean()
+    else:
+        since_us = elapsed_us - elapsed_us[first] + first / len(step) * identity.recorded_s * 1e6
+    t0_us: NDArray[np.int64] = identity.first_t0_us + np.rint(since_us).astype(np.int64)
+    return [int(t0) for t0 in t0_us]
 
 
-def _by_clocks_of_workers(
-    timeline: Timeline, ops: Sequence[ProgramOp], skew_us: float, rng: np.random.Generator
-) -> Timeline:
+def _by_clocks_of_workers(timeline: Timeline, simulation: Simulation) -> Timeline:
     """Times as each worker's own clock shows them, none below zero."""
-    off_us = rng.random((ops[-1].pp_rank + 1, timeline.start_us.shape[-1])) * 2 * skew_us
-    by_op = off_us[[op.pp_rank for op in ops]][:, None, :]
-    return Timeline(timeline.start_us + by_op, timeline.end_us + by_op)
+    place = simulation.place
+    ahead_us = simulation.conditions().clock_s[[op.pp_rank for op in place.ops]][:, None, :] * 1e6
+    return Timeline(timeline.start_us + ahead_us, timeline.end_us + ahead_us)
 
 
 def _sizes(shape: JobShape, identity: JobIdentity) -> dict[str, Any]:

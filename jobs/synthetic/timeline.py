@@ -21,43 +21,86 @@ class Timeline:
     end_us: Times
 
 
-def run_program(ops: Sequence[ProgramOp], busy_us: Times, delay_us: Times) -> Timeline:
-    """Run a step's ops on all lanes (step, dp_rank) at once.
+@dataclass(frozen=True)
+class Issue:
+    """The host issues the ops of one call as soon as all that they wait for has ended."""
 
-    busy_us  : time an op works or moves data, without waiting for others, shape (op, step, dp_rank) [us]
-    delay_us : time the host lets an op wait although it could start, same shape [us]
+    members: tuple[int, ...]
+    waits: tuple[int, ...]
 
-    The ops of one call are issued together and return together. Data of a meeting moves from the moment
-    the last of its members has been issued. Raises ValueError if the program can never end.
+
+@dataclass(frozen=True)
+class Return:
+    """The ops of one call return together, when the last is done; each works from its meeting's last issue.
+
+    met            : of each member, the ops whose issue it waits for, itself among them
+    meets_replicas : of each member, whether these are the ops of all dp ranks
     """
-    calls = _calls(ops)
-    call_of = {op.number: name for name, members in calls.items() for op in members}
-    meetings = _meetings(ops)
-    start, end = np.zeros_like(busy_us), np.zeros_like(busy_us)
-    for event, name in _in_order(calls, call_of, meetings):
-        members = calls[name]
-        if event == "issue":
-            free = [end[wait] for op in members for wait in op.waits]
-            ready = np.maximum.reduce(free) if free else np.zeros_like(busy_us[0])
-            issued = ready + np.maximum.reduce([delay_us[op.number] for op in members])
-            for op in members:
-                start[op.number] = issued
-            continue
-        returned = np.maximum.reduce(
-            [_last_issue(op, meetings, start) + busy_us[op.number] for op in members]
-        )
-        for op in members:
-            end[op.number] = returned
-    return Timeline(start, end)
+
+    members: tuple[int, ...]
+    met: tuple[tuple[int, ...], ...]
+    meets_replicas: tuple[bool, ...]
 
 
-def _last_issue(
-    op: ProgramOp, meetings: dict[Hashable, list[ProgramOp]], start: Times
-) -> NDArray[np.float64]:
-    """When the last member of the op's meeting was issued, shape (step, dp_rank) or (step, 1) [us]."""
-    members = meetings[op.meeting] if op.meeting is not None else [op]
-    latest: NDArray[np.float64] = np.maximum.reduce([start[member.number] for member in members])
-    return latest.max(axis=-1, keepdims=True) if op.meets_replicas else latest
+class EventSimulation:
+    """A program's events in an order in which each comes after all it depends on; run as often as wanted."""
+
+    def __init__(self, ops: Sequence[ProgramOp]) -> None:
+        """Raise ValueError if the program can never end."""
+        calls = _calls(ops)
+        call_of = {op.number: name for name, members in calls.items() for op in members}
+        meetings = _meetings(ops)
+        self._events: list[Issue | Return] = []
+        for event, name in _in_order(calls, call_of, meetings):
+            members = calls[name]
+            numbers = tuple(op.number for op in members)
+            if event == "issue":
+                self._events.append(Issue(numbers, tuple({wait for op in members for wait in op.waits})))
+                continue
+            met = (meetings[op.meeting] if op.meeting is not None else [op] for op in members)
+            met_numbers = tuple(tuple(other.number for other in others) for others in met)
+            self._events.append(Return(numbers, met_numbers, tuple(op.meets_replicas for op in members)))
+
+    def run(self, busy_us: Times, delay_us: Times) -> Timeline:
+        """Run a step's ops on all lanes (step, dp) at once.
+
+        busy_us  : time an op works or moves data, without waiting for others, shape (op, step, dp_rank) [us]
+        delay_us : time the host lets an op wait although it could start, same shape [us]
+
+        The ops of one call are issued together and return together. Data of a meeting moves from the moment
+        the last of its members has been issued.
+        """
+        start, end = np.zeros_like(busy_us), np.zeros_like(busy_us)
+        for event in self._events:
+            if isinstance(event, Issue):
+                issued = _latest(delay_us, event.members)
+                if event.waits:
+                    issued = _latest(end, event.waits) + issued
+                for number in event.members:
+                    start[number] = issued
+                continue
+            done = [
+                _last_issue(start, met, meets_replicas=is_wide) + busy_us[number]
+                for number, met, is_wide in zip(event.members, event.met, event.meets_replicas, strict=True)
+            ]
+            returned = done[0] if len(done) == 1 else np.maximum.reduce(done)
+            for number in event.members:
+                end[number] = returned
+        return Timeline(start, end)
+
+
+def _latest(times: Times, numbers: Sequence[int]) -> Times:
+    """The latest of some ops' times, shape (step, dp_rank) [us]."""
+    latest: Times = times[numbers[0]]
+    for number in numbers[1:]:
+        latest = np.maximum(latest, times[number])
+    return latest
+
+
+def _last_issue(start: Times, met: Sequence[int], *, meets_replicas: bool) -> Times:
+    """When the last member of a meeting was issued, shape (step, dp_rank) or (step, 1) [us]."""
+    latest = _latest(start, met)
+    return latest.max(axis=-1, keepdims=True) if meets_replicas else latest
 
 
 def _calls(ops: Sequence[ProgramOp]) -> dict[Hashable, list[ProgramOp]]:

@@ -33,15 +33,14 @@ class Figure:
 def show(title: str, compared_with: str, figures: Iterable[Figure]) -> Iterator[Figure]:
     """Print a table, each line as its figure comes; hands the figures on."""
     baseline = json.loads(BASELINE.read_text()) if BASELINE.is_file() else {}
-    print(
-        f"\n{title}\nratio: to {compared_with}; baseline: the committed ratio, and how many times it this run took"
+    print(f"\n{title}\nratio: to {compared_with}")
+    heads = (
+        f"{'ops':>12s}{'ms':>11s}{'ns/op':>8s}{'ratio':>9s}{'baseline':>10s}{'now/base':>9s}{'peak MiB':>10s}"
     )
-    print(
-        f"{'':44s}{'ops':>12s}{'ms':>11s}{'ns/op':>8s}{'ratio':>9s}{'baseline':>10s}{'':>7s}{'peak MiB':>10s}"
-    )
+    print(f"{'':44s}{heads}")
     for figure in figures:
         known = baseline.get(figure.name)
-        against = f"{known:10.3f}{figure.ratio / known:6.2f}x" if known else f"{'-':>10s}{'':>7s}"
+        against = f"{known:10.3f}{figure.ratio / known:9.2f}" if known else f"{'-':>10s}{'-':>9s}"
         peak = f"{figure.peak_mib:10,.0f}" if figure.peak_mib else ""
         per_op_ns = figure.took_s / figure.ops * 1e9
         print(

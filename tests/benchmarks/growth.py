@@ -1,4 +1,4 @@
-"""How cost and memory grow with a job: more steps, more dp ranks, and a job larger than a worker should hold."""
+"""How cost and memory grow with a job: more steps, more dp ranks, and a job too large to be held at once."""
 
 import math
 import resource
@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,22 +33,19 @@ def figures() -> Iterator[Figure]:
         for times in TIMES:
             rows, facts = multiplied(base, manifest, axis, times)
             ops = len(rows["op"].chunk(0).values)
-            took_ms, yard_ms = median_ms(lambda: simulate_job(rows, facts), repeats=9 if times == 1 else 3)
+            took_ms, yard_ms = median_ms(partial(simulate_job, rows, facts), repeats=9 if times == 1 else 3)
             took[ops] = took_ms
             yield Figure(f"simulate_job, {axis}s x {times}", ops, took_ms / 1e3, took_ms / yard_ms)
-            del rows
         for (few, before), (many, after) in zip(took.items(), list(took.items())[1:], strict=False):
             exponent = math.log(after / before) / math.log(many / few)
-            print(
-                f"  from {few / 1e6:.1f} to {many / 1e6:.1f} million ops over {axis}s: exponent {exponent:.3f}"
-            )
+            print(f"  {few / 1e6:.1f} to {many / 1e6:.1f} million ops over {axis}s: exponent {exponent:.3f}")
     yield _large(base, manifest)
 
 
 def multiplied(
     rows: pa.Table, manifest: dict[str, Any], axis: str, times: int
 ) -> tuple[pa.Table, dict[str, Any]]:
-    """The job with so many times the steps, or the dp ranks; rows by (pp_rank, step, dp_rank), in one chunk."""
+    """The job with so many times the steps, or dp ranks; rows by (pp_rank, step, dp_rank), in one chunk."""
     stages, width = manifest["pp_size"], manifest["dp_size"]
     per_stage = rows.num_rows // stages
     copies = [_shifted(rows, axis, number, width, manifest["world_size"]) for number in range(times)]

@@ -1,4 +1,4 @@
-"""One unit through the function that Spark's Python workers run; prints seconds, yardstick and peak memory."""
+"""One unit through the function that Spark's Python workers run; prints time, yardstick and peak memory."""
 
 import ast
 import json
@@ -34,11 +34,10 @@ def _batches(path: str, manifest: dict[str, object]) -> Iterator[pa.RecordBatch]
     with pa.ipc.open_file(path) as file:
         for number in range(file.num_record_batches):
             rows = pa.Table.from_batches([file.get_batch(number)]).select(SIMULATED_COLUMNS)
+            rows = rows.append_column(MANIFEST, pa.nulls(rows.num_rows, pa.string()))
             if not number:
                 first = pa.Table.from_pylist([{MANIFEST: json.dumps(manifest)}])
-                rows = pa.concat_tables([first, rows], promote_options="default")
-            else:
-                rows = rows.append_column(MANIFEST, pa.nulls(rows.num_rows, pa.string()))
+                rows = pa.concat_tables([rows.slice(0, 0), first, rows], promote_options="default")
             for name, value in zip(UNIT_KEY, KEY, strict=True):
                 rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
             yield from rows.combine_chunks().to_batches()

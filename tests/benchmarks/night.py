@@ -17,8 +17,9 @@ from pyspark.sql.types import StructType
 from jobs import aggregate_fleet, ingest_rank_logs, publish_night, simulate_what_if
 from jobs.session import session
 from jobs.settings import Settings, load_settings
-from jobs.synthetic.job import JobIdentity, generate_job
-from jobs.synthetic.mechanisms import Mechanisms, SlowWorker
+from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.job import generate_job
+from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.shape import JobShape
 from jobs.transforms.what_if import unit_rows
@@ -63,8 +64,8 @@ def figures() -> Iterator[Figure]:
 def _generate(landing: Path) -> int:
     ops = 0
     for number in range(JOBS_OF_THE_DAY):
-        slow = SlowWorker(number % SHAPE.dp_size, number % SHAPE.pp_size, 1.3)
-        faults = Mechanisms(slow_workers=[slow] if number % 2 else [])
+        slow = WeakGpu(number % SHAPE.dp_size, number % SHAPE.pp_size, 1.3)
+        faults = [slow] if number % 2 else []
         job = generate_job(
             SHAPE, faults, number, JobIdentity(f"job-{number:03d}", fields={"gpu_hours": 100.0})
         )

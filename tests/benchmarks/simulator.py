@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jobs.synthetic.job import generate_job
-from jobs.synthetic.mechanisms import Mechanisms, SlowWorker
+from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobShape
 from tests import published
 from tests.benchmarks.figures import Figure
@@ -38,12 +38,11 @@ def traces() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
         for name in published.NAMES:
             yield name, published.rank_steps(TRACES, name), published.manifest(TRACES, name)
     for name, shape in GENERATED.items():
-        rank_steps, manifest = generated(shape)
-        yield name, rank_steps, manifest
+        yield name, *generated(shape)
 
 
 def generated(shape: JobShape) -> tuple[pa.Table, dict[str, Any]]:
     """A job with a slow worker, as rank_steps stores it."""
-    job = generate_job(shape, Mechanisms(slow_workers=[SlowWorker(1, 1, 1.3)]), seed=1)
+    job = generate_job(shape, [WeakGpu(1, 1, 1.3)], seed=1)
     order = [(column, "ascending") for column in ("pp_rank", "step", "dp_rank")]
     return job.rank_steps.sort_by(order).combine_chunks(), job.manifest

@@ -13,8 +13,10 @@ from pyspark.sql import SparkSession
 
 from jobs import run_nightly
 from jobs.settings import Settings
-from jobs.synthetic.job import GeneratedJob, JobIdentity, generate_job
-from jobs.synthetic.mechanisms import Mechanisms, SlowWorker
+from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.job import GeneratedJob, generate_job
+from jobs.synthetic.mechanisms.loading import SlowStorage
+from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.shape import JobShape
 from jobs.warehouse import Warehouse
@@ -49,7 +51,7 @@ class Night:
 
 
 def job(job_id: str, shape: JobShape = SHAPE) -> GeneratedJob:
-    faults = Mechanisms(slow_workers=[SlowWorker(shape.dp_size - 1, 0, 1.5)])
+    faults = [WeakGpu(shape.dp_size - 1, 0, 1.5)]
     return generate_job(shape, faults, 7, JobIdentity(job_id, fields={"gpu_hours": 96.0}))
 
 
@@ -90,7 +92,7 @@ def of_few_steps(landing: Path, job_id: str) -> None:
 
 
 def with_slow_data_loading(landing: Path, job_id: str) -> None:
-    faults = Mechanisms(data_loading_s=0.5)
+    faults = [SlowStorage(0.5)]
     write_rank_logs(landing, DAY, generate_job(SHAPE, faults, 7, JobIdentity(job_id)))
 
 
@@ -143,7 +145,7 @@ def test_tables_hold_what_the_simulator_gives_in_process(job_id: str, night: Nig
     source = {
         "good": job("good"),
         "few-steps": job("few-steps", JobShape(dp_size=2, pp_size=2, steps=3)),
-        "slow-loading": generate_job(SHAPE, Mechanisms(data_loading_s=0.5), 7, JobIdentity("slow-loading")),
+        "slow-loading": generate_job(SHAPE, [SlowStorage(0.5)], 7, JobIdentity("slow-loading")),
     }[job_id]
     wanted = simulate_job(source.rank_steps, source.manifest)
     found = night.of(job_id)

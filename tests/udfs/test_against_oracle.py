@@ -9,12 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobs.synthetic.job import GeneratedJob, generate_job
-from jobs.synthetic.mechanisms import Mechanisms, SlowWorker
+from jobs.synthetic.mechanisms.loading import SlowStorage
+from jobs.synthetic.mechanisms.stages import LossLayer
+from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobShape
+from jobs.synthetic.workload import Workload
 from schemas.vocabulary import OP_CODES
 from tests import published
 from tests.oracle import WhatIf, what_if
 from tests.oracle.readers import read_layout, read_rank_steps
+from tests.random_jobs import UNEVEN_DATA
 from udfs.what_if import simulate_job
 
 SAME = 1e-11
@@ -54,11 +58,9 @@ def shapes(draw: st.DrawFn) -> JobShape:
 
 
 def slow_job(shape: JobShape, seed: int) -> GeneratedJob:
-    worker = SlowWorker(dp_rank=seed % shape.dp_size, pp_rank=seed % shape.pp_size, factor=1.4)
-    faults = Mechanisms(
-        slow_workers=[worker], sequence_spread=0.2, loss_layer_s=0.02, data_loading_s=0.01, noise=0.03
-    )
-    return generate_job(shape, faults, seed)
+    worker = WeakGpu(dp_rank=seed % shape.dp_size, pp_rank=seed % shape.pp_size, factor=1.4)
+    faults = [worker, UNEVEN_DATA, LossLayer(0.02, 0.04), SlowStorage(0.01)]
+    return generate_job(shape, faults, seed, workload=Workload(noise=0.03))
 
 
 def assert_equal_results(found: dict[str, pa.Table], wanted: WhatIf) -> None:

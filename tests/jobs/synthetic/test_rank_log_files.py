@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.synthetic import rank_log_files
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.rank_log_files import write_rank_logs
 from schemas.vocabulary import OP_TYPES
@@ -37,6 +38,14 @@ def test_lines_hold_the_rows(tmp_path: Path, *, compress: bool) -> None:
     assert folder == tmp_path / "log_date=2026-01-05/job_id=generated/run_id=r0"
     assert _read(folder) == _wanted(job)
     assert json.loads((folder / "job.json").read_text()) == job.manifest
+
+
+def test_lines_are_the_same_however_many_are_made_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = named_job("usual")
+    monkeypatch.setattr(rank_log_files, "ROWS_AT_ONCE", 5)
+    assert _read(write_rank_logs(tmp_path, DAY, job)) == _wanted(job)
 
 
 @pytest.mark.parametrize("seed", range(5))

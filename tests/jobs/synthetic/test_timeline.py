@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from jobs.synthetic.program import ProgramOp
-from jobs.synthetic.timeline import run_program
+from jobs.synthetic.timeline import EventSimulation
 
 
 def _lanes(*per_op: list[float]) -> np.ndarray:
@@ -17,7 +17,7 @@ def test_a_meeting_moves_data_from_its_latest_start() -> None:
         ProgramOp(1, 0, "forward-send", waits=[0], meeting="m"),
         ProgramOp(2, 1, "forward-recv", meeting="m"),
     ]
-    timeline = run_program(ops, _lanes([10], [3], [2]), _lanes([0], [0], [4]))
+    timeline = EventSimulation(ops).run(_lanes([10], [3], [2]), _lanes([0], [0], [4]))
     assert timeline.start_us.ravel().tolist() == [0, 10, 4]
     assert timeline.end_us.ravel().tolist() == [10, 13, 12]
 
@@ -27,7 +27,7 @@ def test_a_collective_waits_for_the_latest_replica() -> None:
         ProgramOp(0, 0, "backward-compute"),
         ProgramOp(1, 0, "grads-reduce-scatter", waits=[0], meeting="m"),
     ]
-    timeline = run_program(ops, _lanes([10, 30], [5, 6]), _lanes([0, 0], [1, 1]))
+    timeline = EventSimulation(ops).run(_lanes([10, 30], [5, 6]), _lanes([0, 0], [1, 1]))
     assert timeline.start_us[1].tolist() == [[11, 31]]
     assert timeline.end_us[1].tolist() == [[36, 37]]
 
@@ -39,7 +39,7 @@ def test_ops_of_one_call_start_and_end_together() -> None:
         ProgramOp(2, 0, "backward-recv", call="c", meeting="m"),
         ProgramOp(3, 1, "backward-send", meeting="m"),
     ]
-    timeline = run_program(ops, _lanes([10], [3], [2], [2]), _lanes([0], [0], [1], [40]))
+    timeline = EventSimulation(ops).run(_lanes([10], [3], [2], [2]), _lanes([0], [0], [1], [40]))
     assert timeline.start_us.ravel().tolist() == [0, 11, 11, 40]
     assert timeline.end_us.ravel().tolist() == [10, 42, 42, 42]
 
@@ -47,4 +47,4 @@ def test_ops_of_one_call_start_and_end_together() -> None:
 def test_a_program_that_cannot_end_is_refused() -> None:
     ops = [ProgramOp(0, 0, "gc", waits=[1]), ProgramOp(1, 0, "optimizer", waits=[0])]
     with pytest.raises(ValueError, match="4 of 4 events"):
-        run_program(ops, _lanes([1], [1]), _lanes([0], [0]))
+        EventSimulation(ops).run(_lanes([1], [1]), _lanes([0], [0]))

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from jobs.synthetic.job import generate_job
-from jobs.synthetic.mechanisms import Mechanisms, SlowWorker
+from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobShape
+from jobs.synthetic.workload import Workload
 from schemas.vocabulary import OP_TYPES
 from tests import published
 from udfs.kernel import op_type
@@ -36,8 +37,8 @@ SHAPES = {
 
 
 def trace_of(shape: JobShape) -> tuple[Trace, pa.Table, dict[str, object]]:
-    worker = SlowWorker(dp_rank=shape.dp_size - 1, pp_rank=0, factor=1.5)
-    job = generate_job(shape, Mechanisms(slow_workers=[worker], noise=0.05, launch_s=0.001), seed=3)
+    worker = WeakGpu(dp_rank=shape.dp_size - 1, pp_rank=0, factor=1.5)
+    job = generate_job(shape, [worker], seed=3, workload=Workload(noise=0.05, launch_s=0.001))
     layout = read_layout(job.manifest)
     rows = replayed_rows(job.rank_steps, layout)
     return build_trace(rows.stages(), layout, len(rows.steps)), job.rank_steps, job.manifest

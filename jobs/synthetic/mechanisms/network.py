@@ -1,0 +1,81 @@
+"""Slow transfers: cause communication. Without them every transfer takes its usual time."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal
+
+import numpy as np
+
+from jobs.synthetic.conditions import Conditions
+from jobs.synthetic.mechanisms.mechanism import NOBODY, Culprits, Windowed
+from jobs.synthetic.place import Place, Rows
+
+EXTRA_SPREAD: Final = 0.3
+"""Standard deviation of the log of what a flap adds to a transfer."""
+
+
+@dataclass(frozen=True)
+class FlappingLink(Windowed):
+    """What a stage sends is lost and sent again, in a share of the steps, on one dp rank or on each.
+
+    extra_s        : median of what that adds to a transfer [s]
+    step_share     : share of the steps in which the link flaps, drawn for each dp rank
+    transfer_share : share of the transfers that are hit while it does
+    """
+
+    pp_rank: int
+    extra_s: float
+    step_share: float = 1.0
+    transfer_share: float = 1.0
+    dp_rank: int | None = None
+
+    cause: ClassVar[str | None] = "communication"
+
+    def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
+        """Add to both ends of the transfers that are hit."""
+        lanes, transfers = conditions.lanes, conditions.place.transfers_from(self.pp_rank)
+        flaps = (rng.random(lanes) < self.step_share) & self.window.mask(lanes[0])[:, None]
+        if self.dp_rank is not None:
+            flaps &= np.arange(lanes[1]) == self.dp_rank
+        for rows in transfers:
+            hit = flaps & (rng.random(lanes) < self.transfer_share)
+            extra_s = self.extra_s * np.exp(EXTRA_SPREAD * rng.standard_normal(lanes))
+            conditions.added_s[rows] += np.where(hit, extra_s, 0.0)
+
+    def culprits(self, place: Place) -> Culprits:
+        """Name the stage that sends, and on which dp rank where it is one."""
+        if not place.transfers_from(self.pp_rank):
+            return NOBODY
+        dp_ranks = range(place.shape.dp_size) if self.dp_rank is None else [self.dp_rank]
+        return {"stages": [self.pp_rank], "workers": [[dp_rank, self.pp_rank] for dp_rank in dp_ranks]}
+
+
+@dataclass(frozen=True)
+class CongestedNetwork(Windowed):
+    """Others use the network: pipeline transfers, or collectives of dp ranks, get a share of its bandwidth.
+
+    bandwidth_share : what is left for this job
+    step_share      : share of the steps in which the network is congested
+    """
+
+    traffic: Literal["pipeline", "replicas"]
+    bandwidth_share: float
+    step_share: float = 1.0
+
+    cause: ClassVar[str | None] = "communication"
+
+    def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
+        """Stretch the transfers of every stage and dp rank alike."""
+        hit = self.steps_hit(conditions.lanes[0], self.step_share, rng)
+        rows = self._rows(conditions.place)
+        if len(rows):
+            conditions.factor[rows] *= np.where(hit, 1 / self.bandwidth_share, 1.0)[:, None]
+
+    def culprits(self, place: Place) -> Culprits:
+        """Name the op types."""
+        return {"op_types": sorted({place.ops[row].op_type for row in self._rows(place)})}
+
+    def _rows(self, place: Place) -> Rows:
+        if self.traffic == "replicas":
+            return place.collectives
+        sent = [rows for pp_rank in range(place.shape.pp_size) for rows in place.transfers_from(pp_rank)]
+        return np.concatenate(sent) if sent else np.array([], np.int64)

@@ -1,0 +1,161 @@
+"""Random mechanisms, from below what anybody could detect to severe."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from jobs.synthetic.mechanisms.data import PackedSequences
+from jobs.synthetic.mechanisms.loading import SlowStorage
+from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.mechanisms.network import CongestedNetwork, FlappingLink
+from jobs.synthetic.mechanisms.nuisances import (
+    ClockSkew,
+    ExpertImbalance,
+    HeavyTailedNoise,
+    PlannedGc,
+    UnlikeGpus,
+)
+from jobs.synthetic.mechanisms.pauses import AllocatorStalls, UnsynchronisedGc
+from jobs.synthetic.mechanisms.stages import LossLayer, UnevenLayers
+from jobs.synthetic.mechanisms.workers import SickHost, ThermalThrottling, WeakGpu
+from jobs.synthetic.sample_layout import log_uniform
+from jobs.synthetic.shape import JobShape
+from jobs.synthetic.window import ALWAYS, Window
+from jobs.synthetic.workload import Workload
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a mechanism is drawn for.
+
+    steps : recorded steps in which its window may lie: those of all days of the job
+    hosts : which may be sick; none where hosts get sick by themselves, as in a fleet
+    """
+
+    shape: JobShape
+    workload: Workload
+    steps: int
+    hosts: Sequence[str] = ()
+
+    @property
+    def compute_s(self) -> float:
+        """Usual time of a forward-compute [s]."""
+        return self.workload.forward_s / self.shape.vpp_size
+
+    @property
+    def step_s(self) -> float:
+        """Usual time of a step, roughly: its computes, and the pipeline's bubble [s]."""
+        passes = self.shape.microbatches + (self.shape.pp_size - 1) / self.shape.vpp_size
+        return passes * self.workload.forward_s * (1 + self.workload.backward_ratio)
+
+
+def slow_worker(rng: np.random.Generator, setting: Setting) -> Mechanism:
+    """2 to 120 % slower: one GPU always or in some steps, one that gets hot, or all on a host."""
+    shape, excess = setting.shape, log_uniform(rng, 0.02, 1.2)
+    dp_rank, pp_rank = int(rng.integers(shape.dp_size)), int(rng.integers(shape.pp_size))
+    kind = rng.choice(["constant", "constant", "some steps", "throttling", "host"])
+    window = _window(rng, setting)
+    if kind == "host" and setting.hosts:
+        return SickHost(str(rng.choice(setting.hosts)), 1 + excess, window=window)
+    if kind == "throttling":
+        return ThermalThrottling(dp_rank, pp_rank, excess, log_uniform(rng, 2.0, 20.0), window=window)
+    share = float(rng.uniform(0.15, 0.7)) if kind == "some steps" else 1.0
+    backward = 1 + excess * float(rng.uniform(0.7, 1.2))
+    return WeakGpu(dp_rank, pp_rank, 1 + excess, share, backward, window=window)
+
+
+def stage_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
+    """A loss layer of 5 to 200 % of a forward-compute, or chunks of 4 to 12 layers, some with 1 or 2 more."""
+    chunks = setting.shape.last_chunk + 1
+    forward_s = setting.compute_s * log_uniform(rng, 0.05, 2.0)
+    backward_s = forward_s * float(rng.uniform(0.8, 2.0))
+    layers = np.full(chunks, float(rng.integers(4, 13)))
+    heavy = rng.permutation(chunks)[: int(rng.integers(1, max(chunks // 2, 1) + 1))]
+    layers[heavy] += rng.integers(1, 3)
+    if chunks == 1:
+        return None
+    if rng.random() < 0.6:
+        return LossLayer(forward_s, backward_s)
+    return UnevenLayers(tuple(layers.tolist()))
+
+
+def data_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism:
+    """Token limits of 4,096 to 131,072, median sequences of 1 to 20 % of it, spread 0.3 to 1.5."""
+    limit = int(4096 * 2 ** rng.integers(0, 6))
+    median = limit * log_uniform(rng, 0.01, 0.2)
+    hidden = int(rng.choice([2048, 4096, 8192]))
+    return PackedSequences(limit, median, float(rng.uniform(0.3, 1.5)), hidden, window=_window(rng, setting))
+
+
+def pause(rng: np.random.Generator, setting: Setting) -> Mechanism:
+    """Collections of 1 to 15 forward-computes every 2 to 30 steps, or stalls in 0.2 to 4 % of forwards."""
+    length_s = setting.compute_s * log_uniform(rng, 1.0, 15.0)
+    if rng.random() < 0.65:
+        return UnsynchronisedGc(length_s, log_uniform(rng, 2.0, 30.0), window=_window(rng, setting))
+    return AllocatorStalls(length_s / 2, log_uniform(rng, 0.002, 0.04), window=_window(rng, setting))
+
+
+def communication(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
+    """A link that flaps and adds 0.2 to 6 forward-computes to transfers, or 4 to 60 % of bandwidth left."""
+    shape, window = setting.shape, _window(rng, setting)
+    extra_s = setting.compute_s * log_uniform(rng, 0.2, 6.0)
+    step_share, transfer_share = log_uniform(rng, 0.1, 1.0), log_uniform(rng, 0.1, 1.0)
+    left = log_uniform(rng, 0.04, 0.6)
+    dp_rank = int(rng.integers(shape.dp_size)) if rng.random() < 0.5 else None
+    flaps, has_replicas = rng.random() < 0.6, shape.dp_size * shape.cp_size > 1
+    if shape.pp_size > 1 and (flaps or not has_replicas):
+        pp_rank = int(rng.integers(shape.pp_size))
+        return FlappingLink(pp_rank, extra_s, step_share, transfer_share, dp_rank, window=window)
+    if has_replicas:
+        on_pipeline = shape.pp_size > 1 and rng.random() < 0.4
+        return CongestedNetwork("pipeline" if on_pipeline else "replicas", left, step_share, window=window)
+    return None
+
+
+def launch_delay(rng: np.random.Generator, setting: Setting) -> Mechanism:
+    """Data that come 1 to 40 % of a step late in the mean, in some steps or all, on one dp rank or all."""
+    mean_s = setting.step_s * log_uniform(rng, 0.01, 0.4)
+    share = 1.0 if rng.random() < 0.5 else float(rng.uniform(0.1, 0.8))
+    dp_rank = int(rng.integers(setting.shape.dp_size)) if rng.random() < 0.3 else None
+    return SlowStorage(mean_s, share, dp_rank, window=_window(rng, setting))
+
+
+FAULTS: Final[dict[str, Callable[[np.random.Generator, Setting], Mechanism | None]]] = {
+    "slow_worker": slow_worker,
+    "stage_imbalance": stage_imbalance,
+    "data_imbalance": data_imbalance,
+    "pause": pause,
+    "communication": communication,
+    "launch_delay": launch_delay,
+}
+"""By cause, what draws a mechanism of it; None where the layout cannot have one."""
+
+
+def nuisances(rng: np.random.Generator, setting: Setting) -> list[Mechanism]:
+    """Draw those of a job, each by its own chance.
+
+    Clocks: up to 0.2 ms off in all jobs, in one of twenty up to 3 ms. Heavy-tailed noise in half, planned
+    garbage collection in one of five, expert imbalance of 1 to 8 % in one of eight, workers that differ by
+    0.2 to 2 % in one of three.
+    """
+    clocks = ClockSkew(log_uniform(rng, 1e-3, 3e-3) if rng.random() < 0.05 else rng.uniform(0.0, 2e-4))
+    drawn: list[tuple[float, Mechanism]] = [
+        (1.0, clocks),
+        (0.5, HeavyTailedNoise(log_uniform(rng, 1e-4, 3e-3), float(rng.uniform(0.2, 1.0)))),
+        (0.2, PlannedGc(setting.compute_s * log_uniform(rng, 0.5, 5.0), int(rng.integers(3, 20)))),
+        (0.125, ExpertImbalance(log_uniform(rng, 0.01, 0.08))),
+        (1 / 3, UnlikeGpus(log_uniform(rng, 0.002, 0.02))),
+    ]
+    return [mechanism for chance, mechanism in drawn if rng.random() < chance]
+
+
+def _window(rng: np.random.Generator, setting: Setting) -> Window:
+    """All steps for two mechanisms of three; else a stretch of at least a fifth of them."""
+    share, place, is_part = rng.uniform(0.2, 0.8), rng.random(), rng.random() < 1 / 3
+    if not is_part:
+        return ALWAYS
+    length = max(int(share * setting.steps), 1)
+    first = int(place * (setting.steps - length + 1))
+    return Window(first, first + length)

@@ -1,0 +1,105 @@
+"""Random layouts and usual times of jobs, as a fleet would have them."""
+
+import zlib
+from dataclasses import replace
+from typing import Final, Literal
+
+import numpy as np
+
+from jobs.synthetic.job import BURST
+from jobs.synthetic.shape import JobShape, LineOrder
+from jobs.synthetic.workload import USUAL_S, Workload
+
+DP_SIZES: Final = (1, 2, 2, 3, 4, 4, 6, 8, 8, 12, 16)
+PP_SIZES: Final = (1, 1, 2, 2, 3, 4, 4, 6, 8)
+TP_SIZES: Final = (1, 2, 4, 8)
+CP_SIZES: Final = (1, 1, 1, 1, 2)
+"""A size that occurs twice is twice as likely."""
+UNRECORDED: Final = ("gc", "layernorm-grads-all-reduce", "optimizer")
+"""Op types that some profilers leave out without hiding who waits for whom."""
+OPS_PER_COMPUTE: Final = 3
+"""Recorded ops over computes, roughly."""
+
+
+def child_rng(seed: int, name: str) -> np.random.Generator:
+    """Draws for one purpose, so that those for others do not shift them."""
+    return np.random.default_rng([seed, zlib.crc32(name.encode())])
+
+
+def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
+    """Draw between two bounds, each doubling as likely as the next."""
+    return float(np.exp(rng.uniform(np.log(low), np.log(high))))
+
+
+def sample_shape(seed: int, most_ops: int = 150_000) -> JobShape:
+    """Draw a layout.
+
+    dp, pp, tp and cp sizes are those above. 4 to 40 recorded steps; one job in ten has less than ten, which
+    is too few to be analysed. 1 to 16 microbatches; of jobs with a pipeline one in three is virtual, with 2
+    or 3 chunks and microbatches in multiples of pp. Half overlap gradients, half of the pipelines batch
+    transfers, one job in four has two buckets. No-op transfers: all, all but the first recv, or (not if
+    virtual) none. One job in four lacks one of the op types of UNRECORDED. One in four records two ranks per
+    worker, where there are two. Steps, and then microbatches, are cut until no more than about `most_ops` ops
+    are recorded.
+    """
+    rng = child_rng(seed, "shape")
+    pp_size = int(rng.choice(PP_SIZES))
+    vpp_size = int(rng.integers(2, 4)) if pp_size > 1 and rng.random() < 1 / 3 else 1
+    group = pp_size if vpp_size > 1 else 1
+    microbatches = group * int(rng.integers(1, 1 + max(16 // group, 1)))
+    tp_size, cp_size = int(rng.choice(TP_SIZES)), int(rng.choice(CP_SIZES))
+    records_two = bool(rng.random() < 0.25)
+    habits: list[Literal["all", "first_missing", "none"]] = ["all", "first_missing", "none"]
+    orders: list[LineOrder] = ["start", "schedule", "op_type", "shuffled"]
+    shape = JobShape(
+        dp_size=int(rng.choice(DP_SIZES)),
+        pp_size=pp_size,
+        microbatches=microbatches,
+        steps=int(rng.integers(4, 10) if rng.random() < 0.1 else rng.integers(10, 41)),
+        vpp_size=vpp_size,
+        tp_size=tp_size,
+        cp_size=cp_size,
+        overlapped=bool(rng.random() < 0.5),
+        batched=bool(rng.random() < 0.5),
+        noop_transfers=habits[int(rng.integers(0, 2 if vpp_size > 1 else 3))],
+        absent=frozenset({str(rng.choice(UNRECORDED))} if rng.random() < 0.25 else ()),
+        buckets=2 if rng.random() < 0.25 else 1,
+        recorded_tp_ranks=2 if records_two and tp_size > 1 else 1,
+        recorded_cp_ranks=2 if records_two and tp_size == 1 and cp_size > 1 else 1,
+        line_order=orders[int(rng.integers(0, 4))],
+    )
+    return _cut(shape, group, most_ops)
+
+
+def _cut(shape: JobShape, group: int, most_ops: int) -> JobShape:
+    """Cut steps down to ten, then microbatches, until the ops are few enough."""
+    workers = shape.dp_size * shape.pp_size * shape.recorded_tp_ranks * shape.recorded_cp_ranks
+    per_step = workers * shape.microbatches * shape.vpp_size * 2 * OPS_PER_COMPUTE
+    if shape.steps > 2 * BURST:
+        shape = replace(shape, steps=int(np.clip(most_ops // per_step, 2 * BURST, shape.steps)))
+    per_group = per_step * shape.steps * group // shape.microbatches
+    groups = int(np.clip(most_ops // per_group, 1, shape.microbatches // group))
+    return replace(shape, microbatches=groups * group)
+
+
+def sample_workload(seed: int, shape: JobShape) -> Workload:
+    """Draw usual times.
+
+    A forward-compute takes 5 to 120 ms, a backward-compute 1.5 to 2.5 times that, all log-uniform. Pipeline
+    transfers take 0.1 to 1 times USUAL_S, collectives 0.3 to 2 times; the host 5 to 30 us before each op.
+    Noise is 0.5 to 6 %, log-uniform: half of the jobs are below 1.7 %.
+    """
+    rng = child_rng(seed, "workload")
+    forward_s = log_uniform(rng, 0.005, 0.12) * shape.vpp_size
+    transfer, collective = log_uniform(rng, 0.1, 1.0), log_uniform(rng, 0.3, 2.0)
+    usual_s = {
+        op_type: time_s * (transfer if op_type.endswith(("-send", "-recv")) else collective)
+        for op_type, time_s in USUAL_S.items()
+    }
+    return Workload(
+        forward_s=forward_s,
+        backward_ratio=log_uniform(rng, 1.5, 2.5),
+        launch_s=log_uniform(rng, 5e-6, 30e-6),
+        noise=log_uniform(rng, 0.005, 0.06),
+        usual_s=usual_s,
+    )

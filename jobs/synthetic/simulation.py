@@ -1,0 +1,129 @@
+"""A job that can be run again and again with the same draws, each time without some of its mechanisms."""
+
+import zlib
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.synthetic.conditions import Conditions
+from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.place import Place
+from jobs.synthetic.program import build_program
+from jobs.synthetic.shape import JobShape
+from jobs.synthetic.timeline import EventSimulation, Timeline, Times
+from jobs.synthetic.workload import Workload
+from schemas.vocabulary import CAUSES
+
+LAUNCH_DELAY = "launch_delay"
+UNEXPLAINED = "unexplained"
+LABELS = tuple(cause for cause in CAUSES if cause != UNEXPLAINED)
+"""The causes that mechanisms have."""
+ROUNDING = 1e-9
+"""Relative difference of two times below which they differ by rounding alone."""
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """All that makes a job: the same plan gives the same job, to the last bit."""
+
+    shape: JobShape
+    mechanisms: Sequence[Mechanism] = ()
+    seed: int = 0
+    identity: JobIdentity = field(default_factory=JobIdentity)
+    workload: Workload = field(default_factory=Workload)
+
+
+class Simulation:
+    """The event simulation of a plan.
+
+    Every mechanism draws from a seed of its own, made of the job's, of its class and of how many of that
+    class come before it: so one mechanism's draws do not depend on whether another is there.
+    """
+
+    def __init__(self, plan: JobPlan) -> None:
+        self.plan = plan
+        ops = build_program(plan.shape)
+        self.place = Place(plan.shape, ops, plan.identity.host_of)
+        self._events = EventSimulation(ops)
+        lanes = (len(ops), plan.shape.steps, plan.shape.dp_size)
+        self._noise: Times = self.rng("noise").standard_normal(lanes)
+        np.exp(np.multiply(self._noise, plan.workload.noise, out=self._noise), out=self._noise)
+        self._launch_us: Times = self.rng("launch").exponential(plan.workload.launch_s * 1e6, lanes)
+
+    def rng(self, name: str) -> np.random.Generator:
+        """Draws that depend on the job's seed and on what they are for, and on nothing else."""
+        return np.random.default_rng([self.plan.seed, zlib.crc32(name.encode())])
+
+    def conditions(self, without: Collection[int] = ()) -> Conditions:
+        """Conditions under all mechanisms, those of the given places undone."""
+        conditions = Conditions(self.place, self.plan.workload)
+        seen: Counter[str] = Counter()
+        for number, mechanism in enumerate(self.plan.mechanisms):
+            name = type(mechanism).__name__
+            rng = self.rng(f"{name} {seen[name]}")
+            seen[name] += 1
+            left = mechanism.without() if number in without else mechanism
+            if left is not None:
+                left.change(conditions, rng)
+        return conditions
+
+    def times_us(self, without: Collection[int] = (), *, is_launch_free: bool = False) -> tuple[Times, Times]:
+        """Time that every op is busy, and that its host lets it wait, as EventSimulation takes them. [us]"""
+        conditions = self.conditions(without)
+        delay_us = conditions.delay_us(self._launch_us)
+        if is_launch_free:
+            delay_us[self.place.first_forwards] = 0.0
+        return conditions.busy_us(self._noise), delay_us
+
+    def timeline(self, without: Collection[int] = (), *, is_launch_free: bool = False) -> Timeline:
+        """Run the job without the mechanisms of the given places.
+
+        is_launch_free : also without any delay, slow storage or usual, of the stages' first forward-computes
+        """
+        return self._events.run(*self.times_us(without, is_launch_free=is_launch_free))
+
+    @cached_property
+    def _times_as_it_ran(self) -> tuple[Times, Times]:
+        """Kept for the comparison with every mechanism."""
+        return self.times_us()
+
+    def slowed_by(self, number: int) -> NDArray[np.bool_]:
+        """Where an op takes longer, or is delayed, through one mechanism; shape (step, dp_rank, pp_rank).
+
+        Ops that merely wait for others are not among them.
+        """
+        stages = [
+            [op.number for op in self.place.ops if op.pp_rank == p] for p in range(self.plan.shape.pp_size)
+        ]
+        slower = [
+            with_it > without_it * (1 + ROUNDING)
+            for with_it, without_it in zip(self._times_as_it_ran, self.times_us({number}), strict=True)
+        ]
+        either = slower[0] | slower[1]
+        return np.stack([either[rows].any(axis=0) for rows in stages], axis=-1)
+
+    def step_us(self, timeline: Timeline) -> NDArray[np.float64]:
+        """Actual step times: latest end minus earliest start of the recorded ops, by true clocks. [us]"""
+        rows = self.place.recorded
+        span: NDArray[np.float64] = timeline.end_us[rows].max(axis=(0, 2)) - timeline.start_us[rows].min(
+            axis=(0, 2)
+        )
+        return span
+
+    def places_of(self, causes: Collection[str | None]) -> frozenset[int]:
+        """Places of the mechanisms with one of the causes; None for nuisances."""
+        return frozenset(
+            number for number, mechanism in enumerate(self.plan.mechanisms) if mechanism.cause in causes
+        )
+
+    def mean_step_s(self, without_causes: Collection[str] = ()) -> float:
+        """Mean actual step time without all mechanisms of some causes [s]."""
+        timeline = self.timeline(
+            self.places_of(without_causes), is_launch_free=LAUNCH_DELAY in without_causes
+        )
+        return float(self.step_us(timeline).mean()) / 1e6

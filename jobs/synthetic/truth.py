@@ -1,0 +1,94 @@
+"""The truth about a job: what each cause, and each mechanism, really costs it."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.simulation import LABELS, LAUNCH_DELAY, JobPlan, Simulation
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Fractions are of the job as it ran: (T with - T without) / T with, T the mean actual step time.
+
+    actual_step_s       : T with everything [s]
+    time_saved_fraction : by cause, all of its mechanisms undone at once
+    all_causes_fraction : all causes undone at once
+    nuisances_fraction  : all nuisances undone at once, and no cause
+    mechanisms          : of each its name, cause, parameters, own time_saved_fraction, culprits, and where it
+                          really struck: `slowed_steps`, numbers of recorded steps, and `slowed_workers`,
+                          [dp_rank, pp_rank], in which some op took longer or was delayed by it
+    """
+
+    actual_step_s: float
+    time_saved_fraction: dict[str, float]
+    all_causes_fraction: float
+    nuisances_fraction: float
+    mechanisms: list[dict[str, Any]]
+
+    def record(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return asdict(self)
+
+
+def true_savings(simulation: Simulation, step_numbers: Collection[int] = ()) -> Truth:
+    """Run the very same job without each cause and without each mechanism.
+
+    step_numbers : numbers of the recorded steps, as logged; counted from 0 where empty
+    """
+    plan = simulation.plan
+    numbers = list(step_numbers) or list(range(plan.shape.steps))
+
+    @cache
+    def mean_us(without: frozenset[int], *, is_launch_free: bool) -> float:
+        timeline = simulation.timeline(without, is_launch_free=is_launch_free)
+        return float(simulation.step_us(timeline).mean())
+
+    actual_us = mean_us(frozenset(), is_launch_free=False)
+
+    def saved(without: frozenset[int], *, is_launch_free: bool = False) -> float:
+        return (actual_us - mean_us(without, is_launch_free=is_launch_free)) / actual_us
+
+    by_cause = {
+        cause: saved(simulation.places_of({cause}), is_launch_free=cause == LAUNCH_DELAY) for cause in LABELS
+    }
+    return Truth(
+        actual_step_s=actual_us / 1e6,
+        time_saved_fraction=by_cause,
+        all_causes_fraction=saved(simulation.places_of(LABELS), is_launch_free=True),
+        nuisances_fraction=saved(simulation.places_of({None})),
+        mechanisms=[
+            {
+                **_described(mechanism),
+                "time_saved_fraction": saved(frozenset({place})),
+                "culprits": dict(mechanism.culprits(simulation.place)),
+                **_struck(simulation.slowed_by(place), numbers),
+            }
+            for place, mechanism in enumerate(plan.mechanisms)
+        ],
+    )
+
+
+def truth_of(plan: JobPlan) -> Truth:
+    """Run a plan for its truth alone."""
+    return true_savings(Simulation(plan))
+
+
+def _described(mechanism: Mechanism) -> dict[str, Any]:
+    """Name, cause and parameters of a mechanism."""
+    parameters = {name: value for name, value in vars(mechanism).items() if name != "window"}
+    return {"mechanism": type(mechanism).__name__, "cause": mechanism.cause, "parameters": parameters}
+
+
+def _struck(slowed: NDArray[np.bool_], step_numbers: Sequence[int]) -> dict[str, Any]:
+    """Numbers of the steps, and the workers, in which something is slowed."""
+    steps = np.flatnonzero(slowed.any(axis=(1, 2))).tolist()
+    return {
+        "slowed_steps": [step_numbers[step] for step in steps],
+        "slowed_workers": np.argwhere(slowed.any(axis=0)).tolist(),
+    }
