@@ -1,0 +1,99 @@
+"""Causes of a slowdown as the diagnosis finds them; codes, because the kernel knows no names."""
+
+from typing import Final, NamedTuple
+
+SLOW_WORKER: Final = 0
+STAGE_IMBALANCE: Final = 1
+DATA_IMBALANCE: Final = 2
+PAUSE: Final = 3
+COMMUNICATION: Final = 4
+LAUNCH_DELAY: Final = 5
+UNEXPLAINED: Final = 6
+COUNT: Final = 7
+
+FIXABLE: Final = range(UNEXPLAINED)
+"""Causes that have a fix to replay."""
+
+NO_FLAG: Final = 0
+FEW_STEPS: Final = 1
+FEW_PEERS: Final = 2
+WORKER_OR_STAGE: Final = 3
+WORKER_OR_DATA: Final = 4
+NO_USUAL_TRANSFER: Final = 5
+MANY_SLOW_CELLS: Final = 6
+CLOCK_SKEW: Final = 7
+MOSTLY_UNEXPLAINED: Final = 8
+HIGH_DISCREPANCY: Final = 9
+FLAGS: Final = 10
+"""Why an answer is not to be trusted like others, and how many reasons there are, with none."""
+
+ALL: Final = -1
+"""Stage or dp rank of a culprit that is not one of them."""
+
+ALWAYS: Final = 0
+INTERMITTENT: Final = 1
+ONCE: Final = 2
+"""In which steps a culprit was slow."""
+
+
+class Culprit(NamedTuple):
+    """Who caused it: one cell, one stage (dp_rank ALL) or one dp rank (stage ALL).
+
+    effect         : how much longer its ops took, as a share of the usual time (0.3: 30 % longer); for pauses and
+                     launch delays the time lost per step it struck. [1, or s]
+    share_of_steps : in how many of the steps.
+    pattern        : ALWAYS, INTERMITTENT or ONCE.
+    """
+
+    stage: int
+    dp_rank: int
+    effect: float
+    share_of_steps: float
+    pattern: int
+
+
+class Evidence(NamedTuple):
+    """What an answer rests on; nan where a number does not exist.
+
+    effect         : size of the largest effect, in the unit of `Culprit.effect`.
+    standard_error : of that effect.
+    peers          : number of those it was compared with.
+    samples        : number of ops it rests on.
+    indicator      : the paper's indicator of this cause (M_W, M_S, correlation), nan where it has none.
+    """
+
+    effect: float
+    standard_error: float
+    peers: float
+    samples: float
+    indicator: float
+
+
+class CauseFound(NamedTuple):
+    """One cause of one job.
+
+    time_saved_fraction : (T_actual - step time with this cause alone fixed) / T_actual; the best estimate, also
+                          where flagged. Of UNEXPLAINED: what is lost against the ideal and no fix returns.
+    attributed_fraction : its share of what all fixes together save (Shapley value), over T_actual.
+    is_cause            : whether the fix saves enough and the evidence is there.
+    flag                : why not to trust it like others; NO_FLAG.
+    culprits            : worst first.
+    """
+
+    time_saved_fraction: float
+    attributed_fraction: float
+    is_cause: bool
+    flag: int
+    culprits: tuple[Culprit, ...]
+    evidence: Evidence
+
+
+class Diagnosis(NamedTuple):
+    """All causes of one job.
+
+    causes             : one for each code, in the order of the codes.
+    all_fixes_fraction : (T_actual - step time with everything fixed) / T_actual.
+    """
+
+    causes: tuple[CauseFound, ...]
+    all_fixes_fraction: float
