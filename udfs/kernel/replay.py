@@ -115,3 +115,60 @@ def last_ops(graph: OpGraph, duration_s: Floats, ideal_of_op: Floats) -> list[bo
             for source in sources:
                 is_last[source] = False
     return is_last
+
+
+def replay_rows(
+    graph: OpGraph, durations_s: list[Floats], delays_s: dict[int, Floats], shape: tuple[int, int, int]
+) -> Floats:
+    """Step times of several scenarios; only the ends that are still waited for are kept.
+
+    durations_s : per op float64, shape (scenario, lane), or (1, lane) where scenarios agree; lane = (step, dp). [s]
+    delays_s    : how much later some ops start, float64, of the same shapes. [s]
+    shape       : (scenario, step, dp).
+    returns     : float64, shape (scenario, step). [s]
+    """
+    rows = (shape[0], shape[1] * shape[2])
+    live: dict[int, Floats] = {}
+    spare: list[Floats] = []
+    latest_s, met_s, late_s = np.empty(rows), np.empty(rows), np.empty(rows)
+    at_once_s, step_s = np.zeros(rows), np.zeros(rows)
+    for ops, across_dp, sources, releases in graph.units:
+        start = live[sources[0]] if sources else at_once_s
+        for source in sources[1:]:
+            start = np.maximum(start, live[source], out=latest_s)
+        delayed = [op for op in ops if op in delays_s]
+        if delayed:
+            start = _later(graph, ops, live, delays_s, at_once_s, late_s)
+        if across_dp and shape[2] > 1 and (sources or delayed):
+            by_dp = start.reshape(-1, shape[2])
+            met_s.reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
+            start = met_s
+        for op in ops:
+            end = live[op] = spare.pop() if spare else np.empty(rows)
+            np.add(start, durations_s[op], out=end)
+        for op in releases:
+            np.maximum(step_s, live[op], out=step_s)
+            spare.append(live.pop(op))
+    times_s: Floats = step_s.reshape(shape).max(axis=2)
+    return times_s
+
+
+def _later(
+    graph: OpGraph,
+    ops: tuple[int, ...],
+    live: dict[int, Floats],
+    delays_s: dict[int, Floats],
+    at_once_s: Floats,
+    out: Floats,
+) -> Floats:
+    """Latest start of ops of which some are delayed beyond what they wait for."""
+    starts = []
+    for op in ops:
+        start = at_once_s
+        for source in graph.waits_for[op]:
+            start = np.maximum(start, live[source])
+        starts.append(start + delays_s[op] if op in delays_s else start)
+    out[...] = starts[0]
+    for start in starts[1:]:
+        np.maximum(out, start, out=out)
+    return out

@@ -1,0 +1,1 @@
+"""Causes as counterfactuals: what a job would take without each of them."""

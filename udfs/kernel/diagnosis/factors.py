@@ -1,0 +1,271 @@
+"""Compute durations as factors with a meaning: stage, data, worker, pause (additive), and noise.
+
+D = work(stage, direction, chunk, data) * worker * noise + pause. Slowness is one-sided, so what is usual is a low
+quantile, not a mean. Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from udfs.kernel.diagnosis.compute_times import Tensor
+from udfs.kernel.program import Floats
+
+SWEEPS: Final = 3
+USUAL_STEPS: Final = 0.3
+"""Quantile over steps that is taken as usual: more than half of them may be slow."""
+
+LEAST_WORKER: Final = 0.015
+LEAST_INTERMITTENT: Final = 0.03
+LEAST_DP_RANK: Final = 0.03
+LEAST_PAUSE: Final = 0.15
+"""Logs of the least factors that are taken as an effect of their kind."""
+
+MADS: Final = 5.0
+PAUSE_MADS: Final = 6.0
+"""How many times the usual scatter an effect must have."""
+
+ENOUGH_CELLS: Final = 6
+"""With fewer cells their scatter says nothing about what is healthy."""
+
+ENOUGH_MICROBATCHES: Final = 4
+"""With fewer microbatches a step of long sequences is like a slow rank."""
+
+STEADY: Final = 0.01
+"""Scatter over steps up to which a cell is slow always alike."""
+
+TINY_S: Final = 1e-9
+
+MAD_TO_SIGMA: Final = 1.4826
+
+
+class Workers(NamedTuple):
+    """Log factors by which cells are slower than their peers; 0 where not.
+
+    always   : shape (p, k, d).
+    in_steps : shape (p, s, d); beyond `always`.
+    dp_rank  : shape (s, d); of all stages of a dp rank together.
+    scatter  : of healthy cells, one standard deviation.
+    """
+
+    always: Floats
+    in_steps: Floats
+    dp_rank: Floats
+    scatter: float
+
+    def log_factor(self) -> Floats:
+        """Together; shape (p, k, 1, 1, s, d)."""
+        by_cell = self.always[:, :, None, :] + self.in_steps[:, None] + self.dp_rank
+        return by_cell[:, :, None, None]
+
+
+class Data(NamedTuple):
+    """How heavy microbatches are on all stages.
+
+    weight      : shape (k, m, s, d), mean 1; all 1 where there is no such effect.
+    reliability : share of the variance that two halves of the measurements agree on.
+    spread      : standard deviation of the log weight within a step.
+    is_real     : whether there is such an effect.
+    """
+
+    weight: Floats
+    reliability: float
+    spread: float
+    is_real: bool
+
+
+class Factors(NamedTuple):
+    """The decomposition.
+
+    work_s  : Tensor; what the work takes on a usual worker. [s]
+    worker  : factors of slow workers, shape (p, k, 1, 1, s, d).
+    noise   : Tensor; what is left, a factor.
+    pause_s : Tensor, or 0 where there are none; additive. [s]
+    """
+
+    work_s: Tensor
+    worker: Floats
+    noise: Tensor
+    pause_s: Tensor
+    workers: Workers
+    data: Data
+
+
+def decompose(times_s: Tensor) -> Factors:
+    """Split compute durations into factors.
+
+    times_s : Tensor. [s]
+    """
+    logs = np.log(np.maximum(times_s, TINY_S))
+    workers, usual, weight = _workers(logs)
+    log_worker = workers.log_factor()
+    clean = logs - log_worker
+    pauses = _pauses(clean - usual - weight)
+    data = _data(clean - usual, weight, pauses)
+    worker = np.exp(log_worker)
+    work_s = _work(times_s / worker, data, pauses)
+    model_s = work_s * worker
+    with np.errstate(divide="ignore", invalid="ignore"):
+        noise = np.where(model_s > 0.0, times_s / model_s, 1.0)
+    pauses = _pauses(np.log(np.maximum(noise, TINY_S)))
+    pause_s = np.where(pauses, times_s - model_s, 0.0)
+    noise = np.where(pauses, 1.0, noise)
+    return Factors(work_s, worker, noise, pause_s, workers, data)
+
+
+def _workers(logs: Tensor) -> tuple[Workers, Tensor, Tensor]:
+    """Slow workers, usual log time (p, k, c, 1, 1, 1) and log weight of microbatches (1, 1, 1, m, s, d)."""
+    p, k, _, _, s, d = logs.shape
+    always, in_steps = np.zeros((p, k, d)), np.zeros((p, s, d))
+    scatter = 0.0
+    usual = weight = np.zeros((1,) * 6)
+    for _ in range(SWEEPS):
+        clean = logs - (always[:, :, None, None, None, :] + in_steps[:, None, None, None])
+        by_step = np.median(clean, axis=3)
+        usual = _low_median(_usual_step(by_step, axis=3), axis=3)[..., None, None, None]
+        weight = _weight(clean - usual)
+        cell = np.median(logs - usual - weight, axis=(2, 3))
+        always, in_steps, scatter = _slow_cells(cell)
+    dp_rank = _slow_dp_ranks(weight[0, 0, 0], p)
+    weight = weight - dp_rank
+    return Workers(always, in_steps, dp_rank, scatter), usual, weight
+
+
+def _weight(rest: Tensor) -> Tensor:
+    """Log weight of each microbatch over stages, directions and chunks; shape (1, 1, 1, m, s, d)."""
+    p, k, c, *lanes = rest.shape
+    flat = rest.reshape(p * k * c, *lanes)
+    found = flat.min(axis=0) if p * c == 1 else _low_median(flat, axis=0)
+    return found[None, None, None]
+
+
+def _slow_cells(cell: Floats) -> tuple[Floats, Floats, float]:
+    """Log factors of cells slower than their peers.
+
+    A slow worker is slow both ways: what lengthens forwards alone is a pause.
+
+    cell    : shape (p, k, s, d); log time of a cell over what is usual.
+    returns : always, shape (p, k, d); in some steps, shape (p, s, d); scatter of healthy cells.
+    """
+    p, _, s, d = cell.shape
+    typical = np.median(cell, axis=2)
+    base = _low_median(typical, axis=2) if d > 1 else _usual_step(cell, axis=2)[..., 0]
+    relative = cell - base[:, :, None, None]
+    mean, low = relative.mean(axis=1), relative.min(axis=1)
+    center = np.median(mean, axis=1)
+    own = MAD_TO_SIGMA * np.median(np.abs(mean - center[:, None]), axis=1)
+    spread = float(np.median(own))
+    usual = _usual_step(mean, axis=1)
+    scatter = MAD_TO_SIGMA * float(np.median(np.abs(usual - np.median(usual))))
+    least = LEAST_WORKER
+    if p * d >= ENOUGH_CELLS:
+        least = max(least, MADS * scatter / MAD_TO_SIGMA)
+    is_steady = own <= max(3.0 * spread, STEADY)
+    is_slow = (center > least) & (np.median(low, axis=1) > least / 3) & is_steady & (d > 1)
+    always = np.where(is_slow[:, None], typical - base[..., None], 0.0)
+    limit = max(LEAST_INTERMITTENT, MADS * spread)
+    hits = (mean > limit) & (low > limit / 2) & ~is_slow[:, None]
+    some = np.where(hits.any(axis=1)[:, None] & (low > 2 * spread), np.maximum(mean, 0.0), 0.0)
+    in_steps = np.where(is_slow[:, None], 0.0, some)
+    return always, in_steps, scatter
+
+
+def _slow_dp_ranks(weight: Floats, stages: int) -> Floats:
+    """Log factor of dp ranks that are slow on all stages, or of workers where there is one stage; (s, d).
+
+    Data are heavier in some microbatches, a slow rank in all: what the microbatches of one step scatter by tells.
+
+    weight : shape (m, s, d).
+    """
+    m, s, d = weight.shape
+    if d == 1:
+        return np.zeros((s, d))
+    by_step = np.median(weight, axis=0)
+    by_rank = np.median(by_step, axis=0)
+    by_rank = by_rank - _low_median(by_rank, axis=0)
+    error = 1.25 * weight.std(axis=(0, 1)).mean() / np.sqrt(m * s)
+    least = max(LEAST_WORKER if stages == 1 else LEAST_DP_RANK, 3.5 * error)
+    if d >= ENOUGH_CELLS:
+        least = max(least, MADS * float(np.median(np.abs(by_rank - np.median(by_rank)))))
+    always = np.where(by_rank > least, by_rank, 0.0)
+    if m < ENOUGH_MICROBATCHES:
+        return np.broadcast_to(always, (s, d))
+    rest = by_step - always
+    rest = rest - _low_median(rest, axis=1)[:, None]
+    spread = MAD_TO_SIGMA * float(np.median(np.abs(rest - np.median(rest))))
+    within = 1.25 * weight.std(axis=0) / np.sqrt(m)
+    limit = np.maximum(max(LEAST_INTERMITTENT, MADS * spread), MADS * within)
+    return always + np.where(rest > limit, rest, 0.0)
+
+
+def _pauses(rest: Tensor) -> npt.NDArray[np.bool_]:
+    """Forward computes far above the model; shape of the tensor."""
+    scatter = float(np.median(np.abs(rest[:, 0] - np.median(rest[:, 0]))))
+    found = np.zeros(rest.shape, dtype=bool)
+    found[:, 0] = rest[:, 0] > max(LEAST_PAUSE, PAUSE_MADS * scatter)
+    return found
+
+
+def _data(rest: Tensor, weight: Tensor, pauses: npt.NDArray[np.bool_]) -> Data:
+    """Weight of the microbatches from what is left after stage and worker.
+
+    rest, weight : logs.
+    """
+    p, k, c, m, s, d = rest.shape
+    calm = np.where(pauses, weight, rest)
+    halves = _halves(calm)
+    if halves is None:
+        return Data(np.ones((k, m, s, d)), 0.0, 0.0, is_real=False)
+    first, second = (half - half.mean(axis=(0, 2), keepdims=True) for half in halves)
+    both = (first + second) / 2
+    variance, covariance = float((both**2).mean()), float((first * second).mean())
+    reliability = min(covariance / variance, 1.0) if variance > 0.0 else 0.0
+    error = float(first.std() * second.std()) / np.sqrt(first.size)
+    spread = float(np.sqrt(max(covariance, 0.0)))
+    is_real = reliability > 0.3 and spread > 0.01 and covariance > 3 * error
+    if not is_real:
+        return Data(np.ones((k, m, s, d)), reliability, spread, is_real=False)
+    by_direction = calm.mean(axis=(0, 2)) if p * c > 1 else np.broadcast_to(calm.mean(axis=(0, 1, 2)), (k, m, s, d))
+    center = by_direction.mean(axis=(1, 3), keepdims=True)
+    shrunk = np.exp(center + reliability * (by_direction - center))
+    return Data(shrunk / shrunk.mean(axis=(1, 2, 3), keepdims=True), reliability, spread, is_real=True)
+
+
+def _halves(rest: Tensor) -> tuple[Floats, Floats] | None:
+    """Two independent measurements of each microbatch: even and odd stages, else chunks, else directions."""
+    p, k, c, *_ = rest.shape
+    if p > 1:
+        return rest[::2].mean(axis=(0, 1, 2)), rest[1::2].mean(axis=(0, 1, 2))
+    if c > 1:
+        return rest[:, :, ::2].mean(axis=(0, 1, 2)), rest[:, :, 1::2].mean(axis=(0, 1, 2))
+    return (rest[0, 0, 0], rest[0, 1, 0]) if k > 1 else None
+
+
+def _work(clean_s: Tensor, data: Data, pauses: npt.NDArray[np.bool_]) -> Tensor:
+    """What the work takes: a fixed part and one that goes with the data, of each stage, direction and chunk."""
+    lanes = (3, 4, 5)
+    calm = ~pauses
+    count = np.maximum(calm.sum(axis=lanes, keepdims=True), 1)
+    mean_s = np.where(calm, clean_s, 0.0).sum(axis=lanes, keepdims=True) / count
+    if not data.is_real:
+        return np.broadcast_to(mean_s, clean_s.shape)
+    weight = data.weight[None, :, None]
+    mean_weight = np.where(calm, weight, 0.0).sum(axis=lanes, keepdims=True) / count
+    deviation = np.where(calm, weight - mean_weight, 0.0)
+    slope_s = (deviation * clean_s).sum(axis=lanes, keepdims=True) / (deviation**2).sum(axis=lanes, keepdims=True)
+    slope_s = np.clip(slope_s, 0.0, mean_s / mean_weight)
+    return mean_s + slope_s * (weight - mean_weight)
+
+
+def _usual_step(values: Floats, axis: int) -> Floats:
+    """Low quantile over steps."""
+    found: Floats = np.quantile(values, USUAL_STEPS, axis=axis)
+    return found
+
+
+def _low_median(values: Floats, axis: int) -> Floats:
+    """The lower of the two middle values."""
+    middle = (values.shape[axis] - 1) // 2
+    found: Floats = np.take(np.partition(values, middle, axis=axis), middle, axis=axis)
+    return found

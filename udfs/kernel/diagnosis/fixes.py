@@ -1,0 +1,136 @@
+"""Replays with causes fixed: alone, together, and in every combination that matters."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from math import comb
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel import cause
+from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, Tensor
+from udfs.kernel.diagnosis.factors import Factors
+from udfs.kernel.diagnosis.transfers import SlowTransfers
+from udfs.kernel.program import Floats, Ints
+from udfs.kernel.replay import replay_rows
+
+Fixed = frozenset[int]
+"""Causes that are fixed."""
+
+STACKED_VALUES: Final = 4_000_000
+"""Durations of computes that are held for stacked scenarios at a time."""
+
+
+class Works(NamedTuple):
+    """What the computes take on usual workers without pauses, by what is fixed; Tensors or broadcastable. [s]"""
+
+    as_is: Tensor
+    data: Tensor
+    stage: Tensor
+    both: Tensor
+
+
+def works(factors: Factors) -> Works:
+    """Work as it is, balanced over microbatches within a step, spread over stages and chunks, and both."""
+    work_s = factors.work_s
+    over_data = work_s.mean(axis=(3, 5), keepdims=True) if factors.data.is_real else work_s
+    return Works(
+        work_s,
+        over_data,
+        work_s.mean(axis=(0, 2), keepdims=True),
+        over_data.mean(axis=(0, 2), keepdims=True),
+    )
+
+
+class KeptDelays(NamedTuple):
+    """Launch delays of a block that are kept in replays: data loading, not waiting.
+
+    ops     : int, shape (op,).
+    delay_s : float64, shape (op, step, dp). [s]
+    """
+
+    ops: Ints
+    delay_s: Floats
+
+
+class Fixable(NamedTuple):
+    """One block with all that can be fixed in it. part : its steps in the tensors; None where it has none."""
+
+    times: BlockTimes
+    computes: ComputeOps | None
+    part: slice | None
+    transfers: SlowTransfers
+    delays: KeptDelays
+
+
+def step_times(block: Fixable, factors: Factors | None, work: Works | None, fixes: Sequence[Fixed]) -> Floats:
+    """Step times with sets of causes fixed; float64, shape (fix, step). [s]"""
+    graph, duration_s = block.times.graph, block.times.duration_s
+    lanes = duration_s[0].size
+    per_op: list[Floats] = [values.reshape(1, lanes) for values in duration_s]
+    if block.computes is not None and factors is not None and work is not None:
+        _put_computes(block, factors, work, fixes, per_op)
+    if len(block.transfers.ops):
+        is_fixed = np.array([cause.COMMUNICATION in fixed for fixed in fixes])
+        for op, usual_s in zip(block.transfers.ops.tolist(), block.transfers.usual_s, strict=True):
+            per_op[op] = np.where(is_fixed[:, None], usual_s.reshape(1, lanes), per_op[op])
+    is_late = np.array([cause.LAUNCH_DELAY not in fixed for fixed in fixes], dtype=np.float64)[:, None]
+    delays = {
+        op: is_late * delay_s.reshape(1, lanes)
+        for op, delay_s in zip(block.delays.ops.tolist(), block.delays.delay_s, strict=True)
+    }
+    return replay_rows(graph, per_op, delays, (len(fixes), *duration_s.shape[1:]))
+
+
+def _put_computes(
+    block: Fixable, factors: Factors, work: Works, fixes: Sequence[Fixed], per_op: list[Floats]
+) -> None:
+    """Durations of the computes of each scenario."""
+    found = [_compute_times(block, factors, work, fixed) for fixed in fixes]
+    ops = block.computes.ops if block.computes is not None else np.empty(0, dtype=np.int64)
+    if ops.shape[-1] == 1:
+        for index in np.ndindex(ops.shape[:-1]):
+            per_op[ops[index][0]] = np.array([times_s[index].reshape(-1) for times_s in found])
+    else:
+        for *index, dp_rank in np.ndindex(ops.shape):
+            where = tuple(index)
+            per_op[ops[(*where, dp_rank)]] = np.array([times_s[where][:, dp_rank] for times_s in found])
+
+
+def _compute_times(block: Fixable, factors: Factors, work: Works, fixed: Fixed) -> Tensor:
+    """Durations of a block's computes with some causes fixed. [s]"""
+    fixes_data, fixes_stage = cause.DATA_IMBALANCE in fixed, cause.STAGE_IMBALANCE in fixed
+    chosen = {
+        (False, False): work.as_is,
+        (True, False): work.data,
+        (False, True): work.stage,
+        (True, True): work.both,
+    }[fixes_data, fixes_stage]
+    some = (slice(None),) * 4 + (block.part,)
+
+    def part(values: Floats) -> Floats:
+        return values[some] if values.shape[4] > 1 else values
+
+    times_s = part(chosen) * part(factors.noise)
+    if cause.SLOW_WORKER not in fixed:
+        times_s = times_s * part(factors.worker)
+    if cause.PAUSE not in fixed:
+        times_s = times_s + part(factors.pause_s)
+    return times_s
+
+
+def shapley(value_of: dict[Fixed, float], players: Sequence[int]) -> dict[int, float]:
+    """Shapley value of each player (Shapley 1953): its mean contribution over all orders.
+
+    value_of : value of every subset of the players.
+    """
+    number = len(players)
+    found = dict.fromkeys(players, 0.0)
+    for player in players:
+        others = [other for other in players if other != player]
+        for size in range(number):
+            weight = 1.0 / (number * comb(number - 1, size))
+            for chosen in combinations(others, size):
+                before = frozenset(chosen)
+                found[player] += weight * (value_of[before | {player}] - value_of[before])
+    return found
