@@ -1,5 +1,6 @@
 """From the programs of all stages to the dependency graph of one step, in an order in which it can run."""
 
+from dataclasses import replace
 from typing import TypeAlias
 
 from udfs.kernel.errors import TraceDefectError
@@ -37,12 +38,29 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
         stages=tuple(cell.stage for cell in cells for _ in range(cell.program.size)),
         waits_for=tuple(waits_for),
         waits=tuple(draft.waits),
-        units=_in_order(draft, waits_for, groups),
+        units=_in_order(cells, draft.first_op, waits_for, groups),
         meetings=tuple(meetings),
     )
 
 
-def _in_order(draft: Draft, waits_for: list[tuple[int, ...]], groups: list[Group]) -> tuple[Unit, ...]:
+def reordered(graph: OpGraph, waits_for: list[tuple[int, ...]]) -> OpGraph:
+    """The graph with other waits.
+
+    raises : TraceDefectError for a cycle.
+    """
+    groups: list[Group] = [(ops, across_dp) for ops, across_dp, *_ in graph.units]
+    units = _in_order(graph.cells, graph.first_op, waits_for, groups)
+    waits = [(source, op) for op, sources in enumerate(waits_for) for source in sources]
+    sources, ops = ([pair[end] for pair in waits] for end in (0, 1))
+    return replace(graph, waits_for=tuple(waits_for), waits=((sources, ops),), units=units)
+
+
+def _in_order(
+    cells: tuple[Cell, ...],
+    first_op: tuple[int, ...],
+    waits_for: list[tuple[int, ...]],
+    groups: list[Group],
+) -> tuple[Unit, ...]:
     """Units in topological order, each as late as what follows allows.
 
     Depth first from the last ops: a scenario that differs from the ideal in late ops only needs lanes late.
@@ -68,7 +86,7 @@ def _in_order(draft: Draft, waits_for: list[tuple[int, ...]], groups: list[Group
         if not state[root]:
             cycle = _visit(root, sources, unit_of, state, order)
             if cycle:
-                refs = [op_ref(draft.cells, draft.first_op, groups[i][0][0]) for i in cycle]
+                refs = [op_ref(cells, first_op, groups[i][0][0]) for i in cycle]
                 raise TraceDefectError(f"{len(refs)} ops wait for each other in a circle", refs)
     return _units(groups, sources, order, len(waits_for))
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
+from udfs.kernel.diagnosis.calls import Calls
 from udfs.kernel.graph import Cell, OpGraph
 from udfs.kernel.program import Floats, Ints
 
@@ -21,12 +22,14 @@ class BlockTimes(NamedTuple):
     steps      : int, shape (step,); positions among the job's steps.
     duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
     microbatch : per cell int32, shape (compute op, step, dp), or (compute op, 1, 1) where all rows agree.
+    calls      : transfers that were issued together; `graph` knows them.
     """
 
     steps: Ints
     graph: OpGraph
     duration_s: Floats
     microbatch: tuple[npt.NDArray[np.int32], ...]
+    calls: Calls
 
 
 class ComputeOps(NamedTuple):

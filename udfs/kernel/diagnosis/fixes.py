@@ -72,8 +72,10 @@ def step_times(block: Fixable, factors: Factors | None, work: Works | None, fixe
         _put_computes(block, factors, work, fixes, per_op)
     if len(block.transfers.ops):
         is_fixed = np.array([cause.COMMUNICATION in fixed for fixed in fixes])
-        for op, usual_s in zip(block.transfers.ops.tolist(), block.transfers.usual_s, strict=True):
-            per_op[op] = np.where(is_fixed[:, None], usual_s.reshape(1, lanes), per_op[op])
+        for op, as_is_s, usual_s in zip(
+            block.transfers.ops.tolist(), block.transfers.as_is_s, block.transfers.usual_s, strict=True
+        ):
+            per_op[op] = np.where(is_fixed[:, None], usual_s.reshape(1, lanes), as_is_s.reshape(1, lanes))
     is_late = np.array([cause.LAUNCH_DELAY not in fixed for fixed in fixes], dtype=np.float64)[:, None]
     delays = {
         op: is_late * delay_s.reshape(1, lanes)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.diagnosis.compute_times import BlockTimes
@@ -23,25 +24,39 @@ LEAST_S: Final = 1e-6
 
 
 class SlowTransfers(NamedTuple):
-    """Faults of one block.
+    """Transfers of one block that are not replayed as they stand.
 
-    ops     : int, shape (op,); transfers of which some are faults.
-    usual_s : float64, shape (op, step, dp); durations with the faults at their usual time. [s]
+    ops     : int, shape (op,); transfers of which some are faults, or of no known length.
+    as_is_s : float64, shape (op, step, dp); as they ran, at most the usual time where the length is not known. [s]
+    usual_s : the same with the faults at their usual time. [s]
     """
 
     ops: Ints
+    as_is_s: Floats
     usual_s: Floats
 
 
 def slow_transfers(blocks: Sequence[BlockTimes]) -> list[SlowTransfers]:
     """Faults of every block, measured over all blocks together."""
     kinds = [_kinds(block) for block in blocks]
+    known = [_known(block) for block in blocks]
     usual: dict[tuple[int, int, int], tuple[float, float]] = {}
     for kind in sorted({kind for found in kinds for kind in found}):
-        values = [block.duration_s[found[kind]] for block, found in zip(blocks, kinds, strict=True) if kind in found]
-        usual[kind] = _usual(np.concatenate([part.reshape(-1) for part in values]))
+        values = np.concatenate(
+            [block.duration_s[found[kind]][is_known[found[kind]]]
+             for block, found, is_known in zip(blocks, kinds, known, strict=True) if kind in found]
+        )
+        usual[kind] = _usual(values) if values.size else (LEAST_S, np.inf)
     of_type = {op_type: _low([base for kind, (base, _) in usual.items() if kind[0] == op_type]) for op_type, *_ in usual}
     return [_faults(block, found, usual, of_type) for block, found in zip(blocks, kinds, strict=True)]
+
+
+def _known(block: BlockTimes) -> npt.NDArray[np.bool_]:
+    """Where a transfer's own length is known; shape (op, step, dp)."""
+    is_known = np.ones(block.duration_s.shape, dtype=bool)
+    for op, is_free in block.calls.is_free.items():
+        is_known[op] = ~is_free
+    return is_known
 
 
 def _kinds(block: BlockTimes) -> dict[tuple[int, int, int], list[int]]:
@@ -82,16 +97,23 @@ def _faults(
     of_type: dict[int, float],
 ) -> SlowTransfers:
     ops: list[int] = []
+    as_is: list[Floats] = []
     fixed: list[Floats] = []
+    is_free = block.calls.is_free
     for kind, members in kinds.items():
         base, limit = usual[kind]
         if base > SAME_KIND * of_type[kind[0]]:
             limit = limit / base * of_type[kind[0]]
             base = of_type[kind[0]]
-        values = block.duration_s[members]
-        is_fault = values > limit
-        for place in np.flatnonzero(is_fault.any(axis=(1, 2))).tolist():
-            ops.append(members[place])
-            fixed.append(np.where(is_fault[place], base, values[place]))
-    shape = block.duration_s.shape[1:]
-    return SlowTransfers(np.array(ops, dtype=np.int64), np.array(fixed).reshape(-1, *shape))
+        changes = (block.duration_s[members] > limit).any(axis=(1, 2))
+        for op in (op for op, any_fault in zip(members, changes.tolist(), strict=True) if any_fault or op in is_free):
+            values = block.duration_s[op]
+            if op in is_free:
+                values = np.where(is_free[op], np.minimum(values, base), values)
+            ops.append(op)
+            as_is.append(values)
+            fixed.append(np.where(values > limit, base, values))
+    shape = (-1, *block.duration_s.shape[1:])
+    return SlowTransfers(
+        np.array(ops, dtype=np.int64), np.array(as_is).reshape(shape), np.array(fixed).reshape(shape)
+    )

@@ -1,0 +1,94 @@
+"""Transfers that a worker issued as one call: they start together and return together.
+
+The recorded length of such a transfer is the length of the call, which its slowest member sets. In the what-if
+model each member waits for its own peer alone (model, section 2), so that a late peer of one member would look like
+a slow transfer of the others.
+"""
+
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from udfs.kernel import op_type as ot
+from udfs.kernel.build_graph import reordered
+from udfs.kernel.errors import TraceDefectError
+from udfs.kernel.graph import OpGraph
+from udfs.kernel.program import Floats
+
+SAME_S: Final = 1e-7
+"""Times that differ by no more are the same: logs keep a tenth of a microsecond. [s]"""
+
+SAME_LANES: Final = 0.95
+"""Share of steps and dp ranks in which ops of one call must coincide."""
+
+
+class Calls(NamedTuple):
+    """Calls of several transfers.
+
+    members  : ops of each call.
+    is_free  : op -> bool, shape (step, dp): where another member returned last, so that the op's own transfer is not
+               known, only that it took no longer.
+    """
+
+    members: tuple[tuple[int, ...], ...]
+    is_free: dict[int, npt.NDArray[np.bool_]]
+
+
+def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Floats) -> Calls:
+    """Transfers of one worker that start and end together in nearly all steps and dp ranks.
+
+    start_s, end_s, transfer_s : float64, shape (op, step, dp). [s]
+    """
+    members: list[tuple[int, ...]] = []
+    is_free: dict[int, npt.NDArray[np.bool_]] = {}
+    for cell, base in zip(graph.cells, graph.first_op, strict=False):
+        firsts = cell.program.first_ops
+        ops = range(base + firsts[ot.TRANSFERS[0]], base + firsts[ot.TRANSFERS[-1] + 1])
+        if not ops:
+            continue
+        lane = start_s[ops.start : ops.stop, 0, 0]
+        order = np.argsort(lane, kind="stable") + ops.start
+        call = [int(order[0])]
+        for before, after in pairwise(order.tolist()):
+            if _coincide(before, after, start_s, end_s):
+                call.append(after)
+                continue
+            members.append(tuple(call))
+            call = [after]
+        members.append(tuple(call))
+    members = [call for call in members if len(call) > 1]
+    for call in members:
+        ready_s = end_s[list(call)] - transfer_s[list(call)]
+        latest_s = ready_s.max(axis=0)
+        for op, own_s in zip(call, ready_s, strict=True):
+            is_free[op] = own_s < latest_s - SAME_S
+    return Calls(tuple(members), is_free)
+
+
+def _coincide(one: int, other: int, start_s: Floats, end_s: Floats) -> bool:
+    together = np.abs(start_s[one] - start_s[other]) <= SAME_S
+    if not together.flat[0]:
+        return False
+    together &= np.abs(end_s[one] - end_s[other]) <= SAME_S
+    return bool(together.mean() >= SAME_LANES)
+
+
+def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
+    """The graph in which members of a call start together and whoever waits for one waits for all.
+
+    The graph itself where that would be a circle.
+    """
+    if not calls.members:
+        return graph
+    call_of = {op: call for call in calls.members for op in call}
+    waits_for = []
+    for op, sources in enumerate(graph.waits_for):
+        own = call_of.get(op, (op,))
+        joined = [source for member in own for source in graph.waits_for[member] if source not in own]
+        waits_for.append(tuple(dict.fromkeys(other for source in joined for other in call_of.get(source, (source,)))))
+    try:
+        return reordered(graph, waits_for)
+    except TraceDefectError:
+        return graph
