@@ -16,6 +16,17 @@ Tensor = npt.NDArray[np.float64]
 """Float64, shape (stage, direction, chunk, microbatch, step, dp_rank)."""
 
 
+class KeptDelays(NamedTuple):
+    """Launch delays of a block that are kept in replays: data loading, not waiting.
+
+    ops     : int, shape (op,).
+    delay_s : float64, shape (op, step, dp). [s]
+    """
+
+    ops: Ints
+    delay_s: Floats
+
+
 class BlockTimes(NamedTuple):
     """Steps with one graph, as the diagnosis needs them.
 
@@ -23,6 +34,8 @@ class BlockTimes(NamedTuple):
     duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
     microbatch : per cell int32, shape (compute op, step, dp), or (compute op, 1, 1) where all rows agree.
     calls      : transfers that were issued together; `graph` knows them.
+    delays     : launch delays that are kept in replays.
+    skew_s     : how far the clocks of workers are apart. [s]
     """
 
     steps: Ints
@@ -30,6 +43,8 @@ class BlockTimes(NamedTuple):
     duration_s: Floats
     microbatch: tuple[npt.NDArray[np.int32], ...]
     calls: Calls
+    delays: KeptDelays
+    skew_s: float
 
 
 class ComputeOps(NamedTuple):

@@ -1,51 +1,137 @@
-"""All causes of one job (diagnosis, sections 1 to 4)."""
+"""All causes of one job: each fixed alone, all together, and what each contributes to that."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel.cause import CauseFound, Diagnosis
-from udfs.kernel.diagnosis.compute_times import BlockTimes, compute_times
+from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeTimes, compute_times
+from udfs.kernel.diagnosis.culprits import Found, culprits_of, evidence_of
 from udfs.kernel.diagnosis.factors import decompose
-from udfs.kernel.diagnosis.fixes import Fixable, Fixed, KeptDelays, Works, shapley, step_times, works
+from udfs.kernel.diagnosis.fixes import Fixable, Fixed, shapley, step_times, works
+from udfs.kernel.diagnosis.flags import Trust, flag_of
 from udfs.kernel.diagnosis.transfers import slow_transfers
+from udfs.kernel.graph import Layout
 
 NOTHING: Final[Fixed] = frozenset()
 ALL_FIXES: Final[Fixed] = frozenset(cause.FIXABLE)
+
 LEAST_SAVED: Final = 0.025
 """A cause holds if its fix saves at least this share of the step time."""
 
 LEAST_SHARED: Final = 0.002
-"""Causes that save less alone are not played in every combination."""
+"""Causes that save less alone are not fixed in every combination with others."""
 
 
-def savings(
-    blocks: Sequence[BlockTimes], delays: Sequence[KeptDelays], pp_size: int, dp_size: int, actual_s: float
-):
-    computes = compute_times(blocks, pp_size, dp_size)
+class Job(NamedTuple):
+    """What is known of a job beside its durations. Times are means over steps. [s]
+
+    indicators : the paper's, by cause; nan where it has none.
+    """
+
+    layout: Layout
+    actual_s: float
+    ideal_s: float
+    indicators: dict[int, float]
+
+
+class Savings(NamedTuple):
+    """Shares of T_actual that fixes save.
+
+    alone      : cause -> saved by its fix alone.
+    attributed : cause -> its share in what all fixes together save.
+    together   : saved by all fixes together.
+    replayed   : replay with nothing fixed, over T_actual.
+    """
+
+    alone: dict[int, float]
+    attributed: dict[int, float]
+    together: float
+    replayed: float
+
+
+def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
+    """Find the causes of a job."""
+    computes = compute_times(blocks, job.layout.pp_size, job.layout.dp_size)
     factors = decompose(computes.times_s) if computes is not None else None
-    work: Works | None = works(factors) if factors is not None else None
     transfers = slow_transfers(blocks)
-    where = {}
-    first = 0
-    if computes is not None:
-        for number, ops in computes.blocks:
-            size = len(blocks[number].steps)
-            where[number] = (ops, slice(first, first + size))
-            first += size
+    found = Found(blocks, computes, factors, transfers)
+    savings = _savings(_replays(found), job.actual_s)
+    rest = savings.replayed - savings.together - job.ideal_s / job.actual_s
+    trust = Trust.of(found, job.layout, savings.replayed, savings.together, rest)
+    causes = []
+    for each in cause.FIXABLE:
+        saved = savings.alone[each]
+        causes.append(
+            CauseFound(
+                time_saved_fraction=saved,
+                attributed_fraction=savings.attributed[each],
+                is_cause=saved >= LEAST_SAVED,
+                flag=flag_of(each, trust, savings.alone),
+                culprits=culprits_of(each, found),
+                evidence=evidence_of(each, found, job.indicators.get(each, float("nan"))),
+            )
+        )
+    nothing_known = evidence_of(cause.UNEXPLAINED, found, float("nan"))
+    flag = flag_of(cause.UNEXPLAINED, trust, savings.alone)
+    causes.append(CauseFound(rest, rest, rest >= LEAST_SAVED, flag, (), nothing_known))
+    return Diagnosis(tuple(causes), savings.together)
+
+
+def _replays(found: Found) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
+    """Function that gives the mean step time with each of several sets of causes fixed. [s]"""
+    factors = found.factors
+    work = works(factors) if factors is not None else None
+    parts = _parts(found.blocks, found.computes)
     fixable = [
-        Fixable(block, *where.get(number, (None, None)), transfers[number], delays[number])
-        for number, block in enumerate(blocks)
+        Fixable(block, *parts[number], found.transfers[number]) for number, block in enumerate(found.blocks)
     ]
+    steps = sum(len(block.steps) for block in found.blocks)
 
     def mean_s(fixes: Sequence[Fixed]) -> dict[Fixed, float]:
-        total = np.concatenate([step_times(block, factors, work, fixes) for block in fixable], axis=1)
-        return dict(zip(fixes, total.mean(axis=1).tolist(), strict=True))
+        total = np.zeros(len(fixes))
+        for block in fixable:
+            total += step_times(block, factors, work, fixes).sum(axis=1)
+        return dict(zip(fixes, (total / steps).tolist(), strict=True))
 
-    alone = [frozenset({each}) for each in cause.FIXABLE]
-    times = mean_s([NOTHING, *alone, ALL_FIXES])
-    saved = {each: (times[NOTHING] - times[frozenset({each})]) / actual_s for each in cause.FIXABLE}
-    return saved, (times[NOTHING] - times[ALL_FIXES]) / actual_s, times, factors, mean_s
+    return mean_s
+
+
+def _parts(blocks: Sequence[BlockTimes], computes: ComputeTimes | None):
+    """For each block its computes and its steps in the tensors; None where it has no part in them."""
+    parts = [(None, None)] * len(blocks)
+    first = 0
+    for number, ops in computes.blocks if computes is not None else []:
+        end = first + len(blocks[number].steps)
+        parts[number] = (ops, slice(first, end))
+        first = end
+    return parts
+
+
+def _savings(mean_s: Callable[[Sequence[Fixed]], dict[Fixed, float]], actual_s: float) -> Savings:
+    alone = {each: frozenset({each}) for each in cause.FIXABLE}
+    times = mean_s([NOTHING, *alone.values(), ALL_FIXES])
+    saved = {fixed: (times[NOTHING] - time_s) / actual_s for fixed, time_s in times.items()}
+    shared = [each for each, fixed in alone.items() if abs(saved[fixed]) >= LEAST_SHARED]
+    subsets = [
+        frozenset(chosen) for size in range(2, len(shared) + 1) for chosen in combinations(shared, size)
+    ]
+    unknown = [subset for subset in subsets if subset not in times]
+    if unknown:
+        saved |= {fixed: (times[NOTHING] - time_s) / actual_s for fixed, time_s in mean_s(unknown).items()}
+    attributed = {each: saved[fixed] for each, fixed in alone.items()}
+    attributed |= shapley(saved, shared)
+    # What is left between the causes that were shared and all of them goes to those that save next to nothing.
+    left = saved[ALL_FIXES] - sum(attributed.values())
+    others = [each for each in cause.FIXABLE if each not in shared] or list(cause.FIXABLE)
+    for each in others:
+        attributed[each] += left / len(others)
+    return Savings(
+        {each: saved[fixed] for each, fixed in alone.items()},
+        attributed,
+        saved[ALL_FIXES],
+        times[NOTHING] / actual_s,
+    )

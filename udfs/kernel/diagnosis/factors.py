@@ -29,6 +29,9 @@ PAUSE_MADS: Final = 6.0
 ENOUGH_CELLS: Final = 6
 """With fewer cells their scatter says nothing about what is healthy."""
 
+SIGMAS_BETWEEN: Final = 2.07
+"""Standard deviations between the quantiles 0.15 and 0.85 of a normal distribution."""
+
 ENOUGH_MICROBATCHES: Final = 4
 """With fewer microbatches a step of long sequences is like a slow rank."""
 
@@ -154,7 +157,9 @@ def _slow_cells(cell: Floats) -> tuple[Floats, Floats, float]:
     relative = cell - base[:, :, None, None]
     mean, low = relative.mean(axis=1), relative.min(axis=1)
     center = np.median(mean, axis=1)
-    own = MAD_TO_SIGMA * np.median(np.abs(mean - center[:, None]), axis=1)
+    # Not the median deviation: of a cell that is slow in just over half of the steps that is small.
+    low_step, high_step = np.quantile(mean, (0.15, 0.85), axis=1)
+    own = (high_step - low_step) / SIGMAS_BETWEEN
     spread = float(np.median(own))
     usual = _usual_step(mean, axis=1)
     scatter = MAD_TO_SIGMA * float(np.median(np.abs(usual - np.median(usual))))
@@ -163,6 +168,9 @@ def _slow_cells(cell: Floats) -> tuple[Floats, Floats, float]:
         least = max(least, MADS * scatter / MAD_TO_SIGMA)
     is_steady = own <= max(3.0 * spread, STEADY)
     is_slow = (center > least) & (np.median(low, axis=1) > least / 3) & is_steady & (d > 1)
+    if p == 1:
+        # With one stage the weight of the microbatches holds all that a worker does.
+        return np.zeros((p, cell.shape[1], d)), np.zeros((p, s, d)), scatter
     always = np.where(is_slow[:, None], typical - base[..., None], 0.0)
     limit = max(LEAST_INTERMITTENT, MADS * spread)
     hits = (mean > limit) & (low > limit / 2) & ~is_slow[:, None]
@@ -174,7 +182,7 @@ def _slow_cells(cell: Floats) -> tuple[Floats, Floats, float]:
 def _slow_dp_ranks(weight: Floats, stages: int) -> Floats:
     """Log factor of dp ranks that are slow on all stages, or of workers where there is one stage; (s, d).
 
-    Data are heavier in some microbatches, a slow rank in all: what the microbatches of one step scatter by tells.
+    Data are heavier in some microbatches, a slow rank in all: what the microbatches scatter by tells.
 
     weight : shape (m, s, d).
     """
@@ -182,21 +190,22 @@ def _slow_dp_ranks(weight: Floats, stages: int) -> Floats:
     if d == 1:
         return np.zeros((s, d))
     by_step = np.median(weight, axis=0)
-    by_rank = np.median(by_step, axis=0)
-    by_rank = by_rank - _low_median(by_rank, axis=0)
-    error = 1.25 * weight.std(axis=(0, 1)).mean() / np.sqrt(m * s)
+    typical = np.median(by_step, axis=0)
+    relative = by_step - _low_median(typical, axis=0)
+    low_step, high_step = np.quantile(relative, (0.15, 0.85), axis=0)
+    own = (high_step - low_step) / SIGMAS_BETWEEN
+    spread = float(_low_median(own, axis=0))
+    center = np.median(relative, axis=0)
+    error = 1.25 * float(_low_median(weight.std(axis=(0, 1)), axis=0)) / np.sqrt(m * s)
     least = max(LEAST_WORKER if stages == 1 else LEAST_DP_RANK, 3.5 * error)
     if d >= ENOUGH_CELLS:
-        least = max(least, MADS * float(np.median(np.abs(by_rank - np.median(by_rank)))))
-    always = np.where(by_rank > least, by_rank, 0.0)
-    if m < ENOUGH_MICROBATCHES:
-        return np.broadcast_to(always, (s, d))
-    rest = by_step - always
-    rest = rest - _low_median(rest, axis=1)[:, None]
-    spread = MAD_TO_SIGMA * float(np.median(np.abs(rest - np.median(rest))))
+        least = max(least, MADS * float(np.median(np.abs(center - np.median(center)))))
+    is_slow = (center > least) & (own <= max(3.0 * spread, STEADY))
     within = 1.25 * weight.std(axis=0) / np.sqrt(m)
     limit = np.maximum(max(LEAST_INTERMITTENT, MADS * spread), MADS * within)
-    return always + np.where(rest > limit, rest, 0.0)
+    hits = (relative > limit) & ~is_slow & (stages == 1)
+    some = np.where(hits.any(axis=0) & (relative > 2 * spread), relative, 0.0)
+    return np.where(is_slow, center, some)
 
 
 def _pauses(rest: Tensor) -> npt.NDArray[np.bool_]:

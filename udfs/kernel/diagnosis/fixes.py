@@ -11,7 +11,7 @@ from udfs.kernel import cause
 from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, Tensor
 from udfs.kernel.diagnosis.factors import Factors
 from udfs.kernel.diagnosis.transfers import SlowTransfers
-from udfs.kernel.program import Floats, Ints
+from udfs.kernel.program import Floats
 from udfs.kernel.replay import replay_rows
 
 Fixed = frozenset[int]
@@ -42,17 +42,6 @@ def works(factors: Factors) -> Works:
     )
 
 
-class KeptDelays(NamedTuple):
-    """Launch delays of a block that are kept in replays: data loading, not waiting.
-
-    ops     : int, shape (op,).
-    delay_s : float64, shape (op, step, dp). [s]
-    """
-
-    ops: Ints
-    delay_s: Floats
-
-
 class Fixable(NamedTuple):
     """One block with all that can be fixed in it. part : its steps in the tensors; None where it has none."""
 
@@ -60,11 +49,21 @@ class Fixable(NamedTuple):
     computes: ComputeOps | None
     part: slice | None
     transfers: SlowTransfers
-    delays: KeptDelays
 
 
 def step_times(block: Fixable, factors: Factors | None, work: Works | None, fixes: Sequence[Fixed]) -> Floats:
     """Step times with sets of causes fixed; float64, shape (fix, step). [s]"""
+    together = max(1, STACKED_VALUES // block.times.duration_s.size)
+    parts = [
+        _step_times(block, factors, work, fixes[first : first + together])
+        for first in range(0, len(fixes), together)
+    ]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _step_times(
+    block: Fixable, factors: Factors | None, work: Works | None, fixes: Sequence[Fixed]
+) -> Floats:
     graph, duration_s = block.times.graph, block.times.duration_s
     lanes = duration_s[0].size
     per_op: list[Floats] = [values.reshape(1, lanes) for values in duration_s]
@@ -79,7 +78,7 @@ def step_times(block: Fixable, factors: Factors | None, work: Works | None, fixe
     is_late = np.array([cause.LAUNCH_DELAY not in fixed for fixed in fixes], dtype=np.float64)[:, None]
     delays = {
         op: is_late * delay_s.reshape(1, lanes)
-        for op, delay_s in zip(block.delays.ops.tolist(), block.delays.delay_s, strict=True)
+        for op, delay_s in zip(block.times.delays.ops.tolist(), block.times.delays.delay_s, strict=True)
     }
     return replay_rows(graph, per_op, delays, (len(fixes), *duration_s.shape[1:]))
 

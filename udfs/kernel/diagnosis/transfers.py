@@ -113,6 +113,12 @@ def _faults(
             ops.append(op)
             as_is.append(values)
             fixed.append(np.where(values > limit, base, values))
+    for op in sorted(is_free.keys() - set(ops)):
+        base, _ = usual.get((block.graph.op_types[op], -1, -1), (LEAST_S, 0.0))
+        values = np.where(is_free[op], np.minimum(block.duration_s[op], base), block.duration_s[op])
+        ops.append(op)
+        as_is.append(values)
+        fixed.append(values)
     shape = (-1, *block.duration_s.shape[1:])
     return SlowTransfers(
         np.array(ops, dtype=np.int64), np.array(as_is).reshape(shape), np.array(fixed).reshape(shape)
