@@ -68,6 +68,21 @@ def _sends_without_peer_amid_others() -> GeneratedJob:
     return generate_job(replace(VIRTUAL, pp_size=2, microbatches=4, vpp_size=3, steps=3), NOISY, seed=17)
 
 
+def _recv_beyond_the_last_compute() -> GeneratedJob:
+    """The profiler lost the second forward of stage 1; its recv had begun with the first, which takes 10 s.
+
+    It matches no compute and so waits for none, least of all for one that it was recorded beside: T = 12.
+    """
+    first: Ops = [
+        ("forward-compute", 0, 1, 0),
+        ("forward-send", 1, 1),
+        ("forward-compute", 1, 1, 1),
+        ("forward-send", 2, 1),
+    ]
+    last: Ops = [("forward-recv", 0, 2), ("forward-compute", 2, 10, 0), ("forward-recv", 2, 1)]
+    return GeneratedJob(rank_steps(line(0, 0, 0, first), line(0, 0, 1, last)), manifest(pp_size=2))
+
+
 def _transfer_clamp_in_a_late_step() -> GeneratedJob:
     """A send that ended 0.1 s before its recv began, in the last of three steps; another in the first."""
     healthy: list[dict[str, Any]] = []
@@ -158,6 +173,7 @@ _ALL: Final[tuple[Callable[[], GeneratedJob], ...]] = (
     _noop_transfers_of_some_rows,
     _collectives_of_unequal_number,
     _sends_without_peer_amid_others,
+    _recv_beyond_the_last_compute,
     _transfer_clamp_in_a_late_step,
     _launch_delay_clamp_with_several_late_sources,
     _launch_delay_clamps_of_every_step,

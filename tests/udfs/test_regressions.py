@@ -86,6 +86,12 @@ def test_sends_without_peer_lie_amid_those_that_have_one() -> None:
     assert any(not isinstance(ops, range) for meeting in block.graph.meetings for ops in meeting.members)
 
 
+def test_a_recv_beyond_the_last_compute_waits_for_none() -> None:
+    found = job_of("recv_beyond_the_last_compute")
+    assert (found["actual_step_s"], found["simulated_step_s"]) == (12.0, 12.0)
+    assert found["clamped_launch_delays"] == 0
+
+
 @pytest.mark.parametrize("ops_together", [1, 10, 10**12])
 @pytest.mark.parametrize(
     ("name", "transfers", "delays"),
