@@ -11,8 +11,7 @@ from jobs.synthetic.shape import JobShape
 from schemas.vocabulary import OP_CODES
 from tests.random_jobs import NOISY, USUAL, VIRTUAL, with_early_optimizer
 from tests.udfs.lines import Ops, line, manifest, rank_steps
-
-LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
+from udfs.op_lists import LISTS
 
 
 def _op_that_may_end_a_step_before_replicas_meet() -> GeneratedJob:
@@ -38,6 +37,11 @@ def _batched_send_of_a_single_microbatch() -> GeneratedJob:
     return generate_job(
         JobShape(dp_size=2, pp_size=3, microbatches=1, batched=True, steps=3), [], seed=7, workload=NOISY
     )
+
+
+def _more_replicas_than_are_compared_one_by_one() -> GeneratedJob:
+    """Up to eight replicas meet by comparing them one by one; more are reduced along their axis."""
+    return generate_job(JobShape(dp_size=9, pp_size=2, microbatches=2, steps=2), NOISY, seed=31)
 
 
 def _op_type_that_one_step_lacks() -> GeneratedJob:
@@ -172,6 +176,7 @@ def without_last(rank_steps: pa.Table, op_type: str, positions: list[int]) -> pa
 _ALL: Final[tuple[Callable[[], GeneratedJob], ...]] = (
     _op_that_may_end_a_step_before_replicas_meet,
     _batched_send_of_a_single_microbatch,
+    _more_replicas_than_are_compared_one_by_one,
     _op_type_that_one_step_lacks,
     _noop_transfers_of_all_rows,
     _noop_transfers_of_some_rows,

@@ -11,8 +11,6 @@ from schemas.vocabulary import OP_TYPE_SLOWDOWN, RESULT_TABLES
 SAME: Final = 1e-12
 """Relative, and absolute where figures are shares: the order of sums may differ, and nothing else."""
 
-LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
-
 
 def assert_same_results(
     found: dict[str, pa.Table], wanted: dict[str, pa.Table], within: float = SAME

@@ -11,6 +11,7 @@ from tests.oracle import WhatIf
 from tests.regressions import REGRESSIONS
 from tests.udfs.twin import assert_equal_results, oracle_of
 from udfs.ideals import IDEALS
+from udfs.kernel.replay import FEW_DP_RANKS
 from udfs.kernel.trace import Trace, build_trace
 from udfs.layout import read_layout
 from udfs.rank_rows import replayed_rows
@@ -84,6 +85,10 @@ def test_collectives_of_unequal_number_meet_as_many_as_there_are() -> None:
 def test_sends_without_peer_lie_amid_those_that_have_one() -> None:
     (block,) = trace_of("sends_without_peer_amid_others").blocks
     assert any(not isinstance(ops, range) for meeting in block.graph.meetings for ops in meeting.members)
+
+
+def test_more_replicas_than_are_compared_one_by_one() -> None:
+    assert made("more_replicas_than_are_compared_one_by_one").manifest["dp_size"] > FEW_DP_RANKS
 
 
 def test_a_recv_beyond_the_last_compute_waits_for_none() -> None:

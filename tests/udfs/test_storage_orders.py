@@ -10,7 +10,8 @@ import pytest
 
 from schemas.vocabulary import OP_TYPES
 from tests.random_jobs import disagreeing_job, named_job
-from tests.udfs.equal_results import LISTS, assert_same_results, in_chunks, shuffled_rows
+from tests.udfs.equal_results import assert_same_results, in_chunks, shuffled_rows
+from udfs.op_lists import LISTS
 from udfs.what_if import simulate_job
 
 Places = npt.NDArray[np.int64]

@@ -17,6 +17,7 @@ from tests.oracle import WhatIf, what_if
 from tests.oracle.readers import read_layout, read_rank_steps
 from tests.random_jobs import UNEVEN_DATA
 from udfs.ideals import PAPER_IDEAL
+from udfs.op_lists import LISTS
 
 SAME = 1e-11
 """Relative: both add the same float64 numbers, in different orders."""
@@ -110,6 +111,6 @@ def without_some_ops(rank_steps: pa.Table, op_type: str, rows_hit: list[int]) ->
     for position in rows_hit:
         row = lines[position % len(lines)]
         keep = [i for i, code in enumerate(row["op"]) if code != OP_CODES[op_type]]
-        for name in ("op", "start_us", "duration_us", "microbatch", "model_chunk"):
+        for name in LISTS:
             row[name] = [row[name][i] for i in keep]
     return pa.Table.from_pylist(lines, schema=rank_steps.schema)
