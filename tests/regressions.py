@@ -41,7 +41,7 @@ def _batched_send_of_a_single_microbatch() -> GeneratedJob:
 
 def _more_replicas_than_are_compared_one_by_one() -> GeneratedJob:
     """Up to eight replicas meet by comparing them one by one; more are reduced along their axis."""
-    return generate_job(JobShape(dp_size=9, pp_size=2, microbatches=2, steps=2), NOISY, seed=31)
+    return generate_job(JobShape(dp_size=9, pp_size=2, microbatches=2, steps=2), [], seed=31, workload=NOISY)
 
 
 def _op_type_that_one_step_lacks() -> GeneratedJob:
