@@ -88,7 +88,7 @@ def _runs(batch: pa.RecordBatch) -> list[tuple[int, int]]:
     """Stretches [first, last) of rows of one unit."""
     if not batch.num_rows:
         return []
-    changes = pa.array([False] * (batch.num_rows - 1))
+    changes = pa.array([False] * (batch.num_rows - 1), pa.bool_())
     for name in UNIT_KEY:
         column = batch.column(name)
         changes = pc.or_(changes, pc.not_equal(column[1:], column[:-1]))

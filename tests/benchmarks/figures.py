@@ -37,14 +37,14 @@ def show(title: str, compared_with: str, figures: Iterable[Figure]) -> Iterator[
     heads = (
         f"{'ops':>12s}{'ms':>11s}{'ns/op':>8s}{'ratio':>9s}{'baseline':>10s}{'now/base':>9s}{'peak MiB':>10s}"
     )
-    print(f"{'':44s}{heads}")
+    print(f"{'':54s}{heads}")
     for figure in figures:
         known = baseline.get(figure.name)
         against = f"{known:10.3f}{figure.ratio / known:9.2f}" if known else f"{'-':>10s}{'-':>9s}"
         peak = f"{figure.peak_mib:10,.0f}" if figure.peak_mib else ""
         per_op_ns = figure.took_s / figure.ops * 1e9
         print(
-            f"{figure.name:44s}{figure.ops:12,d}{figure.took_s * 1e3:11.2f}{per_op_ns:8.1f}"
+            f"{figure.name:54s}{figure.ops:12,d}{figure.took_s * 1e3:11.2f}{per_op_ns:8.1f}"
             f"{figure.ratio:9.3f}{against}{peak}",
             flush=True,
         )

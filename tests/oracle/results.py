@@ -2,17 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from statistics import fmean, median
+from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import TypeVar
 
 from schemas.vocabulary import OP_TYPE_GROUPS
 from tests.oracle.correlation import forward_backward_correlation
+from tests.oracle.ideals import Kind, ideals
 from tests.oracle.records import Layout, Op
 from tests.oracle.step_graph import StepGraph, build_step_graph
 
-MEAN_IDEAL = {"forward-compute", "backward-compute", "optimizer", "gc"}
-"""Op types whose ideal is the mean; every other type takes the median (section 5)."""
 VANISHING = 1e-9
 """Shares of T - T_ideal are null where it is below this part of T (contract, section 3)."""
 
@@ -29,7 +28,7 @@ class WhatIf:
     steps_dropped: int
     clamped_transfers: int
     clamped_launch_delays: int
-    ideal_s: dict[str, float]
+    ideal_s: dict[Kind, float]
     transfer_s: list[float | None]
     """Duration of each of `ops` without waiting; None for an op that is not in the graph."""
     launch_delay_s: list[float | None]
@@ -67,14 +66,25 @@ class Job:
 
     graphs: dict[int, StepGraph]
     recorded: dict[int, dict[int, float]]
-    ideal_s: dict[str, float]
+    ideal_s: dict[Kind, float]
+    steps_dropped: int
+    clamped_transfers: int
+
+    def with_ideal(self, form: str) -> "Job":
+        """The same with another ideal."""
+        durations = [
+            (_kind(graph.ops[op]), duration)
+            for step, graph in self.graphs.items()
+            for op, duration in self.recorded[step].items()
+        ]
+        return replace(self, ideal_s=ideals(durations, form))
 
     def step_times(self, is_recorded: Callable[[Op], bool]) -> dict[int, float]:
         """Replay with the ops for which `is_recorded` holds as recorded, all others ideal [s]."""
         times = {}
         for step, graph in self.graphs.items():
             durations = {
-                op: duration if is_recorded(graph.ops[op]) else self.ideal_s[graph.ops[op].op_type]
+                op: duration if is_recorded(graph.ops[op]) else self.ideal_s[_kind(graph.ops[op])]
                 for op, duration in self.recorded[step].items()
             }
             times[step] = graph.replay(durations)
@@ -96,22 +106,21 @@ class Job:
         return found
 
 
-def what_if(ops: Sequence[Op], layout: Layout, *, exact_workers: bool = True) -> WhatIf:
+def what_if(
+    ops: Sequence[Op], layout: Layout, *, ideal: str = "pooled-mean-median", exact_workers: bool = True
+) -> WhatIf:
     """All results for one job. Raises OracleError for a defect, ValueError where no step is complete."""
-    complete, dropped = _complete_steps(ops, layout)
-    graphs = {step: build_step_graph(step_ops, layout) for step, step_ops in sorted(complete.items())}
-    recorded, delays = {}, {}
-    clamped_transfers = clamped_delays = 0
+    job = read_job(ops, layout, ideal)
+    graphs, recorded = job.graphs, job.recorded
+    delays = {}
+    clamped_delays = 0
     for step, graph in graphs.items():
-        recorded[step], clamped = graph.recorded_durations()
-        clamped_transfers += clamped
         delays[step], clamped = graph.launch_delays()
         clamped_delays += clamped
-    job = Job(graphs, recorded, _ideals(graphs, recorded))
     result = WhatIf(
         ops=[op for graph in graphs.values() for op in graph.ops],
-        steps_dropped=dropped,
-        clamped_transfers=clamped_transfers,
+        steps_dropped=job.steps_dropped,
+        clamped_transfers=job.clamped_transfers,
         clamped_launch_delays=clamped_delays,
         ideal_s=job.ideal_s,
         transfer_s=[recorded[step].get(op) for step, graph in graphs.items() for op in range(len(graph.ops))],
@@ -131,6 +140,23 @@ def what_if(ops: Sequence[Op], layout: Layout, *, exact_workers: bool = True) ->
     return result
 
 
+def read_job(ops: Sequence[Op], layout: Layout, ideal: str) -> Job:
+    """Graphs and durations of one job. Raises what `what_if` does."""
+    complete, dropped = _complete_steps(ops, layout)
+    graphs = {step: build_step_graph(step_ops, layout) for step, step_ops in sorted(complete.items())}
+    recorded = {}
+    clamped_transfers = 0
+    for step, graph in graphs.items():
+        recorded[step], clamped = graph.recorded_durations()
+        clamped_transfers += clamped
+    job = Job(graphs, recorded, {}, dropped, clamped_transfers)
+    return job.with_ideal(ideal)
+
+
+def _kind(op: Op) -> Kind:
+    return op.op_type, op.pp_rank
+
+
 def _complete_steps(ops: Sequence[Op], layout: Layout) -> tuple[dict[int, list[Op]], int]:
     by_step: dict[int, list[Op]] = defaultdict(list)
     for op in ops:
@@ -142,14 +168,6 @@ def _complete_steps(ops: Sequence[Op], layout: Layout) -> tuple[dict[int, list[O
     return complete, len(by_step) - len(complete)
 
 
-def _ideals(graphs: dict[int, StepGraph], recorded: dict[int, dict[int, float]]) -> dict[str, float]:
-    values: dict[str, list[float]] = defaultdict(list)
-    for step, graph in graphs.items():
-        for op, duration in recorded[step].items():
-            values[graph.ops[op].op_type].append(duration)
-    return {kind: fmean(some) if kind in MEAN_IDEAL else median(some) for kind, some in values.items()}
-
-
 def _add_slowdowns(result: WhatIf, job: Job, layout: Layout, *, exact_workers: bool) -> None:
     actual, simulated = fmean(result.actual_step_s.values()), fmean(result.simulated_step_s.values())
     ideal = fmean(result.ideal_step_s.values())
@@ -159,7 +177,7 @@ def _add_slowdowns(result: WhatIf, job: Job, layout: Layout, *, exact_workers: b
     result.discrepancy = abs(actual - simulated) / actual
     result.op_type_slowdown = job.slowdowns(
         lambda op: OP_TYPE_GROUPS.get(op.op_type, op.op_type),
-        sorted({OP_TYPE_GROUPS.get(kind, kind) for kind in job.ideal_s}),
+        sorted({OP_TYPE_GROUPS.get(op_type, op_type) for op_type, _ in job.ideal_s}),
     )
     result.dp_rank_slowdown = job.slowdowns(lambda op: op.dp_rank, range(layout.dp_size))
     result.stage_slowdown = job.slowdowns(lambda op: op.pp_rank, range(layout.pp_size))

@@ -54,7 +54,7 @@ def test_step_times() -> None:
     assert found.actual_step_s == {7: 100.0}
     assert found.identity_step_s == {7: 100.0}
     assert found.simulated_step_s == {7: 100.0}
-    assert found.ideal_s["forward-compute"] == 11.0
+    assert found.ideal_s["forward-compute", 0] == found.ideal_s["forward-compute", 1] == 11.0
     assert found.ideal_step_s == {7: 99.0}
 
 

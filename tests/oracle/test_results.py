@@ -36,7 +36,8 @@ def test_ideals_are_means_of_work_and_medians_of_communication() -> None:
         for step, seconds in enumerate([1.0, 2.0, 6.0])
         for place, kind in enumerate((*kinds, "optimizer-clip-main-grad"))
     ]
-    assert what_if(ops, Layout(1, 1)).ideal_s == {
+    found = what_if(ops, Layout(1, 1)).ideal_s
+    assert {op_type: ideal_s for (op_type, _), ideal_s in found.items()} == {
         "forward-compute": 3.0,
         "backward-compute": 3.0,
         "gc": 3.0,
@@ -44,6 +45,28 @@ def test_ideals_are_means_of_work_and_medians_of_communication() -> None:
         "layernorm-grads-all-reduce": 2.0,
         "optimizer-clip-main-grad": 2.0,
     }
+
+
+@pytest.mark.parametrize(
+    ("form", "forward_s", "layernorm_s"),
+    [
+        ("pooled-mean-median", (5.0, 5.0), (5.5, 5.5)),
+        ("pooled-median", (5.5, 5.5), (5.5, 5.5)),
+        ("stage-mean-median", (3.0, 7.0), (2.0, 6.0)),
+        ("stage-median", (2.0, 6.0), (2.0, 6.0)),
+    ],
+)
+def test_the_four_ideals(form: str, forward_s: tuple[float, float], layernorm_s: tuple[float, float]) -> None:
+    """Times 1, 2, 6 on stage 0 and 5, 6, 10 on stage 1; pooled their mean is 5, their median 5.5."""
+    ops = [
+        Op(0, stage, step, kind, 10.0 * place, seconds + 4.0 * stage, 0, 0)
+        for stage in (0, 1)
+        for step, seconds in enumerate([1.0, 2.0, 6.0])
+        for place, kind in enumerate(("forward-compute", "layernorm-grads-all-reduce"))
+    ]
+    found = what_if(ops, Layout(1, 2), ideal=form).ideal_s
+    assert (found["forward-compute", 0], found["forward-compute", 1]) == forward_s
+    assert (found["layernorm-grads-all-reduce", 0], found["layernorm-grads-all-reduce", 1]) == layernorm_s
 
 
 def test_equally_slow_workers_are_taken_by_rank() -> None:

@@ -1,113 +1,22 @@
 """The fast simulator against its slow, readable twin, over random layouts."""
 
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobs.synthetic.job import GeneratedJob, generate_job
-from jobs.synthetic.mechanisms.loading import SlowStorage
-from jobs.synthetic.mechanisms.stages import LossLayer
-from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobShape
-from jobs.synthetic.workload import Workload
-from schemas.vocabulary import OP_CODES
 from tests import published
-from tests.oracle import WhatIf, what_if
-from tests.oracle.readers import read_layout, read_rank_steps
-from tests.random_jobs import UNEVEN_DATA
+from tests.udfs.twin import assert_equal_results, oracle_of, shapes, slow_job, without_some_ops
 from udfs.what_if import simulate_job
-
-SAME = 1e-11
-"""Relative: both add the same float64 numbers, in different orders."""
-
-ABSENT = [
-    frozenset[str](),
-    frozenset({"gc"}),
-    frozenset({"gc", "layernorm-grads-all-reduce", "embedding-grads-all-reduce"}),
-    frozenset({"params-all-gather", "optimizer-clip-main-grad"}),
-]
-
-
-@st.composite
-def shapes(draw: st.DrawFn) -> JobShape:
-    """Any layout that the model reads."""
-    pp_size = draw(st.integers(1, 4))
-    vpp_size = draw(st.integers(1, 3)) if pp_size > 1 else 1
-    cp_size, tp_size = draw(st.integers(1, 2)), draw(st.integers(1, 2))
-    return JobShape(
-        dp_size=draw(st.integers(1, 4)),
-        pp_size=pp_size,
-        vpp_size=vpp_size,
-        cp_size=cp_size,
-        tp_size=tp_size,
-        microbatches=draw(st.integers(1, 3)) * (pp_size if vpp_size > 1 else 1),
-        steps=draw(st.integers(1, 4)),
-        overlapped=draw(st.booleans()),
-        batched=draw(st.booleans()),
-        noop_transfers=draw(st.sampled_from(["all", "first_missing"])) if vpp_size > 1 else "none",
-        absent=draw(st.sampled_from(ABSENT)),
-        buckets=draw(st.integers(1, 2)),
-        recorded_tp_ranks=draw(st.integers(1, tp_size)),
-        recorded_cp_ranks=draw(st.integers(1, cp_size)),
-        line_order=draw(st.sampled_from(["schedule", "start", "op_type", "shuffled"])),
-    )
-
-
-def slow_job(shape: JobShape, seed: int) -> GeneratedJob:
-    worker = WeakGpu(dp_rank=seed % shape.dp_size, pp_rank=seed % shape.pp_size, factor=1.4)
-    faults = [worker, UNEVEN_DATA, LossLayer(0.02, 0.04), SlowStorage(0.01)]
-    return generate_job(shape, faults, seed, workload=Workload(noise=0.03))
-
-
-def assert_equal_results(found: dict[str, pa.Table], wanted: WhatIf) -> None:
-    """Every figure that the oracle gives, and no row that it does not."""
-    (job,) = found["job_slowdown"].to_pylist()
-    for name in (
-        "slowdown",
-        "waste_fraction",
-        "launch_slowdown",
-        "discrepancy",
-        "slow_worker_share",
-        "last_stage_share",
-        "forward_backward_correlation",
-    ):
-        value = getattr(wanted, name)
-        assert job[name] == (None if value is None else pytest.approx(value, rel=SAME, abs=1e-9)), name
-    for name in ("steps_dropped", "clamped_transfers", "clamped_launch_delays"):
-        assert job[name] == getattr(wanted, name), name
-    assert rows(found, "step_slowdown", "step", "actual_step_s") == close(wanted.actual_step_s)
-    assert rows(found, "step_slowdown", "step", "simulated_step_s") == close(wanted.simulated_step_s)
-    assert rows(found, "step_slowdown", "step", "ideal_step_s") == close(wanted.ideal_step_s)
-    assert rows(found, "step_slowdown", "step") == close(wanted.step_slowdown)
-    assert rows(found, "stage_slowdown", "pp_rank") == close(wanted.stage_slowdown)
-    assert rows(found, "dp_rank_slowdown", "dp_rank") == close(wanted.dp_rank_slowdown)
-    by_type = rows(found, "op_type_slowdown", "op_type")
-    assert {name: by_type[name] for name in wanted.op_type_slowdown} == close(wanted.op_type_slowdown)
-    assert all(by_type[name] == 1.0 for name in by_type.keys() - wanted.op_type_slowdown.keys())
-    workers = {(row["dp_rank"], row["pp_rank"]): row for row in found["worker_slowdown"].to_pylist()}
-    assert {cell: row["slowdown"] for cell, row in workers.items()} == close(wanted.worker_slowdown)
-    assert {cell: row["slowdown_approx"] for cell, row in workers.items()} == close(
-        wanted.worker_slowdown_approx
-    )
-
-
-def rows(found: dict[str, pa.Table], table: str, key: str, value: str = "slowdown") -> dict[Any, float]:
-    return {row[key]: row[value] for row in found[table].to_pylist()}
-
-
-def close(values: dict[Any, float]) -> object:
-    return pytest.approx(values, rel=SAME)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(shape=shapes(), seed=st.integers(0, 2**20))
 def test_random_layouts(shape: JobShape, seed: int) -> None:
     job = slow_job(shape, seed)
-    wanted = what_if(read_rank_steps(job.rank_steps), read_layout(job.manifest))
+    wanted = oracle_of(job.rank_steps, job.manifest)
     assert_equal_results(simulate_job(job.rank_steps, job.manifest), wanted)
 
 
@@ -117,19 +26,8 @@ def test_published_traces(name: str, published_traces: Path) -> None:
         published.rank_steps(published_traces, name),
         published.manifest(published_traces, name),
     )
-    wanted = what_if(read_rank_steps(rank_steps), read_layout(facts))
+    wanted = oracle_of(rank_steps, facts)
     assert_equal_results(simulate_job(rank_steps, facts), wanted)
-
-
-def without_some_ops(rank_steps: pa.Table, op_type: str, rows_hit: list[int]) -> pa.Table:
-    """Take an op type out of the lines at the given positions, as a profiler does that misses some."""
-    lines = rank_steps.to_pylist()
-    for position in rows_hit:
-        row = lines[position % len(lines)]
-        keep = [i for i, code in enumerate(row["op"]) if code != OP_CODES[op_type]]
-        for name in ("op", "start_us", "duration_us", "microbatch", "model_chunk"):
-            row[name] = [row[name][i] for i in keep]
-    return pa.Table.from_pylist(lines, schema=rank_steps.schema)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -143,7 +41,7 @@ def test_ranks_and_steps_that_disagree(shape: JobShape, seed: int, op_type: str,
     """Where op lists differ, every step and replica keeps its own graph."""
     job = slow_job(shape, seed)
     uneven = without_some_ops(job.rank_steps, op_type, rows_hit)
-    wanted = what_if(read_rank_steps(uneven), read_layout(job.manifest))
+    wanted = oracle_of(uneven, job.manifest)
     assert_equal_results(simulate_job(uneven, job.manifest), wanted)
 
 

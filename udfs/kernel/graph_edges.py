@@ -88,7 +88,7 @@ def _match_transfers(draft: Draft, cell: Cell, base: int, ops: list[range], dire
     draft.let_wait(sends, computes)
     skipped = 1 if len(recvs) == len(computes) - 1 else 0
     draft.let_wait(computes[skipped:], recvs)
-    draft.let_wait(recvs[1 - skipped :], computes)
+    draft.let_wait(recvs[1 - skipped : len(computes) - skipped], computes)
     entry, end = _chunks_at_the_ends(draft.layout, cell.stage, direction)
     key = (direction, cell.stage, cell.dp_rank)
     draft.sends[key] = [

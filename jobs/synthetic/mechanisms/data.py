@@ -11,6 +11,8 @@ from jobs.synthetic.mechanisms.mechanism import Windowed
 
 MOST_SEQUENCES: Final = 64
 """Sequences drawn for one microbatch: if all of them fit, that is how many it holds."""
+LEAST_WORK: Final = 0.02
+"""Of a full microbatch: however few its tokens, every kernel of every layer has to be launched."""
 
 
 @dataclass(frozen=True)
@@ -59,4 +61,4 @@ class PackedSequences(Windowed):
         length = self.median_tokens * np.exp(self.spread * rng.standard_normal((drawn, *shape)))
         length = np.minimum(length / self.token_limit, 1.0)
         length *= np.cumsum(length, axis=0) <= 1.0
-        return length.sum(axis=0), (length * length).sum(axis=0)
+        return np.maximum(length.sum(axis=0), LEAST_WORK), (length * length).sum(axis=0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobs.synthetic.identity import JobIdentity
-from jobs.synthetic.mechanisms.data import PackedSequences
+from jobs.synthetic.mechanisms.data import LEAST_WORK, PackedSequences
 from jobs.synthetic.mechanisms.loading import SlowStorage
 from jobs.synthetic.mechanisms.mechanism import Mechanism, Windowed
 from jobs.synthetic.mechanisms.network import CongestedNetwork, FlappingLink
@@ -187,6 +187,12 @@ def test_packing_keeps_to_the_token_limit_and_has_long_tails() -> None:
     relative = conditions.quadratic / conditions.quadratic.mean()
     assert relative.max() > 2
     assert np.corrcoef(conditions.linear.ravel(), conditions.quadratic.ravel())[0, 1] < 0.9
+
+
+def test_a_microbatch_of_few_tokens_still_launches_every_kernel() -> None:
+    work = simulated(PackedSequences(8192, 40, 2.5)).conditions().linear
+    assert work.min() == LEAST_WORK
+    assert work.max() > 20 * LEAST_WORK
 
 
 @pytest.mark.parametrize("window", [Window(), INSIDE])

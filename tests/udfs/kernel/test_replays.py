@@ -12,7 +12,9 @@ from jobs.synthetic.shape import JobShape
 from jobs.synthetic.workload import Workload
 from schemas.vocabulary import OP_TYPES
 from tests import published
-from udfs.kernel import op_type
+from tests.random_jobs import disagreeing_job
+from tests.udfs.equal_results import assert_same_results
+from udfs.kernel import masked, op_type
 from udfs.kernel.durations import launch_delays, replayed_durations
 from udfs.kernel.ideal import ideal_durations, ideal_of_ops
 from udfs.kernel.masked import replay_one_by_one
@@ -21,6 +23,7 @@ from udfs.kernel.stacked import replay_scenarios
 from udfs.kernel.trace import StepBlock, Trace, build_trace
 from udfs.layout import read_layout
 from udfs.rank_rows import replayed_rows
+from udfs.what_if import simulate_job
 
 SHAPES = {
     "one worker": JobShape(steps=3),
@@ -61,6 +64,15 @@ def test_stacked_scenarios_are_one_at_a_time_replays_bit_for_bit(shape: JobShape
             assert all(np.array_equal(value[key], wanted[key]) for key in value), name
         else:
             assert np.array_equal(value, wanted), name
+
+
+@pytest.mark.parametrize("values", [1, 600])
+def test_stacks_of_few_scenarios_are_stacks_of_all(values: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where dp ranks disagree, no more scenarios are replayed together than fit a worker's memory."""
+    job = disagreeing_job()
+    whole = simulate_job(job.rank_steps, job.manifest)
+    monkeypatch.setattr(masked, "STACKED_VALUES", values)
+    assert_same_results(simulate_job(job.rank_steps, job.manifest), whole, within=0.0)
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())

@@ -1,0 +1,47 @@
+"""Result tables held against each other, and rows of rank_steps in other places of storage."""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+
+from schemas.vocabulary import OP_TYPE_SLOWDOWN, RESULT_TABLES
+
+SAME: Final = 1e-12
+"""Relative, and absolute where figures are shares: the order of sums may differ, and nothing else."""
+
+
+def assert_same_results(
+    found: dict[str, pa.Table], wanted: dict[str, pa.Table], within: float = SAME
+) -> None:
+    """Every number of every table within a tolerance (0: to the last bit), everything else equal."""
+    assert found.keys() == wanted.keys() == set(RESULT_TABLES)
+    for name in RESULT_TABLES:
+        ours, theirs = found[name], wanted[name]
+        if name == OP_TYPE_SLOWDOWN:
+            # In the order in which a graph first has them: of several graphs there is none.
+            ours, theirs = ours.sort_by("op_type"), theirs.sort_by("op_type")
+        assert ours.schema == theirs.schema, name
+        for field in ours.schema:
+            column, other = ours[field.name], theirs[field.name]
+            where = f"{name}.{field.name}: {column.to_pylist()} is not {other.to_pylist()}"
+            if within and pat.is_floating(field.type):
+                assert column.is_null().equals(other.is_null()), where
+                values, others = (np.asarray(c.drop_null(), dtype=np.float64) for c in (column, other))
+                assert np.allclose(values, others, rtol=within, atol=within), where
+            else:
+                assert column.equals(other), where
+
+
+def shuffled_rows(rank_steps: pa.Table, seed: int = 0) -> pa.Table:
+    return rank_steps.take(np.random.default_rng(seed).permutation(rank_steps.num_rows))
+
+
+def in_chunks(rank_steps: pa.Table, rows: int) -> pa.Table:
+    """The same rows in Arrow chunks of so many; none of them begins at offset 0 but the first."""
+    rank_steps = rank_steps.combine_chunks()
+    parts = [rank_steps.slice(first, rows) for first in range(0, rank_steps.num_rows, rows)]
+    chunked = pa.concat_tables(parts)
+    assert chunked["op"].num_chunks == len(parts) > 1
+    return chunked

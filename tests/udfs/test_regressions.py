@@ -1,0 +1,124 @@
+"""Inputs named by the mistake they show: against the twin, whole and by blocks of steps, for every ideal."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jobs.synthetic.job import GeneratedJob
+from tests.oracle import WhatIf
+from tests.regressions import REGRESSIONS
+from tests.udfs.twin import assert_equal_results, oracle_of
+from udfs.ideals import IDEALS
+from udfs.kernel.replay import FEW_DP_RANKS
+from udfs.kernel.trace import Trace, build_trace
+from udfs.layout import read_layout
+from udfs.rank_rows import replayed_rows
+from udfs.what_if import SimulationSettings, simulate_job
+
+
+@cache
+def made(name: str) -> GeneratedJob:
+    return REGRESSIONS[name]()
+
+
+@cache
+def wanted(name: str, ideal: str) -> WhatIf:
+    return oracle_of(made(name).rank_steps, made(name).manifest, ideal)
+
+
+def job_of(name: str, ops_together: int = 10**12) -> dict[str, Any]:
+    chosen = SimulationSettings(ops_together=ops_together)
+    (row,) = simulate_job(made(name).rank_steps, made(name).manifest, chosen)["job_slowdown"].to_pylist()
+    return dict(row)
+
+
+def trace_of(name: str) -> Trace:
+    layout = read_layout(made(name).manifest)
+    rows = replayed_rows(made(name).rank_steps, layout)
+    return build_trace(rows.stages(), layout, len(rows.steps))
+
+
+@pytest.mark.parametrize("ops_together", [1, 10**12])
+@pytest.mark.parametrize("ideal", IDEALS)
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_against_the_twin(name: str, ideal: str, ops_together: int) -> None:
+    chosen = SimulationSettings(ideal=ideal, ops_together=ops_together)
+    assert_equal_results(
+        simulate_job(made(name).rank_steps, made(name).manifest, chosen), wanted(name, ideal)
+    )
+
+
+def test_replicas_know_the_latest_end_before_they_meet() -> None:
+    job = made("op_that_may_end_a_step_before_replicas_meet")
+    found = simulate_job(job.rank_steps, job.manifest)
+    assert found["step_slowdown"]["simulated_step_s"].to_pylist() == [50.0]
+    assert found["step_slowdown"]["ideal_step_s"].to_pylist() == [27.0]
+    assert found["dp_rank_slowdown"]["slowdown"].to_pylist() == [50 / 27, 1.0]
+    workers = found["worker_slowdown"].to_pylist()
+    assert {(row["dp_rank"], row["pp_rank"]): row["slowdown"] for row in workers} == {
+        (0, 0): 50 / 27,
+        (0, 1): 1.0,
+        (1, 0): 1.0,
+        (1, 1): 1.0,
+    }
+
+
+def test_recorded_no_ops_of_all_rows_are_one_graph_and_of_some_rows_several() -> None:
+    assert len(trace_of("noop_transfers_of_all_rows").blocks) == 1
+    assert {b.graph.has_dp_lanes for b in trace_of("noop_transfers_of_some_rows").blocks} == {True, False}
+
+
+def test_collectives_of_unequal_number_meet_as_many_as_there_are() -> None:
+    """Three replicas on each of two stages: groups of one or two members are those that lack some."""
+    numbers = {
+        len(meeting.members)
+        for block in trace_of("collectives_of_unequal_number").blocks
+        if not block.graph.has_dp_lanes
+        for meeting in block.graph.meetings
+        if meeting.across_dp
+    }
+    assert numbers == {2, 3, 6}, "no collective that a replica lacks, or all in the clip of six workers"
+
+
+def test_sends_without_peer_lie_amid_those_that_have_one() -> None:
+    (block,) = trace_of("sends_without_peer_amid_others").blocks
+    assert any(not isinstance(ops, range) for meeting in block.graph.meetings for ops in meeting.members)
+
+
+def test_more_replicas_than_are_compared_one_by_one() -> None:
+    assert made("more_replicas_than_are_compared_one_by_one").manifest["dp_size"] > FEW_DP_RANKS
+
+
+def test_a_recv_beyond_the_last_compute_waits_for_none() -> None:
+    found = job_of("recv_beyond_the_last_compute")
+    assert (found["actual_step_s"], found["simulated_step_s"]) == (12.0, 12.0)
+    assert found["clamped_launch_delays"] == 0
+
+
+@pytest.mark.parametrize("ops_together", [1, 10, 10**12])
+@pytest.mark.parametrize(
+    ("name", "transfers", "delays"),
+    [
+        ("transfer_clamp_in_a_late_step", 2, 0),
+        ("launch_delay_clamp_with_several_late_sources", 0, 2),
+        ("launch_delay_clamps_of_every_step", 0, 24),
+    ],
+)
+def test_clamps_are_counted_once_in_every_block(
+    name: str, transfers: int, delays: int, ops_together: int
+) -> None:
+    found = job_of(name, ops_together)
+    assert (found["clamped_transfers"], found["clamped_launch_delays"]) == (transfers, delays)
+
+
+@pytest.mark.parametrize("ops_together", [1, 50, 10**12])
+def test_correlation_is_the_median_of_the_workers_that_have_one(ops_together: int) -> None:
+    """Worker 0 from nine pairs, 1 from six of which two are alike per step, 4 from two: 1 exactly."""
+    steps = np.arange(3.0)
+    first = np.array([(1.0, 2.0), (2.0, 3.5), (3.0, 4.0), (1.0, 2.0), (2.0, 3.5), (4.0, 4.0),
+                      (1.0, 2.0), (2.0, 3.5), (5.0, 4.0)]).T  # fmt: skip
+    r = sorted([np.corrcoef(first)[0, 1], np.corrcoef(1 + steps, 5.25 - 2 * steps)[0, 1], 1.0])
+    found = job_of("correlation_of_workers_that_hardly_have_one", ops_together)
+    assert found["forward_backward_correlation"] == pytest.approx(r[1], rel=1e-12)
