@@ -1,6 +1,6 @@
-"""Aggregate: the fleet, its hosts and the coverage of the given days.
+"""Aggregate: the fleet, its causes, its hosts and the coverage of the given days.
 
-job_slowdown, worker_slowdown -> fleet_day, host_day, coverage_day.
+job_slowdown, job_causes, worker_slowdown -> fleet_day, cause_day, host_day, coverage_day.
 """
 
 import sys
@@ -12,10 +12,19 @@ from pyspark.sql import SparkSession
 from jobs.cli import day_parser, run_entry_point
 from jobs.settings import Settings
 from jobs.stage import publish
+from jobs.transforms.causes import cause_day
 from jobs.transforms.fleet import coverage_day, fleet_day, host_day
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import COVERAGE_DAY, FLEET_DAY, HOST_DAY, JOB_SLOWDOWN, WORKER_SLOWDOWN
+from schemas.vocabulary import (
+    CAUSE_DAY,
+    COVERAGE_DAY,
+    FLEET_DAY,
+    HOST_DAY,
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    WORKER_SLOWDOWN,
+)
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
@@ -24,6 +33,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     job_slowdown = warehouse.read(TABLES[JOB_SLOWDOWN], log_dates)
     frames = {
         FLEET_DAY: fleet_day(job_slowdown),
+        CAUSE_DAY: cause_day(warehouse.read(TABLES[JOB_CAUSES], log_dates)),
         HOST_DAY: host_day(warehouse.read(TABLES[WORKER_SLOWDOWN], log_dates)),
         COVERAGE_DAY: coverage_day(job_slowdown),
     }

@@ -42,6 +42,25 @@ SUMMARY: Final = (
            FROM job_history LEFT JOIN planted USING (job_id) ORDER BY slowdown DESC NULLS LAST, job_id""",
     ),
     (
+        "What to fix first: GPU-hours as shared out among all fixes, and as each fix alone would return them",
+        """SELECT cause, host, concat_ws(', ', job_ids) AS jobs, units, flagged_units,
+                  round(attributed_gpu_hours) AS attributed_gpu_hours,
+                  round(recoverable_gpu_hours) AS recoverable_gpu_hours
+           FROM fix_first LIMIT 8""",
+    ),
+    (
+        "Why jobs are slow: causes that hold, and the most that fixing one alone saves of a day's step time",
+        """WITH found AS (
+               SELECT job_id, cause, count(*) AS days, round(max(time_saved_fraction), 3) AS time_saved,
+                      max_by(culprits[0].host, time_saved_fraction) AS host,
+                      max_by(coalesce(flag_reason, ''), time_saved_fraction) AS flag
+               FROM job_causes WHERE is_cause GROUP BY job_id, cause)
+           SELECT job_id, planted, cause, days, time_saved, host, flag
+           FROM (SELECT DISTINCT job_id FROM job_causes) LEFT JOIN found USING (job_id)
+                LEFT JOIN planted USING (job_id)
+           ORDER BY time_saved DESC NULLS LAST, job_id, cause""",
+    ),
+    (
         "Where the worst job-days lose it: slowest op type and slowest worker on their own",
         """SELECT log_date, job_id, round(slowdown, 3) AS slowdown, slowest_op_type,
                   round(slow_worker_share, 2) AS slow_worker_share,

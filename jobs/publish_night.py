@@ -1,7 +1,7 @@
 """Publish: hold the tables of the given days against each other, and say what the night found.
 
 Every stage has gated its own tables before they became visible; what only all of them together can show is
-checked here: that the fleet's counts are those of the units that were ingested.
+checked here: that the fleet's counts are those of the units that were ingested, and its causes theirs.
 """
 
 import logging
@@ -15,9 +15,10 @@ from pyspark.sql import functions as F
 from jobs.cli import day_parser, run_entry_point
 from jobs.gates import audit_absence
 from jobs.settings import Settings
+from jobs.transforms.causes import miscounted_causes
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import FLEET_DAY, JOBS, REJECTS, STATUSES
+from schemas.vocabulary import CAUSE_DAY, FLEET_DAY, JOB_CAUSES, JOBS, REJECTS, STATUSES
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,6 +29,11 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     fleet = warehouse.read(TABLES[FLEET_DAY], log_dates)
     miscounted = _miscounted_days(warehouse.read(TABLES[JOBS], log_dates), fleet)
     audit_absence(FLEET_DAY, "counts_every_unit", miscounted, "a day's jobs are the units that were ingested")
+    causes = warehouse.read(TABLES[CAUSE_DAY], log_dates)
+    contradictions = miscounted_causes(warehouse.read(TABLES[JOB_CAUSES], log_dates), causes, fleet)
+    audit_absence(
+        CAUSE_DAY, "sums_job_causes", contradictions, "a day's causes are those of its replayed units"
+    )
     rejects = warehouse.read(TABLES[REJECTS], log_dates).groupBy("log_date").count()
     rejected = {row["log_date"]: row["count"] for row in rejects.collect()}
     for day in sorted(log_dates):

@@ -1,6 +1,6 @@
 """Simulate: what each unit of the given days would have cost without stragglers.
 
-rank_steps, jobs -> job_slowdown and its companions.
+rank_steps, jobs -> job_slowdown and its companions, job_causes.
 """
 
 import sys
@@ -12,10 +12,11 @@ from pyspark.sql import SparkSession
 from jobs.cli import day_parser, run_entry_point
 from jobs.settings import Settings
 from jobs.stage import Violations, publish
+from jobs.transforms.causes import units_of_other_gpu_hours
 from jobs.transforms.what_if import incomplete_units, result_rows, units_without_result, what_if
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import JOB_SLOWDOWN, JOBS, RANK_STEPS
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JOBS, RANK_STEPS
 from udfs.what_if import SimulationSettings
 
 
@@ -39,6 +40,12 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
                 units_without_result(jobs, results),
                 JOB_SLOWDOWN,
                 "job_slowdown has exactly the units of jobs",
+            ),
+            Violations(
+                "causes_share_the_gpu_hours_of_the_unit",
+                units_of_other_gpu_hours(results),
+                JOB_CAUSES,
+                "GPU-hours of a cause are those of its unit, in job_slowdown, times its fractions",
             ),
         ]
         return publish("simulate", warehouse, result_rows(results), log_dates, rules)

@@ -56,6 +56,8 @@ def type_name(kind: pa.DataType) -> str:
     """Return a type as SQL spells it."""
     if isinstance(kind, pa.ListType):
         return f"array<{type_name(kind.value_type)}>"
+    if isinstance(kind, pa.StructType):
+        return f"struct<{','.join(f'{field.name}:{type_name(field.type)}' for field in kind)}>"
     if isinstance(kind, pa.MapType):
         return f"map<{type_name(kind.key_type)},{type_name(kind.item_type)}>"
     return _SQL_NAMES[kind]

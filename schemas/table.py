@@ -27,7 +27,10 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Column:
-    """One column; `minimum` and `maximum` (both inclusive) speak of the elements where the type is a list."""
+    """One column; `minimum` and `maximum` (both inclusive) speak of the elements where the type is a list.
+
+    What holds for structs in a list is said by the table's own expectations.
+    """
 
     name: str
     type: pa.DataType
@@ -43,8 +46,12 @@ class Column:
         found = []
         if not self.nullable:
             found.append(Expectation(f"{self.name}_not_null", f"{self.name} IS NOT NULL", "never null"))
-        if isinstance(self.type, pa.ListType):
+        if isinstance(self.type, pa.ListType) and not pa.types.is_struct(self.type.value_type):
             found += self._element_expectations(self.type.value_type)
+        elif isinstance(self.type, pa.MapType) and pa.types.is_floating(self.type.item_type):
+            bounds = "value > double('-Infinity') AND value < double('Infinity')"
+            condition = f"forall(map_values({self.name}), value -> coalesce({bounds}, false))"
+            found.append(self._unless_null("values_finite", condition, "no value is null, infinite or NaN"))
         else:
             found += self._scalar_expectations()
         return tuple(found)

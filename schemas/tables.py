@@ -3,10 +3,12 @@
 from typing import Final
 
 from schemas import (
+    cause_day,
     coverage_day,
     dp_rank_slowdown,
     fleet_day,
     host_day,
+    job_causes,
     job_slowdown,
     jobs,
     op_type_slowdown,
@@ -33,7 +35,9 @@ TABLES: Final[dict[str, Table]] = {
         stage_slowdown,
         dp_rank_slowdown,
         worker_slowdown,
+        job_causes,
         fleet_day,
+        cause_day,
         host_day,
         coverage_day,
         pipeline_runs,

@@ -93,6 +93,7 @@ REJECT_REASONS: Final = (
 )
 """Why a line or a file was not stored, in the order in which they are tried."""
 
+CAUSE_UNEXPLAINED: Final = "unexplained"
 CAUSES: Final = (
     "slow_worker",
     "stage_imbalance",
@@ -100,8 +101,28 @@ CAUSES: Final = (
     "pause",
     "communication",
     "launch_delay",
-    "unexplained",
+    CAUSE_UNEXPLAINED,
 )
+"""Why a job is slow, in the order of the kernel's codes; all but the last have a fix that is replayed."""
+
+FLAG_REASONS: Final = (
+    "few_steps",
+    "few_peers",
+    "slow_worker_or_stage_imbalance",
+    "slow_worker_or_data_imbalance",
+    "no_usual_transfer",
+    "many_slow_workers",
+    "clock_skew",
+    "mostly_unexplained",
+    "high_discrepancy",
+)
+"""Why not to trust a cause like others, in the order of the kernel's codes from 1 on (0: no reason)."""
+
+CULPRIT_PATTERNS: Final = ("always", "intermittent", "once")
+"""In which steps a culprit was slow, in the order of the kernel's codes."""
+
+EVIDENCE_KEYS: Final = ("effect", "standard_error", "peers", "samples", "indicator")
+"""What the answer of a diagnosis rests on, in the kernel's order; a number that does not exist has no key."""
 
 RANK_STEPS: Final = "rank_steps"
 JOBS: Final = "jobs"
@@ -113,7 +134,9 @@ OP_TYPE_SLOWDOWN: Final = "op_type_slowdown"
 STAGE_SLOWDOWN: Final = "stage_slowdown"
 DP_RANK_SLOWDOWN: Final = "dp_rank_slowdown"
 WORKER_SLOWDOWN: Final = "worker_slowdown"
+JOB_CAUSES: Final = "job_causes"
 FLEET_DAY: Final = "fleet_day"
+CAUSE_DAY: Final = "cause_day"
 HOST_DAY: Final = "host_day"
 COVERAGE_DAY: Final = "coverage_day"
 PIPELINE_RUNS: Final = "pipeline_runs"
@@ -126,8 +149,9 @@ RESULT_TABLES: Final = (
     STAGE_SLOWDOWN,
     DP_RANK_SLOWDOWN,
     WORKER_SLOWDOWN,
+    JOB_CAUSES,
 )
-FLEET_TABLES: Final = (FLEET_DAY, HOST_DAY, COVERAGE_DAY)
+FLEET_TABLES: Final = (FLEET_DAY, CAUSE_DAY, HOST_DAY, COVERAGE_DAY)
 TABLE_NAMES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, PIPELINE_RUNS)
 
 UNIT_KEY: Final = ("log_date", "job_id", "run_id")

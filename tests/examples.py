@@ -9,10 +9,12 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.warehouse import spark_schema
 from schemas.tables import TABLES
 from schemas.vocabulary import (
+    CAUSE_DAY,
     COVERAGE_DAY,
     DP_RANK_SLOWDOWN,
     FLEET_DAY,
     HOST_DAY,
+    JOB_CAUSES,
     JOB_SLOWDOWN,
     JOBS,
     OP_TYPE_SLOWDOWN,
@@ -110,6 +112,17 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "slowdown_approx": 1.21,
         "is_slowest": True,
     },
+    JOB_CAUSES: _UNIT
+    | {
+        "cause": "slow_worker",
+        "is_cause": True,
+        "time_saved_fraction": 0.25,
+        "attributed_fraction": 0.125,
+        "recoverable_gpu_hours": 48.0,
+        "attributed_gpu_hours": 24.0,
+        "culprits": [(0, 1, 4, "node-0123", 0.5, 1.0, "always"), (1, None, None, None, 0.25, 0.5, "once")],
+        "evidence": {"effect": 0.5, "peers": 7.0},
+    },
     FLEET_DAY: dict.fromkeys(STATUSES, 0)
     | {
         "log_date": DAY,
@@ -122,6 +135,15 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "waste_p50": 0.2,
         "waste_p90": 0.2,
         "waste_p99": 0.2,
+    },
+    CAUSE_DAY: {
+        "log_date": DAY,
+        "cause": "slow_worker",
+        "replayed": 2,
+        "jobs": 1,
+        "flagged_jobs": 0,
+        "attributed_gpu_hours": 24.0,
+        "recoverable_gpu_hours": 48.0,
     },
     HOST_DAY: {
         "log_date": DAY,

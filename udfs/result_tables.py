@@ -12,6 +12,7 @@ import pyarrow as pa
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     DP_RANK_SLOWDOWN,
+    JOB_CAUSES,
     JOB_SLOWDOWN,
     OP_TYPE_GROUPS,
     OP_TYPE_SLOWDOWN,
@@ -21,6 +22,8 @@ from schemas.vocabulary import (
     STEP_SLOWDOWN,
     WORKER_SLOWDOWN,
 )
+from udfs.cause_rows import cause_rows
+from udfs.kernel.cause import Diagnosis
 from udfs.kernel.program import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.rank_rows import ReplayedRows
@@ -37,9 +40,10 @@ Column: TypeAlias = Sequence[object] | npt.NDArray[np.generic] | pa.Array | pa.C
 
 
 class Replayed(NamedTuple):
-    """A replayed unit: what was found, the rows it was found in, and the name of the ideal."""
+    """A replayed unit: what was found and why, the rows it was found in, and the name of the ideal."""
 
     found: WhatIf
+    diagnosis: Diagnosis
     rows: ReplayedRows
     rank_steps: pa.Table
     ideal: str
@@ -62,7 +66,7 @@ def job_row(manifest: Mapping[str, object], status: str, detail: str | None) -> 
 def empty_results(job: Row) -> dict[str, pa.Table]:
     """Result tables of a unit that was not replayed: the row of job_slowdown alone."""
     tables = {name: TABLES[name].value_schema.empty_table() for name in RESULT_TABLES}
-    tables[JOB_SLOWDOWN] = _one_row(JOB_SLOWDOWN, job)
+    tables[JOB_SLOWDOWN] = _of_rows(JOB_SLOWDOWN, [job])
     return tables
 
 
@@ -74,7 +78,7 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
     stage_slowdown = times.by_stage.mean(axis=1) / ideal_s
     dp_rank_slowdown = times.by_dp_rank.mean(axis=1) / ideal_s
     return {
-        JOB_SLOWDOWN: _one_row(JOB_SLOWDOWN, job | _job_figures(job, replayed)),
+        JOB_SLOWDOWN: _of_rows(JOB_SLOWDOWN, [job | _job_figures(job, replayed)]),
         STEP_SLOWDOWN: _table(
             STEP_SLOWDOWN,
             {
@@ -95,7 +99,13 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             {"dp_rank": np.arange(len(dp_rank_slowdown), dtype=np.int32), "slowdown": dp_rank_slowdown},
         ),
         WORKER_SLOWDOWN: _table(WORKER_SLOWDOWN, _by_worker(replayed, ideal_s)),
+        JOB_CAUSES: _of_rows(JOB_CAUSES, cause_rows(replayed.diagnosis, replayed.rows, _gpu_hours(job))),
     }
+
+
+def _gpu_hours(job: Row) -> float | None:
+    gpu_hours = job["gpu_hours"]
+    return gpu_hours if isinstance(gpu_hours, float) else None
 
 
 def _job_figures(job: Row, replayed: Replayed) -> Row:
@@ -107,7 +117,7 @@ def _job_figures(job: Row, replayed: Replayed) -> Row:
     )
     slowdown = replayed_s / ideal_s
     waste_fraction = 1.0 - 1.0 / slowdown
-    gpu_hours = job["gpu_hours"]
+    gpu_hours = _gpu_hours(job)
     return {
         "slowdown": slowdown,
         "waste_fraction": waste_fraction,
@@ -132,7 +142,7 @@ def _job_figures(job: Row, replayed: Replayed) -> Row:
         "graphs": found.graphs,
         "clamped_transfers": found.clamped_transfers,
         "clamped_launch_delays": found.clamped_launch_delays,
-        "wasted_gpu_hours": gpu_hours * waste_fraction if isinstance(gpu_hours, int | float) else None,
+        "wasted_gpu_hours": None if gpu_hours is None else gpu_hours * waste_fraction,
     }
 
 
@@ -179,9 +189,9 @@ def _row_type(name: str) -> pa.DataType:
     return pa.struct(TABLES[name].value_schema)
 
 
-def _one_row(name: str, row: Row) -> pa.Table:
-    """One row of a result table, converted at once; columns that are not given are null."""
-    return pa.Table.from_struct_array(pa.array([row], type=_row_type(name)))
+def _of_rows(name: str, rows: Sequence[Row]) -> pa.Table:
+    """Few rows of a result table, converted at once; columns that are not given are null."""
+    return pa.Table.from_struct_array(pa.array(rows, type=_row_type(name)))
 
 
 def _table(name: str, columns: Mapping[str, Column]) -> pa.Table:

@@ -28,6 +28,7 @@ from udfs.layout import LayoutError, read_layout
 from udfs.rank_rows import ReplayedRows, replayed_rows
 from udfs.result_tables import Replayed, empty_results, job_row, result_tables
 from udfs.trace_defects import refuse_endless, trace_error
+from udfs.undiagnosed import undiagnosed
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def simulate_job(
             return empty_results(job_row(facts, STATUS_MISSING_WORKERS, detail))
         found = _analyse(rows, layout, chosen)
         status, detail_or_none = _status(found, rows, chosen)
-        replayed = Replayed(found, rows, rank_steps, chosen.ideal)
+        replayed = Replayed(found, undiagnosed(found), rows, rank_steps, chosen.ideal)
         return result_tables(job_row(facts, status, detail_or_none), replayed)
 
 

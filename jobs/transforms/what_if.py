@@ -6,6 +6,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from schemas.tables import TABLES
 from schemas.vocabulary import (
+    CAUSES,
+    JOB_CAUSES,
     JOB_SLOWDOWN,
     REPLAYED_STATUSES,
     RESULT_TABLES,
@@ -58,13 +60,17 @@ def result_rows(results: DataFrame) -> dict[str, DataFrame]:
 def incomplete_units(results: DataFrame) -> DataFrame:
     """Units whose result tables do not belong together: a row missing, or one where none should be.
 
-    A replayed unit has a row in every table, a step row per step and a worker row per worker.
+    A replayed unit has a row in every table, a step row per step, a worker row per worker, and one per cause.
     """
     job = F.col(JOB_SLOWDOWN)[0]
     is_replayed = job["status"].isin(*REPLAYED_STATUSES)
     others = [F.size(name) for name in RESULT_TABLES if name != JOB_SLOWDOWN]
     some_missing = F.least(*others) == 0
-    miscounted = (F.size(STEP_SLOWDOWN) != job["steps"]) | (F.size(WORKER_SLOWDOWN) != job["workers"])
+    miscounted = (
+        (F.size(STEP_SLOWDOWN) != job["steps"])
+        | (F.size(WORKER_SLOWDOWN) != job["workers"])
+        | (F.size(JOB_CAUSES) != len(CAUSES))
+    )
     is_complete = (
         F.when(F.size(JOB_SLOWDOWN) != 1, F.expr("false"))
         .when(is_replayed, ~some_missing & ~miscounted)

@@ -9,6 +9,7 @@ from typing import Final
 
 from schemas.table import sql_strings
 from schemas.vocabulary import (
+    CAUSE_UNEXPLAINED,
     OP_TYPES,
     REPLAYED_STATUSES,
     STATUS_ANALYSED,
@@ -16,13 +17,22 @@ from schemas.vocabulary import (
     TABLE_NAMES,
 )
 
-VIEW_NAMES: Final = ("ops", "fleet_month", "straggling_jobs", "job_history", "host_recurrence")
+VIEW_NAMES: Final = (
+    "ops",
+    "fleet_month",
+    "cause_month",
+    "fix_first",
+    "straggling_jobs",
+    "job_history",
+    "host_recurrence",
+)
 """In an order in which they can be made: a view may only use those before it."""
 
 _WORDS: Final = {
     "op_names": sql_strings(OP_TYPES),
     "replayed_statuses": sql_strings(REPLAYED_STATUSES),
     "analysed": sql_strings([STATUS_ANALYSED]),
+    "unexplained": sql_strings([CAUSE_UNEXPLAINED]),
     "straggling_slowdown": repr(STRAGGLING_SLOWDOWN),
 }
 """What $placeholders in a view stand for."""

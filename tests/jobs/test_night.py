@@ -21,7 +21,7 @@ from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.shape import JobShape
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import PIPELINE_RUNS, RESULT_TABLES, TABLE_NAMES, UNIT_KEY
+from schemas.vocabulary import CAUSES, PIPELINE_RUNS, RESULT_TABLES, TABLE_NAMES, UNIT_KEY
 from tests import published
 from tests.udfs.lines import crossed_stages, manifest, rank_steps
 from tests.udfs.test_published import assert_published
@@ -152,7 +152,9 @@ def test_tables_hold_what_the_simulator_gives_in_process(job_id: str, night: Nig
     for name in RESULT_TABLES:
         columns = wanted[name].schema.names
         rows = [{column: row[column] for column in columns} for row in found[name]]
-        assert sorted(rows, key=repr) == sorted(wanted[name].to_pylist(), key=repr), name
+        assert sorted(rows, key=repr) == sorted(wanted[name].to_pylist(maps_as_pydicts="strict"), key=repr), (
+            name
+        )
 
 
 def test_units_that_were_not_replayed_have_one_row_only(night: Night) -> None:
@@ -178,6 +180,16 @@ def test_fleet_counts_units_by_status_and_slowdown_of_analysed_ones(night: Night
     assert fleet["analysed_gpu_hours"] == good_job["gpu_hours"] == 96.0
     assert fleet["wasted_gpu_hours"] == good_job["wasted_gpu_hours"]
     assert fleet["waste_p50"] == good_job["waste_fraction"]
+
+
+def test_causes_of_the_night_are_those_of_its_replayed_units(night: Night) -> None:
+    found = {row["cause"]: row for row in night.tables["cause_day"]}
+    assert tuple(sorted(found)) == tuple(sorted(CAUSES))
+    assert {row["replayed"] for row in found.values()} == {3}
+    rows = [row for row in night.tables["job_causes"] if row["recoverable_gpu_hours"] is not None]
+    for cause, row in found.items():
+        hours = [each["recoverable_gpu_hours"] for each in rows if each["cause"] == cause]
+        assert row["recoverable_gpu_hours"] == pytest.approx(sum(hours), rel=1e-12)
 
 
 def test_hosts_and_coverage_of_the_night(night: Night) -> None:

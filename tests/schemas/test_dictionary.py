@@ -36,5 +36,7 @@ def test_the_page_has_a_chapter_for_every_table_and_view_and_rows_of_one_width()
 
 def test_a_type_that_has_no_name_in_sql_is_an_error() -> None:
     assert type_name(pa.map_(pa.string(), pa.string())) == "map<string,string>"
+    structs = pa.list_(pa.struct([("rank", pa.int32()), ("host", pa.string())]))
+    assert type_name(structs) == "array<struct<rank:int,host:string>>"
     with pytest.raises(KeyError):
         type_name(pa.float16())

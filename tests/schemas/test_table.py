@@ -21,6 +21,8 @@ ORDERS = Table(
         Column("price", pa.float64(), "price", minimum=0),
         Column("weights", pa.list_(pa.float64()), "weights", minimum=0, maximum=9),
         Column("marks", pa.map_(pa.string(), pa.string()), "marks", nullable=True),
+        Column("shares", pa.map_(pa.string(), pa.float64()), "shares"),
+        Column("parts", pa.list_(pa.struct([("nr", pa.int64())])), "parts"),
     ),
     partition_by=(),
 )
@@ -79,6 +81,8 @@ def test_all_differences_are_told_at_once() -> None:
         ("state", pa.string()),
         ("weights", pa.list_(pa.float32())),
         ("marks", pa.map_(pa.string(), pa.string())),
+        ("shares", pa.map_(pa.string(), pa.float64())),
+        ("parts", pa.list_(pa.struct([("nr", pa.int64())]))),
         ("colour", pa.string()),
     ]
     with pytest.raises(SchemaError) as raised:
@@ -110,6 +114,9 @@ def test_expectations_follow_from_the_columns() -> None:
         "weights_elements_not_null",
         "weights_elements_finite",
         "weights_elements_in_range",
+        "shares_not_null",
+        "shares_values_finite",
+        "parts_not_null",
     ]
     assert conditions["state_allowed"] == "state IS NULL OR (state IN ('open', 'it\\'s done'))"
     assert conditions["price_in_range"] == "price >= 0"

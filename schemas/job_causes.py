@@ -1,0 +1,128 @@
+"""job_causes: why a unit is slow, cause by cause, with what fixing it would return."""
+
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from schemas.fields import GPU_HOURS, UNIT
+from schemas.table import Column, Expectation, Table, sql_strings
+from schemas.vocabulary import (
+    CAUSE_UNEXPLAINED,
+    CAUSES,
+    CULPRIT_PATTERNS,
+    EVIDENCE_KEYS,
+    FLAG_REASONS,
+    JOB_CAUSES,
+    UNIT_KEY,
+)
+
+CULPRIT: Final = pa.struct(
+    [
+        ("pp_rank", pa.int32()),
+        ("dp_rank", pa.int32()),
+        ("rank", pa.int32()),
+        ("host", pa.string()),
+        ("effect", pa.float64()),
+        ("share_of_steps", pa.float64()),
+        ("pattern", pa.string()),
+    ]
+)
+
+_IS_CULPRIT = (
+    "each.effect > double('-Infinity') AND each.effect < double('Infinity')"
+    " AND each.share_of_steps BETWEEN 0 AND 1"
+    f" AND each.pattern IN ({sql_strings(CULPRIT_PATTERNS)})"
+)
+_IS_ONE_WORKER = "each.pp_rank IS NOT NULL AND each.dp_rank IS NOT NULL"
+
+TABLE = Table(
+    name=JOB_CAUSES,
+    meaning=(
+        f"One row per replayed unit and cause, all {len(CAUSES)} of them. Estimates from replays: the work "
+        "is kept, its uneven part removed. Fractions are of T_actual, as computed, never clipped: a fix may "
+        "save less than nothing. time_saved_fraction and recoverable_gpu_hours say what fixing this cause "
+        "alone returns, and must not be added up: one cause can hide behind another. attributed_fraction and "
+        "attributed_gpu_hours share out what all fixes together return, and may be added up. Of the cause "
+        f"{CAUSE_UNEXPLAINED} the former say what is lost against the ideal and no fix returns; nothing is "
+        "attributed to it. A flagged row still has the best estimate: the flag says how far to trust it."
+    ),
+    grain=(*UNIT_KEY, "cause"),
+    columns=(
+        *UNIT,
+        Column("cause", pa.string(), "why the unit may be slow", allowed=CAUSES),
+        Column("is_cause", pa.bool_(), "its fix alone saves enough, and the evidence is there"),
+        Column(
+            "time_saved_fraction",
+            pa.float64(),
+            "(T_actual - step time with this cause alone fixed) / T_actual",
+            unit="fraction",
+        ),
+        Column(
+            "attributed_fraction",
+            pa.float64(),
+            "its share of what all fixes together save, over T_actual (Shapley value)",
+            unit="fraction",
+        ),
+        replace(
+            GPU_HOURS,
+            name="recoverable_gpu_hours",
+            meaning="gpu_hours x time_saved_fraction; null without gpu_hours",
+        ),
+        replace(
+            GPU_HOURS,
+            name="attributed_gpu_hours",
+            meaning="gpu_hours x attributed_fraction; null without gpu_hours",
+        ),
+        Column(
+            "flag_reason",
+            pa.string(),
+            "why not to trust the row like others; null: no reason",
+            nullable=True,
+            allowed=FLAG_REASONS,
+        ),
+        Column(
+            "culprits",
+            pa.list_(CULPRIT),
+            "who causes it, worst first. pp_rank, dp_rank: null is all of them; rank, host: of the replayed "
+            "rank, null where it is not one worker; effect: how much longer its ops took as a share of the "
+            "usual time, for pause and launch_delay seconds lost per step that it struck; share_of_steps: in "
+            f"how many steps; pattern: {', '.join(CULPRIT_PATTERNS)}",
+        ),
+        Column(
+            "evidence",
+            pa.map_(pa.string(), pa.float64()),
+            "what the row rests on. effect: largest effect, in the unit of the culprits' effect; "
+            "standard_error: of that effect; peers: with how many it was compared; samples: ops; indicator: "
+            "the paper's (M_W, M_S, correlation). A number that does not exist has no key",
+        ),
+    ),
+    expectations=(
+        Expectation(
+            "nothing_attributed_to_unexplained",
+            f"cause <> '{CAUSE_UNEXPLAINED}' OR attributed_fraction = 0",
+            f"{CAUSE_UNEXPLAINED} has no fix and no share of what fixes save",
+        ),
+        Expectation(
+            "gpu_hours_of_both_or_neither",
+            "(recoverable_gpu_hours IS NULL) = (attributed_gpu_hours IS NULL)",
+            "recoverable and attributed GPU-hours are there together",
+        ),
+        Expectation(
+            "culprits_are_described",
+            f"forall(culprits, each -> coalesce({_IS_CULPRIT}, false))",
+            "every culprit has a finite effect, a share of the steps and a pattern",
+        ),
+        Expectation(
+            "one_worker_has_its_rank",
+            f"forall(culprits, each -> ({_IS_ONE_WORKER}) = (each.rank IS NOT NULL)"
+            " AND (each.rank IS NOT NULL OR each.host IS NULL))",
+            "a culprit has a rank exactly where it is one worker, and a host nowhere else",
+        ),
+        Expectation(
+            "evidence_is_known",
+            f"forall(map_keys(evidence), key -> key IN ({sql_strings(EVIDENCE_KEYS)}))",
+            f"evidence has no keys but {', '.join(EVIDENCE_KEYS)}",
+        ),
+    ),
+)

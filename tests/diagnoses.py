@@ -1,0 +1,76 @@
+"""A diagnosis made by hand, with culprits of every kind, and rows of a unit that it can be of."""
+
+from math import nan
+from typing import Any, Final
+
+from tests.udfs.lines import Ops, line
+from udfs.kernel.cause import (
+    ALL,
+    ALWAYS,
+    FEW_PEERS,
+    INTERMITTENT,
+    MOSTLY_UNEXPLAINED,
+    NO_FLAG,
+    NO_USUAL_TRANSFER,
+    ONCE,
+    CauseFound,
+    Culprit,
+    Diagnosis,
+    Evidence,
+)
+
+NO_EVIDENCE: Final = Evidence(nan, nan, nan, nan, nan)
+SLOW_CELL: Final = Culprit(stage=1, dp_rank=0, effect=0.5, share_of_steps=0.25, pattern=INTERMITTENT)
+SLOW_REPLICA: Final = Culprit(stage=ALL, dp_rank=1, effect=0.125, share_of_steps=1.0, pattern=ALWAYS)
+HEAVY_STAGE: Final = Culprit(stage=1, dp_rank=ALL, effect=0.25, share_of_steps=1.0, pattern=ALWAYS)
+PAUSED: Final = Culprit(stage=0, dp_rank=1, effect=1.5, share_of_steps=0.5, pattern=ONCE)
+
+
+def cause(
+    saved: float = 0.0,
+    attributed: float = 0.0,
+    *culprits: Culprit,
+    flag: int = NO_FLAG,
+    evidence: Evidence = NO_EVIDENCE,
+) -> CauseFound:
+    """One cause; it holds where it saves 2.5 %."""
+    return CauseFound(saved, attributed, saved >= 0.025, flag, culprits, evidence)
+
+
+DIAGNOSIS: Final = Diagnosis(
+    causes=(
+        cause(0.25, 0.1875, SLOW_CELL, SLOW_REPLICA, evidence=Evidence(0.5, 0.01, 1, 64, 1.22)),
+        cause(0.125, 0.0625, HEAVY_STAGE, flag=FEW_PEERS, evidence=Evidence(0.25, nan, 1, 64, nan)),
+        cause(-0.0625, -0.03125),
+        cause(0.03125, 0.03125, PAUSED),
+        cause(flag=NO_USUAL_TRANSFER),
+        cause(0.015625, 0.015625),
+        cause(0.0625, nan, flag=MOSTLY_UNEXPLAINED),
+    ),
+    all_fixes_fraction=0.265625,
+)
+"""Binary fractions, so that products and sums of them are exact."""
+
+
+def unit_rows() -> list[dict[str, Any]]:
+    """Ten equal steps of two stages and two replicas; each worker on its own host."""
+    both: list[Ops] = [
+        [
+            ("forward-compute", 0, 1),
+            ("forward-send", 1, 1),
+            ("backward-recv", 2, 2),
+            ("backward-compute", 4, 1),
+        ],
+        [
+            ("forward-recv", 0, 2),
+            ("forward-compute", 2, 0.5),
+            ("backward-compute", 2.5, 0.5),
+            ("backward-send", 3, 1),
+        ],
+    ]
+    return [
+        line(step, dp_rank, stage, both[stage], host=f"node-{dp_rank}{stage}")
+        for step in range(10)
+        for dp_rank in range(2)
+        for stage in range(2)
+    ]

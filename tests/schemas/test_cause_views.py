@@ -1,0 +1,124 @@
+"""Views of causes, on rows whose answers are known: hours are never counted twice, runs once a month."""
+
+from datetime import date
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from schemas.views import VIEWS
+from schemas.vocabulary import JOB_CAUSES
+from tests.examples import DAY, NEXT_DAY
+from tests.schemas.test_views import view
+
+FEBRUARY = date(2026, 2, 1)
+
+
+STAGE = (1, None, None, None, 0.2, 1.0, "always")
+
+
+def cause(
+    job: str, day: date, attributed: float | None, recoverable: float | None, **more: object
+) -> dict[str, Any]:
+    """One row of job_causes without culprits."""
+    hours = {"attributed_gpu_hours": attributed, "recoverable_gpu_hours": recoverable}
+    return {"job_id": job, "log_date": day, "culprits": []} | hours | more
+
+
+def worker(host: str | None, effect: float, share_of_steps: float = 1.0) -> tuple[Any, ...]:
+    """One culprit."""
+    return (0, 1, 4, host, effect, share_of_steps, "always")
+
+
+def test_cause_month_counts_a_run_once_and_sums_its_hours(spark: SparkSession) -> None:
+    flagged = {"flag_reason": "few_peers"}
+    rows = view(
+        spark,
+        "cause_month",
+        {
+            JOB_CAUSES: [
+                cause("a", DAY, 8.0, 16.0) | flagged,
+                cause("a", NEXT_DAY, 4.0, 6.0),
+                cause("b", DAY, 1.0, -2.0, is_cause=False) | flagged,
+                cause("c", DAY, None, None) | flagged,
+                cause("c", NEXT_DAY, None, None, is_cause=False),
+                cause("a", FEBRUARY, 32.0, 64.0),
+                cause("c", DAY, None, None, cause="pause"),
+            ]
+        },
+    )
+    names = ("replayed", "jobs", "flagged_jobs", "attributed_gpu_hours", "recoverable_gpu_hours")
+    assert {(row.month, row.cause): tuple(row[name] for name in names) for row in rows} == {
+        (date(2026, 1, 1), "slow_worker"): (3, 2, 1, 13.0, 20.0),
+        (date(2026, 1, 1), "pause"): (1, 1, 0, None, None),
+        (FEBRUARY, "slow_worker"): (1, 1, 0, 32.0, 64.0),
+    }
+
+
+def test_fix_first_adds_up_what_a_host_does_to_several_jobs_and_days(spark: SparkSession) -> None:
+    rows = view(
+        spark,
+        "fix_first",
+        {
+            JOB_CAUSES: [
+                cause("a", DAY, 8.0, 16.0, culprits=[worker("sick", 0.5), worker("sick", 0.25)]),
+                cause("a", NEXT_DAY, 8.0, 16.0, culprits=[worker("sick", 0.5)], flag_reason="few_steps"),
+                cause("b", DAY, 4.0, 8.0, culprits=[worker("sick", 0.3)]),
+                cause("b", DAY, 2.0, 3.0, cause="stage_imbalance", culprits=[STAGE]),
+                cause("c", DAY, 1.0, 1.0, cause="stage_imbalance"),
+                cause("c", DAY, 99.0, 99.0, cause="pause", is_cause=False),
+                cause("c", DAY, 0.0, 99.0, cause="unexplained"),
+            ]
+        },
+    )
+    names = ("host", "job_ids", "units", "flagged_units", "attributed_gpu_hours", "recoverable_gpu_hours")
+    found = {(row.cause, *row.job_ids): tuple(row[name] for name in names) for row in rows}
+    assert found == {
+        ("slow_worker", "a", "b"): ("sick", ["a", "b"], 3, 1, 20.0, 40.0),
+        ("stage_imbalance", "b"): (None, ["b"], 1, 0, 2.0, 3.0),
+        ("stage_imbalance", "c"): (None, ["c"], 1, 0, 1.0, 1.0),
+    }
+    assert {(row.first_day, row.last_day) for row in rows if row.host} == {(DAY, NEXT_DAY)}
+
+
+def test_fix_first_shares_the_hours_of_a_unit_among_its_culprits(spark: SparkSession) -> None:
+    """Effects 0.5 in all steps, 0.5 in half of them, and 0.25 of a whole dp rank: 4 to 2 to 2."""
+    replica = (None, 1, None, None, 0.25, 1.0, "always")
+    even = {"culprits": [worker("p", 0.0), worker("q", 0.0)], "cause": "pause"}
+    rows = view(
+        spark,
+        "fix_first",
+        {
+            JOB_CAUSES: [
+                cause("a", DAY, 8.0, 16.0, culprits=[worker("x", 0.5), worker("y", 0.5, 0.5), replica]),
+                cause("a", DAY, 1.0, 2.0) | even,
+            ]
+        },
+    )
+    found = {row.host: (row.attributed_gpu_hours, row.recoverable_gpu_hours) for row in rows}
+    assert found == {"x": (4.0, 8.0), "y": (2.0, 4.0), None: (2.0, 4.0), "p": (0.5, 1.0), "q": (0.5, 1.0)}
+
+
+def test_fix_first_is_ordered_by_attributed_hours_then_by_what_units_without_hours_save(
+    spark: SparkSession,
+) -> None:
+    view(
+        spark,
+        "fix_first",
+        {
+            JOB_CAUSES: [
+                cause("few-hours", DAY, 1.0, 90.0, time_saved_fraction=0.9),
+                cause("no-hours-0.1", DAY, None, None, time_saved_fraction=0.1),
+                cause("no-hours-0.5", DAY, None, None, time_saved_fraction=0.5),
+                cause("many-hours", DAY, 9.0, 9.0, time_saved_fraction=0.05),
+            ]
+        },
+    )
+    spark.sql(VIEWS["fix_first"].sql).createOrReplaceTempView("fix_first")
+    rows = spark.sql("SELECT job_ids[0] AS job_id, time_saved_fraction_max FROM fix_first").collect()
+    assert [tuple(row) for row in rows] == [
+        ("many-hours", pytest.approx(0.05)),
+        ("few-hours", pytest.approx(0.9)),
+        ("no-hours-0.5", 0.5),
+        ("no-hours-0.1", 0.1),
+    ]

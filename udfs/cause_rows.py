@@ -1,0 +1,69 @@
+"""Rows of job_causes from the kernel's diagnosis: codes become names, cells become ranks and hosts."""
+
+import math
+from typing import Final
+
+from schemas.vocabulary import CAUSES, CULPRIT_PATTERNS, EVIDENCE_KEYS, FLAG_REASONS
+from udfs.kernel.cause import ALL, UNEXPLAINED, CauseFound, Culprit, Diagnosis, Evidence
+from udfs.rank_rows import ReplayedRows
+
+Row = dict[str, object]
+
+_FLAGS: Final = (None, *FLAG_REASONS)
+"""By the kernel's code; without a flag there is no reason."""
+
+
+def cause_rows(diagnosis: Diagnosis, rows: ReplayedRows, gpu_hours: float | None) -> list[Row]:
+    """One row for each cause, in the order of CAUSES.
+
+    rows      : those that were diagnosed; they know ranks and hosts of the culprits.
+    gpu_hours : of the unit, None where its manifest does not say. [GPU h]
+    """
+    return [
+        _row(code, found, rows, gpu_hours)
+        for code, found in zip(range(len(CAUSES)), diagnosis.causes, strict=True)
+    ]
+
+
+def _row(code: int, found: CauseFound, rows: ReplayedRows, gpu_hours: float | None) -> Row:
+    saved = found.time_saved_fraction
+    # What is unexplained has no fix, and so no share of what fixes save.
+    attributed = 0.0 if code == UNEXPLAINED else found.attributed_fraction
+    return {
+        "cause": CAUSES[code],
+        "is_cause": found.is_cause,
+        "time_saved_fraction": saved,
+        "attributed_fraction": attributed,
+        "recoverable_gpu_hours": None if gpu_hours is None else gpu_hours * saved,
+        "attributed_gpu_hours": None if gpu_hours is None else gpu_hours * attributed,
+        "flag_reason": _FLAGS[found.flag],
+        "culprits": [_culprit(each, rows) for each in found.culprits],
+        "evidence": _evidence(found.evidence),
+    }
+
+
+def _culprit(culprit: Culprit, rows: ReplayedRows) -> Row:
+    stage, dp_rank = culprit.stage, culprit.dp_rank
+    is_one_worker = ALL not in (stage, dp_rank)
+    return {
+        "pp_rank": None if stage == ALL else stage,
+        "dp_rank": None if dp_rank == ALL else dp_rank,
+        "rank": int(rows.worker_rank[stage, dp_rank]) if is_one_worker else None,
+        "host": _host(rows, stage, dp_rank) if is_one_worker else None,
+        "effect": culprit.effect,
+        "share_of_steps": culprit.share_of_steps,
+        "pattern": CULPRIT_PATTERNS[culprit.pattern],
+    }
+
+
+def _host(rows: ReplayedRows, stage: int, dp_rank: int) -> object:
+    """Host of the worker's rank; None where the log does not say."""
+    if "host" not in rows.table.column_names:
+        return None
+    return rows.table.column("host")[int(rows.worker_row[stage, dp_rank])].as_py()
+
+
+def _evidence(evidence: Evidence) -> list[tuple[str, float]]:
+    """Entries of the map, as Arrow takes them: pairs. What does not exist is left out."""
+    pairs = zip(EVIDENCE_KEYS, evidence, strict=True)
+    return [(key, number) for key, number in pairs if not math.isnan(number)]
