@@ -42,7 +42,7 @@ def _table(rows: pd.DataFrame, *, is_markdown: bool) -> str:
     names = [str(name) for name in rows.columns]
     columns = [[_shown(name, value) for value in rows[name]] for name in names]
     widths = [max(map(len, [name, *cells])) for name, cells in zip(names, columns, strict=True)]
-    is_number = [pd.api.types.is_numeric_dtype(rows[name]) for name in names]
+    is_number = [all(map(_is_number, rows[name])) for name in names]
     lines = [names, *map(list, zip(*columns, strict=True))]
     aligned = [
         [
@@ -92,6 +92,10 @@ def _plain(value: object) -> object:
     if _is_missing(value):
         return None
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_number(value: object) -> bool:
+    return _is_missing(value) or isinstance(value, int | float | np.number)
 
 
 def _is_missing(value: object) -> bool:

@@ -47,7 +47,11 @@ class Variant:
 
 
 USUAL: Final = Variant("as drawn")
-VARIANTS: Final = (Variant("6 % op noise", noise=0.06), Variant("4 steps", steps=4))
+VARIANTS: Final = (
+    Variant("6 % op noise", noise=0.06),
+    Variant("4 steps", steps=4),
+    Variant("6 % op noise, 4 steps", noise=0.06, steps=4),
+)
 
 
 @dataclass(frozen=True)
@@ -135,14 +139,15 @@ def is_hidden(mechanism: Mapping[str, Any], shape: JobShape) -> bool:
     return is_only_link or mechanism["parameters"].get("traffic") == "replicas"
 
 
-def tables(judged: Sequence[JudgedJob]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Jobs, one row each, and answers, one row per job and cause with the job's columns beside."""
-    rows = [{**asdict(job), **asdict(job.indicators)} for job in judged]
-    jobs = pd.DataFrame(rows).drop(columns=["answers", "indicators"])
-    answers = pd.DataFrame(
-        [{"job": place, **asdict(answer)} for place, job in enumerate(judged) for answer in job.answers]
-    )
-    return jobs, answers.join(jobs, on="job").drop(columns="job")
+def answers_of(judged: Sequence[JudgedJob]) -> pd.DataFrame:
+    """One row per job and cause: the answer, and the job's columns beside."""
+    rows = []
+    for job in judged:
+        of_job = asdict(job)
+        del of_job["answers"]
+        figures = of_job.pop("indicators")
+        rows += [{**of_job, **figures, **asdict(answer)} for answer in job.answers]
+    return pd.DataFrame(rows)
 
 
 def _healthy(first: int) -> Iterator[int]:
