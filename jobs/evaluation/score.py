@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from jobs.evaluation.classes import CLASSES, JobClass
+from jobs.evaluation.diagnosis import NO_ANSWER
 
 Frame = pd.DataFrame
 
@@ -51,6 +52,7 @@ def by_class(answers: Frame, classes: Mapping[str, JobClass] = CLASSES) -> Frame
             {
                 "class": each.title,
                 "jobs": inside.seed.nunique(),
+                "no answer": inside[inside.flag == NO_ANSWER].seed.nunique(),
                 "of all [%]": 100 * _ratio(inside.seed.nunique(), every_job),
                 "wanted, of all [%]": _percent(target.jobs_share),
                 "MAE [%]": scores["MAE [%]"],

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
 from jobs.evaluation.diagnosis import JOB_CAUSES, Diagnose
@@ -59,3 +60,9 @@ def saying(
 def zero(rank_steps: pa.Table, manifest: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
     """Nothing is ever wrong; a function of its own, so that other processes find it."""
     return saying({})(rank_steps, manifest)
+
+
+def rows_by(frame: pd.DataFrame, *names: str) -> dict[Any, dict[str, Any]]:
+    """Rows of a table by the values of one column, or of several as a tuple."""
+    rows: list[dict[Any, Any]] = frame.to_dict(orient="records")
+    return {row[names[0]] if len(names) == 1 else tuple(row[name] for name in names): row for row in rows}
