@@ -1,0 +1,179 @@
+"""Faults put into recorded traces; what each costs is the change of the step time by it alone.
+
+Faults whose fix keeps the work, imbalances of stages and of data, are put in without adding work: what some
+computes gain, the others lose. So a perfect fix gives back the step time before.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from jobs.evaluation.diagnosis import Cell
+from jobs.evaluation.recording import Recording
+from udfs.kernel import op_type as ot
+from udfs.kernel.masked import Mask
+from udfs.kernel.program import Ints
+
+SOME_STEPS: Final = 0.4
+"""Share of the steps that a fault strikes which does not strike always."""
+HEAVY_SHARE: Final = 0.2
+"""Share of a step's microbatches that are made heavier."""
+HIT_SHARE: Final = 0.5
+"""Share of a slow link's transfers that are hit."""
+STRENGTHS: Final = 10
+"""Strengths of each fault."""
+
+
+@dataclass(frozen=True)
+class Struck:
+    """A recording with a fault in it; cells: who is slow, where the fault is a slow worker."""
+
+    recording: Recording
+    cells: frozenset[Cell] = frozenset()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What can be put into a trace.
+
+    weakest, strongest : strength, in the unit that the function states
+    """
+
+    name: str
+    cause: str
+    strike: Callable[[Recording, float, np.random.Generator], Struck]
+    weakest: float
+    strongest: float
+
+    def strength(self, number: int) -> float:
+        """One of STRENGTHS, each as many times the one before."""
+        return float(np.geomspace(self.weakest, self.strongest, STRENGTHS)[number])
+
+
+def slow_cell(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
+    """All computes of one worker take 1 + excess times as long."""
+    return _slow_cell(recording, excess, rng, np.ones(len(recording.step), bool))
+
+
+def slow_cell_in_some_steps(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
+    """All computes of one worker take 1 + excess times as long in some of the steps."""
+    return _slow_cell(recording, excess, rng, _some_steps(recording, rng))
+
+
+def slow_dp_rank(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
+    """All computes of one dp rank take 1 + excess times as long."""
+    dp_rank = int(rng.integers(recording.layout.dp_size))
+    duration_s = recording.duration_s.copy()
+    duration_s[recording.computes(), :, dp_rank] *= 1 + excess
+    cells = frozenset((dp_rank, pp_rank) for pp_rank in range(recording.layout.pp_size))
+    return Struck(recording.changed(duration_s), cells)
+
+
+def heavy_microbatches(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
+    """Some microbatches take 1 + excess times as long on all stages, the step's others so much less."""
+    computes = recording.computes()
+    numbers, of_compute = np.unique(recording.microbatch[computes], return_inverse=True)
+    lanes = recording.duration_s.shape[1:]
+    draws = rng.random((len(numbers), *lanes))
+    ordered = np.sort(draws.transpose(1, 0, 2).reshape(lanes[0], -1), axis=1)
+    heavy = max(1, round(HEAVY_SHARE * ordered.shape[1]))
+    is_heavy = (draws <= ordered[:, heavy - 1][None, :, None])[of_compute]
+    return Struck(_shifted(recording, computes, is_heavy, excess, axes=(0, 2)))
+
+
+def longer_last_stage(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
+    """Computes of the last stage take 1 + excess times as long, those of the others so much less."""
+    del rng
+    computes = recording.computes()
+    is_last = recording.stage[computes] == recording.layout.pp_size - 1
+    shape = recording.duration_s[computes].shape
+    is_heavy = np.broadcast_to(is_last[:, None, None], shape)
+    return Struck(_shifted(recording, computes, is_heavy, excess, axes=(0, 1, 2)))
+
+
+def pauses(recording: Recording, length: float, rng: np.random.Generator) -> Struck:
+    """In some steps one forward-compute of one worker takes `length` median forward-computes longer."""
+    forwards = recording.computes(ot.FORWARD_COMPUTE)
+    duration_s = recording.duration_s.copy()
+    for step in np.flatnonzero(_some_steps(recording, rng)):
+        dp_rank = rng.integers(recording.layout.dp_size)
+        duration_s[rng.choice(forwards), step, dp_rank] += length * recording.forward_s
+    return Struck(recording.changed(duration_s))
+
+
+def slow_link(recording: Recording, extra: float, rng: np.random.Generator) -> Struck:
+    """Some forward transfers of one worker take `extra` median forward-computes longer, at both ends."""
+    layout = recording.layout
+    dp_rank, pp_rank = int(rng.integers(layout.dp_size)), int(rng.integers(layout.pp_size - 1))
+    duration_s = recording.duration_s.copy()
+    for pair in _transfers_from(recording, pp_rank):
+        is_hit = rng.random(len(recording.step)) < HIT_SHARE
+        for op in pair:
+            duration_s[op, :, dp_rank] += np.where(is_hit, extra * recording.forward_s, 0.0)
+    return Struck(recording.changed(duration_s))
+
+
+def late_data(recording: Recording, share: float, rng: np.random.Generator) -> Struck:
+    """In some steps one dp rank's first forward-compute starts later, by a share of the mean step time."""
+    first = recording.computes(ot.FORWARD_COMPUTE, stage=0)[0]
+    dp_rank = int(rng.integers(recording.layout.dp_size))
+    delay_s = recording.delay_s.copy()
+    delay_s[first, _some_steps(recording, rng), dp_rank] += share * recording.mean_step_s()
+    return Struck(recording.changed(delay_s=delay_s))
+
+
+FAULTS: Final = (
+    Fault("slow cell", "slow_worker", slow_cell, 0.02, 1.0),
+    Fault("slow cell, some steps", "slow_worker", slow_cell_in_some_steps, 0.05, 1.5),
+    Fault("slow dp rank", "slow_worker", slow_dp_rank, 0.02, 1.0),
+    Fault("longer last stage", "stage_imbalance", longer_last_stage, 0.02, 0.4),
+    Fault("heavy microbatches", "data_imbalance", heavy_microbatches, 0.05, 1.5),
+    Fault("pauses", "pause", pauses, 0.5, 15.0),
+    Fault("slow link", "communication", slow_link, 0.1, 3.0),
+    Fault("late data", "launch_delay", late_data, 0.03, 0.6),
+)
+
+
+def _slow_cell(recording: Recording, excess: float, rng: np.random.Generator, is_struck: Mask) -> Struck:
+    layout = recording.layout
+    dp_rank, pp_rank = int(rng.integers(layout.dp_size)), int(rng.integers(layout.pp_size))
+    duration_s = recording.duration_s.copy()
+    duration_s[recording.computes(stage=pp_rank), :, dp_rank] *= np.where(is_struck, 1 + excess, 1.0)
+    return Struck(recording.changed(duration_s), frozenset({(dp_rank, pp_rank)}))
+
+
+def _some_steps(recording: Recording, rng: np.random.Generator) -> Mask:
+    """Draw some of the steps, always as many; shape (step,)."""
+    steps = len(recording.step)
+    is_struck = np.zeros(steps, bool)
+    is_struck[rng.permutation(steps)[: max(1, round(SOME_STEPS * steps))]] = True
+    return is_struck
+
+
+def _shifted(
+    recording: Recording, computes: Ints, is_heavy: Mask, excess: float, axes: tuple[int, ...]
+) -> Recording:
+    """Stretch the heavy computes and shrink the others by one factor, so that the sum over `axes` stays.
+
+    is_heavy : shape (compute, step, dp_rank), as are the axes
+    """
+    duration_s = recording.duration_s.copy()
+    work_s = duration_s[computes]
+    heavy_s = np.where(is_heavy, work_s, 0.0).sum(axis=axes, keepdims=True)
+    light_s = np.where(is_heavy, 0.0, work_s).sum(axis=axes, keepdims=True)
+    duration_s[computes] = work_s * np.where(is_heavy, 1 + excess, 1 - excess * heavy_s / light_s)
+    return recording.changed(duration_s)
+
+
+def _transfers_from(recording: Recording, pp_rank: int) -> list[tuple[int, ...]]:
+    """Numbers of send and recv of each real forward transfer that a stage sends."""
+    is_sent = (recording.op_type == ot.FORWARD_SEND) & (recording.stage == pp_rank)
+    pairs = (
+        pair
+        for members, across_dp in recording.graph.meetings
+        if not across_dp
+        for pair in zip(*members, strict=True)
+    )
+    return [pair for pair in pairs if any(is_sent[op] for op in pair)]

@@ -1,0 +1,207 @@
+"""The published traces: what the diagnosis says of them, and of faults injected into them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from jobs.evaluation.diagnosis import JOB_CAUSES, Cell, Diagnose, DiagnosedJob, diagnosed
+from jobs.evaluation.inject import FAULTS, STRENGTHS, Fault
+from jobs.evaluation.recording import Recording, read_recording
+from jobs.evaluation.sample import THRESHOLD
+from udfs.landed_rows import LIMITS
+from udfs.manifest import parse_published_meta
+from udfs.published_trace import read_trace
+from udfs.what_if import simulate_job
+
+UNSURE: Final = 0.01
+"""A saving this close to the threshold may fall on either side of it."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published trace as rows of rank_steps, and its manifest."""
+
+    name: str
+    rank_steps: pa.Table
+    manifest: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Injection:
+    """One fault in one trace; a task for any process."""
+
+    folder: Path
+    fault: int
+    strength: int
+
+
+@dataclass(frozen=True)
+class InjectionJudged:
+    """What the diagnosis made of a fault; fractions are of the actual step time with it.
+
+    true        : step time that the fault costs
+    predicted   : how much more the fix of its cause saves than it saved without the fault
+    is_missed   : not labelled although it costs more than the threshold, beyond doubt
+    is_early    : labelled although its cause saves less than the threshold, beyond doubt
+    is_located  : whether the cells named worst are those struck; None where no worker is slow enough
+    false_labels: causes labelled that are neither the injected one nor were labelled without the fault
+    """
+
+    trace: str
+    fault: str
+    cause: str
+    strength: float
+    true: float
+    predicted: float
+    is_missed: bool
+    is_early: bool
+    is_located: bool | None
+    false_labels: str
+
+
+def trace_folders(folder: Path) -> list[Path]:
+    """Folders of published traces beneath one, each with its trace-NAME.parquet."""
+    return sorted(trace.parent for trace in folder.glob("*/trace-*.parquet"))
+
+
+@cache
+def read_published(folder: Path) -> Published:
+    """Read a trace and its meta file."""
+    (trace,) = folder.glob("trace-*.parquet")
+    name = trace.stem.removeprefix("trace-")
+    manifest = parse_published_meta((folder / f"meta-{name}.yaml").read_bytes())
+    limits = {size: manifest[size] for size in LIMITS}
+    return Published(name, read_trace(trace.read_bytes(), limits), manifest)
+
+
+def injections(folders: Sequence[Path]) -> list[Injection]:
+    """Every fault with every strength in every trace."""
+    return [
+        Injection(folder, fault, strength)
+        for folder in folders
+        for fault in range(len(FAULTS))
+        for strength in range(STRENGTHS)
+    ]
+
+
+def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> InjectionJudged:
+    """Put a fault into a trace and compare what is said of it with what was said before.
+
+    The places it strikes are drawn from fixed seeds.
+    """
+    published = read_published(task.folder)
+    recording, before_s, before = _before(task.folder, diagnose)
+    fault: Fault = FAULTS[task.fault]
+    strength = fault.strength(task.strength)
+    struck = fault.strike(recording, strength, np.random.default_rng([task.fault, task.strength]))
+    after_s = struck.recording.mean_step_s()
+    after = diagnosed(diagnose, struck.recording.rank_steps(), published.manifest)
+    was, now = before.causes[fault.cause], after.causes[fault.cause]
+    saved_before_s = was.time_saved_fraction * before_s
+    true = (after_s - before_s) / after_s
+    whole = true + saved_before_s / after_s
+    named: frozenset[Cell] = frozenset()
+    if now.culprits:
+        named = now.culprits[0].cells(recording.layout.dp_size, recording.layout.pp_size)
+    return InjectionJudged(
+        trace=published.name,
+        fault=fault.name,
+        cause=fault.cause,
+        strength=strength,
+        true=true,
+        predicted=now.time_saved_fraction - saved_before_s / after_s,
+        is_missed=not now.is_cause and min(true, whole) > THRESHOLD + UNSURE,
+        is_early=now.is_cause and not was.is_cause and max(true, whole) < THRESHOLD - UNSURE,
+        is_located=bool(named) and named <= struck.cells if struck.cells and true >= THRESHOLD else None,
+        false_labels=", ".join(
+            cause
+            for cause, answer in after.causes.items()
+            if answer.is_cause and cause != fault.cause and not before.causes[cause].is_cause
+        ),
+    )
+
+
+@cache
+def _before(folder: Path, diagnose: Diagnose) -> tuple[Recording, float, DiagnosedJob]:
+    """A trace taken apart, its mean step time [s], and what is said of it without a fault."""
+    published = read_published(folder)
+    recording = read_recording(published.rank_steps, published.manifest)
+    said = diagnosed(diagnose, recording.rank_steps(), published.manifest)
+    return recording, recording.mean_step_s(), said
+
+
+def injection_scores(judged: list[InjectionJudged]) -> pd.DataFrame:
+    """One row per trace and fault, and one for all, with the target beside."""
+    every = pd.DataFrame(judged)
+    of_fault = every.groupby(["trace", "fault"], sort=False)
+    groups = [(str(trace), str(fault), rows) for (trace, fault), rows in of_fault]
+    made = []
+    for trace, fault, rows in [*groups, ("all", "all", every)]:
+        error = (rows.predicted - rows.true).abs()
+        slow = rows[rows.is_located.notna()]
+        made.append(
+            {
+                "trace": trace,
+                "fault": fault,
+                "injections": len(rows),
+                "costs from [%]": 100 * rows.true.min(),
+                "to [%]": 100 * rows.true.max(),
+                "MAE [%]": 100 * error.mean(),
+                "wanted MAE [%]": 0.25 if trace == "all" else None,
+                "largest error [%]": 100 * error.max(),
+                "missed": int(rows.is_missed.sum()),
+                "early": int(rows.is_early.sum()),
+                "false labels": int((rows.false_labels != "").sum()),
+                "located [%]": 100 * float(slow.is_located.astype(float).mean()),
+            }
+        )
+    return pd.DataFrame(made)
+
+
+def injection_list(judged: list[InjectionJudged]) -> pd.DataFrame:
+    """Injections that were missed, labelled early or led to other labels, worst errors first."""
+    rows = pd.DataFrame(judged)
+    rows = rows[rows.is_missed | rows.is_early | (rows.false_labels != "")]
+    rows = rows.assign(error=rows.predicted - rows.true)
+    rows = rows.sort_values("error", key=np.abs, ascending=False)
+    shown: dict[str, Any] = {name: rows[name] for name in ("trace", "fault", "strength")}
+    shown |= {f"{name} [%]": 100 * rows[name] for name in ("predicted", "true", "error")}
+    shown |= {name: np.where(rows[f"is_{name}"], "yes", "no") for name in ("missed", "early")}
+    return pd.DataFrame({**shown, "false labels": rows.false_labels})
+
+
+def causes_of(folder: Path, diagnose: Diagnose = simulate_job) -> pd.DataFrame:
+    """All rows that the diagnosis gives for a published trace, the unexplained rest among them."""
+    published = read_published(folder)
+    rows = diagnose(published.rank_steps, published.manifest)[JOB_CAUSES].to_pylist()
+    return pd.DataFrame(
+        [
+            {
+                "trace": published.name,
+                "cause": row["cause"],
+                "saved [%]": _percent(row["time_saved_fraction"]),
+                "attributed [%]": _percent(row.get("attributed_fraction")),
+                "label": "yes" if row["is_cause"] else "no",
+                "flag": row["flag_reason"],
+                "worst culprit": _culprit(row["culprits"]),
+            }
+            for row in rows
+        ]
+    )
+
+
+def _percent(fraction: float | None) -> float | None:
+    return None if fraction is None else 100 * fraction
+
+
+def _culprit(culprits: list[dict[str, Any]] | None) -> str | None:
+    if not culprits:
+        return None
+    axes = [("dp", culprits[0]["dp_rank"]), ("pp", culprits[0]["pp_rank"])]
+    return ", ".join(f"{axis} {rank}" for axis, rank in axes if rank is not None) or "all"

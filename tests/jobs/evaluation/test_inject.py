@@ -1,0 +1,212 @@
+"""Faults put into recorded traces: identity without one, and exact costs of each."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from jobs.evaluation import inject
+from jobs.evaluation.diagnosis import JOB_CAUSES
+from jobs.evaluation.inject import FAULTS, STRENGTHS
+from jobs.evaluation.published import (
+    InjectionJudged,
+    causes_of,
+    injection_list,
+    injection_scores,
+    injections,
+    judge_injection,
+    read_published,
+    trace_folders,
+)
+from jobs.evaluation.recording import Recording, read_recording
+from jobs.synthetic.job import GeneratedJob, generate_job
+from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.mechanisms.workers import WeakGpu
+from jobs.synthetic.shape import JobShape
+from jobs.synthetic.workload import Workload
+from tests.jobs.evaluation.fakes import rows_by, saying, zero
+from udfs.kernel import op_type as ot
+from udfs.what_if import simulate_job
+
+EXACT = Workload(
+    forward_s=0.1,
+    launch_s=0.0,
+    noise=0.0,
+    usual_s={"params-all-gather": 0.01, "grads-reduce-scatter": 0.02, "optimizer": 0.005},
+)
+PAIR = JobShape(dp_size=2, microbatches=1, steps=4)
+PIPELINE = JobShape(dp_size=3, pp_size=2, microbatches=4, steps=5)
+PAIR_S = 0.01 + 0.1 + 0.2 + 0.02 + 0.005
+"""Step of PAIR: gather, forward, backward, scatter, optimizer."""
+TICK_S = 2e-7
+"""Logs keep a tenth of a microsecond of start and of duration."""
+
+
+def recorded(shape: JobShape, *mechanisms: Mechanism, workload: Workload = EXACT) -> Recording:
+    job = generated(shape, *mechanisms, workload=workload)
+    return read_recording(job.rank_steps, job.manifest)
+
+
+def generated(shape: JobShape, *mechanisms: Mechanism, workload: Workload = EXACT) -> GeneratedJob:
+    return generate_job(shape, mechanisms, seed=3, workload=workload)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(5)
+
+
+def test_unchanged_the_trace_is_the_one_recorded() -> None:
+    job = generated(PIPELINE, workload=Workload())
+    again = read_recording(job.rank_steps, job.manifest).rank_steps()
+    before, after = (simulate_job(rows, job.manifest) for rows in (job.rank_steps, again))
+    for table in ("step_slowdown", "worker_slowdown"):
+        columns = [name for name in before[table].column_names if name != "host"]
+        for name in columns:
+            assert after[table][name].to_pylist() == pytest.approx(before[table][name].to_pylist(), abs=1e-9)
+
+
+def test_jobs_of_unlike_steps_are_refused() -> None:
+    job = generated(PAIR)
+    longer = generated(replace(PAIR, microbatches=2))
+    is_first = pc.equal(job.rank_steps["step"], job.rank_steps["step"][0])
+    mixed = pa.concat_tables([longer.rank_steps.filter(is_first), job.rank_steps.filter(pc.invert(is_first))])
+    with pytest.raises(ValueError, match="only where all steps and dp ranks do the same"):
+        read_recording(mixed, job.manifest)
+
+
+def test_a_slow_cell_costs_what_its_computes_take_longer() -> None:
+    struck = inject.slow_cell(recorded(PAIR), 0.5, rng())
+    assert struck.recording.mean_step_s() == pytest.approx(PAIR_S + 0.15, abs=TICK_S)
+    ((dp_rank, pp_rank),) = struck.cells
+    slow = struck.recording.duration_s[struck.recording.computes(), :, dp_rank].sum(axis=0)
+    assert slow == pytest.approx(np.full(4, 0.45), abs=TICK_S)
+    assert pp_rank == 0
+
+
+def test_a_slow_cell_is_that_of_the_generator() -> None:
+    struck = inject.slow_cell(recorded(PIPELINE), 0.5, rng())
+    ((dp_rank, pp_rank),) = struck.cells
+    same = recorded(PIPELINE, WeakGpu(dp_rank, pp_rank, 1.5))
+    assert struck.recording.mean_step_s() == pytest.approx(same.mean_step_s(), abs=10 * TICK_S)
+
+
+def test_a_slow_cell_in_some_steps_costs_its_share() -> None:
+    struck = inject.slow_cell_in_some_steps(recorded(PAIR), 0.5, rng())
+    assert struck.recording.mean_step_s() == pytest.approx(PAIR_S + 0.15 * 2 / 4, abs=TICK_S)
+
+
+def test_a_slow_dp_rank_is_slow_on_all_stages() -> None:
+    before = recorded(PIPELINE)
+    struck = inject.slow_dp_rank(before, 0.5, rng())
+    (dp_rank,) = {dp_rank for dp_rank, _ in struck.cells}
+    assert {pp_rank for _, pp_rank in struck.cells} == {0, 1}
+    ratio = struck.recording.duration_s[before.computes()] / before.duration_s[before.computes()]
+    assert ratio[:, :, dp_rank] == pytest.approx(1.5)
+    assert (np.delete(ratio, dp_rank, axis=2) == 1.0).all()
+
+
+def test_heavy_microbatches_are_heavy_everywhere_and_keep_the_work_of_each_step() -> None:
+    before = recorded(PIPELINE)
+    after = inject.heavy_microbatches(before, 0.5, rng()).recording
+    computes = before.computes()
+    work = [each.duration_s[computes].sum(axis=(0, 2)) for each in (before, after)]
+    assert work[1] == pytest.approx(work[0], rel=1e-12)
+    ratio = after.duration_s[computes] / before.duration_s[computes]
+    for microbatch in range(4):
+        of_one = ratio[before.microbatch[computes] == microbatch]
+        assert len(of_one) == 4
+        assert np.abs(of_one - of_one[0]).max() < 1e-12
+    assert (np.isclose(ratio, 1.5).sum(axis=(0, 2)) == 4 * round(0.2 * 4 * 3)).all()
+
+
+def test_a_longer_last_stage_keeps_the_work() -> None:
+    before = recorded(PIPELINE)
+    after = inject.longer_last_stage(before, 0.2, rng()).recording
+    stages = [[each.duration_s[each.computes(stage=p)].sum() for p in (0, 1)] for each in (before, after)]
+    assert stages[1] == pytest.approx([0.8 * stages[0][0], 1.2 * stages[0][1]])
+
+
+def test_pauses_add_to_one_forward_of_some_steps() -> None:
+    before = recorded(PIPELINE)
+    added = inject.pauses(before, 3.0, rng()).recording.duration_s - before.duration_s
+    found = np.argwhere(added > TICK_S)
+    assert len(found) == len(set(found[:, 1])) == 2
+    assert added.max() == pytest.approx(3 * 0.1, abs=10 * TICK_S)
+    assert set(before.op_type[found[:, 0]]) == {ot.FORWARD_COMPUTE}
+
+
+def test_a_slow_link_adds_to_both_ends_of_one_dp_rank() -> None:
+    before = recorded(PIPELINE)
+    added = inject.slow_link(before, 0.5, rng()).recording.duration_s - before.duration_s
+    ops, _, dp_ranks = np.nonzero(added > TICK_S)
+    assert len(set(dp_ranks)) == 1
+    sends, recvs = (added[before.op_type == kind] for kind in (ot.FORWARD_SEND, ot.FORWARD_RECV))
+    assert set(before.op_type[ops]) == {ot.FORWARD_SEND, ot.FORWARD_RECV}
+    assert sends == pytest.approx(recvs)
+
+
+def test_late_data_delays_the_first_forward() -> None:
+    before = recorded(PAIR)
+    after = inject.late_data(before, 0.5, rng()).recording
+    assert after.mean_step_s() == pytest.approx(PAIR_S * (1 + 0.5 * 2 / 4), abs=TICK_S)
+
+
+def test_strengths_reach_from_the_weakest_to_the_strongest() -> None:
+    for fault in FAULTS:
+        ends = fault.strength(0), fault.strength(STRENGTHS - 1)
+        assert ends == pytest.approx((fault.weakest, fault.strongest))
+
+
+@pytest.mark.parametrize("number", range(len(FAULTS)), ids=lambda number: FAULTS[number].name)
+def test_what_is_judged_of_a_published_trace(published_traces: Path, number: int) -> None:
+    """A diagnosis that always finds a tenth more than there is, of a fault and of what was there before."""
+    folder = trace_folders(published_traces)[1]
+    task = next(each for each in injections([folder]) if (each.fault, each.strength) == (number, 7))
+    cause = FAULTS[number].cause
+    published = read_published(folder)
+    healthy_s = 0.9 * read_recording(published.rank_steps, published.manifest).mean_step_s()
+
+    def knowing(rank_steps: pa.Table, manifest: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
+        recorded_s = simulate_job(rank_steps, manifest)["job_slowdown"]["actual_step_s"][0].as_py()
+        return saying({cause: 1 - healthy_s / recorded_s})(rank_steps, manifest)
+
+    judged = judge_injection(task, knowing)
+    assert judged.predicted == pytest.approx(judged.true, abs=1e-9)
+    assert judged.true > 0.01
+    assert (judged.is_missed, judged.is_early, judged.false_labels) == (False, False, "")
+    silent = judge_injection(task, zero)
+    assert (silent.predicted, silent.true) == (0.0, judged.true)
+    assert silent.is_missed is (judged.true > 0.035)
+    other = "pause" if cause != "pause" else "communication"
+
+    def confused(rank_steps: pa.Table, manifest: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
+        is_before = rank_steps.equals(read_recording(published.rank_steps, published.manifest).rank_steps())
+        return saying({} if is_before else {other: 0.1})(rank_steps, manifest)
+
+    assert judge_injection(task, confused).false_labels == other
+
+
+def test_every_fault_is_put_into_every_trace(published_traces: Path) -> None:
+    folders = trace_folders(published_traces)
+    assert [read_published(folder).name for folder in folders] == ["SE", "ST"]
+    assert len(injections(folders)) == 160
+    rows = causes_of(folders[0], zero)
+    assert len(rows) == zero(pa.table({}), None)[JOB_CAUSES].num_rows
+    assert set(rows.trace) == {"SE"}
+
+
+def test_scores_of_injections_by_hand() -> None:
+    good = InjectionJudged("SE", "pauses", "pause", 1.0, 0.05, 0.05, False, False, None, "")
+    bad = InjectionJudged("SE", "slow cell", "slow_worker", 1.0, 0.05, 0.01, True, False, False, "pause")
+    early = InjectionJudged("SE", "slow cell", "slow_worker", 1.0, 0.01, 0.03, False, True, True, "")
+    rows = rows_by(injection_scores([good, bad, early]), "fault")
+    assert rows["slow cell"]["MAE [%]"] == pytest.approx(3.0)
+    assert rows["all"]["MAE [%]"] == pytest.approx(2.0)
+    assert [rows["all"][name] for name in ("missed", "early", "false labels")] == [1, 1, 1]
+    assert rows["all"]["located [%]"] == 50.0
+    assert rows["all"]["wanted MAE [%]"] == 0.25
+    assert injection_list([good, bad, early])["error [%]"].to_list() == pytest.approx([-4.0, 2.0])

@@ -1,0 +1,161 @@
+"""Generated jobs beside their truth: what a diagnosis says is what is judged."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from jobs.evaluation.diagnosis import NO_ANSWER, Diagnose, NoDiagnosisError
+from jobs.evaluation.sample import (
+    USUAL,
+    VARIANTS,
+    JudgedJob,
+    Variant,
+    answers_of,
+    healthy_seeds,
+    is_hidden,
+    judge_job,
+)
+from jobs.evaluation.score import by_class
+from jobs.synthetic.sample_job import sample_job
+from jobs.synthetic.shape import JobShape
+from jobs.synthetic.simulation import LABELS
+from jobs.synthetic.truth import Truth, truth_of
+from tests.jobs.evaluation.fakes import Culprits, rows_by, saying
+from udfs.errors import TraceError
+from udfs.what_if import simulate_job
+
+SMALL = 2000
+"""Most ops of a job."""
+
+
+@cache
+def truth(seed: int) -> Truth:
+    return truth_of(sample_job(seed, most_ops=SMALL).plan)
+
+
+@cache
+def slow_worker_seed() -> int:
+    """First job of more than one worker that a slow one costs at least 2.5 %."""
+    for seed in range(100):
+        shape = sample_job(seed, most_ops=SMALL).plan.shape
+        if shape.dp_size * shape.pp_size > 1 and truth(seed).time_saved_fraction["slow_worker"] >= 0.025:
+            return seed
+    raise AssertionError
+
+
+def judged(seed: int, diagnose: Diagnose, variant: Variant = USUAL) -> JudgedJob:
+    return judge_job(seed, variant, diagnose, SMALL)
+
+
+def true_cells(seed: int) -> Culprits:
+    (slow,) = (each for each in truth(seed).mechanisms if each["cause"] == "slow_worker")
+    return [(dp_rank, pp_rank) for dp_rank, pp_rank in slow["culprits"]["workers"]]
+
+
+def test_a_perfect_diagnosis_makes_no_error() -> None:
+    jobs = [judged(seed, saying(truth(seed).time_saved_fraction)) for seed in range(8)]
+    answers = answers_of(jobs)
+    assert len(answers) == 8 * len(LABELS)
+    assert (answers.predicted == answers.true).all()
+    row = rows_by(by_class(answers), "class")["all"]
+    assert (row["MAE [%]"], row["p95 [%]"], row["precision"], row["recall"], row["F1"]) == (0, 0, 1, 1, 1)
+    assert [job.seed for job in jobs] == list(range(8))
+
+
+def test_a_shift_by_a_constant_is_the_error() -> None:
+    shifted = {cause: saved - 0.01 for cause, saved in truth(1).time_saved_fraction.items()}
+    row = rows_by(by_class(answers_of([judged(1, saying(shifted))])), "class")["all"]
+    assert row["MAE [%]"] == pytest.approx(1.0, abs=1e-12)
+    assert row["p95 [%]"] == pytest.approx(1.0, abs=1e-12)
+
+
+def test_nothing_said_is_missed_and_errs_by_the_truth() -> None:
+    seed = slow_worker_seed()
+    said = {answer.cause: answer for answer in judged(seed, saying({})).answers}
+    assert said["slow_worker"].is_true
+    assert not any(answer.is_cause for answer in said.values())
+    assert {cause: answer.true for cause, answer in said.items()} == truth(seed).time_saved_fraction
+
+
+def test_a_worker_is_located_where_all_cells_named_worst_are_slow() -> None:
+    seed = slow_worker_seed()
+    shape = sample_job(seed, most_ops=SMALL).plan.shape
+    cells = true_cells(seed)
+    every = [(dp_rank, pp_rank) for dp_rank in range(shape.dp_size) for pp_rank in range(shape.pp_size)]
+    wrong = [cell for cell in every if cell not in cells]
+    assert judged(seed, saying({}, slow=cells)).is_located is True
+    assert judged(seed, saying({}, slow=[wrong[0], *cells])).is_located is False
+    assert judged(seed, saying({}, slow=[(None, None)])).is_located is False
+    assert judged(seed, saying({})).is_located is False
+
+
+def test_a_job_without_a_slow_worker_has_none_to_locate() -> None:
+    (seed,) = healthy_seeds(0, 1)
+    assert judged(seed, saying({}, slow=[(0, 0)])).is_located is None
+
+
+def test_any_flag_flags_the_job() -> None:
+    assert not judged(1, saying({})).is_flagged
+    job = judged(1, saying({}, flags={"pause": "few_steps"}))
+    assert job.is_flagged
+    assert {answer.cause: answer.flag for answer in job.answers} == {
+        **dict.fromkeys(LABELS),
+        "pause": "few_steps",
+    }
+
+
+def test_a_refused_trace_is_flagged_and_saves_nothing() -> None:
+    def refusing(rank_steps: pa.Table, manifest: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
+        raise TraceError("no")
+
+    job = judged(1, refusing)
+    assert (job.status, job.is_flagged) == ("corrupt_trace", True)
+    assert {(answer.predicted, answer.is_cause, answer.flag) for answer in job.answers} == {
+        (0.0, False, NO_ANSWER)
+    }
+    assert rows_by(by_class(answers_of([job])), "class")["all"]["no answer"] == 1
+
+
+def test_without_causes_there_is_nothing_to_judge() -> None:
+    def causeless(rank_steps: pa.Table, manifest: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
+        return {"job_slowdown": simulate_job(rank_steps, manifest)["job_slowdown"]}
+
+    with pytest.raises(NoDiagnosisError, match="no table job_causes"):
+        judged(1, causeless)
+
+
+def test_healthy_seeds_are_the_next_without_a_fault() -> None:
+    found = healthy_seeds(10, 5)
+    assert found == [seed for seed in range(10, found[-1] + 1) if sample_job(seed).kind == "healthy"]
+
+
+def test_variants_change_noise_and_steps_alone() -> None:
+    noisy, few, both = VARIANTS
+    job = sample_job(slow_worker_seed(), most_ops=SMALL)
+    assert noisy.of(job).plan.workload.noise == both.of(job).plan.workload.noise == 0.06
+    assert few.of(job).plan.workload == job.plan.workload
+    assert few.of(job).plan.shape.steps == both.of(job).plan.shape.steps == 4
+    assert noisy.of(job).plan.shape == job.plan.shape
+    assert judged(slow_worker_seed(), saying({}), few).steps == 4
+    assert USUAL.of(job) == job
+
+
+@pytest.mark.parametrize(
+    ("shape", "fault", "is_nothing_left"),
+    [
+        (JobShape(dp_size=4, steps=2), {"parameters": {"traffic": "replicas"}}, True),
+        (JobShape(dp_size=4, steps=3), {"parameters": {"traffic": "replicas"}}, False),
+        (JobShape(dp_size=4, pp_size=2, steps=2), {"parameters": {"traffic": "pipeline"}}, False),
+        (JobShape(dp_size=1, pp_size=2, steps=2), {"parameters": {"pp_rank": 0}}, True),
+        (JobShape(dp_size=1, pp_size=3, steps=2), {"parameters": {"pp_rank": 0}}, False),
+        (JobShape(dp_size=4, steps=2), {"cause": "pause", "parameters": {}}, False),
+    ],
+)
+def test_only_a_fault_of_all_steps_that_hits_a_collective_or_the_only_link_is_hidden(
+    shape: JobShape, fault: dict[str, Any], *, is_nothing_left: bool
+) -> None:
+    described = {"cause": "communication", "slowed_steps": [7, 9], **fault}
+    assert is_hidden(described, shape) is is_nothing_left
