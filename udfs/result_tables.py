@@ -23,7 +23,6 @@ from schemas.vocabulary import (
     WORKER_SLOWDOWN,
 )
 from udfs.cause_rows import cause_rows
-from udfs.kernel.cause import Diagnosis
 from udfs.kernel.program import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.rank_rows import ReplayedRows
@@ -31,19 +30,15 @@ from udfs.rank_rows import ReplayedRows
 SIMULATOR_VERSION: Final = "1.0.0"
 """Raised whenever a result of the same trace changes by more than rounding."""
 
-NO_WASTE: Final = 1e-9
-"""Shares of a loss below this part of T say nothing: the denominator vanishes (contract, section 3)."""
-
 Row: TypeAlias = dict[str, object]
 
 Column: TypeAlias = Sequence[object] | npt.NDArray[np.generic] | pa.Array | pa.ChunkedArray
 
 
 class Replayed(NamedTuple):
-    """A replayed unit: what was found and why, the rows it was found in, and the name of the ideal."""
+    """A replayed unit: what was found, the rows it was found in, and the name of the ideal."""
 
     found: WhatIf
-    diagnosis: Diagnosis
     rows: ReplayedRows
     rank_steps: pa.Table
     ideal: str
@@ -99,8 +94,15 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             {"dp_rank": np.arange(len(dp_rank_slowdown), dtype=np.int32), "slowdown": dp_rank_slowdown},
         ),
         WORKER_SLOWDOWN: _table(WORKER_SLOWDOWN, _by_worker(replayed, ideal_s)),
-        JOB_CAUSES: _of_rows(JOB_CAUSES, cause_rows(replayed.diagnosis, replayed.rows, _gpu_hours(job))),
+        JOB_CAUSES: _causes(job, replayed),
     }
+
+
+def _causes(job: Row, replayed: Replayed) -> pa.Table:
+    """Causes of the unit; no rows where they were not wanted."""
+    diagnosis = replayed.found.diagnosis
+    rows = [] if diagnosis is None else cause_rows(diagnosis, replayed.rows, _gpu_hours(job))
+    return _of_rows(JOB_CAUSES, rows)
 
 
 def _gpu_hours(job: Row) -> float | None:
@@ -129,11 +131,9 @@ def _job_figures(job: Row, replayed: Replayed) -> Row:
         "ideal_total_s": float(times.ideal.sum()),
         "discrepancy": abs(actual_s - replayed_s) / actual_s,
         "launch_slowdown": actual_s / replayed_s,
-        "slow_worker_share": _share(replayed_s, ideal_s, float(found.slowest_ideal_s.mean())),
-        "last_stage_share": 0.0
-        if len(times.by_stage) == 1
-        else _share(replayed_s, ideal_s, float(times.last_stage_ideal.mean())),
-        "forward_backward_correlation": _median_correlation(found.correlation),
+        "slow_worker_share": _known(found.slow_worker_share),
+        "last_stage_share": _known(found.last_stage_share),
+        "forward_backward_correlation": _known(found.forward_backward_correlation),
         "ideal": replayed.ideal,
         "steps": steps,
         "steps_dropped": rows.steps_dropped,
@@ -146,15 +146,9 @@ def _job_figures(job: Row, replayed: Replayed) -> Row:
     }
 
 
-def _share(replayed_s: float, ideal_s: float, without_s: float) -> float | None:
-    """Part of the loss that disappears (M_W, Eq. 5, and M_S); None where nothing is lost."""
-    lost_s = replayed_s - ideal_s
-    return None if lost_s < NO_WASTE * replayed_s else (replayed_s - without_s) / lost_s
-
-
-def _median_correlation(correlation: Floats) -> float | None:
-    known = correlation[~np.isnan(correlation)]
-    return float(np.median(known)) if known.size else None
+def _known(number: float) -> float | None:
+    """Null where a number does not exist."""
+    return None if math.isnan(number) else number
 
 
 def _by_op_type(by_type_s: dict[int, Floats], ideal_s: float) -> dict[str, Column]:

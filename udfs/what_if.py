@@ -28,7 +28,6 @@ from udfs.layout import LayoutError, read_layout
 from udfs.rank_rows import ReplayedRows, replayed_rows
 from udfs.result_tables import Replayed, empty_results, job_row, result_tables
 from udfs.trace_defects import refuse_endless, trace_error
-from udfs.undiagnosed import undiagnosed
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,7 @@ class SimulationSettings:
     maximum_discrepancy : above this share of T_actual a unit is `high_discrepancy`.
     maximum_restarts    : with more restarts a unit is not replayed.
     ops_together        : a unit with more ops is laid out and replayed by blocks of steps of about that size.
+    diagnosed           : whether to look for causes; job_causes has no rows without.
     """
 
     ideal: str = PAPER_IDEAL
@@ -47,6 +47,7 @@ class SimulationSettings:
     maximum_discrepancy: float = 0.05
     maximum_restarts: int = 15
     ops_together: int = OPS_TOGETHER
+    diagnosed: bool = True
 
 
 def simulate_job(
@@ -77,7 +78,7 @@ def simulate_job(
             return empty_results(job_row(facts, STATUS_MISSING_WORKERS, detail))
         found = _analyse(rows, layout, chosen)
         status, detail_or_none = _status(found, rows, chosen)
-        replayed = Replayed(found, undiagnosed(found), rows, rank_steps, chosen.ideal)
+        replayed = Replayed(found, rows, rank_steps, chosen.ideal)
         return result_tables(job_row(facts, status, detail_or_none), replayed)
 
 
@@ -97,7 +98,14 @@ def _refusal_of_manifest(facts: dict[str, object], settings: SimulationSettings)
 
 def _analyse(rows: ReplayedRows, layout: Layout, settings: SimulationSettings) -> WhatIf:
     try:
-        found = analyse(rows, layout, rows.worker_rank, IDEALS[settings.ideal], settings.ops_together)
+        found = analyse(
+            rows,
+            layout,
+            rows.worker_rank,
+            IDEALS[settings.ideal],
+            settings.ops_together,
+            diagnosed=settings.diagnosed,
+        )
     except TraceDefectError as defect:
         raise trace_error(defect, rows) from None
     refuse_endless(found.actual_s, rows)

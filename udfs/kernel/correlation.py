@@ -136,3 +136,12 @@ def _per_worker(values: Floats) -> Floats:
     """Sum over pairs, then steps: the longer axis first, along contiguous lanes."""
     summed: Floats = values.sum(axis=0).sum(axis=0)
     return summed
+
+
+def median_correlation(correlation: Floats) -> float:
+    """Median over the workers that have one; nan where none has.
+
+    correlation : float64, any shape; nan where it does not exist.
+    """
+    known = correlation[~np.isnan(correlation)]
+    return float(np.median(known)) if known.size else float("nan")

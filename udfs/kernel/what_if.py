@@ -1,21 +1,22 @@
 """Everything section 5 of the model asks of one job, from its recorded rows."""
 
-from itertools import pairwise
-from typing import Final, NamedTuple, Protocol
+from math import nan
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from udfs.kernel.correlation import Moments, worker_moments
-from udfs.kernel.durations import clamped_launch_delays, put_transfers
+from udfs.kernel import cause
+from udfs.kernel.cause import Diagnosis
+from udfs.kernel.correlation import median_correlation
+from udfs.kernel.diagnosis.diagnose import Job, diagnose
 from udfs.kernel.errors import TraceDefectError
-from udfs.kernel.graph import Layout, OpGraph
+from udfs.kernel.first_pass import Block, JobRows, Recorded, read
+from udfs.kernel.graph import Layout
 from udfs.kernel.ideal import POOLED_MEAN_MEDIAN, Ideal, ideal_durations, ideal_of_ops
 from udfs.kernel.masked import Mask, op_dp_ranks, op_stages, replay_masks, replay_one_by_one
 from udfs.kernel.program import Floats, Ints
 from udfs.kernel.replay import last_ops, replay_lanes
-from udfs.kernel.rows import StageRows
 from udfs.kernel.stacked import ScenarioTimes, replay_scenarios
-from udfs.kernel.trace import Graphs, StepBlock, build_trace
 
 SLOWEST_PERCENT: Final = 3
 """Share of the workers that M_W makes ideal [%] (Eq. 5)."""
@@ -24,19 +25,8 @@ OPS_TOGETHER: Final = 1_000_000
 """Ops that are laid out and replayed at a time: beyond, only their durations are kept."""
 
 
-class JobRows(Protocol):
-    """A job's recorded rows, laid out for some of its steps at a time."""
-
-    @property
-    def ops(self) -> int:
-        """Number of ops."""
-
-    @property
-    def number_of_steps(self) -> int:
-        """Number of steps."""
-
-    def stages(self, first: int, end: int) -> list[StageRows]:
-        """Rows of the steps [first, end), one per stage, ordered by (step, dp_rank)."""
+NO_WASTE: Final = 1e-9
+"""Shares of a loss below this part of T say nothing: the denominator vanishes (contract, section 3)."""
 
 
 class WhatIf(NamedTuple):
@@ -50,6 +40,7 @@ class WhatIf(NamedTuple):
     correlation      : shape (stage, dp_rank); nan where it does not exist.
     ideal_duration_s : shape (stage, op type); nan where a type was never recorded.
     clamped_transfers, clamped_launch_delays, graphs : counts.
+    diagnosis        : causes and what their fixes save; None where it was not wanted.
     """
 
     actual_s: Floats
@@ -62,29 +53,28 @@ class WhatIf(NamedTuple):
     clamped_transfers: int
     clamped_launch_delays: int
     graphs: int
+    diagnosis: Diagnosis | None
+
+    @property
+    def slow_worker_share(self) -> float:
+        """M_W: part of the loss that disappears with the slowest workers ideal (Eq. 5); nan without loss."""
+        return _share(self.times, self.slowest_ideal_s)
+
+    @property
+    def last_stage_share(self) -> float:
+        """M_S: the same with the last stage ideal; 0 without a pipeline."""
+        return _share(self.times, self.times.last_stage_ideal) if len(self.times.by_stage) > 1 else 0.0
+
+    @property
+    def forward_backward_correlation(self) -> float:
+        """Median over workers; nan where it exists for none."""
+        return median_correlation(self.correlation)
 
 
-class _Block(NamedTuple):
-    """Steps with one graph, ready to be replayed.
-
-    steps      : int, shape (step,); positions among the job's steps.
-    duration_s : float64, shape (op, step, dp). [s]
-    """
-
-    steps: Ints
-    graph: OpGraph
-    duration_s: Floats
-
-
-class _Recorded(NamedTuple):
-    """What is left of a job's recorded times once its durations are known."""
-
-    blocks: list[_Block]
-    actual_s: Floats
-    moments: list[Moments]
-    clamped_transfers: int
-    clamped_launch_delays: int
-    graphs: int
+def _share(times: ScenarioTimes, without_s: Floats) -> float:
+    replayed_s, ideal_s = float(times.recorded.mean()), float(times.ideal.mean())
+    lost_s = replayed_s - ideal_s
+    return nan if lost_s < NO_WASTE * replayed_s else (replayed_s - float(without_s.mean())) / lost_s
 
 
 def analyse(
@@ -93,6 +83,8 @@ def analyse(
     worker_rank: Ints,
     ideal: Ideal = POOLED_MEAN_MEDIAN,
     ops_together: int = OPS_TOGETHER,
+    *,
+    diagnosed: bool = True,
 ) -> WhatIf:
     """Replay a job in every scenario of section 5.
 
@@ -102,10 +94,11 @@ def analyse(
     rows         : the job's rows, every step complete.
     worker_rank  : int, shape (stage, dp_rank); global rank of each worker, settles ties among the slowest.
     ops_together : ops per block; a step is never divided.
+    diagnosed    : whether to look for causes.
     raises       : TraceDefectError where the ops contradict each other, or take no time, so that there is
                    nothing to compare with.
     """
-    recorded = _read(rows, layout, ops_together)
+    recorded = read(rows, layout, ops_together, diagnosed=diagnosed)
     ideal_s = ideal_durations([(block.graph, block.duration_s) for block in recorded.blocks], ideal)
     replays = [_Replay.of(block, layout, ideal_s) for block in recorded.blocks]
     times = _in_step_order([replay.times for replay in replays], recorded.blocks)
@@ -115,7 +108,7 @@ def analyse(
     slowest_ideal_s = np.empty(len(times.ideal))
     for replay in replays:
         slowest_ideal_s[replay.block.steps] = replay.without(is_slowest)
-    return WhatIf(
+    found = WhatIf(
         actual_s=recorded.actual_s,
         times=times,
         slowest_ideal_s=slowest_ideal_s,
@@ -126,66 +119,37 @@ def analyse(
         clamped_transfers=recorded.clamped_transfers,
         clamped_launch_delays=recorded.clamped_launch_delays,
         graphs=recorded.graphs,
+        diagnosis=None,
     )
+    return found._replace(diagnosis=_diagnosis(recorded, layout, found)) if diagnosed else found
 
 
-def _read(rows: JobRows, layout: Layout, ops_together: int) -> _Recorded:
-    """First pass: durations of all steps, and all that only recorded times tell."""
-    steps = rows.number_of_steps
-    blocks_wanted = max(1, round(rows.ops / ops_together))
-    together = -(-steps // blocks_wanted)
-    graphs: Graphs = {}
-    blocks: list[_Block] = []
-    moments: list[Moments] = []
-    actual_s = np.empty(steps)
-    clamped = np.zeros(2, dtype=np.int64)
-    for first in range(0, steps, together):
-        end = min(first + together, steps)
-        try:
-            trace = build_trace(rows.stages(first, end), layout, end - first, graphs)
-        except TraceDefectError as found:
-            raise TraceDefectError(found.defect, found.ops, first + found.step_index) from None
-        for block in trace.blocks:
-            blocks.append(_Block(first + block.steps, block.graph, block.duration_s))
-            clamped += _settle(block, actual_s[first:])
-        pairs = zip(trace.forward_s, trace.backward_s, strict=True)
-        found_moments = [worker_moments(forward_s, backward_s) for forward_s, backward_s in pairs]
-        moments = (
-            [a.joined(b) for a, b in zip(moments, found_moments, strict=True)] if first else found_moments
-        )
-    return _Recorded(blocks, actual_s, moments, int(clamped[0]), int(clamped[1]), len(graphs))
-
-
-def _settle(block: StepBlock, actual_s: Floats) -> tuple[int, int]:
-    """Fill in recorded step times, put transfers in place of durations.
-
-    returns : number of clamped transfers and of clamped launch delays.
-    """
-    graph, start_s, duration_s = block.graph, block.start_s, block.duration_s
-    end_s = np.empty_like(start_s)
-    latest_s, earliest_s = [], []
-    for cell, (first, last) in zip(graph.cells, pairwise(graph.first_op), strict=True):
-        # Cell by cell, because a cell's times fit the cache; within a type ops stand in the order of starts.
-        ends = np.add(start_s[first:last], duration_s[first:last], out=end_s[first:last])
-        latest_s.append(ends.max(axis=0))
-        firsts = {first + op for op in cell.program.first_ops if first + op < last}
-        earliest_s.append(start_s[sorted(firsts)].min(axis=0))
-    actual_s[block.steps] = np.max(latest_s, axis=(0, 2)) - np.min(earliest_s, axis=(0, 2))
-    clamped_delays = clamped_launch_delays(graph, start_s, end_s)
-    return put_transfers(graph, start_s, end_s, duration_s), clamped_delays
+def _diagnosis(recorded: Recorded, layout: Layout, found: WhatIf) -> Diagnosis:
+    """Causes, with the paper's indicators as evidence beside ours."""
+    job = Job(
+        layout,
+        actual_s=float(recorded.actual_s.mean()),
+        ideal_s=float(found.times.ideal.mean()),
+        indicators={
+            cause.SLOW_WORKER: found.slow_worker_share,
+            cause.STAGE_IMBALANCE: found.last_stage_share,
+            cause.DATA_IMBALANCE: found.forward_backward_correlation,
+        },
+    )
+    return diagnose([block.diagnosed for block in recorded.blocks if block.diagnosed is not None], job)
 
 
 class _Replay(NamedTuple):
     """Second pass over one block."""
 
-    block: _Block
+    block: Block
     layout: Layout
     ideal_of_op: Floats
     is_last: list[bool]
     times: ScenarioTimes
 
     @classmethod
-    def of(cls, block: _Block, layout: Layout, ideal_s: Floats) -> "_Replay":
+    def of(cls, block: Block, layout: Layout, ideal_s: Floats) -> "_Replay":
         """Every scenario that needs no other block's times."""
         graph, duration_s = block.graph, block.duration_s
         ideal_of_op = ideal_of_ops(graph, ideal_s)
@@ -201,7 +165,7 @@ class _Replay(NamedTuple):
 
         slow : bool, shape (stage, dp_rank).
         """
-        _, graph, duration_s = self.block
+        graph, duration_s = self.block.graph, self.block.duration_s
         if not graph.has_dp_lanes:
             mask = slow[op_stages(graph), op_dp_ranks(graph, self.layout.dp_size)]
             masked_s: Floats = replay_masks(graph, duration_s, self.ideal_of_op, ~mask[None])[0]
@@ -215,14 +179,14 @@ class _Replay(NamedTuple):
         return replay_lanes(graph, lanes, self.layout.dp_size, self.is_last)
 
 
-def _refuse_timeless(blocks: list[_Block], times: ScenarioTimes) -> None:
+def _refuse_timeless(blocks: list[Block], times: ScenarioTimes) -> None:
     for block in blocks:
         if not times.ideal[block.steps[0]] > 0.0 or not times.recorded.mean() > 0.0:
             defect = "the replayed ops take no time at all, beginning with"
             raise TraceDefectError(defect, [block.graph.ref(0)], int(block.steps[0]))
 
 
-def _in_step_order(found: list[ScenarioTimes], blocks: list[_Block]) -> ScenarioTimes:
+def _in_step_order(found: list[ScenarioTimes], blocks: list[Block]) -> ScenarioTimes:
     """Scenario times of all blocks, in the order of the steps."""
     if len(found) == 1:
         return found[0]

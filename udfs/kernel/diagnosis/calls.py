@@ -87,7 +87,9 @@ def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
     for op, sources in enumerate(graph.waits_for):
         own = call_of.get(op, (op,))
         joined = [source for member in own for source in graph.waits_for[member] if source not in own]
-        waits_for.append(tuple(dict.fromkeys(other for source in joined for other in call_of.get(source, (source,)))))
+        waits_for.append(
+            tuple(dict.fromkeys(other for source in joined for other in call_of.get(source, (source,))))
+        )
     try:
         return reordered(graph, waits_for)
     except TraceDefectError:

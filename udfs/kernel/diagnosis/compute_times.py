@@ -30,7 +30,6 @@ class KeptDelays(NamedTuple):
 class BlockTimes(NamedTuple):
     """Steps with one graph, as the diagnosis needs them.
 
-    steps      : int, shape (step,); positions among the job's steps.
     duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
     microbatch : per cell int32, shape (compute op, step, dp), or (compute op, 1, 1) where all rows agree.
     calls      : transfers that were issued together; `graph` knows them.
@@ -38,13 +37,17 @@ class BlockTimes(NamedTuple):
     skew_s     : how far the clocks of workers are apart. [s]
     """
 
-    steps: Ints
     graph: OpGraph
     duration_s: Floats
     microbatch: tuple[npt.NDArray[np.int32], ...]
     calls: Calls
     delays: KeptDelays
     skew_s: float
+
+    @property
+    def number_of_steps(self) -> int:
+        """Steps in this block."""
+        return self.duration_s.shape[1]
 
 
 class ComputeOps(NamedTuple):
@@ -67,12 +70,10 @@ class ComputeTimes(NamedTuple):
     """Computes of all steps that did the same amount of work.
 
     times_s : Tensor. [s]
-    steps   : int, shape (step,); positions among the job's steps, those of `blocks` one after the other.
-    blocks  : position of each block that is part of it, with its ops.
+    blocks  : position of each block that is part of it, with its ops; their steps one after the other.
     """
 
     times_s: Tensor
-    steps: Ints
     blocks: list[tuple[int, ComputeOps]]
 
 
@@ -85,7 +86,7 @@ def compute_times(blocks: Sequence[BlockTimes], pp_size: int, dp_size: int) -> C
     weight: Counter[tuple[int, ...]] = Counter()
     for number, ops in found.items():
         if ops is not None:
-            weight[ops.ops.shape[:-1]] += len(blocks[number].steps)
+            weight[ops.ops.shape[:-1]] += blocks[number].number_of_steps
     if not weight:
         return None
     usual, _ = weight.most_common(1)[0]
@@ -94,14 +95,16 @@ def compute_times(blocks: Sequence[BlockTimes], pp_size: int, dp_size: int) -> C
     ]
     parts = [ops.gather(blocks[number].duration_s) for number, ops in chosen]
     times_s = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=4)
-    return ComputeTimes(times_s, np.concatenate([blocks[number].steps for number, _ in chosen]), chosen)
+    return ComputeTimes(times_s, chosen)
 
 
 def _compute_ops(block: BlockTimes, pp_size: int, dp_size: int) -> ComputeOps | None:
     """Computes by (stage, direction, chunk, microbatch); None where the numbers do not make a rectangle."""
     width = 1 if block.graph.has_dp_lanes else dp_size
     cells: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}
-    for cell, base, microbatch in zip(block.graph.cells, block.graph.first_op, block.microbatch, strict=False):
+    for cell, base, microbatch in zip(
+        block.graph.cells, block.graph.first_op, block.microbatch, strict=False
+    ):
         cells[cell.stage, max(cell.dp_rank, 0)] = _ops_of_cell(cell, base, microbatch)
     if len(cells) != pp_size * width:
         return None

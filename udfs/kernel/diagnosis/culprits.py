@@ -145,7 +145,7 @@ def _late(found: Found) -> list[Culprit]:
 
 
 def _losers(lost: dict[tuple[int, int], list[Floats]], blocks: Sequence[BlockTimes]) -> list[Culprit]:
-    steps = sum(len(block.steps) for block in blocks)
+    steps = sum(block.number_of_steps for block in blocks)
     named = []
     for (stage, rank), parts in lost.items():
         hit = sum(int((part > 0.0).sum()) for part in parts)

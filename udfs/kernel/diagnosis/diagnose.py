@@ -89,7 +89,7 @@ def _replays(found: Found) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
     fixable = [
         Fixable(block, *parts[number], found.transfers[number]) for number, block in enumerate(found.blocks)
     ]
-    steps = sum(len(block.steps) for block in found.blocks)
+    steps = sum(block.number_of_steps for block in found.blocks)
 
     def mean_s(fixes: Sequence[Fixed]) -> dict[Fixed, float]:
         total = np.zeros(len(fixes))
@@ -105,7 +105,7 @@ def _parts(blocks: Sequence[BlockTimes], computes: ComputeTimes | None):
     parts = [(None, None)] * len(blocks)
     first = 0
     for number, ops in computes.blocks if computes is not None else []:
-        end = first + len(blocks[number].steps)
+        end = first + blocks[number].number_of_steps
         parts[number] = (ops, slice(first, end))
         first = end
     return parts

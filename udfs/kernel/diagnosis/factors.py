@@ -235,7 +235,9 @@ def _data(rest: Tensor, weight: Tensor, pauses: npt.NDArray[np.bool_]) -> Data:
     is_real = reliability > 0.3 and spread > 0.01 and covariance > 3 * error
     if not is_real:
         return Data(np.ones((k, m, s, d)), reliability, spread, is_real=False)
-    by_direction = calm.mean(axis=(0, 2)) if p * c > 1 else np.broadcast_to(calm.mean(axis=(0, 1, 2)), (k, m, s, d))
+    by_direction = (
+        calm.mean(axis=(0, 2)) if p * c > 1 else np.broadcast_to(calm.mean(axis=(0, 1, 2)), (k, m, s, d))
+    )
     center = by_direction.mean(axis=(1, 3), keepdims=True)
     shrunk = np.exp(center + reliability * (by_direction - center))
     return Data(shrunk / shrunk.mean(axis=(1, 2, 3), keepdims=True), reliability, spread, is_real=True)
@@ -262,7 +264,9 @@ def _work(clean_s: Tensor, data: Data, pauses: npt.NDArray[np.bool_]) -> Tensor:
     weight = data.weight[None, :, None]
     mean_weight = np.where(calm, weight, 0.0).sum(axis=lanes, keepdims=True) / count
     deviation = np.where(calm, weight - mean_weight, 0.0)
-    slope_s = (deviation * clean_s).sum(axis=lanes, keepdims=True) / (deviation**2).sum(axis=lanes, keepdims=True)
+    slope_s = (deviation * clean_s).sum(axis=lanes, keepdims=True) / (deviation**2).sum(
+        axis=lanes, keepdims=True
+    )
     slope_s = np.clip(slope_s, 0.0, mean_s / mean_weight)
     return mean_s + slope_s * (weight - mean_weight)
 

@@ -44,13 +44,15 @@ class Trust(NamedTuple):
         slow_cells, microbatches = 0.0, 0
         if found.factors is not None:
             always, in_steps, dp_rank, _ = found.factors.workers
-            slow_cells = float(((always.mean(axis=1) > 0) | (in_steps > 0).any(axis=1) | (dp_rank > 0).any(axis=0)).mean())
+            slow_cells = float(
+                ((always.mean(axis=1) > 0) | (in_steps > 0).any(axis=1) | (dp_rank > 0).any(axis=0)).mean()
+            )
             microbatches = found.factors.work_s.shape[3]
         waste = together + rest
         skews = [block.skew_s for block in found.blocks if np.isfinite(block.skew_s)]
         return cls(
             layout=layout,
-            steps=sum(len(block.steps) for block in found.blocks),
+            steps=sum(block.number_of_steps for block in found.blocks),
             microbatches=microbatches,
             slow_cells=slow_cells,
             skew_s=max(skews, default=0.0),

@@ -6,12 +6,12 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.diagnosis.calls import Calls, call_graph, find_calls
 from udfs.kernel.diagnosis.compute_times import BlockTimes, KeptDelays
 from udfs.kernel.durations import CLAMP_S
-from udfs.kernel.graph import OpGraph, as_index
+from udfs.kernel.graph import Layout, OpGraph, as_index
 from udfs.kernel.program import Floats
 from udfs.kernel.trace import StepBlock
 
 
-def block_times(block: StepBlock, end_s: Floats, *, has_data_parallelism: bool) -> BlockTimes:
+def block_times(block: StepBlock, end_s: Floats, layout: Layout) -> BlockTimes:
     """A block as the diagnosis replays it.
 
     block : its durations are transfers already.
@@ -20,19 +20,16 @@ def block_times(block: StepBlock, end_s: Floats, *, has_data_parallelism: bool) 
     graph = block.graph
     calls = find_calls(graph, block.start_s, end_s, block.duration_s)
     return BlockTimes(
-        steps=block.steps,
         graph=call_graph(graph, calls),
         duration_s=block.duration_s,
         microbatch=block.microbatch,
         calls=calls,
-        delays=_kept_delays(graph, block.start_s, end_s, has_data_parallelism=has_data_parallelism),
+        delays=_kept_delays(graph, block.start_s, end_s, layout),
         skew_s=_skew_s(graph, end_s, calls),
     )
 
 
-def _kept_delays(
-    graph: OpGraph, start_s: Floats, end_s: Floats, *, has_data_parallelism: bool
-) -> KeptDelays:
+def _kept_delays(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:
     """Delays of each stage's first forward-compute, and of gathers of parameters that wait for nothing.
 
     Not of others: recorded delays of transfers and of what follows them are mostly waiting.
@@ -42,7 +39,7 @@ def _kept_delays(
         firsts = cell.program.first_ops
         if firsts[ot.FORWARD_COMPUTE + 1] > firsts[ot.FORWARD_COMPUTE]:
             ops.append(base)
-        if has_data_parallelism:
+        if layout.has_data_parallelism:
             gathers = range(base + firsts[ot.PARAMS_ALL_GATHER], base + firsts[ot.PARAMS_ALL_GATHER + 1])
             ops += [op for op in gathers if not graph.waits_for[op]]
     step_start_s = start_s.min(axis=0).min(axis=-1)[:, None]

@@ -43,11 +43,17 @@ def slow_transfers(blocks: Sequence[BlockTimes]) -> list[SlowTransfers]:
     usual: dict[tuple[int, int, int], tuple[float, float]] = {}
     for kind in sorted({kind for found in kinds for kind in found}):
         values = np.concatenate(
-            [block.duration_s[found[kind]][is_known[found[kind]]]
-             for block, found, is_known in zip(blocks, kinds, known, strict=True) if kind in found]
+            [
+                block.duration_s[found[kind]][is_known[found[kind]]]
+                for block, found, is_known in zip(blocks, kinds, known, strict=True)
+                if kind in found
+            ]
         )
         usual[kind] = _usual(values) if values.size else (LEAST_S, np.inf)
-    of_type = {op_type: _low([base for kind, (base, _) in usual.items() if kind[0] == op_type]) for op_type, *_ in usual}
+    of_type = {
+        op_type: _low([base for kind, (base, _) in usual.items() if kind[0] == op_type])
+        for op_type, *_ in usual
+    }
     return [_faults(block, found, usual, of_type) for block, found in zip(blocks, kinds, strict=True)]
 
 
@@ -106,7 +112,9 @@ def _faults(
             limit = limit / base * of_type[kind[0]]
             base = of_type[kind[0]]
         changes = (block.duration_s[members] > limit).any(axis=(1, 2))
-        for op in (op for op, any_fault in zip(members, changes.tolist(), strict=True) if any_fault or op in is_free):
+        for op in (
+            op for op, any_fault in zip(members, changes.tolist(), strict=True) if any_fault or op in is_free
+        ):
             values = block.duration_s[op]
             if op in is_free:
                 values = np.where(is_free[op], np.minimum(values, base), values)
