@@ -66,13 +66,15 @@ class Workers(NamedTuple):
 class Data(NamedTuple):
     """How heavy microbatches are on all stages.
 
-    weight      : shape (k, m, s, d), mean 1; all 1 where there is no such effect.
+    weight      : as measured, shape (k, m, s, d), mean 1; all 1 where there is no such effect.
+    removed     : share of its deviations that are data, not noise; shape (k,).
     reliability : share of the variance that two halves of the measurements agree on.
     spread      : standard deviation of the log weight within a step.
     is_real     : whether there is such an effect.
     """
 
     weight: Floats
+    removed: Floats
     reliability: float
     spread: float
     is_real: bool
@@ -225,7 +227,7 @@ def _data(rest: Tensor, weight: Tensor, pauses: npt.NDArray[np.bool_]) -> Data:
     calm = np.where(pauses, weight, rest)
     halves = _halves(calm)
     if halves is None:
-        return Data(np.ones((k, m, s, d)), 0.0, 0.0, is_real=False)
+        return Data(np.ones((k, m, s, d)), np.zeros(k), 0.0, 0.0, is_real=False)
     first, second = (half - half.mean(axis=(0, 2), keepdims=True) for half in halves)
     both = (first + second) / 2
     variance, covariance = float((both**2).mean()), float((first * second).mean())
@@ -234,13 +236,29 @@ def _data(rest: Tensor, weight: Tensor, pauses: npt.NDArray[np.bool_]) -> Data:
     spread = float(np.sqrt(max(covariance, 0.0)))
     is_real = reliability > 0.3 and spread > 0.01 and covariance > 3 * error
     if not is_real:
-        return Data(np.ones((k, m, s, d)), reliability, spread, is_real=False)
-    by_direction = (
-        calm.mean(axis=(0, 2)) if p * c > 1 else np.broadcast_to(calm.mean(axis=(0, 1, 2)), (k, m, s, d))
-    )
-    center = by_direction.mean(axis=(1, 3), keepdims=True)
-    shrunk = np.exp(center + reliability * (by_direction - center))
-    return Data(shrunk / shrunk.mean(axis=(1, 2, 3), keepdims=True), reliability, spread, is_real=True)
+        return Data(np.ones((k, m, s, d)), np.zeros(k), reliability, spread, is_real=False)
+    if p * c == 1:
+        weight = np.broadcast_to(calm.mean(axis=(0, 1, 2)), (k, m, s, d))
+        removed = np.full(k, _removed(reliability))
+    else:
+        weight = calm.mean(axis=(0, 2))
+        apart = calm - weight[None, :, None]
+        apart -= apart.mean(axis=(3, 4, 5), keepdims=True)
+        error = (apart**2).mean(axis=(0, 2, 3, 4, 5)) / (p * c - 1)
+        center = weight.mean(axis=(1, 3), keepdims=True)
+        removed = _removed(1.0 - error / ((weight - center) ** 2).mean(axis=(1, 2, 3)))
+    weight = np.exp(weight)
+    weight = weight / weight.mean(axis=(1, 2, 3), keepdims=True)
+    return Data(weight, removed, reliability, spread, is_real=True)
+
+
+def _removed(reliability: Floats) -> Floats:
+    """Share of the measured deviations that a fix takes away.
+
+    What is left must scatter as the noise does, for steps end with the slowest: measured, noise is 1 - reliability
+    of the variance. The best estimate of a single weight, reliability times its deviation, would leave less.
+    """
+    return 1.0 - np.sqrt(1.0 - np.clip(reliability, 0.0, 1.0))
 
 
 def _halves(rest: Tensor) -> tuple[Floats, Floats] | None:
@@ -267,7 +285,7 @@ def _work(clean_s: Tensor, data: Data, pauses: npt.NDArray[np.bool_]) -> Tensor:
     slope_s = (deviation * clean_s).sum(axis=lanes, keepdims=True) / (deviation**2).sum(
         axis=lanes, keepdims=True
     )
-    slope_s = np.clip(slope_s, 0.0, mean_s / mean_weight)
+    slope_s = np.clip(slope_s, 0.0, mean_s / mean_weight) * data.removed[:, None, None, None, None]
     return mean_s + slope_s * (weight - mean_weight)
 
 

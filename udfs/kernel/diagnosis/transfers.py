@@ -1,4 +1,4 @@
-"""Transfers far above the usual transfer of the same kind."""
+"""Transfers far above the usual transfer of the same kind, and steps in which all of them are slow."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.diagnosis.compute_times import BlockTimes
-from udfs.kernel.graph import as_index
+from udfs.kernel.diagnosis.congestion import TRAFFIC, step_factors
 from udfs.kernel.program import Floats, Ints
 
 LOW_QUANTILE: Final = 0.25
@@ -22,13 +22,20 @@ SAME_KIND: Final = 3.0
 
 LEAST_S: Final = 1e-6
 
+Kind = tuple[int, int, int]
+"""Transfers that take alike: pipeline transfers by type, collectives by (type, stage, chunk)."""
+
+ALL: Final = -1
+NO_PEER: Final = -2
+"""In place of a stage: pipeline transfers of all stages, and those of a call that move nothing themselves."""
+
 
 class SlowTransfers(NamedTuple):
     """Transfers of one block that are not replayed as they stand.
 
     ops     : int, shape (op,); transfers of which some are faults, or of no known length.
-    as_is_s : float64, shape (op, step, dp); as they ran, at most the usual time where the length is not known. [s]
-    usual_s : the same with the faults at their usual time. [s]
+    as_is_s : float64, shape (op, step, dp); as they ran, at most the usual where the length is not known. [s]
+    usual_s : the same with the faults at their usual time, without congestion. [s]
     """
 
     ops: Ints
@@ -36,60 +43,142 @@ class SlowTransfers(NamedTuple):
     usual_s: Floats
 
 
+class _Part(NamedTuple):
+    """Transfers of one kind in one block.
+
+    ops    : int, shape (op,).
+    time_s : float64, shape (op, step, dp). [s]
+    known  : bool, of the same shape: where a transfer's own length is known; None if everywhere.
+    """
+
+    ops: Ints
+    time_s: Floats
+    known: npt.NDArray[np.bool_] | None
+
+
+class _Usual(NamedTuple):
+    """Usual time of a kind, and above which a transfer is a fault. [s]"""
+
+    base_s: float
+    limit_s: float
+
+
+NOTHING_KNOWN: Final = _Usual(LEAST_S, np.inf)
+
+
 def slow_transfers(blocks: Sequence[BlockTimes]) -> list[SlowTransfers]:
     """Faults of every block, measured over all blocks together."""
-    kinds = [_kinds(block) for block in blocks]
-    known = [_known(block) for block in blocks]
-    usual: dict[tuple[int, int, int], tuple[float, float]] = {}
-    for kind in sorted({kind for found in kinds for kind in found}):
-        values = np.concatenate(
-            [
-                block.duration_s[found[kind]][is_known[found[kind]]]
-                for block, found, is_known in zip(blocks, kinds, known, strict=True)
-                if kind in found
-            ]
-        )
-        usual[kind] = _usual(values) if values.size else (LEAST_S, np.inf)
-    of_type = {
-        op_type: _low([base for kind, (base, _) in usual.items() if kind[0] == op_type])
-        for op_type, *_ in usual
-    }
-    return [_faults(block, found, usual, of_type) for block, found in zip(blocks, kinds, strict=True)]
+    parts = [_parts(block) for block in blocks]
+    factors = _congestion(blocks, parts)
+    calm = [
+        {kind: part.time_s / factor[kind[0]][:, None] for kind, part in found.items()}
+        for found, factor in zip(parts, factors, strict=True)
+    ]
+    usual = {}
+    for kind in sorted({kind for found in parts for kind in found if kind[1] != NO_PEER}):
+        values = [
+            time_s[kind].reshape(-1) if found[kind].known is None else time_s[kind][found[kind].known]
+            for found, time_s in zip(parts, calm, strict=True)
+            if kind in found
+        ]
+        usual[kind] = _usual(np.concatenate(values))
+    limits = _limits(usual)
+    return [_faults(*block, limits) for block in zip(parts, calm, factors, strict=True)]
 
 
-def _known(block: BlockTimes) -> npt.NDArray[np.bool_]:
-    """Where a transfer's own length is known; shape (op, step, dp)."""
-    is_known = np.ones(block.duration_s.shape, dtype=bool)
-    for op, is_free in block.calls.is_free.items():
-        is_known[op] = ~is_free
-    return is_known
+def _limits(usual: dict[Kind, _Usual]) -> dict[Kind, _Usual]:
+    """The same, but a kind that is always far slower than others of its type is measured by those."""
+    bases: dict[int, list[float]] = {}
+    for kind, each in usual.items():
+        bases.setdefault(kind[0], []).append(each.base_s)
+    limits = {(op_type, NO_PEER, ALL): _Usual(_low(base_s), np.inf) for op_type, base_s in bases.items()}
+    for kind, each in usual.items():
+        of_type_s = _low(bases[kind[0]])
+        is_alike = each.base_s <= SAME_KIND * of_type_s
+        limits[kind] = each if is_alike else _Usual(of_type_s, each.limit_s / each.base_s * of_type_s)
+    return limits
 
 
-def _kinds(block: BlockTimes) -> dict[tuple[int, int, int], list[int]]:
-    """Transfers by kind: pipeline transfers by type, collectives by (type, stage, chunk)."""
+def _parts(block: BlockTimes) -> dict[Kind, _Part]:
+    """Transfers that meet somebody, by kind; and those without a peer that are part of a call."""
     graph = block.graph
-    found: dict[tuple[int, int, int], list[int]] = {}
     chunks = [chunk for cell in graph.cells for chunk in cell.program.chunks]
-    for members, _ in graph.meetings:
-        for ops in members:
-            for op in ops:
-                op_type = graph.op_types[op]
-                is_pipeline = op_type in ot.TRANSFERS
-                kind = (op_type, -1, -1) if is_pipeline else (op_type, graph.stages[op], chunks[op])
-                found.setdefault(kind, []).append(op)
+    ops_of: dict[Kind, list[int]] = {}
+    free = block.calls.is_free
+    meeting = {op for members, _ in graph.meetings for ops in members for op in ops}
+    for op in sorted(meeting | free.keys()):
+        op_type = graph.op_types[op]
+        if op_type in ot.TRANSFERS:
+            kind = (op_type, ALL if op in meeting else NO_PEER, ALL)
+        else:
+            kind = (op_type, graph.stages[op], chunks[op])
+        ops_of.setdefault(kind, []).append(op)
+    parts = {}
+    for kind, members in ops_of.items():
+        ops = np.array(members)
+        known = None
+        if any(op in free for op in members):
+            shape = block.duration_s.shape[1:]
+            everywhere = np.zeros(shape, dtype=bool)
+            known = np.array([~free.get(op, everywhere) for op in members])
+        parts[kind] = _Part(ops, block.duration_s[ops], known)
+    return parts
+
+
+def _congestion(blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]) -> list[dict[int, Floats]]:
+    """For each block and op type by how much its transfers took longer; shape (step,)."""
+    steps = [block.number_of_steps for block in blocks]
+    found: list[dict[int, Floats]] = [{} for _ in blocks]
+    kinds = sorted({kind for found in parts for kind in found})
+    together = {
+        traffic: [kind for kind in kinds if kind[0] in traffic and kind[1] != NO_PEER] for traffic in TRAFFIC
+    }
+    factors = dict.fromkeys((kind[0] for kind in kinds), np.ones(sum(steps)))
+    for traffic, members in together.items():
+        medians = [
+            np.concatenate(
+                [
+                    _step_medians(part[kind]) if kind in part else np.full(count, np.nan)
+                    for part, count in zip(parts, steps, strict=True)
+                ]
+            )
+            for kind in members
+        ]
+        if medians:
+            factors |= dict.fromkeys(traffic, step_factors(np.array(medians)))
+    ends = np.cumsum(steps).tolist()
+    for of_block, count, end in zip(found, steps, ends, strict=True):
+        of_block |= {op_type: values[end - count : end] for op_type, values in factors.items()}
     return found
 
 
-def _usual(values: Floats) -> tuple[float, float]:
-    """Usual time of a kind, and above which a transfer is a fault. [s]"""
+def _step_medians(part: _Part) -> Floats:
+    """Lower median of the known transfers of each step, nan where none is known; shape (step,). [s]"""
+    values = np.maximum(part.time_s, LEAST_S)
+    if part.known is not None:
+        values = np.where(part.known, values, np.inf)
+    steps = values.shape[1]
+    flat = np.moveaxis(values, 1, 0).reshape(steps, -1)
+    if part.known is None:
+        middle = (flat.shape[1] - 1) // 2
+        return np.asarray(np.partition(flat, middle, axis=1)[:, middle])
+    count = part.known.sum(axis=(0, 2))
+    middles = np.maximum(count - 1, 0) // 2
+    medians = np.sort(flat, axis=1)[np.arange(steps), middles]
+    return np.where(count > 0, medians, np.nan)
+
+
+def _usual(values: Floats) -> _Usual:
+    if not values.size:
+        return NOTHING_KNOWN
     low = float(np.quantile(values, LOW_QUANTILE))
     base = max(low, LEAST_S)
     band = values[(values >= USUAL_BAND[0] * base) & (values <= USUAL_BAND[1] * base)]
     if not band.size:
-        return base, np.inf
+        return _Usual(base, np.inf)
     usual = max(float(np.median(band)), LEAST_S)
     scatter = float(np.median(np.abs(np.log(np.maximum(band, LEAST_S) / usual))))
-    return usual, usual * max(LEAST_FACTOR, float(np.exp(MADS * scatter)))
+    return _Usual(usual, usual * max(LEAST_FACTOR, float(np.exp(MADS * scatter))))
 
 
 def _low(values: list[float]) -> float:
@@ -97,37 +186,27 @@ def _low(values: list[float]) -> float:
 
 
 def _faults(
-    block: BlockTimes,
-    kinds: dict[tuple[int, int, int], list[int]],
-    usual: dict[tuple[int, int, int], tuple[float, float]],
-    of_type: dict[int, float],
+    parts: dict[Kind, _Part], calm: dict[Kind, Floats], factors: dict[int, Floats], limits: dict[Kind, _Usual]
 ) -> SlowTransfers:
-    ops: list[int] = []
-    as_is: list[Floats] = []
-    fixed: list[Floats] = []
-    is_free = block.calls.is_free
-    for kind, members in kinds.items():
-        base, limit = usual[kind]
-        if base > SAME_KIND * of_type[kind[0]]:
-            limit = limit / base * of_type[kind[0]]
-            base = of_type[kind[0]]
-        changes = (block.duration_s[members] > limit).any(axis=(1, 2))
-        for op in (
-            op for op, any_fault in zip(members, changes.tolist(), strict=True) if any_fault or op in is_free
-        ):
-            values = block.duration_s[op]
-            if op in is_free:
-                values = np.where(is_free[op], np.minimum(values, base), values)
-            ops.append(op)
-            as_is.append(values)
-            fixed.append(np.where(values > limit, base, values))
-    for op in sorted(is_free.keys() - set(ops)):
-        base, _ = usual.get((block.graph.op_types[op], -1, -1), (LEAST_S, 0.0))
-        values = np.where(is_free[op], np.minimum(block.duration_s[op], base), block.duration_s[op])
-        ops.append(op)
-        as_is.append(values)
-        fixed.append(values)
-    shape = (-1, *block.duration_s.shape[1:])
-    return SlowTransfers(
-        np.array(ops, dtype=np.int64), np.array(as_is).reshape(shape), np.array(fixed).reshape(shape)
-    )
+    ops, as_is, fixed = [], [], []
+    for kind, part in parts.items():
+        base_s, limit_s = limits.get(kind, NOTHING_KNOWN)
+        factor = factors[kind[0]][:, None]
+        is_fault = calm[kind] > limit_s
+        changes = is_fault.any(axis=(1, 2)) | bool((factor > 1.0).any())
+        as_is_s, calm_s = part.time_s, calm[kind]
+        if part.known is not None:
+            changes |= ~part.known.all(axis=(1, 2))
+            is_fault &= part.known
+            as_is_s = np.where(part.known, as_is_s, np.minimum(as_is_s, base_s * factor))
+            calm_s = np.where(part.known, calm_s, np.minimum(calm_s, base_s))
+        if not changes.any():
+            continue
+        ops.append(part.ops[changes])
+        as_is.append(as_is_s[changes])
+        fixed.append(np.where(is_fault[changes], base_s, calm_s[changes]))
+    if not ops:
+        steps, lanes = next(iter(parts.values())).time_s.shape[1:] if parts else (0, 0)
+        nothing = np.empty((0, steps, lanes))
+        return SlowTransfers(np.empty(0, dtype=np.int64), nothing, nothing)
+    return SlowTransfers(np.concatenate(ops), np.concatenate(as_is), np.concatenate(fixed))
