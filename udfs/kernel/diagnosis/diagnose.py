@@ -15,6 +15,7 @@ from udfs.kernel.diagnosis.fixes import Fixable, Fixed, shapley, step_times, wor
 from udfs.kernel.diagnosis.flags import Trust, flag_of
 from udfs.kernel.diagnosis.transfers import slow_transfers
 from udfs.kernel.graph import Layout
+from udfs.kernel.program import Ints
 
 NOTHING: Final[Fixed] = frozenset()
 ALL_FIXES: Final[Fixed] = frozenset(cause.FIXABLE)
@@ -29,10 +30,12 @@ LEAST_SHARED: Final = 0.002
 class Job(NamedTuple):
     """What is known of a job beside its durations. Times are means over steps. [s]
 
+    hosts      : int, shape (stage, dp_rank); which host a worker is on, -1 where unknown.
     indicators : the paper's, by cause; nan where it has none.
     """
 
     layout: Layout
+    hosts: Ints
     actual_s: float
     ideal_s: float
     indicators: dict[int, float]
@@ -56,7 +59,7 @@ class Savings(NamedTuple):
 def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     """Find the causes of a job."""
     computes = compute_times(blocks, job.layout.pp_size, job.layout.dp_size)
-    factors = decompose(computes.times_s) if computes is not None else None
+    factors = decompose(computes.times_s, job.hosts) if computes is not None else None
     transfers = slow_transfers(blocks)
     found = Found(blocks, computes, factors, transfers)
     savings = _savings(_replays(found), job.actual_s)

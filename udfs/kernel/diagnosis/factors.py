@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from udfs.kernel.diagnosis.compute_times import Tensor
-from udfs.kernel.program import Floats
+from udfs.kernel.diagnosis.hosts import base_off_host, slow_stages
+from udfs.kernel.program import Floats, Ints
 
 SWEEPS: Final = 3
 USUAL_STEPS: Final = 0.3
@@ -97,13 +98,14 @@ class Factors(NamedTuple):
     data: Data
 
 
-def decompose(times_s: Tensor) -> Factors:
+def decompose(times_s: Tensor, hosts: Ints) -> Factors:
     """Split compute durations into factors.
 
     times_s : Tensor. [s]
+    hosts   : int, shape (stage, dp_rank); which host, -1 where unknown.
     """
     logs = np.log(np.maximum(times_s, TINY_S))
-    workers, usual, weight = _workers(logs)
+    workers, usual, weight = _workers(logs, hosts)
     log_worker = workers.log_factor()
     clean = logs - log_worker
     pauses = _pauses(clean - usual - weight)
@@ -119,7 +121,7 @@ def decompose(times_s: Tensor) -> Factors:
     return Factors(work_s, worker, noise, pause_s, workers, data)
 
 
-def _workers(logs: Tensor) -> tuple[Workers, Tensor, Tensor]:
+def _workers(logs: Tensor, hosts: Ints) -> tuple[Workers, Tensor, Tensor]:
     """Slow workers, usual log time (p, k, c, 1, 1, 1) and log weight of microbatches (1, 1, 1, m, s, d)."""
     p, k, _, _, s, d = logs.shape
     always, in_steps = np.zeros((p, k, d)), np.zeros((p, s, d))
@@ -131,7 +133,10 @@ def _workers(logs: Tensor) -> tuple[Workers, Tensor, Tensor]:
         usual = _low_median(_usual_step(by_step, axis=3), axis=3)[..., None, None, None]
         weight = _weight(clean - usual)
         cell = np.median(logs - usual - weight, axis=(2, 3))
-        always, in_steps, scatter = _slow_cells(cell)
+        always, in_steps, scatter = _slow_cells(cell, hosts)
+    on_slow_host = slow_stages(usual[..., 0, 0, 0], hosts)
+    usual = usual - on_slow_host[:, None, None, None, None, None]
+    always += on_slow_host[:, None, None]
     dp_rank = _slow_dp_ranks(weight[0, 0, 0], p)
     weight = weight - dp_rank
     return Workers(always, in_steps, dp_rank, scatter), usual, weight
@@ -145,17 +150,19 @@ def _weight(rest: Tensor) -> Tensor:
     return found[None, None, None]
 
 
-def _slow_cells(cell: Floats) -> tuple[Floats, Floats, float]:
+def _slow_cells(cell: Floats, hosts: Ints) -> tuple[Floats, Floats, float]:
     """Log factors of cells slower than their peers.
 
     A slow worker is slow both ways: what lengthens forwards alone is a pause.
 
     cell    : shape (p, k, s, d); log time of a cell over what is usual.
+    hosts   : int, shape (p, d).
     returns : always, shape (p, k, d); in some steps, shape (p, s, d); scatter of healthy cells.
     """
     p, _, s, d = cell.shape
     typical = np.median(cell, axis=2)
     base = _low_median(typical, axis=2) if d > 1 else _usual_step(cell, axis=2)[..., 0]
+    base = base_off_host(typical, base, hosts)
     relative = cell - base[:, :, None, None]
     mean, low = relative.mean(axis=1), relative.min(axis=1)
     center = np.median(mean, axis=1)
