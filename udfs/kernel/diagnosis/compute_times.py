@@ -47,7 +47,7 @@ class BlockTimes(NamedTuple):
     @property
     def number_of_steps(self) -> int:
         """Steps in this block."""
-        return self.duration_s.shape[1]
+        return len(self.duration_s[0])
 
 
 class ComputeOps(NamedTuple):

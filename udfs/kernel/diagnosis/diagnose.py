@@ -8,8 +8,8 @@ import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel.cause import CauseFound, Diagnosis
-from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeTimes, compute_times
-from udfs.kernel.diagnosis.culprits import Found, culprits_of, evidence_of
+from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, compute_times
+from udfs.kernel.diagnosis.culprits import Found, blame
 from udfs.kernel.diagnosis.factors import decompose
 from udfs.kernel.diagnosis.fixes import Fixable, Fixed, shapley, step_times, works
 from udfs.kernel.diagnosis.flags import Trust, flag_of
@@ -22,6 +22,8 @@ ALL_FIXES: Final[Fixed] = frozenset(cause.FIXABLE)
 
 LEAST_SAVED: Final = 0.025
 """A cause holds if its fix saves at least this share of the step time."""
+
+NAN: Final = float("nan")
 
 LEAST_SHARED: Final = 0.002
 """Causes that save less alone are not fixed in every combination with others."""
@@ -61,26 +63,27 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     computes = compute_times(blocks, job.layout.pp_size, job.layout.dp_size)
     factors = decompose(computes.times_s, job.hosts) if computes is not None else None
     transfers = slow_transfers(blocks)
-    found = Found(blocks, computes, factors, transfers)
+    found = Found(job.layout, job.actual_s, blocks, computes, factors, transfers)
     savings = _savings(_replays(found), job.actual_s)
     rest = savings.replayed - savings.together - job.ideal_s / job.actual_s
     trust = Trust.of(found, job.layout, savings.replayed, savings.together, rest)
     causes = []
     for each in cause.FIXABLE:
         saved = savings.alone[each]
+        culprits, evidence = blame(each, found, job.indicators.get(each, NAN))
         causes.append(
             CauseFound(
                 time_saved_fraction=saved,
                 attributed_fraction=savings.attributed[each],
                 is_cause=saved >= LEAST_SAVED,
                 flag=flag_of(each, trust, savings.alone),
-                culprits=culprits_of(each, found),
-                evidence=evidence_of(each, found, job.indicators.get(each, float("nan"))),
+                culprits=culprits,
+                evidence=evidence,
             )
         )
-    nothing_known = evidence_of(cause.UNEXPLAINED, found, float("nan"))
     flag = flag_of(cause.UNEXPLAINED, trust, savings.alone)
-    causes.append(CauseFound(rest, rest, rest >= LEAST_SAVED, flag, (), nothing_known))
+    unknown = blame(cause.UNEXPLAINED, found, NAN)
+    causes.append(CauseFound(rest, 0.0, rest >= LEAST_SAVED, flag, unknown.culprits, unknown.evidence))
     return Diagnosis(tuple(causes), savings.together)
 
 
@@ -88,10 +91,7 @@ def _replays(found: Found) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
     """Function that gives the mean step time with each of several sets of causes fixed. [s]"""
     factors = found.factors
     work = works(factors) if factors is not None else None
-    parts = _parts(found.blocks, found.computes)
-    fixable = [
-        Fixable(block, *parts[number], found.transfers[number]) for number, block in enumerate(found.blocks)
-    ]
+    fixable = _fixable(found)
     steps = sum(block.number_of_steps for block in found.blocks)
 
     def mean_s(fixes: Sequence[Fixed]) -> dict[Fixed, float]:
@@ -103,15 +103,18 @@ def _replays(found: Found) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
     return mean_s
 
 
-def _parts(blocks: Sequence[BlockTimes], computes: ComputeTimes | None):
-    """For each block its computes and its steps in the tensors; None where it has no part in them."""
-    parts = [(None, None)] * len(blocks)
+def _fixable(found: Found) -> list[Fixable]:
+    """Every block with its computes, where it has a part in the tensors, and its slow transfers."""
+    computes: dict[int, tuple[ComputeOps, slice]] = {}
     first = 0
-    for number, ops in computes.blocks if computes is not None else []:
-        end = first + blocks[number].number_of_steps
-        parts[number] = (ops, slice(first, end))
+    for number, ops in found.computes.blocks if found.computes is not None else []:
+        end = first + found.blocks[number].number_of_steps
+        computes[number] = ops, slice(first, end)
         first = end
-    return parts
+    return [
+        Fixable(block, *computes.get(number, (None, None)), found.transfers[number])
+        for number, block in enumerate(found.blocks)
+    ]
 
 
 def _savings(mean_s: Callable[[Sequence[Fixed]], dict[Fixed, float]], actual_s: float) -> Savings:

@@ -246,7 +246,7 @@ def _data(rest: Tensor, weight: Tensor, pauses: npt.NDArray[np.bool_]) -> Data:
         return Data(np.ones((k, m, s, d)), np.zeros(k), reliability, spread, is_real=False)
     if p * c == 1:
         weight = np.broadcast_to(calm.mean(axis=(0, 1, 2)), (k, m, s, d))
-        removed = np.full(k, _removed(reliability))
+        removed = _removed(np.full(k, reliability))
     else:
         weight = calm.mean(axis=(0, 2))
         apart = calm - weight[None, :, None]
@@ -298,8 +298,7 @@ def _work(clean_s: Tensor, data: Data, pauses: npt.NDArray[np.bool_]) -> Tensor:
 
 def _usual_step(values: Floats, axis: int) -> Floats:
     """Low quantile over steps."""
-    found: Floats = np.quantile(values, USUAL_STEPS, axis=axis)
-    return found
+    return np.asarray(np.quantile(values, USUAL_STEPS, axis=axis))
 
 
 def _low_median(values: Floats, axis: int) -> Floats:

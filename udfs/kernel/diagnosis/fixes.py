@@ -93,9 +93,9 @@ def _put_computes(
         for index in np.ndindex(ops.shape[:-1]):
             per_op[ops[index][0]] = np.array([times_s[index].reshape(-1) for times_s in found])
     else:
-        for *index, dp_rank in np.ndindex(ops.shape):
-            where = tuple(index)
-            per_op[ops[(*where, dp_rank)]] = np.array([times_s[where][:, dp_rank] for times_s in found])
+        for index in np.ndindex(ops.shape):
+            *where, dp_rank = index
+            per_op[ops[index]] = np.array([times_s[tuple(where)][:, dp_rank] for times_s in found])
 
 
 def _compute_times(block: Fixable, factors: Factors, work: Works, fixed: Fixed) -> Tensor:
