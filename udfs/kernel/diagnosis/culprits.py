@@ -8,8 +8,9 @@ import numpy as np
 from udfs.kernel import cause
 from udfs.kernel.cause import ALL, ALWAYS, INTERMITTENT, ONCE, Culprit, Evidence
 from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeTimes
-from udfs.kernel.diagnosis.factors import LEAST_INTERMITTENT, Factors
+from udfs.kernel.diagnosis.factors import Factors
 from udfs.kernel.diagnosis.transfers import SlowTransfers
+from udfs.kernel.diagnosis.workers import LEAST_INTERMITTENT
 from udfs.kernel.graph import Layout
 from udfs.kernel.program import Floats, Ints
 
@@ -66,7 +67,7 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
         peers = microbatches * dp_ranks - 1
         return Blame((), Evidence(factors.data.spread, error, peers, measured, indicator))
     if each == cause.SLOW_WORKER:
-        named, samples, peers = _workers(factors), per_cell, dp_ranks - 1
+        named, samples, peers = _workers(factors) or _suspects(factors), per_cell, dp_ranks - 1
     else:
         named, samples, peers = _stages(factors), per_cell * dp_ranks, stages - 1
     named = _worst_first(named)
@@ -87,7 +88,7 @@ def _pattern(slow_steps: int, steps: int) -> int:
 
 def _workers(factors: Factors) -> list[Culprit]:
     """Cells slower than their peers, and dp ranks slow on all stages."""
-    always, in_steps, dp_rank, _ = factors.workers
+    always, in_steps, dp_rank = factors.workers[:3]
     stages = len(in_steps)
     cell = always.mean(axis=1)[:, None] + in_steps
     named = [
@@ -98,6 +99,14 @@ def _workers(factors: Factors) -> list[Culprit]:
         _slow(dp_rank[:, rank], 0 if stages == 1 else ALL, rank)
         for rank in np.flatnonzero((dp_rank > 0.0).any(axis=0)).tolist()
     ]
+
+
+def _suspects(factors: Factors) -> list[Culprit]:
+    """Workers of stages that are heavy, or else all slow: a flag says that this is not known."""
+    dp_ranks = factors.work_s.shape[-1]
+    heavy = {culprit.stage: culprit for culprit in _stages(factors)}
+    suspects = [heavy[stage] for stage in np.flatnonzero(factors.workers.suspects).tolist() if stage in heavy]
+    return [culprit._replace(dp_rank=rank) for culprit in suspects for rank in range(dp_ranks)]
 
 
 def _slow(log_factor: Floats, stage: int, dp_rank: int) -> Culprit:

@@ -12,7 +12,7 @@ from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, compute_
 from udfs.kernel.diagnosis.culprits import Found, blame
 from udfs.kernel.diagnosis.factors import decompose
 from udfs.kernel.diagnosis.fixes import Fixable, Fixed, shapley, step_times, works
-from udfs.kernel.diagnosis.flags import Trust, flag_of
+from udfs.kernel.diagnosis.flags import Trust, flag_of, is_skew
 from udfs.kernel.diagnosis.transfers import slow_transfers
 from udfs.kernel.graph import Layout
 from udfs.kernel.program import Ints
@@ -66,7 +66,7 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     found = Found(job.layout, job.actual_s, blocks, computes, factors, transfers)
     savings = _savings(_replays(found), job.actual_s)
     rest = savings.replayed - savings.together - job.ideal_s / job.actual_s
-    trust = Trust.of(found, job.layout, savings.replayed, savings.together, rest)
+    trust = Trust.of(found, savings.replayed, savings.together, rest)
     causes = []
     for each in cause.FIXABLE:
         saved = savings.alone[each]
@@ -75,7 +75,7 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
             CauseFound(
                 time_saved_fraction=saved,
                 attributed_fraction=savings.attributed[each],
-                is_cause=saved >= LEAST_SAVED,
+                is_cause=saved >= LEAST_SAVED and not is_skew(each, trust, saved, job.actual_s),
                 flag=flag_of(each, trust, savings.alone),
                 culprits=culprits,
                 evidence=evidence,

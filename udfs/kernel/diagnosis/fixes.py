@@ -9,7 +9,7 @@ import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, Tensor
-from udfs.kernel.diagnosis.factors import Factors
+from udfs.kernel.diagnosis.factors import TINY_S, Factors
 from udfs.kernel.diagnosis.transfers import SlowTransfers
 from udfs.kernel.program import Floats
 from udfs.kernel.replay import replay_rows
@@ -32,14 +32,27 @@ class Works(NamedTuple):
 
 def works(factors: Factors) -> Works:
     """Work as it is, balanced over microbatches within a step, spread over stages and chunks, and both."""
-    work_s = factors.work_s
-    over_data = work_s.mean(axis=(3, 5), keepdims=True) if factors.data.is_real else work_s
+    work_s, noise = factors.work_s, factors.noise
+    over_data, over_stages = work_s, work_s.mean(axis=(0, 2), keepdims=True)
+    over_both = over_stages
+    if factors.data.is_real:
+        error = factors.error
+        balanced_s = work_s.mean(axis=(3, 5), keepdims=True)
+        over_data, over_both = balanced_s * error, balanced_s.mean(axis=(0, 2), keepdims=True) * error
+    as_is_s = _total(work_s, noise)
+    of_all_stages_s = as_is_s.sum(axis=(0, 2), keepdims=True)
     return Works(
         work_s,
-        over_data,
-        work_s.mean(axis=(0, 2), keepdims=True),
-        over_data.mean(axis=(0, 2), keepdims=True),
+        over_data * (as_is_s / _total(over_data, noise)) if factors.data.is_real else work_s,
+        over_stages * (of_all_stages_s / _total(over_stages, noise).sum(axis=(0, 2), keepdims=True)),
+        over_both * (of_all_stages_s / _total(over_both, noise).sum(axis=(0, 2), keepdims=True)),
     )
+
+
+def _total(work_s: Tensor, noise: Tensor) -> Tensor:
+    """Time that the work takes with the noise as it was, which a fix must not change; (p, k, c, 1, 1, 1). [s]"""
+    total_s: Tensor = np.einsum("...msd,...msd->...", np.broadcast_to(work_s, noise.shape), noise)
+    return np.maximum(total_s, TINY_S)[..., None, None, None]
 
 
 class Fixable(NamedTuple):

@@ -1,8 +1,9 @@
 """Hosts that slow all workers of whole stages: within those stages no peer is left to tell."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from udfs.kernel.program import Floats, Ints
 
@@ -19,27 +20,47 @@ CLEAR_LOG: Final = float(np.log(1.5))
 UNKNOWN: Final = -1
 
 
-def slow_stages(usual: Floats, hosts: Ints) -> Floats:
-    """Log factor of stages that are slow because their one host is; shape (stage,), 0 where not.
+class StagesOfHosts(NamedTuple):
+    """Stages whose workers are all on one host, or that have one worker only.
 
-    A host slows everything its workers compute, by one factor. A stage with more work differs by direction and
-    chunk (a loss layer), or by a few layers among many, and seldom is it all that one host holds: several stages,
-    or stages and parts of others.
+    log_factor : by which they are slow because that host is, 0 where not; shape (stage,).
+    is_suspect : bool, shape (stage,); slower than the others, and host and work cannot be told apart.
+    """
+
+    log_factor: Floats
+    is_suspect: npt.NDArray[np.bool_]
+
+
+def stages_of_hosts(usual: Floats, hosts: Ints) -> StagesOfHosts:
+    """Which stages are slow because their host is.
+
+    A host slows everything its workers compute, by one factor. A stage with more work differs by direction
+    and chunk (a loss layer), or by a few layers among many, and is seldom just what one host holds: several
+    stages.
 
     usual : log time of the computes of each stage, shape (stage, direction, chunk).
     hosts : int, shape (stage, dp_rank); UNKNOWN where the log does not say.
     """
-    found = np.zeros(len(usual))
-    for host in np.unique(hosts[hosts != UNKNOWN]).tolist():
-        whole = (hosts == host).all(axis=1)
+    stages, dp_size = hosts.shape
+    found = StagesOfHosts(np.zeros(stages), np.zeros(stages, dtype=bool))
+    together = [(hosts == host).all(axis=1) for host in np.unique(hosts[hosts != UNKNOWN]).tolist()]
+    if dp_size == 1:
+        together += list(np.eye(stages, dtype=bool))
+    for whole in together:
         if not whole.any() or whole.all():
             continue
         over = usual[whole] - _low_median(usual[~whole])
         factor, spread = float(np.median(over)), float(over.max() - over.min())
-        is_alike = factor > LEAST_LOG and spread <= max(ALIKE * factor, LEAST_ALIKE)
-        if is_alike and (factor > CLEAR_LOG or whole.sum() > 1):
-            found[whole] = factor
-    return found
+        is_alike = spread <= max(ALIKE * factor, LEAST_ALIKE)
+        if factor <= LEAST_LOG or not (is_alike or dp_size == 1):
+            continue
+        # The loss layer makes the last stage heavy, whatever its workers do.
+        is_clear = factor > CLEAR_LOG and not (whole.sum() == 1 and whole[-1])
+        if is_alike and (is_clear or whole.sum() > 1):
+            found.log_factor[whole] = factor
+        else:
+            found.is_suspect[whole] = True
+    return StagesOfHosts(found.log_factor, found.is_suspect & (found.log_factor == 0.0))
 
 
 def base_off_host(typical: Floats, base: Floats, hosts: Ints) -> Floats:
@@ -59,17 +80,6 @@ def base_off_host(typical: Floats, base: Floats, hosts: Ints) -> Floats:
         if (base[stage] - elsewhere > LEAST_LOG).all():
             found[stage] = elsewhere
     return found
-
-
-def has_stages_of_one_host(hosts: Ints) -> bool:
-    """Whether a stage lies on one host, alone or with others, and the job on several."""
-    is_whole = (hosts == hosts[:, :1]).all(axis=1) & (hosts[:, 0] != UNKNOWN)
-    return bool(is_whole.any()) and not is_one_host(hosts)
-
-
-def is_one_host(hosts: Ints) -> bool:
-    """Whether all workers are on one host."""
-    return bool((hosts == hosts.flat[0]).all()) and hosts.flat[0] != UNKNOWN
 
 
 def _low_median(values: Floats) -> Floats:
