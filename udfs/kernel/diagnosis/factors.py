@@ -23,6 +23,9 @@ LEAST_ERRORS: Final = 3.0
 """Weights of microbatches are real if two halves of their measurements agree on so much of their variance, they
 scatter by so much, and the agreement is so many times its standard error."""
 
+LEAST_PART: Final = 0.01
+"""Of the mean work of its kind, the least that a compute is taken to need."""
+
 TINY_S: Final = 1e-9
 
 
@@ -47,14 +50,12 @@ class Factors(NamedTuple):
     work_s  : Tensor; what the work takes on a usual worker. [s]
     worker  : factors of slow workers, shape (p, k, 1, 1, s, d).
     noise   : Tensor; what is left, a factor.
-    error   : a factor that scatters like the error of the data's weights, shape (1, k, 1, m, s, d).
     pause_s : Tensor; additive, 0 where there is none. [s]
     """
 
     work_s: Tensor
     worker: Floats
     noise: Tensor
-    error: Floats
     pause_s: Tensor
     workers: Workers
     data: Data
@@ -67,12 +68,50 @@ def decompose(times_s: Tensor, hosts: Ints) -> Factors:
     hosts   : int, shape (stage, dp_rank); which host, -1 where unknown.
     """
     logs = np.log(np.maximum(times_s, TINY_S))
-    workers, usual, weight = slow_workers(logs, hosts)
+    first = _First(*slow_workers(logs, hosts), logs)
+    pauses = _pauses(first.rest() - first.weight)
+    data = _data(first.rest(), first.usual, first.weight, pauses)
+    found = _factors(times_s, first.workers, data, pauses)
+    if not data.is_real:
+        return found
+    again = _beside_work(times_s, first, data, pauses, hosts)
+    return again if _misfit(again) < _misfit(found) else found
+
+
+class _First(NamedTuple):
+    """What is slow and usual at a first look; logs."""
+
+    workers: Workers
+    usual: Tensor
+    weight: Tensor
+    logs: Tensor
+
+    def rest(self) -> Tensor:
+        """What is left beside stage and worker."""
+        return self.logs - self.workers.log_factor() - self.usual
+
+
+def _beside_work(
+    times_s: Tensor, first: _First, data: Data, pauses: npt.NDArray[np.bool_], hosts: Ints
+) -> Factors:
+    """The decomposition once more, slow workers looked for beside the work as fitted to what was not slow.
+
+    Where a stage takes a constant beside what goes with the data, its light microbatches looked slow.
+    """
+    doubtful = pauses | (first.workers.in_steps > 0.0)[:, None, None, None]
+    steady = first.logs - first.workers.without_steps().log_factor()
+    data = _trusted(data, np.exp(steady), doubtful)
+    beside = first.logs - np.log(np.maximum(_work(np.exp(steady), data, doubtful), TINY_S))
+    workers, usual, weight = slow_workers(beside, hosts)
+    workers = workers._replace(suspects=first.workers.suspects)
     log_worker = workers.log_factor()
-    clean = logs - log_worker
-    pauses = _pauses(clean - usual - weight)
-    data = _data(clean - usual, weight, pauses)
-    worker = np.exp(log_worker)
+    pauses = _pauses(beside - log_worker - usual - weight)
+    data = _data(first.logs - log_worker - first.usual, first.usual, first.weight, pauses)
+    return _factors(times_s, workers, data, pauses)
+
+
+def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: npt.NDArray[np.bool_]) -> Factors:
+    worker = np.exp(workers.log_factor())
     work_s = _work(times_s / worker, data, pauses)
     model_s = work_s * worker
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -80,7 +119,12 @@ def decompose(times_s: Tensor, hosts: Ints) -> Factors:
     pauses = _pauses(np.log(np.maximum(noise, TINY_S)))
     pause_s = np.where(pauses, times_s - model_s, 0.0)
     noise = np.where(pauses, 1.0, noise)
-    return Factors(work_s, worker, noise, _error(noise), pause_s, workers, data)
+    return Factors(work_s, worker, noise, pause_s, workers, data)
+
+
+def _misfit(factors: Factors) -> float:
+    """Scatter of what no factor explains."""
+    return float(np.log(np.maximum(factors.noise, TINY_S)).std())
 
 
 def _pauses(rest: Tensor) -> npt.NDArray[np.bool_]:
@@ -91,10 +135,10 @@ def _pauses(rest: Tensor) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _data(rest: Tensor, weight: Tensor, pauses: npt.NDArray[np.bool_]) -> Data:
+def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: npt.NDArray[np.bool_]) -> Data:
     """Weight of the microbatches from what is left after stage and worker.
 
-    rest, weight : logs.
+    rest, usual, weight : logs.
     """
     p, k, c, m, s, d = rest.shape
     calm = np.where(pauses, weight, rest)
@@ -110,25 +154,26 @@ def _data(rest: Tensor, weight: Tensor, pauses: npt.NDArray[np.bool_]) -> Data:
     is_real = reliability > LEAST_RELIABILITY and spread > LEAST_SPREAD and covariance > LEAST_ERRORS * error
     if not is_real:
         return Data(np.ones((k, m, s, d)), reliability, spread, is_real=False)
-    by_direction = (
-        calm.mean(axis=(0, 2)) if p * c > 1 else np.broadcast_to(calm.mean(axis=(0, 1, 2)), (k, m, s, d))
-    )
-    weight = np.exp(by_direction)
-    return Data(weight / weight.mean(axis=(1, 2, 3), keepdims=True), reliability, spread, is_real=True)
+    # Times and not their logs, because a stage may take a constant beside what goes with the data.
+    of_all_s = np.exp(calm + usual).sum(axis=(0, 2))
+    relative = of_all_s / of_all_s.mean(axis=(1, 2, 3), keepdims=True)
+    if p * c == 1:
+        relative = np.broadcast_to(relative.mean(axis=0), (k, m, s, d))
+    return Data(relative, reliability, spread, is_real=True)
 
 
-def _error(noise: Tensor) -> Floats:
-    """A factor that scatters like the error of the weights, from two halves of their measurements; (1, k, 1, m, s, d).
+def _trusted(data: Data, steady_s: Tensor, doubtful: npt.NDArray[np.bool_]) -> Data:
+    """The data with weights from those computes alone that are not in doubt.
 
-    The weights hold their share of the noise, which a fix of the data must not take away: steps end with the slowest.
+    steady_s : times of computes without what is always slow. [s]
     """
-    p, k, c, m, s, d = noise.shape
-    measured = np.log(np.maximum(noise, TINY_S)).swapaxes(1, 2).reshape(p * c, k, m, s, d)
-    if p * c > 1:
-        error = (measured[::2].mean(axis=0) - measured[1::2].mean(axis=0)) / 2
-    else:
-        error = np.broadcast_to((measured[0, 0] - measured[0, -1]) / 2, (k, m, s, d))
-    return np.exp(error - error.mean(axis=(1, 3), keepdims=True))[None, :, None]
+    p, k, c, m, s, d = steady_s.shape
+    trusted = ~(doubtful & ~doubtful.all(axis=(0, 2), keepdims=True))
+    usual_s = np.broadcast_to(steady_s.mean(axis=(3, 4, 5), keepdims=True), steady_s.shape)
+    relative = (steady_s * trusted).sum(axis=(0, 2)) / (usual_s * trusted).sum(axis=(0, 2))
+    if p * c == 1:
+        relative = np.broadcast_to(relative.mean(axis=0), (k, m, s, d))
+    return data._replace(weight=relative / relative.mean(axis=(1, 2, 3), keepdims=True))
 
 
 def _halves(rest: Tensor) -> tuple[Floats, Floats] | None:
@@ -155,5 +200,5 @@ def _work(clean_s: Tensor, data: Data, pauses: npt.NDArray[np.bool_]) -> Tensor:
     slope_s = (deviation * clean_s).sum(axis=lanes, keepdims=True) / (deviation**2).sum(
         axis=lanes, keepdims=True
     )
-    slope_s = np.clip(slope_s, 0.0, mean_s / mean_weight)
-    return mean_s + slope_s * (weight - mean_weight)
+    # A stage without a constant falls faster than the weights, which hold the constants of all stages.
+    return np.maximum(mean_s + np.maximum(slope_s, 0.0) * (weight - mean_weight), LEAST_PART * mean_s)

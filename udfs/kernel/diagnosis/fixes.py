@@ -11,18 +11,22 @@ from udfs.kernel import cause
 from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, Tensor
 from udfs.kernel.diagnosis.factors import TINY_S, Factors
 from udfs.kernel.diagnosis.transfers import SlowTransfers
+from udfs.kernel.diagnosis.workers import MAD_TO_SIGMA
 from udfs.kernel.program import Floats
 from udfs.kernel.replay import replay_rows
 
 Fixed = frozenset[int]
 """Causes that are fixed."""
 
+MOST_SIGMAS: Final = 4.0
+"""Errors of measurement beyond are misfits of the work, not noise."""
+
 STACKED_VALUES: Final = 4_000_000
 """Durations of computes that are held for stacked scenarios at a time."""
 
 
 class Works(NamedTuple):
-    """What the computes take on usual workers without pauses, by what is fixed; Tensors or broadcastable. [s]"""
+    """What computes take on usual workers without pauses, by what is fixed; Tensors. [s]"""
 
     as_is: Tensor
     data: Tensor
@@ -31,28 +35,55 @@ class Works(NamedTuple):
 
 
 def works(factors: Factors) -> Works:
-    """Work as it is, balanced over microbatches within a step, spread over stages and chunks, and both."""
+    """Work as it is, balanced over microbatches within a step, spread over stages and chunks, and both.
+
+    A fix keeps the sum of each stage, direction and chunk, or of each direction.
+    """
     work_s, noise = factors.work_s, factors.noise
-    over_data, over_stages = work_s, work_s.mean(axis=(0, 2), keepdims=True)
-    over_both = over_stages
-    if factors.data.is_real:
-        error = factors.error
-        balanced_s = work_s.mean(axis=(3, 5), keepdims=True)
-        over_data, over_both = balanced_s * error, balanced_s.mean(axis=(0, 2), keepdims=True) * error
-    as_is_s = _total(work_s, noise)
-    of_all_stages_s = as_is_s.sum(axis=(0, 2), keepdims=True)
+    as_is_s = work_s * noise
+    by_kind_s = as_is_s.mean(axis=(3, 4, 5), keepdims=True)
+    of_all_s = by_kind_s.mean(axis=(0, 2), keepdims=True)
+    over_stages_s = _with_mean(work_s.mean(axis=(0, 2), keepdims=True) * noise, (0, 2, 3, 4, 5), of_all_s)
+    if not factors.data.is_real:
+        return Works(as_is_s, as_is_s, over_stages_s, over_stages_s)
+    balanced_s = work_s.mean(axis=(3, 5), keepdims=True)
+    # What is left of a light microbatch is small beside the work that it gets, however large beside its own.
+    left = 1.0 + (as_is_s - work_s) / np.maximum(work_s, balanced_s)
+    left *= _error(left)
+    both_s = balanced_s.mean(axis=(0, 2), keepdims=True)
     return Works(
-        work_s,
-        over_data * (as_is_s / _total(over_data, noise)) if factors.data.is_real else work_s,
-        over_stages * (of_all_stages_s / _total(over_stages, noise).sum(axis=(0, 2), keepdims=True)),
-        over_both * (of_all_stages_s / _total(over_both, noise).sum(axis=(0, 2), keepdims=True)),
+        as_is_s,
+        _with_mean(balanced_s * left, (3, 4, 5), by_kind_s),
+        over_stages_s,
+        _with_mean(both_s * left, (0, 2, 3, 4, 5), of_all_s),
     )
 
 
-def _total(work_s: Tensor, noise: Tensor) -> Tensor:
-    """Time that the work takes with the noise as it was, which a fix must not change; (p, k, c, 1, 1, 1). [s]"""
-    total_s: Tensor = np.einsum("...msd,...msd->...", np.broadcast_to(work_s, noise.shape), noise)
-    return np.maximum(total_s, TINY_S)[..., None, None, None]
+def _with_mean(times_s: Tensor, axes: tuple[int, ...], mean_s: Tensor) -> Tensor:
+    """Times scaled so that their mean over some axes is as given."""
+    scale = mean_s / np.maximum(times_s.mean(axis=axes, keepdims=True), TINY_S)
+    scaled_s: Tensor = np.multiply(times_s, scale, out=times_s)
+    return scaled_s
+
+
+def _error(left: Tensor) -> Floats:
+    """A factor that scatters like the error of the weights, from two halves of their measurements.
+
+    The weights took with them their share of the noise, which a fix of the data does not take away: steps end
+    with the slowest.
+
+    left    : what is left beside work; Tensor.
+    returns : shape (1, direction, 1, microbatch, step, dp_rank).
+    """
+    p, k, c, m, s, d = left.shape
+    measured = np.log(np.maximum(left, TINY_S)).swapaxes(1, 2).reshape(p * c, k, m, s, d)
+    if p * c > 1:
+        error = (measured[::2].mean(axis=0) - measured[1::2].mean(axis=0)) / 2
+    else:
+        error = np.broadcast_to((measured[0, 0] - measured[0, -1]) / 2, (k, m, s, d))
+    error = error - error.mean(axis=(1, 3), keepdims=True)
+    most = MOST_SIGMAS * MAD_TO_SIGMA * float(np.median(np.abs(error)))
+    return np.exp(np.clip(error, -most, most))[None, :, None]
 
 
 class Fixable(NamedTuple):
@@ -122,14 +153,11 @@ def _compute_times(block: Fixable, factors: Factors, work: Works, fixed: Fixed) 
     }[fixes_data, fixes_stage]
     some = (slice(None),) * 4 + (block.part,)
 
-    def part(values: Floats) -> Floats:
-        return values[some] if values.shape[4] > 1 else values
-
-    times_s = part(chosen) * part(factors.noise)
+    times_s = chosen[some]
     if cause.SLOW_WORKER not in fixed:
-        times_s = times_s * part(factors.worker)
+        times_s = times_s * factors.worker[some]
     if cause.PAUSE not in fixed:
-        times_s = times_s + part(factors.pause_s)
+        times_s = times_s + factors.pause_s[some]
     return times_s
 
 

@@ -53,6 +53,10 @@ class Workers(NamedTuple):
     scatter: float
     suspects: npt.NDArray[np.bool_]
 
+    def without_steps(self) -> "Workers":
+        """Only what is slow in all steps."""
+        return self._replace(in_steps=np.zeros_like(self.in_steps))
+
     def log_factor(self) -> Floats:
         """Together; shape (p, k, 1, 1, s, d)."""
         by_cell = self.always[:, :, None, :] + self.in_steps[:, None] + self.dp_rank
