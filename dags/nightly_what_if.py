@@ -118,7 +118,7 @@ with DAG(
     )
     aggregate_fleet = SparkSubmitOperator(
         task_id="aggregate_fleet",
-        doc_md="The day's fleet, causes, hosts and coverage: `fleet_day`, `cause_day`, `host_day`, `coverage_day`.",
+        doc_md="The day's fleet: `fleet_day`, `cause_day`, `host_day`, `coverage_day`.",
         entry_point="aggregate_fleet",
         **STAGE,
     )

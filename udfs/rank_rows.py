@@ -44,7 +44,7 @@ class ReplayedRows:
 
     @property
     def worker_host(self) -> Ints:
-        """Which host each worker is on: equal numbers are one host, -1 where unknown; shape (stage, dp_rank)."""
+        """Host of each worker: equal numbers are one host, -1 where unknown; shape (stage, dp_rank)."""
         if "host" not in self.table.column_names:
             return np.full(self.worker_row.shape, -1)
         hosts = self.table.column("host").take(pa.array(self.worker_row.ravel()))

@@ -94,7 +94,7 @@ def analyse(
 
     rows         : the job's rows, every step complete.
     worker_rank  : int, shape (stage, dp_rank); global rank of each worker, settles ties among the slowest.
-    worker_host  : int, shape (stage, dp_rank); equal for workers of one host, -1 where unknown. None: all unknown.
+    worker_host  : int, shape (stage, dp_rank); equal on one host, -1 where unknown. None: all unknown.
     ops_together : ops per block; a step is never divided.
     diagnosed    : whether to look for causes.
     raises       : TraceDefectError where the ops contradict each other, or take no time, so that there is

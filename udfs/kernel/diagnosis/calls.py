@@ -1,8 +1,8 @@
 """Transfers that a worker issued as one call: they start together and return together.
 
-The recorded length of such a transfer is the length of the call, which its slowest member sets. In the what-if
-model each member waits for its own peer alone (model, section 2), so that a late peer of one member would look like
-a slow transfer of the others.
+The recorded length of such a transfer is the length of the call, which its slowest member sets. In the
+what-if model each member waits for its own peer alone (model, section 2), so that a late peer of one member
+would look like a slow transfer of the others.
 """
 
 from itertools import pairwise
@@ -28,8 +28,8 @@ class Calls(NamedTuple):
     """Calls of several transfers.
 
     members  : ops of each call.
-    is_free  : op -> bool, shape (step, dp): where another member returned last, so that the op's own transfer is not
-               known, only that it took no longer.
+    is_free  : op -> bool, shape (step, dp): where another member returned last, so that the op's own transfer
+               is not known, only that it took no longer.
     """
 
     members: tuple[tuple[int, ...], ...]
@@ -86,7 +86,7 @@ def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
         return graph
     call_of = {op: call for call in calls.members for op in call}
     waits_for = []
-    for op, sources in enumerate(graph.waits_for):
+    for op in range(graph.size):
         own = call_of.get(op, (op,))
         joined = [source for member in own for source in graph.waits_for[member] if source not in own]
         waits_for.append(

@@ -53,7 +53,7 @@ class BlockTimes(NamedTuple):
 class ComputeOps(NamedTuple):
     """Where a block's computes stand.
 
-    ops : int, shape (stage, direction, chunk, microbatch, 1) where dp ranks are lanes, else with dp_rank last.
+    ops : int, shape (stage, direction, chunk, microbatch, dp_rank), dp_rank 1 long where dp ranks are lanes.
     """
 
     ops: Ints

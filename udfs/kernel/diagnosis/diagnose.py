@@ -105,16 +105,17 @@ def _replays(found: Found) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
 
 def _fixable(found: Found) -> list[Fixable]:
     """Every block with its computes, where it has a part in the tensors, and its slow transfers."""
-    computes: dict[int, tuple[ComputeOps, slice]] = {}
+    computes: dict[int, tuple[ComputeOps | None, slice | None]] = {}
     first = 0
     for number, ops in found.computes.blocks if found.computes is not None else []:
         end = first + found.blocks[number].number_of_steps
         computes[number] = ops, slice(first, end)
         first = end
-    return [
-        Fixable(block, *computes.get(number, (None, None)), found.transfers[number])
-        for number, block in enumerate(found.blocks)
-    ]
+    fixable = []
+    for number, block in enumerate(found.blocks):
+        ops, part = computes.get(number, (None, None))
+        fixable.append(Fixable(block, ops, part, found.transfers[number]))
+    return fixable
 
 
 def _savings(mean_s: Callable[[Sequence[Fixed]], dict[Fixed, float]], actual_s: float) -> Savings:
@@ -130,7 +131,7 @@ def _savings(mean_s: Callable[[Sequence[Fixed]], dict[Fixed, float]], actual_s: 
         saved |= {fixed: (times[NOTHING] - time_s) / actual_s for fixed, time_s in mean_s(unknown).items()}
     attributed = {each: saved[fixed] for each, fixed in alone.items()}
     attributed |= shapley(saved, shared)
-    # What is left between the causes that were shared and all of them goes to those that save next to nothing.
+    # What is left between the causes that were shared and all goes to those that save next to nothing.
     left = saved[ALL_FIXES] - sum(attributed.values())
     others = [each for each in cause.FIXABLE if each not in shared] or list(cause.FIXABLE)
     for each in others:

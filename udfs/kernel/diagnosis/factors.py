@@ -1,7 +1,7 @@
 """Compute durations as factors with a meaning: stage, data, worker, pause (additive), and noise.
 
-D = work(stage, direction, chunk, data) * worker * noise + pause. Axes p, k, c, m, s, d: stage, direction, chunk,
-microbatch, step, dp rank.
+D = work(stage, direction, chunk, data) * worker * noise + pause. Axes p, k, c, m, s, d: stage, direction,
+chunk, microbatch, step, dp rank.
 """
 
 from typing import Final, NamedTuple
@@ -20,8 +20,8 @@ PAUSE_MADS: Final = 6.0
 LEAST_RELIABILITY: Final = 0.3
 LEAST_SPREAD: Final = 0.01
 LEAST_ERRORS: Final = 3.0
-"""Weights of microbatches are real if two halves of their measurements agree on so much of their variance, they
-scatter by so much, and the agreement is so many times its standard error."""
+"""Weights of microbatches are real if two halves of their measurements agree on so much of their variance,
+they scatter by so much, and the agreement is so many times its standard error."""
 
 LEAST_PART: Final = 0.01
 """Of the mean work of its kind, the least that a compute is taken to need."""
@@ -187,7 +187,7 @@ def _halves(rest: Tensor) -> tuple[Floats, Floats] | None:
 
 
 def _work(clean_s: Tensor, data: Data, pauses: npt.NDArray[np.bool_]) -> Tensor:
-    """What the work takes: a fixed part and one that goes with the data, of each stage, direction and chunk."""
+    """Work of each stage, direction and chunk: a fixed part and one that goes with the data."""
     lanes = (3, 4, 5)
     calm = ~pauses
     count = np.maximum(calm.sum(axis=lanes, keepdims=True), 1)
@@ -201,4 +201,5 @@ def _work(clean_s: Tensor, data: Data, pauses: npt.NDArray[np.bool_]) -> Tensor:
         axis=lanes, keepdims=True
     )
     # A stage without a constant falls faster than the weights, which hold the constants of all stages.
-    return np.maximum(mean_s + np.maximum(slope_s, 0.0) * (weight - mean_weight), LEAST_PART * mean_s)
+    work_s = mean_s + np.maximum(slope_s, 0.0) * (weight - mean_weight)
+    return np.asarray(np.maximum(work_s, LEAST_PART * mean_s))

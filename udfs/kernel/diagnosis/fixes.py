@@ -83,7 +83,7 @@ def _error(left: Tensor) -> Floats:
         error = np.broadcast_to((measured[0, 0] - measured[0, -1]) / 2, (k, m, s, d))
     error = error - error.mean(axis=(1, 3), keepdims=True)
     most = MOST_SIGMAS * MAD_TO_SIGMA * float(np.median(np.abs(error)))
-    return np.exp(np.clip(error, -most, most))[None, :, None]
+    return np.asarray(np.exp(np.clip(error, -most, most))[None, :, None])
 
 
 class Fixable(NamedTuple):

@@ -88,7 +88,7 @@ def flag_of(each: int, trust: Trust, alone: dict[int, float]) -> int:
 
 
 def is_skew(each: int, trust: Trust, saved: float, actual_s: float) -> bool:
-    """Whether clocks that are apart explain what a fix seems to save: every transfer, or the first op, looks late."""
+    """Whether clocks that are apart explain what a fix seems to save: ops that look late."""
     waits = {cause.LAUNCH_DELAY: 4, cause.COMMUNICATION: 2 * trust.microbatches}
     return trust.skew_s > MOST_SKEW_S and saved * actual_s < waits.get(each, 0) * trust.skew_s
 

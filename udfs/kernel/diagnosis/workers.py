@@ -1,7 +1,7 @@
 """Workers slower than their peers: always, in some steps, a whole dp rank, or all on one host.
 
-Slowness is one-sided, so what is usual is a low quantile, not a mean. Axes p, k, c, m, s, d: stage, direction,
-chunk, microbatch, step, dp rank.
+Slowness is one-sided, so what is usual is a low quantile, not a mean. Axes p, k, c, m, s, d: stage,
+direction, chunk, microbatch, step, dp rank.
 """
 
 from typing import Final, NamedTuple
