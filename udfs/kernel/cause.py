@@ -73,7 +73,7 @@ class CauseFound(NamedTuple):
     """One cause of one job.
 
     time_saved_fraction : (replayed step time - the same with this cause fixed) / T_actual; the best estimate,
-                          also where flagged. Of UNEXPLAINED: what is lost against the ideal and no fix returns.
+                          also where flagged. Of UNEXPLAINED: what is lost to the ideal and no fix returns.
     attributed_fraction : its share of what all fixes together save (Shapley value), over T_actual; 0 of
                           UNEXPLAINED, which nothing fixes.
     is_cause            : whether the fix saves enough and the evidence is there.

@@ -11,7 +11,7 @@ from udfs.kernel.cause import CauseFound, Diagnosis
 from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, compute_times
 from udfs.kernel.diagnosis.culprits import Found, blame
 from udfs.kernel.diagnosis.factors import decompose
-from udfs.kernel.diagnosis.fixes import Fixable, Fixed, shapley, step_times, works
+from udfs.kernel.diagnosis.fixes import Fixable, Fixed, Savings, shapley, step_times, without_transfers, works
 from udfs.kernel.diagnosis.flags import Trust, flag_of, is_skew
 from udfs.kernel.diagnosis.transfers import slow_transfers
 from udfs.kernel.graph import Layout
@@ -43,21 +43,6 @@ class Job(NamedTuple):
     indicators: dict[int, float]
 
 
-class Savings(NamedTuple):
-    """Shares of T_actual that fixes save.
-
-    alone      : cause -> saved by its fix alone.
-    attributed : cause -> its share in what all fixes together save.
-    together   : saved by all fixes together.
-    replayed   : replay with nothing fixed, over T_actual.
-    """
-
-    alone: dict[int, float]
-    attributed: dict[int, float]
-    together: float
-    replayed: float
-
-
 def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     """Find the causes of a job."""
     computes = compute_times(blocks, job.layout.pp_size, job.layout.dp_size)
@@ -66,7 +51,9 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     found = Found(job.layout, job.actual_s, blocks, computes, factors, transfers)
     savings = _savings(_replays(found), job.actual_s)
     rest = savings.replayed - savings.together - job.ideal_s / job.actual_s
-    trust = Trust.of(found, savings.replayed, savings.together, rest)
+    steps = sum(block.number_of_steps for block in blocks)
+    computing_s = sum(float(without_transfers(block).sum()) for block in blocks) / steps
+    trust = Trust.of(found, savings, rest, savings.replayed - computing_s / job.actual_s)
     causes = []
     for each in cause.FIXABLE:
         saved = savings.alone[each]
@@ -107,9 +94,9 @@ def _fixable(found: Found) -> list[Fixable]:
     """Every block with its computes, where it has a part in the tensors, and its slow transfers."""
     computes: dict[int, tuple[ComputeOps | None, slice | None]] = {}
     first = 0
-    for number, ops in found.computes.blocks if found.computes is not None else []:
+    for number, of_block in found.computes.blocks if found.computes is not None else []:
         end = first + found.blocks[number].number_of_steps
-        computes[number] = ops, slice(first, end)
+        computes[number] = of_block, slice(first, end)
         first = end
     fixable = []
     for number, block in enumerate(found.blocks):

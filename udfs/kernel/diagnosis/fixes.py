@@ -161,6 +161,38 @@ def _compute_times(block: Fixable, factors: Factors, work: Works, fixed: Fixed) 
     return times_s
 
 
+class Savings(NamedTuple):
+    """Shares of T_actual that fixes save.
+
+    alone      : cause -> saved by its fix alone.
+    attributed : cause -> its share in what all fixes together save.
+    together   : saved by all fixes together.
+    replayed   : replay with nothing fixed, over T_actual.
+    """
+
+    alone: dict[int, float]
+    attributed: dict[int, float]
+    together: float
+    replayed: float
+
+
+def without_transfers(times: BlockTimes) -> Floats:
+    """Step times if no transfer took any time, all else as it ran; float64, shape (step,). [s]"""
+    graph, duration_s = times.graph, times.duration_s
+    shape = (1, *duration_s.shape[1:])
+    per_op: list[Floats] = [values.reshape(1, -1) for values in duration_s]
+    nothing = np.zeros((1, duration_s[0].size))
+    for members, _ in graph.meetings:
+        for op in (op for ops in members for op in ops):
+            per_op[op] = nothing
+    delays = {
+        op: delay_s.reshape(1, -1)
+        for op, delay_s in zip(times.delays.ops.tolist(), times.delays.delay_s, strict=True)
+    }
+    step_s: Floats = replay_rows(graph, per_op, delays, shape)[0]
+    return step_s
+
+
 def shapley(value_of: dict[Fixed, float], players: Sequence[int]) -> dict[int, float]:
     """Shapley value of each player (Shapley 1953): its mean contribution over all orders.
 

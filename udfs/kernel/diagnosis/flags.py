@@ -6,6 +6,7 @@ import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel.diagnosis.culprits import Found
+from udfs.kernel.diagnosis.fixes import Savings
 from udfs.kernel.graph import Layout
 
 ENOUGH_STEPS: Final = 4
@@ -16,6 +17,9 @@ MANY_CELLS: Final = 0.3
 """Share of slow cells beyond which the usual cell is no measure any more."""
 
 MOST_SKEW_S: Final = 1e-3
+MOST_MOVING: Final = 0.4
+"""Where transfers take more of the step than this, whether all of them are slow is for other jobs to tell."""
+
 MOST_UNEXPLAINED: Final = 0.3
 LEAST_WASTE: Final = 0.05
 LEAST_CLAIM: Final = 0.01
@@ -33,6 +37,7 @@ class Trust(NamedTuple):
     slow_cells  : share of the workers that are slower than usual.
     suspects    : whether a stage is heavy or its one host slow, and nothing tells.
     skew_s      : how far clocks are apart. [s]
+    moving      : share of T_actual that transfers take, if all of them are as they should be.
     gap         : by how much the replay misses T_actual, as a share.
     unexplained : share of the waste that no fix returns.
     """
@@ -43,19 +48,23 @@ class Trust(NamedTuple):
     slow_cells: float
     suspects: bool
     skew_s: float
+    moving: float
     gap: float
     unexplained: float
 
     @classmethod
-    def of(cls, found: Found, replayed: float, together: float, rest: float) -> "Trust":
-        """From what was found and what the fixes save, all as shares of T_actual."""
+    def of(cls, found: Found, savings: Savings, rest: float, moving: float) -> "Trust":
+        """From what was found and what the fixes save.
+
+        rest, moving : what no fix returns, and what transfers take; shares of T_actual.
+        """
         slow_cells, microbatches, suspects = 0.0, 0, False
         if found.factors is not None:
             workers = found.factors.workers
             slow_cells = float((workers.log_factor() > 0.0).any(axis=(1, 2, 3, 4)).mean())
             microbatches = found.factors.work_s.shape[3]
             suspects = bool(workers.suspects.any())
-        waste = together + rest
+        waste = savings.together + rest
         skews = [block.skew_s for block in found.blocks if np.isfinite(block.skew_s)]
         return cls(
             layout=found.layout,
@@ -64,7 +73,8 @@ class Trust(NamedTuple):
             slow_cells=slow_cells,
             suspects=suspects,
             skew_s=max(skews, default=0.0),
-            gap=abs(1.0 - replayed),
+            moving=moving - savings.alone[cause.COMMUNICATION],
+            gap=abs(1.0 - savings.replayed),
             unexplained=abs(rest) / waste if waste > LEAST_WASTE else 0.0,
         )
 
@@ -78,6 +88,7 @@ def flag_of(each: int, trust: Trust, alone: dict[int, float]) -> int:
         cause.FEW_STEPS: trust.steps < ENOUGH_STEPS,
         cause.HIGH_DISCREPANCY: trust.gap > LARGEST_GAP,
         cause.CLOCK_SKEW: each in (cause.COMMUNICATION, cause.LAUNCH_DELAY) and trust.skew_s > MOST_SKEW_S,
+        cause.NO_USUAL_TRANSFER: each == cause.COMMUNICATION and trust.moving > MOST_MOVING,
         cause.FEW_PEERS: each in WORKER_STAGE and trust.layout.dp_size == trust.layout.pp_size == 1,
         cause.WORKER_OR_STAGE: each in WORKER_STAGE and trust.suspects and _claims(alone, WORKER_STAGE),
         cause.WORKER_OR_DATA: each in WORKER_DATA and _is_worker_or_data(trust, alone),
