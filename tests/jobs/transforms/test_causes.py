@@ -20,7 +20,7 @@ from schemas.vocabulary import CAUSE_DAY, CAUSES, FLEET_DAY, JOB_CAUSES, RANK_ST
 from tests.diagnoses import DIAGNOSIS, unit_rows
 from tests.examples import DAY, NEXT_DAY, frame
 from tests.udfs.lines import manifest
-from udfs import what_if
+from udfs.kernel import what_if
 from udfs.unit_batches import MANIFEST, RESULT_SCHEMA, SIMULATED_COLUMNS, simulate_batches
 from udfs.what_if import SimulationSettings
 
@@ -45,7 +45,7 @@ def unchanged(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
 @pytest.fixture
 def results(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> DataFrame:
     """Unit "a" with GPU-hours, "b" without, "c" not replayed; after a way through mapInArrow."""
-    monkeypatch.setattr(what_if, "undiagnosed", lambda found: DIAGNOSIS)
+    monkeypatch.setattr(what_if, "diagnose", lambda blocks, job: DIAGNOSIS)
     units = [
         batch("a", LAYOUT | {"gpu_hours": 64.0}),
         batch("b", LAYOUT),
