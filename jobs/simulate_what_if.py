@@ -1,18 +1,20 @@
 """Simulate: what each unit of the given days would have cost without stragglers.
 
-rank_steps, jobs -> job_slowdown and its companions, job_causes.
+rank_steps, jobs -> job_slowdown and its companions, job_causes. What a unit's own steps cannot tell about its
+causes is revised with what other jobs and earlier days say, before anything is published.
 """
 
 import sys
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, timedelta
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs.cli import day_parser, run_entry_point
 from jobs.settings import Settings
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import units_of_other_gpu_hours
+from jobs.transforms.history import HISTORY_TABLES, revised_results
 from jobs.transforms.what_if import incomplete_units, result_rows, units_without_result, what_if
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
@@ -27,7 +29,9 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     jobs = warehouse.read(TABLES[JOBS], log_dates)
     chosen = SimulationSettings(**settings.simulation.model_dump())
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    results = what_if(rank_steps, jobs, chosen, partitions).persist()
+    simulated = what_if(rank_steps, jobs, chosen, partitions).persist()
+    history = _history(warehouse, simulated, jobs, settings, log_dates)
+    results = revised_results(simulated, history, **settings.history.model_dump()).persist()
     try:
         rules = [
             Violations(
@@ -51,6 +55,20 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
         return publish("simulate", warehouse, result_rows(results), log_dates, rules)
     finally:
         results.unpersist()
+        simulated.unpersist()
+
+
+def _history(
+    warehouse: Warehouse, simulated: DataFrame, jobs: DataFrame, settings: Settings, log_dates: Sequence[date]
+) -> dict[str, DataFrame]:
+    """Rows of these days as simulated, and of the days before as published."""
+    before = {day - timedelta(days=age) for day in log_dates for age in range(1, settings.history.days + 1)}
+    earlier = sorted(before - set(log_dates))
+    now = result_rows(simulated) | {JOBS: jobs}
+    return {
+        name: now[name].unionByName(warehouse.read(TABLES[name], earlier)) if earlier else now[name]
+        for name in HISTORY_TABLES
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:

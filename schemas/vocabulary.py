@@ -118,11 +118,17 @@ FLAG_REASONS: Final = (
 )
 """Why not to trust a cause like others, in the order of the kernel's codes from 1 on (0: no reason)."""
 
+JUDGED_BY_HISTORY: Final = "judged_by_history"
+"""Flag of a cause that other jobs or earlier days decided: the unit's own steps could not tell."""
+
 CULPRIT_PATTERNS: Final = ("always", "intermittent", "once")
 """In which steps a culprit was slow, in the order of the kernel's codes."""
 
 EVIDENCE_KEYS: Final = ("effect", "standard_error", "peers", "samples", "indicator")
 """What the answer of a diagnosis rests on, in the kernel's order; a number that does not exist has no key."""
+
+HISTORY_KEYS: Final = ("history_runs", "history_jobs", "history_factor", "revised_from")
+"""What is added to the evidence where history decided."""
 
 RANK_STEPS: Final = "rank_steps"
 JOBS: Final = "jobs"

@@ -22,8 +22,8 @@ from schemas.vocabulary import (
     STEP_SLOWDOWN,
     WORKER_SLOWDOWN,
 )
+from udfs.baselines import op_type_baselines, stage_baselines
 from udfs.cause_rows import cause_rows
-from udfs.kernel.program import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.rank_rows import ReplayedRows
 
@@ -84,11 +84,8 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
                 "slowdown": times.recorded / times.ideal,
             },
         ),
-        OP_TYPE_SLOWDOWN: _table(OP_TYPE_SLOWDOWN, _by_op_type(times.by_type, ideal_s)),
-        STAGE_SLOWDOWN: _table(
-            STAGE_SLOWDOWN,
-            {"pp_rank": np.arange(len(stage_slowdown), dtype=np.int32), "slowdown": stage_slowdown},
-        ),
+        OP_TYPE_SLOWDOWN: _table(OP_TYPE_SLOWDOWN, _by_op_type(found, ideal_s)),
+        STAGE_SLOWDOWN: _table(STAGE_SLOWDOWN, {"slowdown": stage_slowdown} | stage_baselines(replayed.rows)),
         DP_RANK_SLOWDOWN: _table(
             DP_RANK_SLOWDOWN,
             {"dp_rank": np.arange(len(dp_rank_slowdown), dtype=np.int32), "slowdown": dp_rank_slowdown},
@@ -151,10 +148,17 @@ def _known(number: float) -> float | None:
     return None if math.isnan(number) else number
 
 
-def _by_op_type(by_type_s: dict[int, Floats], ideal_s: float) -> dict[str, Column]:
+def _by_op_type(found: WhatIf, ideal_s: float) -> dict[str, Column]:
+    by_type_s = found.times.by_type
     names = [OP_TYPE_GROUPS.get(OP_TYPES[group], OP_TYPES[group]) for group in by_type_s]
     slowdown = np.array([times_s.mean() for times_s in by_type_s.values()]) / ideal_s
-    return {"op_type": names, "slowdown": slowdown, "waste_fraction": 1.0 - 1.0 / slowdown}
+    usual_s = op_type_baselines(found.ideal_duration_s)
+    return {
+        "op_type": names,
+        "slowdown": slowdown,
+        "waste_fraction": 1.0 - 1.0 / slowdown,
+        "ideal_duration_s": [usual_s.get(name) for name in names],
+    }
 
 
 def _by_worker(replayed: Replayed, ideal_s: float) -> dict[str, Column]:

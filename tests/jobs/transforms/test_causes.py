@@ -1,7 +1,7 @@
 """Causes of units through Spark and Delta to cause_day, and what must hold between the tables of causes."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ def batch(job_id: str, facts: dict[str, Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([key | row for row in rows], schema=schema)
 
 
-def unchanged(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+def unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return batches
 
 
