@@ -50,7 +50,7 @@ class SimulationSettings(_Section):
 class HistorySettings(_Section):
     """With how much of the past causes are revised that a unit's own steps cannot tell."""
 
-    days: Annotated[int, Field(ge=0)]
+    days: Annotated[int, Field(ge=1)]
     minimum_runs: Annotated[int, Field(ge=1)]
 
 

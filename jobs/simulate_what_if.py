@@ -8,17 +8,17 @@ import sys
 from collections.abc import Sequence
 from datetime import date, timedelta
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from jobs.cli import day_parser, run_entry_point
 from jobs.settings import Settings
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import units_of_other_gpu_hours
-from jobs.transforms.history import HISTORY_TABLES, revised_results
+from jobs.transforms.history import revised_results
 from jobs.transforms.what_if import incomplete_units, result_rows, units_without_result, what_if
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JOBS, RANK_STEPS
+from schemas.vocabulary import JOB_BASELINE, JOB_CAUSES, JOB_SLOWDOWN, JOBS, RANK_STEPS
 from udfs.what_if import SimulationSettings
 
 
@@ -30,8 +30,8 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     chosen = SimulationSettings(**settings.simulation.model_dump())
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     simulated = what_if(rank_steps, jobs, chosen, partitions).persist()
-    history = _history(warehouse, simulated, jobs, settings, log_dates)
-    results = revised_results(simulated, history, **settings.history.model_dump()).persist()
+    earlier = warehouse.read(TABLES[JOB_BASELINE], _days_before(log_dates, settings.history.days))
+    results = revised_results(simulated, earlier, **settings.history.model_dump()).persist()
     try:
         rules = [
             Violations(
@@ -58,17 +58,10 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
         simulated.unpersist()
 
 
-def _history(
-    warehouse: Warehouse, simulated: DataFrame, jobs: DataFrame, settings: Settings, log_dates: Sequence[date]
-) -> dict[str, DataFrame]:
-    """Rows of these days as simulated, and of the days before as published."""
-    before = {day - timedelta(days=age) for day in log_dates for age in range(1, settings.history.days + 1)}
-    earlier = sorted(before - set(log_dates))
-    now = result_rows(simulated) | {JOBS: jobs}
-    return {
-        name: now[name].unionByName(warehouse.read(TABLES[name], earlier)) if earlier else now[name]
-        for name in HISTORY_TABLES
-    }
+def _days_before(log_dates: Sequence[date], days: int) -> list[date]:
+    """Days that the revision looks back on, without those that are simulated now."""
+    before = {day - timedelta(days=age) for day in log_dates for age in range(1, days + 1)}
+    return sorted(before - set(log_dates))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -22,15 +22,6 @@ TABLE = Table(
             SLOWDOWN, "step time with this op type as recorded and all else ideal, over T_ideal (S_t, Eq. 2)"
         ),
         WASTE_FRACTION,
-        Column(
-            "ideal_duration_s",
-            pa.float64(),
-            "its ideal duration: of one op, mean over stages where they differ, and over send and recv. What "
-            "other runs of the same model are held against",
-            unit="s",
-            nullable=True,
-            minimum=0,
-        ),
     ),
     expectations=(waste_of(),),
 )

@@ -181,9 +181,7 @@ def same_type(wanted: pa.DataType, got: pa.DataType) -> bool:
 
 
 def _least(element: pa.DataType) -> str:
-    """Return the least value of a type as SQL: the one least likely to be found in a list."""
-    if pa.types.is_string(element):
-        return "''"
+    """Return the least value of a number type as SQL: the one least likely to be found in a list."""
     if pa.types.is_floating(element):
         return "double('-Infinity')"
     names = {8: "tinyint", 16: "smallint", 32: "int", 64: "bigint"}

@@ -141,6 +141,7 @@ STAGE_SLOWDOWN: Final = "stage_slowdown"
 DP_RANK_SLOWDOWN: Final = "dp_rank_slowdown"
 WORKER_SLOWDOWN: Final = "worker_slowdown"
 JOB_CAUSES: Final = "job_causes"
+JOB_BASELINE: Final = "job_baseline"
 FLEET_DAY: Final = "fleet_day"
 CAUSE_DAY: Final = "cause_day"
 HOST_DAY: Final = "host_day"
@@ -156,6 +157,7 @@ RESULT_TABLES: Final = (
     DP_RANK_SLOWDOWN,
     WORKER_SLOWDOWN,
     JOB_CAUSES,
+    JOB_BASELINE,
 )
 FLEET_TABLES: Final = (FLEET_DAY, CAUSE_DAY, HOST_DAY, COVERAGE_DAY)
 TABLE_NAMES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, PIPELINE_RUNS)

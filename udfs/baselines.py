@@ -1,33 +1,76 @@
-"""What a unit usually takes, by stage and by op type: what other runs of the same model are held against."""
+"""What a unit usually takes, by stage and by op type: what other units are held against."""
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
+from schemas.vocabulary import CAUSES, CULPRIT_PATTERNS, OP_TYPE_GROUPS, OP_TYPES
+from udfs.kernel.cause import ALWAYS
+from udfs.kernel.cause import SLOW_WORKER as SLOW_WORKER_CODE
 from udfs.kernel.op_type import COMPUTE
 from udfs.kernel.program import Floats
+from udfs.layout import read_layout
 from udfs.op_lists import list_lengths, op_codes
 from udfs.rank_rows import ReplayedRows
+
+Row = dict[str, object]
+
+SLOW_WORKER: Final = CAUSES[SLOW_WORKER_CODE]
 
 _NS: Final = 1e-9
 """Seconds in a nanosecond."""
 _NS_IN_US: Final = 1e3
 
 
-def stage_baselines(rows: ReplayedRows) -> dict[str, list[object]]:
-    """Columns of stage_slowdown: pp_rank, usual_compute_s, hosts."""
-    compute_s = np.median(_compute_of_rows(rows.table)[rows.replayed_row], axis=1)
-    middle = (compute_s.shape[1] - 1) // 2
+def baseline_row(
+    facts: Mapping[str, object], ideal_s: Floats, rows: ReplayedRows, causes: Iterable[Mapping[str, Any]]
+) -> Row:
+    """Row of job_baseline, but for what it shares with job_slowdown.
+
+    facts   : the manifest.
+    ideal_s : float64, shape (stage, op type); nan where a type was never recorded. [s]
+    causes  : rows of job_causes.
+    """
+    layout = read_layout(facts)
     return {
-        "pp_rank": list(range(len(compute_s))),
-        "usual_compute_s": np.sort(compute_s, axis=1)[:, middle].tolist(),
-        "hosts": [_hosts(rows, stage) for stage in range(len(compute_s))],
+        **{name: getattr(layout, name) for name in ("dp_size", "pp_size", "cp_size", "vpp_size")},
+        **{name: value for name in ("model", "gpu_type") if isinstance(value := facts.get(name), str)},
+        "ops_per_step": rows.ops / len(rows.steps),
+        "stages": _stages(rows),
+        "op_types": [
+            {"op_type": name, "ideal_duration_s": time_s} for name, time_s in _op_types_s(ideal_s).items()
+        ],
+        "slow_hosts": [
+            slow for cause in causes if cause["cause"] == SLOW_WORKER for slow in _slow_hosts(cause)
+        ],
     }
 
 
-def op_type_baselines(ideal_s: Floats) -> dict[str, float]:
+def _stages(rows: ReplayedRows) -> list[Row]:
+    """What the computes of a usual worker of each stage take in a step, and its hosts."""
+    by_worker_s = np.median(_compute_of_rows(rows.table)[rows.replayed_row], axis=1)
+    middle = (by_worker_s.shape[1] - 1) // 2
+    return [
+        {"pp_rank": stage, "usual_compute_s": usual_s, "hosts": _hosts(rows, stage)}
+        for stage, usual_s in enumerate(np.sort(by_worker_s, axis=1)[:, middle].tolist())
+    ]
+
+
+def _slow_hosts(cause: Mapping[str, Any]) -> list[Row]:
+    """Hosts of always slow workers, each with its largest effect; none where the cause is doubtful."""
+    if not cause["is_cause"] or cause["flag_reason"] is not None:
+        return []
+    effects: dict[str, float] = {}
+    for culprit in cause["culprits"]:
+        host = culprit["host"]
+        if host is not None and culprit["pattern"] == CULPRIT_PATTERNS[ALWAYS]:
+            effects[host] = max(culprit["effect"], effects.get(host, 0.0))
+    return [{"host": host, "effect": effect} for host, effect in effects.items()]
+
+
+def _op_types_s(ideal_s: Floats) -> dict[str, float]:
     """Ideal duration by op type, send and recv of one direction as one; without types never recorded. [s]
 
     ideal_s : float64, shape (stage, op type); nan where a type was never recorded. [s]

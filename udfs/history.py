@@ -49,7 +49,6 @@ class Run(NamedTuple):
     op_types_s   : ideal duration of an op, by type. [s]
     """
 
-    dp_size: int
     ops_per_step: float
     ideal_step_s: float
     stages: Sequence[Stage]
@@ -162,7 +161,7 @@ def _against_runs(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowStag
     slow = {
         number: factor
         for number, factor in relative.items()
-        if factor >= LEAST_SLOWER and len(unit.stages) > 1 and _is_one(unit, number)
+        if factor >= LEAST_SLOWER and len(unit.stages) > 1 and len(unit.stages[number].hosts) == 1
     }
     if not slow and not (on_others and max(relative.values()) < LEAST_SLOWER):
         return None
@@ -191,11 +190,6 @@ def _without(unit: Run, factors: Mapping[int, float], largest: float, runs: int,
     uneven_s, left_s = (max(times) - sum(times) / len(times) for times in (as_is_s, fixed_s))
     kept = min(left_s / uneven_s, 1.0) if uneven_s > 0.0 else 1.0
     return SlowStages(factors, max(as_is_s) - max(fixed_s), kept, largest, runs, jobs)
-
-
-def _is_one(unit: Run, number: int) -> bool:
-    """Whether the stage is one worker or lies on one host whole: others are held against each other."""
-    return unit.dp_size == 1 or len(unit.stages[number].hosts) == 1
 
 
 def _factors(unit: Run, runs: Sequence[Run]) -> list[float]:

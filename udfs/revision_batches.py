@@ -12,85 +12,51 @@ from udfs.history import Run, SlowHost, Stage
 from udfs.revise_causes import History, Unit, revise
 
 CAUSES_TYPE: Final = pa.list_(pa.struct(list(TABLES[JOB_CAUSES].value_schema)))
+_WORKER: Final = ("dp_rank", "pp_rank", "rank", "host")
 WORKERS_TYPE: Final = pa.list_(
-    pa.struct(
-        [TABLES[WORKER_SLOWDOWN].value_schema.field(name) for name in ("dp_rank", "pp_rank", "rank", "host")]
-    )
+    pa.struct([TABLES[WORKER_SLOWDOWN].value_schema.field(name) for name in _WORKER])
 )
-RUN_TYPE: Final = pa.struct(
-    [
-        ("log_date", pa.date32()),
-        ("job_id", pa.string()),
-        ("run_id", pa.string()),
-        ("dp_size", pa.int32()),
-        ("ops_per_step", pa.float64()),
-        ("actual_step_s", pa.float64()),
-        ("ideal_step_s", pa.float64()),
-        ("gpu_hours", pa.float64()),
-        (
-            "stages",
-            pa.list_(
-                pa.struct(
-                    [
-                        ("pp_rank", pa.int32()),
-                        ("usual_compute_s", pa.float64()),
-                        ("hosts", pa.list_(pa.string())),
-                    ]
-                )
-            ),
-        ),
-        (
-            "op_types",
-            pa.list_(pa.struct([("op_type", pa.string()), ("ideal_duration_s", pa.float64())])),
-        ),
-    ]
-)
-"""A unit as history keeps it."""
+
+Row = dict[str, Any]
 
 
-def revise_column(minimum_runs: int) -> Callable[..., pa.Array]:
-    """Return the function that an Arrow UDF runs: causes, workers, the unit's run, runs, slow hosts."""
+def revise_column(minimum_runs: int) -> Callable[[pa.Array], pa.Array]:
+    """Return the function that an Arrow UDF runs: one unit per row in, its revised causes out.
 
-    def revised(
-        causes: pa.Array, workers: pa.Array, unit: pa.Array, runs: pa.Array, hosts: pa.Array
-    ) -> pa.Array:
-        columns = [
-            column.to_pylist(maps_as_pydicts="strict") for column in (causes, workers, unit, runs, hosts)
-        ]
-        rows = [_revised(minimum_runs, *values) for values in zip(*columns, strict=True)]
-        return pa.array(rows, type=CAUSES_TYPE)
+    Fields of a row: job_id, gpu_hours, causes, workers, baseline (its row of job_baseline), runs (of the same
+    kind, rows of job_baseline), slow_hosts (of all jobs: job_id, host, effect).
+    """
+
+    def revised(units: pa.Array) -> pa.Array:
+        rows = units.to_pylist(maps_as_pydicts="strict")
+        return pa.array([_revised(row, minimum_runs) for row in rows], type=CAUSES_TYPE)
 
     return revised
 
 
-def _revised(
-    minimum_runs: int,
-    causes: list[dict[str, Any]],
-    workers: list[dict[str, Any]] | None,
-    unit: dict[str, Any] | None,
-    runs: list[dict[str, Any]] | None,
-    hosts: list[dict[str, Any]] | None,
-) -> list[dict[str, Any]]:
-    """Causes of one unit as Arrow takes them; as they came where nothing else is known."""
-    if causes and unit is not None and workers is not None:
-        about = Unit(_run(unit), unit["actual_step_s"], unit["gpu_hours"], workers)
-        history = History([_run(run) for run in runs or []], _slow_hosts(hosts or []))
-        causes = revise(causes, about, history, minimum_runs)
-    return [_as_pairs(row) for row in causes]
+def _revised(row: Row, minimum_runs: int) -> list[Row]:
+    """Causes of one unit as Arrow takes them; as they came where it was not replayed."""
+    causes: list[Row] = row["causes"]
+    if causes and row["baseline"] is not None:
+        run = _run(row["baseline"])
+        unit = Unit(run, row["baseline"]["actual_step_s"], row["gpu_hours"], row["workers"])
+        elsewhere = [each for each in row["slow_hosts"] if each["job_id"] != row["job_id"]]
+        slow_hosts = _slow_hosts([each for each in elsewhere if each["host"] in run.hosts])
+        history = History([_run(each) for each in row["runs"] or []], slow_hosts)
+        causes = revise(causes, unit, history, minimum_runs)
+    return [_as_pairs(cause) for cause in causes]
 
 
-def _run(row: dict[str, Any]) -> Run:
-    stages = sorted(row["stages"], key=lambda stage: int(stage["pp_rank"]))
+def _run(row: Row) -> Run:
     return Run(
-        dp_size=row["dp_size"],
         ops_per_step=row["ops_per_step"],
         ideal_step_s=row["ideal_step_s"],
-        stages=[Stage(stage["usual_compute_s"], frozenset(stage["hosts"] or ())) for stage in stages],
+        stages=[Stage(stage["usual_compute_s"], frozenset(stage["hosts"] or ())) for stage in row["stages"]],
         op_types_s={each["op_type"]: each["ideal_duration_s"] for each in row["op_types"]},
     )
 
 
-def _slow_hosts(found: list[dict[str, Any]]) -> dict[str, SlowHost]:
+def _slow_hosts(found: list[Row]) -> dict[str, SlowHost]:
     """Each host as other jobs found it: one entry per job and day."""
     return {
         host: SlowHost(
@@ -101,7 +67,7 @@ def _slow_hosts(found: list[dict[str, Any]]) -> dict[str, SlowHost]:
     }
 
 
-def _as_pairs(row: dict[str, Any]) -> dict[str, Any]:
+def _as_pairs(row: Row) -> Row:
     """Return the row with maps as lists of pairs."""
     pairs = row | {"evidence": list(row["evidence"].items())}
     before = row.get("unrevised")
