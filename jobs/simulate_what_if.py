@@ -30,7 +30,9 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     chosen = SimulationSettings(**settings.simulation.model_dump())
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     simulated = what_if(rank_steps, jobs, chosen, partitions).persist()
-    earlier = warehouse.read(TABLES[JOB_BASELINE], _days_before(log_dates, settings.history.days))
+    # Cut off from its table: what is kept of a table, Spark forgets when that is written, and computes again.
+    before = _days_before(log_dates, settings.history.days)
+    earlier = warehouse.read(TABLES[JOB_BASELINE], before).localCheckpoint()
     results = revised_results(simulated, earlier, **settings.history.model_dump()).persist()
     try:
         rules = [

@@ -4,12 +4,13 @@ A few numbers per stage and op type of each unit and day (job_baseline); no ops 
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, cast
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import DataType
 
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -27,6 +28,9 @@ RUNS_A_DAY: Final = 8
 
 MOST_RUNS: Final = 32
 """So many runs, the latest, is a unit held against."""
+
+_arrow_udf: Final = cast("Callable[[Callable[..., Any], DataType], Callable[[Column], Column]]", arrow_udf)
+"""Its stub wants what its own documentation advises against: a type of function beside the type hints."""
 
 _LAYOUT: Final = ("gpu_type", "dp_size", "pp_size", "cp_size", "vpp_size", "world_size")
 _MEASURE: Final = ("ideal", "simulator_version")
@@ -62,7 +66,7 @@ def revised_results(results: DataFrame, earlier: DataFrame, days: int, minimum_r
             "slow_hosts"
         ),
     )
-    revise = arrow_udf(revise_column(minimum_runs), from_arrow_type(CAUSES_TYPE), ArrowUDFType.SCALAR)
+    revise = _arrow_udf(revise_column(minimum_runs), from_arrow_type(CAUSES_TYPE))
     return told.withColumn(JOB_CAUSES, revise(unit)).select(*results.columns)
 
 
