@@ -88,6 +88,8 @@ SUMMARY: Final = (
 """What the demo shows: a title and the query behind it."""
 
 NEXT: Final = (
+    """SELECT cause, host, job_ids, round(attributed_gpu_hours) AS attributed, flagged_units
+       FROM fix_first LIMIT 5""",
     """SELECT job_id, round(slowdown, 2), status FROM job_slowdown
        WHERE log_date = '2026-01-07' ORDER BY 2 DESC""",
     """SELECT dp_rank, pp_rank, host, round(slowdown, 3) AS slowdown FROM worker_slowdown

@@ -53,7 +53,7 @@ def test_summary_of_an_empty_warehouse(
     show(spark, test_settings.model_copy(update={"paths": paths}))
     printed = capsys.readouterr().out
     assert [title for title, _ in SUMMARY if title not in printed] == []
-    assert printed.count("-m jobs.query --warehouse") == len(NEXT) == 3
+    assert printed.count("-m jobs.query --warehouse") == len(NEXT) == 4
     for sql in NEXT:
         spark.sql(sql)
 
