@@ -152,7 +152,7 @@ TABLE = Table(
         Expectation(
             "revised_rows_say_so",
             f"(unrevised IS NOT NULL) = (coalesce(flag_reason, '') = '{JUDGED_BY_HISTORY}')"
-            " AND (unrevised IS NOT NULL) = map_contains_key(evidence, 'revised_from')",
+            " AND (unrevised IS NOT NULL) = coalesce(map_contains_key(evidence, 'revised_from'), false)",
             f"a row is flagged {JUDGED_BY_HISTORY}, says from what, and keeps what it said, or none of these",
         ),
     ),
