@@ -47,7 +47,7 @@ def revised_results(results: DataFrame, earlier: DataFrame, days: int, minimum_r
     days    : how many days before its own a unit is held against.
     minimum_runs : of the same model; from fewer nothing is concluded.
     """
-    own = F.col(JOB_BASELINE)[0]
+    own = F.get(JOB_BASELINE, 0)  # null where the unit was not replayed
     now = results.where(F.size(JOB_BASELINE) > 0).select(*UNIT_KEY, F.inline(JOB_BASELINE))
     known = now.unionByName(earlier.select(*TABLES[JOB_BASELINE].column_names))
     told = (

@@ -22,7 +22,7 @@ from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.shape import JobShape
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import JOB_CAUSES, JUDGED_BY_HISTORY
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JUDGED_BY_HISTORY
 
 FIRST = date(2026, 1, 5)
 DAYS = [FIRST + timedelta(days=age) for age in range(3)]
@@ -67,6 +67,8 @@ def write_days(landing: Path) -> None:
         write(landing, day, "slow-link", replace(REPLICA, dp_size=2), hosts("d", day, 8), *slow)
         if last:
             write(landing, day, "seen", seen, hosts("e", day, 16, 5))
+            write(landing, day, "not-replayed", replace(REPLICA, steps=1), [])
+            next(landing.glob("*/job_id=not-replayed/*/rank-*")).unlink()
             write(landing, day, "new-and-sick", REPLICA, hosts("f", day, 4, 1))
             write(landing, day, "new-and-heavy", REPLICA, hosts("g", day, 4), loss)
 
@@ -144,6 +146,14 @@ def test_what_history_cannot_tell_stays_as_it_was(nights: list[dict[str, Any]]) 
             assert row["unrevised"] is None, (row["job_id"], row["cause"])
     flags = {cause: row["flag_reason"] for cause, row in of_last_day(nights, "new-and-heavy").items()}
     assert flags["slow_worker"] == flags["stage_imbalance"] == "slow_worker_or_stage_imbalance"
+
+
+def test_a_unit_that_was_not_replayed_has_no_causes(
+    spark: SparkSession, settings: Settings, nights: list[dict[str, Any]]
+) -> None:
+    units = Warehouse(spark, settings.paths.warehouse).read(TABLES[JOB_SLOWDOWN], [LAST])
+    assert units.where("job_id = 'not-replayed'").first().status == "missing_workers"
+    assert of_last_day(nights, "not-replayed") == {}
 
 
 def test_days_again_in_one_block_give_the_same_rows(
