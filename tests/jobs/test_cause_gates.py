@@ -73,7 +73,7 @@ def test_evidence_is_held(spark: SparkSession) -> None:
 
 
 def test_revised_rows_keep_what_they_said(spark: SparkSession) -> None:
-    before = (True, 0.25, 0.125, None, [], {"peers": 7.0})
+    before: tuple[Any, ...] = (True, 0.25, 0.125, None, [], {"peers": 7.0})
     judged = {"flag_reason": "judged_by_history", "evidence": {"revised_from": 0.25, "history_runs": 2.0}}
     rows: list[dict[str, Any]] = [
         judged | {"unrevised": before},

@@ -152,7 +152,8 @@ def test_a_unit_that_was_not_replayed_has_no_causes(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]]
 ) -> None:
     units = Warehouse(spark, settings.paths.warehouse).read(TABLES[JOB_SLOWDOWN], [LAST])
-    assert units.where("job_id = 'not-replayed'").first().status == "missing_workers"
+    (unit,) = units.where("job_id = 'not-replayed'").collect()
+    assert unit.status == "missing_workers"
     assert of_last_day(nights, "not-replayed") == {}
 
 
