@@ -7,7 +7,7 @@ stragglers.
 |---|---|
 | `wait_for_day` | nothing; waits for `<landing>/log_date=<day>/_SUCCESS` |
 | `ingest_rank_logs` | `rank_steps`, `jobs`, `rejects`, `source_files` |
-| `simulate_what_if` | `job_slowdown` and its five companions, `job_causes` |
+| `simulate_what_if` | `job_slowdown` and its five companions, `job_causes`, `job_baseline` |
 | `aggregate_fleet` | `fleet_day`, `cause_day`, `host_day`, `coverage_day` |
 | `publish_night` | nothing; holds these tables against each other and sums up the night |
 

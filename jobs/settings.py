@@ -47,6 +47,13 @@ class SimulationSettings(_Section):
     ops_together: Annotated[int, Field(ge=1)]
 
 
+class HistorySettings(_Section):
+    """With how much of the past causes are revised that a unit's own steps cannot tell."""
+
+    days: Annotated[int, Field(ge=1)]
+    minimum_runs: Annotated[int, Field(ge=1)]
+
+
 class SparkSettings(_Section):
     """Delta's Maven coordinates, what not to fetch with them, and Spark's own settings.
 
@@ -64,6 +71,7 @@ class Settings(_Section):
 
     paths: PathSettings
     simulation: SimulationSettings
+    history: HistorySettings
     spark: SparkSettings
 
 

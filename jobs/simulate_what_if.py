@@ -1,11 +1,12 @@
 """Simulate: what each unit of the given days would have cost without stragglers.
 
-rank_steps, jobs -> job_slowdown and its companions, job_causes.
+rank_steps, jobs -> job_slowdown and its companions, job_causes. What a unit's own steps cannot tell about its
+causes is revised with what other jobs and earlier days say, before anything is published.
 """
 
 import sys
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, timedelta
 
 from pyspark.sql import SparkSession
 
@@ -13,10 +14,11 @@ from jobs.cli import day_parser, run_entry_point
 from jobs.settings import Settings
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import units_of_other_gpu_hours
+from jobs.transforms.history import revised_results
 from jobs.transforms.what_if import incomplete_units, result_rows, units_without_result, what_if
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JOBS, RANK_STEPS
+from schemas.vocabulary import JOB_BASELINE, JOB_CAUSES, JOB_SLOWDOWN, JOBS, RANK_STEPS
 from udfs.what_if import SimulationSettings
 
 
@@ -27,7 +29,11 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     jobs = warehouse.read(TABLES[JOBS], log_dates)
     chosen = SimulationSettings(**settings.simulation.model_dump())
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    results = what_if(rank_steps, jobs, chosen, partitions).persist()
+    simulated = what_if(rank_steps, jobs, chosen, partitions).persist()
+    # Cut off from its table: what is kept of a table, Spark forgets when that is written, and computes again.
+    before = _days_before(log_dates, settings.history.days)
+    earlier = warehouse.read(TABLES[JOB_BASELINE], before).localCheckpoint()
+    results = revised_results(simulated, earlier, **settings.history.model_dump()).persist()
     try:
         rules = [
             Violations(
@@ -51,6 +57,13 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
         return publish("simulate", warehouse, result_rows(results), log_dates, rules)
     finally:
         results.unpersist()
+        simulated.unpersist()
+
+
+def _days_before(log_dates: Sequence[date], days: int) -> list[date]:
+    """Days that the revision looks back on, without those that are simulated now."""
+    before = {day - timedelta(days=age) for day in log_dates for age in range(1, days + 1)}
+    return sorted(before - set(log_dates))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

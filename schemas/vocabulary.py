@@ -118,11 +118,17 @@ FLAG_REASONS: Final = (
 )
 """Why not to trust a cause like others, in the order of the kernel's codes from 1 on (0: no reason)."""
 
+JUDGED_BY_HISTORY: Final = "judged_by_history"
+"""Flag of a cause that other jobs or earlier days decided: the unit's own steps could not tell."""
+
 CULPRIT_PATTERNS: Final = ("always", "intermittent", "once")
 """In which steps a culprit was slow, in the order of the kernel's codes."""
 
 EVIDENCE_KEYS: Final = ("effect", "standard_error", "peers", "samples", "indicator")
 """What the answer of a diagnosis rests on, in the kernel's order; a number that does not exist has no key."""
+
+HISTORY_KEYS: Final = ("history_runs", "history_jobs", "history_factor", "revised_from")
+"""What is added to the evidence where history decided."""
 
 RANK_STEPS: Final = "rank_steps"
 JOBS: Final = "jobs"
@@ -135,6 +141,7 @@ STAGE_SLOWDOWN: Final = "stage_slowdown"
 DP_RANK_SLOWDOWN: Final = "dp_rank_slowdown"
 WORKER_SLOWDOWN: Final = "worker_slowdown"
 JOB_CAUSES: Final = "job_causes"
+JOB_BASELINE: Final = "job_baseline"
 FLEET_DAY: Final = "fleet_day"
 CAUSE_DAY: Final = "cause_day"
 HOST_DAY: Final = "host_day"
@@ -150,6 +157,7 @@ RESULT_TABLES: Final = (
     DP_RANK_SLOWDOWN,
     WORKER_SLOWDOWN,
     JOB_CAUSES,
+    JOB_BASELINE,
 )
 FLEET_TABLES: Final = (FLEET_DAY, CAUSE_DAY, HOST_DAY, COVERAGE_DAY)
 TABLE_NAMES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, PIPELINE_RUNS)

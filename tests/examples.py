@@ -14,6 +14,7 @@ from schemas.vocabulary import (
     DP_RANK_SLOWDOWN,
     FLEET_DAY,
     HOST_DAY,
+    JOB_BASELINE,
     JOB_CAUSES,
     JOB_SLOWDOWN,
     JOBS,
@@ -122,6 +123,25 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "attributed_gpu_hours": 24.0,
         "culprits": [(0, 1, 4, "node-0123", 0.5, 1.0, "always"), (1, None, None, None, 0.25, 0.5, "once")],
         "evidence": {"effect": 0.5, "peers": 7.0},
+    },
+    JOB_BASELINE: _UNIT
+    | {
+        "status": "analysed",
+        "model": "gpt-175b",
+        "gpu_type": "H100",
+        "dp_size": 2,
+        "pp_size": 2,
+        "cp_size": 1,
+        "vpp_size": 1,
+        "world_size": 8,
+        "ideal": "pooled-mean-median",
+        "simulator_version": "1.0.0",
+        "ops_per_step": 80.0,
+        "actual_step_s": 5.1,
+        "ideal_step_s": 4.0,
+        "stages": [(0, 1.5, ["node-0123"]), (1, 1.75, None)],
+        "op_types": [("forward-compute", 0.25)],
+        "slow_hosts": [("node-0123", 0.5)],
     },
     FLEET_DAY: dict.fromkeys(STATUSES, 0)
     | {

@@ -78,7 +78,7 @@ def simulate_job(
             return empty_results(job_row(facts, STATUS_MISSING_WORKERS, detail))
         found = _analyse(rows, layout, chosen)
         status, detail_or_none = _status(found, rows, chosen)
-        replayed = Replayed(found, rows, rank_steps, chosen.ideal)
+        replayed = Replayed(found, rows, rank_steps, chosen.ideal, facts)
         return result_tables(job_row(facts, status, detail_or_none), replayed)
 
 
