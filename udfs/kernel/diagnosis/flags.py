@@ -65,14 +65,14 @@ class Trust(NamedTuple):
             microbatches = found.factors.work_s.shape[3]
             suspects = bool(workers.suspects.any())
         waste = savings.together + rest
-        skews = [block.skew_s for block in found.blocks if np.isfinite(block.skew_s)]
+        skew_s = np.concatenate([block.skew_s[np.isfinite(block.skew_s)] for block in found.blocks])
         return cls(
             layout=found.layout,
             steps=sum(block.number_of_steps for block in found.blocks),
             microbatches=microbatches,
             slow_cells=slow_cells,
             suspects=suspects,
-            skew_s=max(skews, default=0.0),
+            skew_s=float(np.median(skew_s)) if len(skew_s) else 0.0,
             moving=moving - savings.alone[cause.COMMUNICATION],
             gap=abs(1.0 - savings.replayed),
             unexplained=abs(rest) / waste if waste > LEAST_WASTE else 0.0,
@@ -109,7 +109,7 @@ def _claims(alone: dict[int, float], causes: tuple[int, ...]) -> bool:
 
 
 def _is_worker_or_stage(trust: Trust, alone: dict[int, float]) -> bool:
-    """A stage of one worker, or all on one host, that is heavy or slow; with one replica also if in some steps."""
+    """A stage of one worker, or all on one host, that is heavy or slow, if only in some steps."""
     if trust.layout.dp_size == 1:
         return trust.layout.pp_size > 1 and _claims(alone, (*WORKER_STAGE, cause.PAUSE))
     return trust.suspects and _claims(alone, WORKER_STAGE)
