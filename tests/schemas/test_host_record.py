@@ -65,7 +65,7 @@ def test_the_chance_is_that_of_a_random_host_in_the_same_places(spark: SparkSess
 
 
 def test_a_busy_host_is_not_a_bad_host(spark: SparkSession) -> None:
-    """Host b serves 40 jobs and is slow in 5, as any host of them; x serves 6 of its own and is slow in all."""
+    """Host b serves 40 jobs and is slow in 5, as are all hosts of them; x serves 6 and is slow in all."""
     others = "cdefghi"
     busy = [worker for n in range(40) for worker in job(f"b{n}", n, "b" + others, ("b" + others)[n % 8])]
     bad = [worker for n in range(6) for worker in job(f"x{n}", n, "xyzuvwst", "x")]

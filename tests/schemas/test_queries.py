@@ -197,7 +197,7 @@ def test_a_run_of_several_days_counts_once_by_its_sums(spark: SparkSession) -> N
 
 
 def test_causes_share_what_all_fixes_return(spark: SparkSession) -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"attributed_gpu_hours": 30.0},
         {"job_id": "b", "attributed_gpu_hours": 30.0, "is_cause": False},
         {"cause": "pause", "attributed_gpu_hours": 20.0, "log_date": NEXT_DAY, "flag_reason": "few_steps"},
