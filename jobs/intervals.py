@@ -9,6 +9,8 @@ import numpy as np
 
 LEAST: Final = 3
 """Numbers on each side below which nothing is said: two always lie on a line."""
+ROUNDING: Final = 1e-12
+"""Relative to the largest number."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
 _HALVINGS: Final = 60
 """Of the interval in which a quantile is sought: beyond the digits of float64."""
@@ -50,7 +52,7 @@ def compare(before: Sequence[float], after: Sequence[float], confidence: float) 
     if min(len(before), len(after)) < LEAST or bare.effect is None:
         return bare
     squares = [float(np.var(side, ddof=1)) / len(side) for side in (before, after)]
-    if sum(squares) <= 0:
+    if sum(squares) <= _rounding(before, after) ** 2:
         return bare
     degrees = sum(squares) ** 2 / (squares[0] ** 2 / (len(before) - 1) + squares[1] ** 2 / (len(after) - 1))
     reach = student_quantile(degrees, confidence) * math.sqrt(sum(squares))
@@ -63,12 +65,19 @@ def compare_pairs(before: Sequence[float], after: Sequence[float], confidence: f
     means = [float(np.mean(side)) if len(side) else None for side in (before, after)]
     bare = Difference(means[0], means[1], len(before), len(after))
     differences = np.subtract(after, before)
-    if len(differences) < LEAST or bare.effect is None or np.ptp(differences) == 0:
+    if len(differences) < LEAST or bare.effect is None:
         return bare
     error = float(np.std(differences, ddof=1)) / math.sqrt(len(differences))
+    if error <= _rounding(before, after):
+        return bare
     reach = student_quantile(len(differences) - 1, confidence) * error
     effect = bare.effect
     return Difference(means[0], means[1], len(before), len(after), effect - reach, effect + reach)
+
+
+def _rounding(*sides: Sequence[float]) -> float:
+    """Standard error below which numbers are the same up to the rounding of their means."""
+    return ROUNDING * max(abs(number) for side in sides for number in side)
 
 
 def student_quantile(degrees: float, confidence: float) -> float:
