@@ -22,7 +22,7 @@ from tests.examples import NEXT_DAY, frame
 
 Rows = dict[tuple[str, str], dict[str, Any]]
 
-UNITS = [
+UNITS: list[dict[str, Any]] = [
     {"job_id": "a", "world_size": 128, "gpu_hours": 100.0, "wasted_gpu_hours": 20.0},
     {"job_id": "b", "world_size": 256, "gpu_hours": 50.0, "wasted_gpu_hours": 2.5, "slowdown": 1.05},
     {"job_id": "c", "world_size": 256, "status": "high_discrepancy", "slowdown": 2.0, "gpu_hours": 30.0},
