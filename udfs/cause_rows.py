@@ -4,7 +4,7 @@ import math
 from typing import Final
 
 from schemas.vocabulary import CAUSES, CULPRIT_PATTERNS, EVIDENCE_KEYS, FLAG_REASONS
-from udfs.kernel.cause import ALL, UNEXPLAINED, CauseFound, Culprit, Diagnosis, Evidence
+from udfs.kernel.cause import ALL, CauseFound, Culprit, Diagnosis, Evidence
 from udfs.rank_rows import ReplayedRows
 
 Row = dict[str, object]
@@ -27,8 +27,7 @@ def cause_rows(diagnosis: Diagnosis, rows: ReplayedRows, gpu_hours: float | None
 
 def _row(code: int, found: CauseFound, rows: ReplayedRows, gpu_hours: float | None) -> Row:
     saved = found.time_saved_fraction
-    # What is unexplained has no fix, and so no share of what fixes save.
-    attributed = 0.0 if code == UNEXPLAINED else found.attributed_fraction
+    attributed = found.attributed_fraction
     return {
         "cause": CAUSES[code],
         "is_cause": found.is_cause,

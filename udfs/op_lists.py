@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.vocabulary import OP_CODES
-from udfs.errors import UnknownOpError
+from schemas.vocabulary import OP_CODES, OP_TYPES
+from udfs.errors import TraceError, UnknownOpError
 from udfs.kernel.program import Floats, Ints
 from udfs.kernel.rows import StageRows
 
@@ -30,7 +30,8 @@ def stage_rows(table: pa.Table, rows: Ints, zero_us: Floats) -> list[StageRows]:
 
     rows    : int, shape (stage, row); positions in the table.
     zero_us : float64, shape (stage, row); the row's zero from the step's zero. [us]
-    raises  : UnknownOpError for an op without a code.
+    raises  : UnknownOpError for an op without a code, TraceError for lists that do not belong together and
+              times that are no numbers.
     """
     if rows.size == table.num_rows and (np.diff(rows.ravel()) == 1).all():
         flat = _flatten(table)
@@ -71,7 +72,15 @@ def _flatten(table: pa.Table) -> _Flat:
         offsets = chunk.offsets.to_numpy()
         values = chunk.values.slice(offsets[0], offsets[-1] - offsets[0])
         lists[name] = _op_codes(values) if name == "op" else values.to_numpy()
-        first_op = (offsets - offsets[0]).astype(np.int64)
+        begins = offsets - offsets[0]
+        if name == "op":
+            first_op = begins.astype(np.int64)
+        elif not np.array_equal(begins, first_op):
+            raise TraceError(f"the lists op and {name} of a row differ in length")
+        if name.endswith("_us") and not np.isfinite(lists[name].sum()):
+            at = int(np.flatnonzero(~np.isfinite(lists[name]))[0])
+            op_type = OP_TYPES[int(lists["op"][at])]
+            raise TraceError(f"{name} of a {op_type} is {lists[name][at]}, wanted a finite number")
     return _Flat(first_op, lists)
 
 
@@ -88,8 +97,12 @@ def _choose(flat: _Flat, rows: Ints) -> _Flat:
 def _op_codes(values: pa.Array) -> npt.NDArray[np.int8]:
     """Codes of ops that are given as codes or as names."""
     if pa.types.is_integer(values.type):
-        codes: npt.NDArray[np.int8] = values.to_numpy().astype(np.int8, copy=False)
-        return codes
+        codes = values.to_numpy()
+        if len(codes) and not 0 <= codes.min() <= codes.max() < len(OP_TYPES):
+            wrong = codes[(codes < 0) | (codes >= len(OP_TYPES))][0]
+            raise UnknownOpError(f"op {wrong} is not a code of an op type, 0 to {len(OP_TYPES) - 1}")
+        found: npt.NDArray[np.int8] = codes.astype(np.int8, copy=False)
+        return found
     encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     names = encoded.dictionary.to_pylist()
     unknown = [name for name in names if name not in OP_CODES]

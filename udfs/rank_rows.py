@@ -42,6 +42,15 @@ class ReplayedRows:
         """Number of replayed steps."""
         return len(self.steps)
 
+    @property
+    def worker_host(self) -> Ints:
+        """Host of each worker: equal numbers are one host, -1 where unknown; shape (stage, dp_rank)."""
+        if "host" not in self.table.column_names:
+            return np.full(self.worker_row.shape, -1)
+        hosts = self.table.column("host").take(pa.array(self.worker_row.ravel()))
+        codes = hosts.combine_chunks().dictionary_encode().indices.fill_null(-1)
+        return np.asarray(codes).reshape(self.worker_row.shape)
+
     def stages(self, first: int = 0, end: int | None = None) -> list[StageRows]:
         """Kernel rows of the steps [first, end), one per stage, ordered by (step, dp_rank).
 

@@ -102,6 +102,7 @@ def _analyse(rows: ReplayedRows, layout: Layout, settings: SimulationSettings) -
             rows,
             layout,
             rows.worker_rank,
+            rows.worker_host,
             IDEALS[settings.ideal],
             settings.ops_together,
             diagnosed=settings.diagnosed,

@@ -51,12 +51,17 @@ class Setting:
         return passes * self.workload.forward_s * (1 + self.workload.backward_ratio)
 
 
-def slow_worker(rng: np.random.Generator, setting: Setting) -> Mechanism:
-    """2 to 120 % slower: one GPU always or in some steps, one that gets hot, or all on a host."""
+def slow_worker(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
+    """2 to 120 % slower: one GPU always or in some steps, one that gets hot, or all on a host.
+
+    None in a job of one worker, which is slower than nobody.
+    """
     shape, excess = setting.shape, log_uniform(rng, 0.02, 1.2)
     dp_rank, pp_rank = int(rng.integers(shape.dp_size)), int(rng.integers(shape.pp_size))
     kind = rng.choice(["constant", "constant", "some steps", "throttling", "host"])
     window = _window(rng, setting)
+    if shape.dp_size * shape.pp_size == 1:
+        return None
     if kind == "host" and setting.hosts:
         return SickHost(str(rng.choice(setting.hosts)), 1 + excess, window=window)
     if kind == "throttling":

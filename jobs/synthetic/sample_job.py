@@ -60,13 +60,15 @@ def sample_job(
     with the functions of sample_faults, shares of healthy and faulty jobs in KINDS.
 
     days     : over which the windows of its mechanisms may stretch
-    hosts    : those of the job where they get sick by themselves; None: it has its own, one may be sick
+    hosts    : those of the job where they get sick by themselves; None: it has its own, of which one may be
+               sick if there are several: that all of a job is slow, only other jobs can tell
     most_ops : about so many ops are recorded on a day, at most
     """
     shape = sample_shape(seed, most_ops)
     workload = sample_workload(seed, shape)
     identity = JobIdentity(hosts=tuple(hosts or ()))
     own = () if hosts is not None else own_hosts(shape, identity)
+    own = own if len(own) > 1 else ()
     setting = Setting(shape, workload, shape.steps * days, own)
     rng = child_rng(seed, "faults")
     kind = list(KINDS)[int(rng.choice(len(KINDS), p=list(KINDS.values())))]

@@ -1,5 +1,6 @@
 """Result tables held against each other, and rows of rank_steps in other places of storage."""
 
+import math
 from typing import Final
 
 import numpy as np
@@ -30,8 +31,22 @@ def assert_same_results(
                 assert column.is_null().equals(other.is_null()), where
                 values, others = (np.asarray(c.drop_null(), dtype=np.float64) for c in (column, other))
                 assert np.allclose(values, others, rtol=within, atol=within), where
+            elif within and pat.is_nested(field.type):
+                assert _same(column.to_pylist(), other.to_pylist(), within), where
             else:
                 assert column.equals(other), where
+
+
+def _same(found: object, wanted: object, within: float) -> bool:
+    """Whether values of lists, maps and structs are the same, numbers within a tolerance."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        return _same([*found.items()], [*wanted.items()], within)
+    if isinstance(found, list | tuple) and isinstance(wanted, list | tuple):
+        pairs = zip(found, wanted, strict=False)
+        return len(found) == len(wanted) and all(_same(ours, theirs, within) for ours, theirs in pairs)
+    if isinstance(found, float) and isinstance(wanted, float):
+        return math.isclose(found, wanted, rel_tol=within, abs_tol=within)
+    return found == wanted
 
 
 def shuffled_rows(rank_steps: pa.Table, seed: int = 0) -> pa.Table:

@@ -39,8 +39,8 @@ ONCE: Final = 2
 class Culprit(NamedTuple):
     """Who caused it: one cell, one stage (dp_rank ALL) or one dp rank (stage ALL).
 
-    effect         : how much longer its ops took, as a share of the usual time (0.3: 30 % longer); for pauses and
-                     launch delays the time lost per step it struck. [1, or s]
+    effect         : how much longer its ops took, as a share of the usual time (0.3: 30 % longer); of pauses,
+                     transfers and launch delays the time lost in a step they struck. [1, or s]
     share_of_steps : in how many of the steps.
     pattern        : ALWAYS, INTERMITTENT or ONCE.
     """
@@ -72,9 +72,10 @@ class Evidence(NamedTuple):
 class CauseFound(NamedTuple):
     """One cause of one job.
 
-    time_saved_fraction : (T_actual - step time with this cause alone fixed) / T_actual; the best estimate, also
-                          where flagged. Of UNEXPLAINED: what is lost against the ideal and no fix returns.
-    attributed_fraction : its share of what all fixes together save (Shapley value), over T_actual.
+    time_saved_fraction : (replayed step time - the same with this cause fixed) / T_actual; the best estimate,
+                          also where flagged. Of UNEXPLAINED: what is lost to the ideal and no fix returns.
+    attributed_fraction : its share of what all fixes together save (Shapley value), over T_actual; 0 of
+                          UNEXPLAINED, which nothing fixes.
     is_cause            : whether the fix saves enough and the evidence is there.
     flag                : why not to trust it like others; NO_FLAG.
     culprits            : worst first.

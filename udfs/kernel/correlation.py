@@ -27,8 +27,13 @@ def backward_of_forward(microbatch: npt.NDArray[np.int32], chunks: Ints, forward
     if len(microbatch) == forwards:
         return np.full(microbatch[:forwards].shape, ALONE)
     key = (chunks[:, None] << 32) + microbatch
-    same = key[:forwards, None] == key[None, forwards:]
-    return np.where(same.any(axis=1), same.argmax(axis=1), ALONE)
+    order = np.argsort(key, axis=0, kind="stable")
+    ordered = np.take_along_axis(key, order, axis=0)
+    is_pair = (ordered[1:] == ordered[:-1]) & (order[:-1] < forwards) & (order[1:] >= forwards)
+    partner = np.full((forwards, key.shape[1]), ALONE)
+    at, row = np.nonzero(is_pair)
+    partner[order[at, row], row] = order[at + 1, row] - forwards
+    return partner
 
 
 def paired_times(compute_s: Floats, partner: Ints, forwards: int) -> tuple[Floats, Floats]:

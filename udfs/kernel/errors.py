@@ -15,7 +15,7 @@ class OpRef(NamedTuple):
 class TraceDefectError(Exception):
     """The recorded ops contradict each other; raised where no graph can be built.
 
-    step_index : position of the first step with the defect, among the replayed steps.
+    step_index : position of a step with the defect, among the replayed steps.
     defect     : one sentence without a full stop.
     ops        : the ops that form the defect, at least one.
     """

@@ -6,13 +6,13 @@ Built once and replayed with (scenario, step, dp_rank) as lanes. Plain integers 
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.errors import OpRef
 from udfs.kernel.program import StageProgram
 
-ALL_DP_RANKS = -1
+ALL_DP_RANKS: Final = -1
 
 
 class Layout(NamedTuple):
@@ -101,8 +101,8 @@ def op_ref(cells: tuple[Cell, ...], first_op: tuple[int, ...], op: int) -> OpRef
 
     first_op : number of the first op of each cell, and behind them the number of all ops.
     """
-    cell = cells[bisect_right(first_op, op) - 1]
-    local = op - first_op[bisect_right(first_op, op) - 1]
+    at = bisect_right(first_op, op) - 1
+    cell, local = cells[at], op - first_op[at]
     firsts = cell.program.first_ops
     op_type = bisect_right(firsts, local) - 1
     return OpRef(cell.stage, max(cell.dp_rank, 0), op_type, local - firsts[op_type])

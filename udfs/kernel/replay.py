@@ -122,7 +122,7 @@ def replay_rows(
 ) -> Floats:
     """Step times of several scenarios; only the ends that are still waited for are kept.
 
-    durations_s : per op float64, shape (scenario, lane), or (1, lane) where scenarios agree; lane = (step, dp). [s]
+    durations_s : per op float64, shape (scenario, lane), or (1, lane) if they agree; lane = (step, dp). [s]
     delays_s    : how much later some ops start, float64, of the same shapes. [s]
     shape       : (scenario, step, dp).
     returns     : float64, shape (scenario, step). [s]

@@ -91,7 +91,9 @@ def classify(stage_rows: StageRows, room: Times | None = None) -> list[RowClass]
     classes = []
     for rows in _with_equal_counts(stage_rows, lengths):
         dense = _dense(stage_rows, rows, int(lengths[rows[0]]))
-        classes.extend(dense.classes(None) if dense else [])
+        if dense is None:
+            raise AssertionError("rows with as many ops of each type do not fit each other")
+        classes.extend(dense.classes(None))
     return classes
 
 
@@ -271,7 +273,7 @@ class _DenseRows(NamedTuple):
             ordered = np.take_along_axis(key, order, axis=0)
             doubles = np.argwhere(ordered[1:] == ordered[:-1])
             if len(doubles):
-                op, column = doubles[0].tolist()
+                op, column = doubles[doubles[:, 1].argmin()].tolist()
                 pair = order[op : op + 2, column].tolist()
                 at = self.positions([first + pair[0]])[0, column]
                 raise TraceDefectError(

@@ -10,22 +10,22 @@ from there on both get rows of their own, which meet each other instead of the o
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.graph import Layout, OpGraph
 
-TYPE_GROUP = tuple(
+TYPE_GROUP: Final = tuple(
     {ot.FORWARD_RECV: ot.FORWARD_SEND, ot.BACKWARD_RECV: ot.BACKWARD_SEND}.get(op_type, op_type)
     for op_type in range(ot.COUNT)
 )
 """Op types replayed as one: send and recv of a direction stand under their send."""
 
-EVERYTHING = 0
+EVERYTHING: Final = 0
 """Row of the scenario in which every op is recorded."""
 
 
-MOST_GROWTHS = 16
+MOST_GROWTHS: Final = 16
 """In how many places along the graph rows begin to have lanes, at most: each costs a pass over live ends."""
 
 

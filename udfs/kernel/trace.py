@@ -78,8 +78,11 @@ def build_trace(
         microbatch = tuple(_by_step(only.microbatch, layout.dp_size) for (only,) in classes)
         blocks = [StepBlock(np.arange(steps), graph, start_s, duration_s, microbatch)]
     else:
-        alike = _steps_alike(classes, steps, layout.dp_size)
-        blocks = [_block(classes, members, layout, known) for members in alike]
+        number = _class_numbers(classes, steps, layout.dp_size)
+        blocks = [
+            _block(_of_step(classes, number, members[0]), members, layout, known)
+            for members in _steps_alike(number)
+        ]
     return Trace(blocks, [forward for forward, _ in pairs], [backward for _, backward in pairs])
 
 
@@ -120,23 +123,36 @@ def _located(rows: StageRows, stage: int, layout: Layout, room: Times | None) ->
         raise TraceDefectError(found.defect, ops, step) from None
 
 
-def _steps_alike(classes: list[list[RowClass]], steps: int, dp_size: int) -> list[Ints]:
-    """Steps with equal programs in every cell, one array of positions per distinct step."""
+def _class_numbers(classes: list[list[RowClass]], steps: int, dp_size: int) -> Ints:
+    """Which of its stage's classes each row belongs to; shape (stage, step, dp_rank)."""
     number = np.empty((len(classes), steps * dp_size), dtype=np.int64)
     for stage, found in enumerate(classes):
         for position, row_class in enumerate(found):
             number[stage, row_class.rows] = position
-    by_step = number.reshape(len(classes), steps, dp_size).swapaxes(0, 1).reshape(steps, -1)
+    return number.reshape(len(classes), steps, dp_size)
+
+
+def _of_step(classes: list[list[RowClass]], number: Ints, step: int) -> list[list[RowClass]]:
+    """Class of each dp rank of each stage in one step."""
+    return [
+        [found[position] for position in number[stage, step].tolist()] for stage, found in enumerate(classes)
+    ]
+
+
+def _steps_alike(number: Ints) -> list[Ints]:
+    """Steps with equal programs in every cell, one array of positions per distinct step."""
+    by_step = number.swapaxes(0, 1).reshape(number.shape[1], -1)
     _, first, inverse = np.unique(by_step, axis=0, return_index=True, return_inverse=True)
     inverse = inverse.reshape(-1)
     return [np.flatnonzero(inverse == kind) for kind in np.argsort(first)]
 
 
-def _block(classes: list[list[RowClass]], members: Ints, layout: Layout, known: Graphs) -> StepBlock:
-    """Steps with equal programs; dp ranks become lanes where they agree with each other."""
+def _block(owners: list[list[RowClass]], members: Ints, layout: Layout, known: Graphs) -> StepBlock:
+    """Steps with equal programs; dp ranks become lanes where they agree with each other.
+
+    owners : class of each dp rank of each stage.
+    """
     dp_size = layout.dp_size
-    first_row = int(members[0]) * dp_size
-    owners = [[_owner(found, first_row + dp_rank) for dp_rank in range(dp_size)] for found in classes]
     has_lanes = all(own is owner[0] for owner in owners for own in owner)
     cells: list[tuple[Cell, RowClass]] = []
     for stage, owner in enumerate(owners):
@@ -163,14 +179,6 @@ def _block(classes: list[list[RowClass]], members: Ints, layout: Layout, known: 
 def _by_step(by_row: Int32s, dp_size: int) -> Int32s:
     """From (op, row) to (op, step, dp_rank), or to (op, 1, 1) where all rows agree."""
     return by_row[:, :, None] if by_row.shape[1] == 1 else by_row.reshape(len(by_row), -1, dp_size)
-
-
-def _owner(found: list[RowClass], row: int) -> RowClass:
-    for row_class in found:
-        position = np.searchsorted(row_class.rows, row)
-        if position < len(row_class.rows) and row_class.rows[position] == row:
-            return row_class
-    raise IndexError(row)
 
 
 def _stage_pairs(found: list[RowClass], steps: int, dp_size: int) -> tuple[Floats, Floats]:

@@ -81,6 +81,7 @@ def analyse(
     rows: JobRows,
     layout: Layout,
     worker_rank: Ints,
+    worker_host: Ints | None = None,
     ideal: Ideal = POOLED_MEAN_MEDIAN,
     ops_together: int = OPS_TOGETHER,
     *,
@@ -93,6 +94,7 @@ def analyse(
 
     rows         : the job's rows, every step complete.
     worker_rank  : int, shape (stage, dp_rank); global rank of each worker, settles ties among the slowest.
+    worker_host  : int, shape (stage, dp_rank); equal on one host, -1 where unknown. None: all unknown.
     ops_together : ops per block; a step is never divided.
     diagnosed    : whether to look for causes.
     raises       : TraceDefectError where the ops contradict each other, or take no time, so that there is
@@ -121,13 +123,15 @@ def analyse(
         graphs=recorded.graphs,
         diagnosis=None,
     )
-    return found._replace(diagnosis=_diagnosis(recorded, layout, found)) if diagnosed else found
+    hosts = np.full(worker_rank.shape, -1) if worker_host is None else worker_host
+    return found._replace(diagnosis=_diagnosis(recorded, layout, hosts, found)) if diagnosed else found
 
 
-def _diagnosis(recorded: Recorded, layout: Layout, found: WhatIf) -> Diagnosis:
+def _diagnosis(recorded: Recorded, layout: Layout, hosts: Ints, found: WhatIf) -> Diagnosis:
     """Causes, with the paper's indicators as evidence beside ours."""
     job = Job(
         layout,
+        hosts,
         actual_s=float(recorded.actual_s.mean()),
         ideal_s=float(found.times.ideal.mean()),
         indicators={

@@ -40,6 +40,13 @@ def stage_of(rows: list[Row], before: int = 0) -> StageRows:
     )
 
 
+def compute_order(row: Row) -> tuple[int, ...]:
+    """Computes, numbered by (type, start, place in the line), in the order of (start, place)."""
+    places = sorted(range(len(row)), key=lambda place: (row[place].op_type, row[place].start_us))
+    computes = [place for place in places if row[place].op_type in ot.COMPUTE]
+    return tuple(places.index(p) for p in sorted(computes, key=lambda p: (row[p].start_us, p)))
+
+
 def assert_each_row_sorted(rows: list[Row], before: int = 0) -> None:
     """Every row in one class, its ops by (type, start, place in the line), rows of a class alike."""
     classes = classify(stage_of(rows, before))
@@ -50,6 +57,7 @@ def assert_each_row_sorted(rows: list[Row], before: int = 0) -> None:
             wanted = sorted(rows[number], key=lambda op: (op.op_type, op.start_us))
             counts = np.bincount([op.op_type for op in wanted], minlength=ot.COUNT)
             assert found.program.counts == tuple(counts.tolist())
+            assert found.program.compute_order == compute_order(rows[number])
             start_us = [op.start_us + 0.5 * number for op in wanted]
             assert found.times.start_s[:, column].tolist() == [us * US for us in start_us]
             assert found.times.duration_s[:, column].tolist() == [op.duration_us * US for op in wanted]

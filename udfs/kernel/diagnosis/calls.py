@@ -1,8 +1,8 @@
 """Transfers that a worker issued as one call: they start together and return together.
 
-The recorded length of such a transfer is the length of the call, which its slowest member sets. In the what-if
-model each member waits for its own peer alone (model, section 2), so that a late peer of one member would look like
-a slow transfer of the others.
+The recorded length of such a transfer is the length of the call, which its slowest member sets. In the
+what-if model each member waits for its own peer alone (model, section 2), so that a late peer of one member
+would look like a slow transfer of the others.
 """
 
 from itertools import pairwise
@@ -28,8 +28,8 @@ class Calls(NamedTuple):
     """Calls of several transfers.
 
     members  : ops of each call.
-    is_free  : op -> bool, shape (step, dp): where another member returned last, so that the op's own transfer is not
-               known, only that it took no longer.
+    is_free  : op -> bool, shape (step, dp): where another member returned last, so that the op's own transfer
+               is not known, only that it took no longer.
     """
 
     members: tuple[tuple[int, ...], ...]
@@ -42,29 +42,31 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
     start_s, end_s, transfer_s : float64, shape (op, step, dp). [s]
     """
     members: list[tuple[int, ...]] = []
-    is_free: dict[int, npt.NDArray[np.bool_]] = {}
     for cell, base in zip(graph.cells, graph.first_op, strict=False):
         firsts = cell.program.first_ops
         ops = range(base + firsts[ot.TRANSFERS[0]], base + firsts[ot.TRANSFERS[-1] + 1])
-        if not ops:
-            continue
-        lane = start_s[ops.start : ops.stop, 0, 0]
-        order = np.argsort(lane, kind="stable") + ops.start
-        call = [int(order[0])]
-        for before, after in pairwise(order.tolist()):
-            if _coincide(before, after, start_s, end_s):
-                call.append(after)
-                continue
-            members.append(tuple(call))
-            call = [after]
-        members.append(tuple(call))
-    members = [call for call in members if len(call) > 1]
+        members += _calls_among(ops, start_s, end_s)
+    is_free: dict[int, npt.NDArray[np.bool_]] = {}
     for call in members:
         ready_s = end_s[list(call)] - transfer_s[list(call)]
         latest_s = ready_s.max(axis=0)
         for op, own_s in zip(call, ready_s, strict=True):
             is_free[op] = own_s < latest_s - SAME_S
     return Calls(tuple(members), is_free)
+
+
+def _calls_among(ops: range, start_s: Floats, end_s: Floats) -> list[tuple[int, ...]]:
+    """Calls of several ops, of one worker's transfers."""
+    if not ops:
+        return []
+    order = (np.argsort(start_s[ops.start : ops.stop, 0, 0], kind="stable") + ops.start).tolist()
+    calls = [[order[0]]]
+    for before, after in pairwise(order):
+        if _coincide(before, after, start_s, end_s):
+            calls[-1].append(after)
+        else:
+            calls.append([after])
+    return [tuple(call) for call in calls if len(call) > 1]
 
 
 def _coincide(one: int, other: int, start_s: Floats, end_s: Floats) -> bool:
@@ -84,7 +86,7 @@ def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
         return graph
     call_of = {op: call for call in calls.members for op in call}
     waits_for = []
-    for op, sources in enumerate(graph.waits_for):
+    for op in range(graph.size):
         own = call_of.get(op, (op,))
         joined = [source for member in own for source in graph.waits_for[member] if source not in own]
         waits_for.append(

@@ -47,13 +47,13 @@ class BlockTimes(NamedTuple):
     @property
     def number_of_steps(self) -> int:
         """Steps in this block."""
-        return self.duration_s.shape[1]
+        return len(self.duration_s[0])
 
 
 class ComputeOps(NamedTuple):
     """Where a block's computes stand.
 
-    ops : int, shape (stage, direction, chunk, microbatch, 1) where dp ranks are lanes, else with dp_rank last.
+    ops : int, shape (stage, direction, chunk, microbatch, dp_rank), dp_rank 1 long where dp ranks are lanes.
     """
 
     ops: Ints

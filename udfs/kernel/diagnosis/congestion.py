@@ -1,4 +1,4 @@
-"""Steps in which all transfers of a kind of traffic were slow at once: a congested network, not a single bad link."""
+"""Steps in which all transfers of one traffic were slow at once: a congested network, not one bad link."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ TRAFFIC: Final = (ot.TRANSFERS, (ot.PARAMS_ALL_GATHER, ot.GRADS_REDUCE_SCATTER, 
 
 LEAST_LOG: Final = float(np.log(1.3))
 LEAST_LOG_OF_FEW: Final = float(np.log(1.8))
-"""Slower by this log factor is congested; of few kinds, and against a single step, the evidence must be stronger."""
+"""Slower by this log factor is congested; of few kinds, and against a single step, it must be slower."""
 
 ENOUGH_KINDS: Final = 3
 ENOUGH_STEPS: Final = 0.1

@@ -8,9 +8,11 @@ import numpy as np
 from udfs.kernel import cause
 from udfs.kernel.cause import ALL, ALWAYS, INTERMITTENT, ONCE, Culprit, Evidence
 from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeTimes
-from udfs.kernel.diagnosis.factors import LEAST_INTERMITTENT, Factors
+from udfs.kernel.diagnosis.factors import Factors
 from udfs.kernel.diagnosis.transfers import SlowTransfers
-from udfs.kernel.program import Floats
+from udfs.kernel.diagnosis.workers import LEAST_INTERMITTENT
+from udfs.kernel.graph import Layout
+from udfs.kernel.program import Floats, Ints
 
 MOST_CULPRITS: Final = 16
 """So many are named, worst first."""
@@ -18,56 +20,64 @@ MOST_CULPRITS: Final = 16
 LEAST_HEAVY: Final = 0.01
 """A stage that takes so much longer than the mean stage is named."""
 
+LEAST_LOST: Final = 0.005
+"""A step counts as struck if a worker lost this share of the usual step time in it."""
+
+MEDIAN_ERROR: Final = 1.2533
+"""Standard error of a median over that of a mean."""
+
 NAN: Final = float("nan")
 
 
 class Found(NamedTuple):
-    """All that was found in a job before anything was fixed."""
+    """All that was found in a job before anything was fixed. actual_s : mean recorded step time. [s]"""
 
+    layout: Layout
+    actual_s: float
     blocks: Sequence[BlockTimes]
     computes: ComputeTimes | None
     factors: Factors | None
     transfers: list[SlowTransfers]
 
 
-def culprits_of(each: int, found: Found) -> tuple[Culprit, ...]:
-    """Culprits of a cause, worst first."""
-    named: list[Culprit] = []
+class Blame(NamedTuple):
+    """Culprits of one cause, worst first, and the numbers behind the worst."""
+
+    culprits: tuple[Culprit, ...]
+    evidence: Evidence
+
+
+def blame(each: int, found: Found, indicator: float) -> Blame:
+    """Who is to blame for a cause."""
     if each == cause.COMMUNICATION:
-        named = _links(found)
-    elif each == cause.LAUNCH_DELAY:
-        named = _late(found)
-    elif found.factors is not None:
-        named = {
-            cause.SLOW_WORKER: _workers,
-            cause.STAGE_IMBALANCE: _stages,
-            cause.PAUSE: _paused,
-        }.get(each, lambda _: [])(found.factors)
-    named.sort(key=lambda culprit: -culprit.effect * culprit.share_of_steps)
-    return tuple(named[:MOST_CULPRITS])
-
-
-def evidence_of(each: int, found: Found, indicator: float) -> Evidence:
-    """Size, error and base of the largest effect."""
-    culprits = culprits_of(each, found)
-    effect = culprits[0].effect if culprits else NAN
-    if found.factors is None or each in (cause.COMMUNICATION, cause.LAUNCH_DELAY, cause.UNEXPLAINED):
-        samples = sum(block.duration_s[0].size for block in found.blocks)
-        return Evidence(effect, NAN, NAN, float(samples), indicator)
+        return _blame_for_lost(_lost_to_transfers(found), found, indicator)
+    if each == cause.LAUNCH_DELAY:
+        return _blame_for_lost(_lost_to_delays(found), found, indicator)
     factors = found.factors
+    if factors is None or each == cause.UNEXPLAINED:
+        return Blame((), Evidence(NAN, NAN, NAN, NAN, indicator))
+    if each == cause.PAUSE:
+        return _blame_for_lost(factors.pause_s.sum(axis=(1, 2, 3)), found, indicator)
     stages, directions, chunks, microbatches, steps, dp_ranks = factors.work_s.shape
     noise = float(np.log(np.maximum(factors.noise, 1e-9)).std())
     per_cell = directions * chunks * microbatches * steps
-    if each == cause.SLOW_WORKER:
-        return Evidence(effect, 1.25 * noise / np.sqrt(per_cell), dp_ranks - 1.0, per_cell, indicator)
-    if each == cause.STAGE_IMBALANCE:
-        samples = per_cell * dp_ranks
-        return Evidence(effect, noise / np.sqrt(samples), stages - 1.0, samples, indicator)
     if each == cause.DATA_IMBALANCE:
         measured = stages * directions * chunks
-        peers = microbatches * dp_ranks - 1.0
-        return Evidence(factors.data.spread, noise / np.sqrt(measured), peers, measured, indicator)
-    return Evidence(effect, noise, dp_ranks - 1.0, per_cell, indicator)
+        error = noise / np.sqrt(measured)
+        peers = microbatches * dp_ranks - 1
+        return Blame((), Evidence(factors.data.spread, error, peers, measured, indicator))
+    if each == cause.SLOW_WORKER:
+        named, samples, peers = _workers(factors) or _suspects(factors), per_cell, dp_ranks - 1
+    else:
+        named, samples, peers = _stages(factors), per_cell * dp_ranks, stages - 1
+    named = _worst_first(named)
+    effect = named[0].effect if named else NAN
+    error = MEDIAN_ERROR * noise / np.sqrt(samples)
+    return Blame(tuple(named), Evidence(effect, error, peers, samples, indicator))
+
+
+def _worst_first(named: list[Culprit]) -> list[Culprit]:
+    return sorted(named, key=lambda culprit: -culprit.effect * culprit.share_of_steps)[:MOST_CULPRITS]
 
 
 def _pattern(slow_steps: int, steps: int) -> int:
@@ -78,15 +88,25 @@ def _pattern(slow_steps: int, steps: int) -> int:
 
 def _workers(factors: Factors) -> list[Culprit]:
     """Cells slower than their peers, and dp ranks slow on all stages."""
-    always, in_steps, dp_rank, _ = factors.workers
-    stages, steps, dp_ranks = in_steps.shape
-    named = []
+    always, in_steps, dp_rank = factors.workers[:3]
+    stages = len(in_steps)
     cell = always.mean(axis=1)[:, None] + in_steps
-    for stage, rank in np.argwhere((cell > 0.0).any(axis=1)).tolist():
-        named.append(_slow(cell[stage, :, rank], stage, rank))
-    for rank in np.flatnonzero((dp_rank > 0.0).any(axis=0)).tolist():
-        named.append(_slow(dp_rank[:, rank], 0 if stages == 1 else ALL, rank))
-    return named
+    named = [
+        _slow(cell[stage, :, rank], stage, rank)
+        for stage, rank in np.argwhere((cell > 0.0).any(axis=1)).tolist()
+    ]
+    return named + [
+        _slow(dp_rank[:, rank], 0 if stages == 1 else ALL, rank)
+        for rank in np.flatnonzero((dp_rank > 0.0).any(axis=0)).tolist()
+    ]
+
+
+def _suspects(factors: Factors) -> list[Culprit]:
+    """Workers of stages that are heavy, or else all slow: a flag says that this is not known."""
+    dp_ranks = factors.work_s.shape[-1]
+    heavy = {culprit.stage: culprit for culprit in _stages(factors)}
+    suspects = [heavy[stage] for stage in np.flatnonzero(factors.workers.suspects).tolist() if stage in heavy]
+    return [culprit._replace(dp_rank=rank) for culprit in suspects for rank in range(dp_ranks)]
 
 
 def _slow(log_factor: Floats, stage: int, dp_rank: int) -> Culprit:
@@ -106,53 +126,58 @@ def _stages(factors: Factors) -> list[Culprit]:
     ]
 
 
-def _paused(factors: Factors) -> list[Culprit]:
-    """Cells that lost time to pauses; the effect is the time lost in a step that was hit. [s]"""
-    lost_s = factors.pause_s.sum(axis=(1, 2, 3))
+def _blame_for_lost(lost_s: Floats, found: Found, indicator: float) -> Blame:
+    """Cells by the time they lost in the steps that struck them.
+
+    lost_s : shape (stage, step, dp_rank). [s]
+    """
+    _, steps, dp_ranks = lost_s.shape
+    is_struck = lost_s > LEAST_LOST * found.actual_s
+    count = is_struck.sum(axis=1)
+    total_s = np.where(is_struck, lost_s, 0.0).sum(axis=1)
+    worst = np.argsort(-total_s, axis=None, kind="stable")[:MOST_CULPRITS]
     named = []
-    for stage, rank in np.argwhere((lost_s > 0.0).any(axis=1)).tolist():
-        hit = lost_s[stage, :, rank] > 0.0
-        count = int(hit.sum())
-        effect = float(lost_s[stage, hit, rank].mean())
-        named.append(Culprit(stage, rank, effect, count / len(hit), _pattern(count, len(hit))))
-    return named
+    for stage, rank in zip(*np.unravel_index(worst, total_s.shape), strict=True):
+        struck = int(count[stage, rank])
+        if struck:
+            effect_s = float(total_s[stage, rank]) / struck
+            named.append(Culprit(int(stage), int(rank), effect_s, struck / steps, _pattern(struck, steps)))
+    if not named:
+        return Blame((), Evidence(NAN, NAN, count.size - 1, steps * dp_ranks, indicator))
+    first = lost_s[named[0].stage, :, named[0].dp_rank]
+    hits_s = first[is_struck[named[0].stage, :, named[0].dp_rank]]
+    error_s = float(hits_s.std()) / np.sqrt(len(hits_s)) if len(hits_s) > 1 else NAN
+    return Blame(tuple(named), Evidence(named[0].effect, error_s, count.size - 1, len(hits_s), indicator))
 
 
-def _links(found: Found) -> list[Culprit]:
-    """Cells of slow transfers, by the time lost in a step that was hit. [s]"""
-    lost: dict[tuple[int, int], list[Floats]] = {}
-    for block, slow in zip(found.blocks, found.transfers, strict=True):
-        graph = block.graph
-        for op, over_s in zip(slow.ops.tolist(), slow.as_is_s - slow.usual_s, strict=True):
-            if not over_s.any():
-                continue
-            for lane in range(over_s.shape[1]):
-                rank = lane if graph.has_dp_lanes else graph.cells[graph.ref(op).stage].dp_rank
-                if over_s[:, lane].any():
-                    lost.setdefault((graph.stages[op], rank), []).append(over_s[:, lane])
-    return _losers(lost, found.blocks)
+def _lost_to_transfers(found: Found) -> Floats:
+    """Time beyond the usual of each worker's transfers; shape (stage, step, dp_rank). [s]"""
+    parts = [
+        (slow.ops, slow.as_is_s - slow.usual_s, block)
+        for block, slow in zip(found.blocks, found.transfers, strict=True)
+    ]
+    return _by_worker(found.layout, parts)
 
 
-def _late(found: Found) -> list[Culprit]:
-    """Cells that started late, by the mean delay. [s]"""
-    lost: dict[tuple[int, int], list[Floats]] = {}
-    for block in found.blocks:
-        for op, delay_s in zip(block.delays.ops.tolist(), block.delays.delay_s, strict=True):
-            for lane in range(delay_s.shape[1]):
-                rank = lane if block.graph.has_dp_lanes else block.graph.ref(op).dp_rank
-                lost.setdefault((block.graph.stages[op], rank), []).append(np.maximum(delay_s[:, lane], 0.0))
-    return _losers(lost, found.blocks)
+def _lost_to_delays(found: Found) -> Floats:
+    """Kept launch delay of each worker; shape (stage, step, dp_rank). [s]"""
+    parts = [(block.delays.ops, block.delays.delay_s, block) for block in found.blocks]
+    return _by_worker(found.layout, parts)
 
 
-def _losers(lost: dict[tuple[int, int], list[Floats]], blocks: Sequence[BlockTimes]) -> list[Culprit]:
-    steps = sum(block.number_of_steps for block in blocks)
-    named = []
-    for (stage, rank), parts in lost.items():
-        hit = sum(int((part > 0.0).sum()) for part in parts)
-        total_s = sum(float(part.sum()) for part in parts)
-        if total_s <= 0.0:
-            continue
-        slow_steps = min(max(int((part > 0.0).sum()) for part in parts), steps)
-        named.append(Culprit(stage, rank, total_s / hit, slow_steps / steps, _pattern(slow_steps, steps)))
-    named.sort(key=lambda culprit: -culprit.effect * culprit.share_of_steps)
-    return named[:MOST_CULPRITS]
+def _by_worker(layout: Layout, parts: list[tuple[Ints, Floats, BlockTimes]]) -> Floats:
+    """Sum over the ops of each worker, block after block.
+
+    parts : ops of a block with what each lost, shape (op, step, dp).
+    """
+    found = []
+    for ops, lost_s, block in parts:
+        total_s = np.zeros((layout.pp_size, block.number_of_steps, layout.dp_size))
+        for op, of_op in zip(ops.tolist(), lost_s, strict=True):
+            where = block.graph.ref(op)
+            if block.graph.has_dp_lanes:
+                total_s[where.stage] += of_op
+            else:
+                total_s[where.stage, :, where.dp_rank] += of_op[:, 0]
+        found.append(total_s)
+    return np.concatenate(found, axis=1)

@@ -8,19 +8,22 @@ import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel.cause import CauseFound, Diagnosis
-from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeTimes, compute_times
-from udfs.kernel.diagnosis.culprits import Found, culprits_of, evidence_of
+from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, compute_times
+from udfs.kernel.diagnosis.culprits import Found, blame
 from udfs.kernel.diagnosis.factors import decompose
-from udfs.kernel.diagnosis.fixes import Fixable, Fixed, shapley, step_times, works
-from udfs.kernel.diagnosis.flags import Trust, flag_of
+from udfs.kernel.diagnosis.fixes import Fixable, Fixed, Savings, shapley, step_times, without_transfers, works
+from udfs.kernel.diagnosis.flags import Trust, flag_of, is_skew
 from udfs.kernel.diagnosis.transfers import slow_transfers
 from udfs.kernel.graph import Layout
+from udfs.kernel.program import Ints
 
 NOTHING: Final[Fixed] = frozenset()
 ALL_FIXES: Final[Fixed] = frozenset(cause.FIXABLE)
 
 LEAST_SAVED: Final = 0.025
 """A cause holds if its fix saves at least this share of the step time."""
+
+NAN: Final = float("nan")
 
 LEAST_SHARED: Final = 0.002
 """Causes that save less alone are not fixed in every combination with others."""
@@ -29,55 +32,45 @@ LEAST_SHARED: Final = 0.002
 class Job(NamedTuple):
     """What is known of a job beside its durations. Times are means over steps. [s]
 
+    hosts      : int, shape (stage, dp_rank); which host a worker is on, -1 where unknown.
     indicators : the paper's, by cause; nan where it has none.
     """
 
     layout: Layout
+    hosts: Ints
     actual_s: float
     ideal_s: float
     indicators: dict[int, float]
 
 
-class Savings(NamedTuple):
-    """Shares of T_actual that fixes save.
-
-    alone      : cause -> saved by its fix alone.
-    attributed : cause -> its share in what all fixes together save.
-    together   : saved by all fixes together.
-    replayed   : replay with nothing fixed, over T_actual.
-    """
-
-    alone: dict[int, float]
-    attributed: dict[int, float]
-    together: float
-    replayed: float
-
-
 def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     """Find the causes of a job."""
     computes = compute_times(blocks, job.layout.pp_size, job.layout.dp_size)
-    factors = decompose(computes.times_s) if computes is not None else None
+    factors = decompose(computes.times_s, job.hosts) if computes is not None else None
     transfers = slow_transfers(blocks)
-    found = Found(blocks, computes, factors, transfers)
+    found = Found(job.layout, job.actual_s, blocks, computes, factors, transfers)
     savings = _savings(_replays(found), job.actual_s)
     rest = savings.replayed - savings.together - job.ideal_s / job.actual_s
-    trust = Trust.of(found, job.layout, savings.replayed, savings.together, rest)
+    steps = sum(block.number_of_steps for block in blocks)
+    computing_s = sum(float(without_transfers(block).sum()) for block in blocks) / steps
+    trust = Trust.of(found, savings, rest, savings.replayed - computing_s / job.actual_s)
     causes = []
     for each in cause.FIXABLE:
         saved = savings.alone[each]
+        culprits, evidence = blame(each, found, job.indicators.get(each, NAN))
         causes.append(
             CauseFound(
                 time_saved_fraction=saved,
                 attributed_fraction=savings.attributed[each],
-                is_cause=saved >= LEAST_SAVED,
+                is_cause=saved >= LEAST_SAVED and not is_skew(each, trust, saved, job.actual_s),
                 flag=flag_of(each, trust, savings.alone),
-                culprits=culprits_of(each, found),
-                evidence=evidence_of(each, found, job.indicators.get(each, float("nan"))),
+                culprits=culprits,
+                evidence=evidence,
             )
         )
-    nothing_known = evidence_of(cause.UNEXPLAINED, found, float("nan"))
     flag = flag_of(cause.UNEXPLAINED, trust, savings.alone)
-    causes.append(CauseFound(rest, rest, rest >= LEAST_SAVED, flag, (), nothing_known))
+    unknown = blame(cause.UNEXPLAINED, found, NAN)
+    causes.append(CauseFound(rest, 0.0, rest >= LEAST_SAVED, flag, unknown.culprits, unknown.evidence))
     return Diagnosis(tuple(causes), savings.together)
 
 
@@ -85,10 +78,7 @@ def _replays(found: Found) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
     """Function that gives the mean step time with each of several sets of causes fixed. [s]"""
     factors = found.factors
     work = works(factors) if factors is not None else None
-    parts = _parts(found.blocks, found.computes)
-    fixable = [
-        Fixable(block, *parts[number], found.transfers[number]) for number, block in enumerate(found.blocks)
-    ]
+    fixable = _fixable(found)
     steps = sum(block.number_of_steps for block in found.blocks)
 
     def mean_s(fixes: Sequence[Fixed]) -> dict[Fixed, float]:
@@ -100,15 +90,19 @@ def _replays(found: Found) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
     return mean_s
 
 
-def _parts(blocks: Sequence[BlockTimes], computes: ComputeTimes | None):
-    """For each block its computes and its steps in the tensors; None where it has no part in them."""
-    parts = [(None, None)] * len(blocks)
+def _fixable(found: Found) -> list[Fixable]:
+    """Every block with its computes, where it has a part in the tensors, and its slow transfers."""
+    computes: dict[int, tuple[ComputeOps | None, slice | None]] = {}
     first = 0
-    for number, ops in computes.blocks if computes is not None else []:
-        end = first + blocks[number].number_of_steps
-        parts[number] = (ops, slice(first, end))
+    for number, of_block in found.computes.blocks if found.computes is not None else []:
+        end = first + found.blocks[number].number_of_steps
+        computes[number] = of_block, slice(first, end)
         first = end
-    return parts
+    fixable = []
+    for number, block in enumerate(found.blocks):
+        ops, part = computes.get(number, (None, None))
+        fixable.append(Fixable(block, ops, part, found.transfers[number]))
+    return fixable
 
 
 def _savings(mean_s: Callable[[Sequence[Fixed]], dict[Fixed, float]], actual_s: float) -> Savings:
@@ -124,7 +118,7 @@ def _savings(mean_s: Callable[[Sequence[Fixed]], dict[Fixed, float]], actual_s: 
         saved |= {fixed: (times[NOTHING] - time_s) / actual_s for fixed, time_s in mean_s(unknown).items()}
     attributed = {each: saved[fixed] for each, fixed in alone.items()}
     attributed |= shapley(saved, shared)
-    # What is left between the causes that were shared and all of them goes to those that save next to nothing.
+    # What is left between the causes that were shared and all goes to those that save next to nothing.
     left = saved[ALL_FIXES] - sum(attributed.values())
     others = [each for each in cause.FIXABLE if each not in shared] or list(cause.FIXABLE)
     for each in others:

@@ -1,7 +1,7 @@
 """Compute durations as factors with a meaning: stage, data, worker, pause (additive), and noise.
 
-D = work(stage, direction, chunk, data) * worker * noise + pause. Slowness is one-sided, so what is usual is a low
-quantile, not a mean. Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank.
+D = work(stage, direction, chunk, data) * worker * noise + pause. Axes p, k, c, m, s, d: stage, direction,
+chunk, microbatch, step, dp rank.
 """
 
 from typing import Final, NamedTuple
@@ -10,71 +10,35 @@ import numpy as np
 import numpy.typing as npt
 
 from udfs.kernel.diagnosis.compute_times import Tensor
-from udfs.kernel.program import Floats
+from udfs.kernel.diagnosis.workers import Workers, slow_workers
+from udfs.kernel.program import Floats, Ints
 
-SWEEPS: Final = 3
-USUAL_STEPS: Final = 0.3
-"""Quantile over steps that is taken as usual: more than half of them may be slow."""
-
-LEAST_WORKER: Final = 0.015
-LEAST_INTERMITTENT: Final = 0.03
-LEAST_DP_RANK: Final = 0.03
 LEAST_PAUSE: Final = 0.15
-"""Logs of the least factors that are taken as an effect of their kind."""
-
-MADS: Final = 5.0
 PAUSE_MADS: Final = 6.0
-"""How many times the usual scatter an effect must have."""
+"""A pause takes this much longer, as a log factor, and so many times the usual scatter."""
 
-ENOUGH_CELLS: Final = 6
-"""With fewer cells their scatter says nothing about what is healthy."""
+LEAST_RELIABILITY: Final = 0.3
+LEAST_SPREAD: Final = 0.01
+LEAST_ERRORS: Final = 3.0
+"""Weights of microbatches are real if two halves of their measurements agree on so much of their variance,
+they scatter by so much, and the agreement is so many times its standard error."""
 
-SIGMAS_BETWEEN: Final = 2.07
-"""Standard deviations between the quantiles 0.15 and 0.85 of a normal distribution."""
-
-ENOUGH_MICROBATCHES: Final = 4
-"""With fewer microbatches a step of long sequences is like a slow rank."""
-
-STEADY: Final = 0.01
-"""Scatter over steps up to which a cell is slow always alike."""
+LEAST_PART: Final = 0.01
+"""Of the mean work of its kind, the least that a compute is taken to need."""
 
 TINY_S: Final = 1e-9
-
-MAD_TO_SIGMA: Final = 1.4826
-
-
-class Workers(NamedTuple):
-    """Log factors by which cells are slower than their peers; 0 where not.
-
-    always   : shape (p, k, d).
-    in_steps : shape (p, s, d); beyond `always`.
-    dp_rank  : shape (s, d); of all stages of a dp rank together.
-    scatter  : of healthy cells, one standard deviation.
-    """
-
-    always: Floats
-    in_steps: Floats
-    dp_rank: Floats
-    scatter: float
-
-    def log_factor(self) -> Floats:
-        """Together; shape (p, k, 1, 1, s, d)."""
-        by_cell = self.always[:, :, None, :] + self.in_steps[:, None] + self.dp_rank
-        return by_cell[:, :, None, None]
 
 
 class Data(NamedTuple):
     """How heavy microbatches are on all stages.
 
     weight      : as measured, shape (k, m, s, d), mean 1; all 1 where there is no such effect.
-    removed     : share of its deviations that are data, not noise; shape (k,).
     reliability : share of the variance that two halves of the measurements agree on.
     spread      : standard deviation of the log weight within a step.
     is_real     : whether there is such an effect.
     """
 
     weight: Floats
-    removed: Floats
     reliability: float
     spread: float
     is_real: bool
@@ -86,7 +50,7 @@ class Factors(NamedTuple):
     work_s  : Tensor; what the work takes on a usual worker. [s]
     worker  : factors of slow workers, shape (p, k, 1, 1, s, d).
     noise   : Tensor; what is left, a factor.
-    pause_s : Tensor, or 0 where there are none; additive. [s]
+    pause_s : Tensor; additive, 0 where there is none. [s]
     """
 
     work_s: Tensor
@@ -97,18 +61,57 @@ class Factors(NamedTuple):
     data: Data
 
 
-def decompose(times_s: Tensor) -> Factors:
+def decompose(times_s: Tensor, hosts: Ints) -> Factors:
     """Split compute durations into factors.
 
     times_s : Tensor. [s]
+    hosts   : int, shape (stage, dp_rank); which host, -1 where unknown.
     """
     logs = np.log(np.maximum(times_s, TINY_S))
-    workers, usual, weight = _workers(logs)
+    first = _First(*slow_workers(logs, hosts), logs)
+    pauses = _pauses(first.rest() - first.weight)
+    data = _data(first.rest(), first.usual, first.weight, pauses)
+    found = _factors(times_s, first.workers, data, pauses)
+    if not data.is_real:
+        return found
+    again = _beside_work(times_s, first, data, pauses, hosts)
+    return again if _misfit(again) < _misfit(found) else found
+
+
+class _First(NamedTuple):
+    """What is slow and usual at a first look; logs."""
+
+    workers: Workers
+    usual: Tensor
+    weight: Tensor
+    logs: Tensor
+
+    def rest(self) -> Tensor:
+        """What is left beside stage and worker."""
+        return self.logs - self.workers.log_factor() - self.usual
+
+
+def _beside_work(
+    times_s: Tensor, first: _First, data: Data, pauses: npt.NDArray[np.bool_], hosts: Ints
+) -> Factors:
+    """The decomposition once more, slow workers looked for beside the work as fitted to what was not slow.
+
+    Where a stage takes a constant beside what goes with the data, its light microbatches looked slow.
+    """
+    doubtful = pauses | (first.workers.in_steps > 0.0)[:, None, None, None]
+    steady = first.logs - first.workers.without_steps().log_factor()
+    data = _trusted(data, np.exp(steady), doubtful)
+    beside = first.logs - np.log(np.maximum(_work(np.exp(steady), data, doubtful), TINY_S))
+    workers, usual, weight = slow_workers(beside, hosts)
+    workers = workers._replace(suspects=first.workers.suspects)
     log_worker = workers.log_factor()
-    clean = logs - log_worker
-    pauses = _pauses(clean - usual - weight)
-    data = _data(clean - usual, weight, pauses)
-    worker = np.exp(log_worker)
+    pauses = _pauses(beside - log_worker - usual - weight)
+    data = _data(first.logs - log_worker - first.usual, first.usual, first.weight, pauses)
+    return _factors(times_s, workers, data, pauses)
+
+
+def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: npt.NDArray[np.bool_]) -> Factors:
+    worker = np.exp(workers.log_factor())
     work_s = _work(times_s / worker, data, pauses)
     model_s = work_s * worker
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -119,95 +122,9 @@ def decompose(times_s: Tensor) -> Factors:
     return Factors(work_s, worker, noise, pause_s, workers, data)
 
 
-def _workers(logs: Tensor) -> tuple[Workers, Tensor, Tensor]:
-    """Slow workers, usual log time (p, k, c, 1, 1, 1) and log weight of microbatches (1, 1, 1, m, s, d)."""
-    p, k, _, _, s, d = logs.shape
-    always, in_steps = np.zeros((p, k, d)), np.zeros((p, s, d))
-    scatter = 0.0
-    usual = weight = np.zeros((1,) * 6)
-    for _ in range(SWEEPS):
-        clean = logs - (always[:, :, None, None, None, :] + in_steps[:, None, None, None])
-        by_step = np.median(clean, axis=3)
-        usual = _low_median(_usual_step(by_step, axis=3), axis=3)[..., None, None, None]
-        weight = _weight(clean - usual)
-        cell = np.median(logs - usual - weight, axis=(2, 3))
-        always, in_steps, scatter = _slow_cells(cell)
-    dp_rank = _slow_dp_ranks(weight[0, 0, 0], p)
-    weight = weight - dp_rank
-    return Workers(always, in_steps, dp_rank, scatter), usual, weight
-
-
-def _weight(rest: Tensor) -> Tensor:
-    """Log weight of each microbatch over stages, directions and chunks; shape (1, 1, 1, m, s, d)."""
-    p, k, c, *lanes = rest.shape
-    flat = rest.reshape(p * k * c, *lanes)
-    found = flat.min(axis=0) if p * c == 1 else _low_median(flat, axis=0)
-    return found[None, None, None]
-
-
-def _slow_cells(cell: Floats) -> tuple[Floats, Floats, float]:
-    """Log factors of cells slower than their peers.
-
-    A slow worker is slow both ways: what lengthens forwards alone is a pause.
-
-    cell    : shape (p, k, s, d); log time of a cell over what is usual.
-    returns : always, shape (p, k, d); in some steps, shape (p, s, d); scatter of healthy cells.
-    """
-    p, _, s, d = cell.shape
-    typical = np.median(cell, axis=2)
-    base = _low_median(typical, axis=2) if d > 1 else _usual_step(cell, axis=2)[..., 0]
-    relative = cell - base[:, :, None, None]
-    mean, low = relative.mean(axis=1), relative.min(axis=1)
-    center = np.median(mean, axis=1)
-    # Not the median deviation: of a cell that is slow in just over half of the steps that is small.
-    low_step, high_step = np.quantile(mean, (0.15, 0.85), axis=1)
-    own = (high_step - low_step) / SIGMAS_BETWEEN
-    spread = float(np.median(own))
-    usual = _usual_step(mean, axis=1)
-    scatter = MAD_TO_SIGMA * float(np.median(np.abs(usual - np.median(usual))))
-    least = LEAST_WORKER
-    if p * d >= ENOUGH_CELLS:
-        least = max(least, MADS * scatter / MAD_TO_SIGMA)
-    is_steady = own <= max(3.0 * spread, STEADY)
-    is_slow = (center > least) & (np.median(low, axis=1) > least / 3) & is_steady & (d > 1)
-    if p == 1:
-        # With one stage the weight of the microbatches holds all that a worker does.
-        return np.zeros((p, cell.shape[1], d)), np.zeros((p, s, d)), scatter
-    always = np.where(is_slow[:, None], typical - base[..., None], 0.0)
-    limit = max(LEAST_INTERMITTENT, MADS * spread)
-    hits = (mean > limit) & (low > limit / 2) & ~is_slow[:, None]
-    some = np.where(hits.any(axis=1)[:, None] & (low > 2 * spread), np.maximum(mean, 0.0), 0.0)
-    in_steps = np.where(is_slow[:, None], 0.0, some)
-    return always, in_steps, scatter
-
-
-def _slow_dp_ranks(weight: Floats, stages: int) -> Floats:
-    """Log factor of dp ranks that are slow on all stages, or of workers where there is one stage; (s, d).
-
-    Data are heavier in some microbatches, a slow rank in all: what the microbatches scatter by tells.
-
-    weight : shape (m, s, d).
-    """
-    m, s, d = weight.shape
-    if d == 1:
-        return np.zeros((s, d))
-    by_step = np.median(weight, axis=0)
-    typical = np.median(by_step, axis=0)
-    relative = by_step - _low_median(typical, axis=0)
-    low_step, high_step = np.quantile(relative, (0.15, 0.85), axis=0)
-    own = (high_step - low_step) / SIGMAS_BETWEEN
-    spread = float(_low_median(own, axis=0))
-    center = np.median(relative, axis=0)
-    error = 1.25 * float(_low_median(weight.std(axis=(0, 1)), axis=0)) / np.sqrt(m * s)
-    least = max(LEAST_WORKER if stages == 1 else LEAST_DP_RANK, 3.5 * error)
-    if d >= ENOUGH_CELLS:
-        least = max(least, MADS * float(np.median(np.abs(center - np.median(center)))))
-    is_slow = (center > least) & (own <= max(3.0 * spread, STEADY))
-    within = 1.25 * weight.std(axis=0) / np.sqrt(m)
-    limit = np.maximum(max(LEAST_INTERMITTENT, MADS * spread), MADS * within)
-    hits = (relative > limit) & ~is_slow & (stages == 1)
-    some = np.where(hits.any(axis=0) & (relative > 2 * spread), relative, 0.0)
-    return np.where(is_slow, center, some)
+def _misfit(factors: Factors) -> float:
+    """Scatter of what no factor explains."""
+    return float(np.log(np.maximum(factors.noise, TINY_S)).std())
 
 
 def _pauses(rest: Tensor) -> npt.NDArray[np.bool_]:
@@ -218,47 +135,45 @@ def _pauses(rest: Tensor) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _data(rest: Tensor, weight: Tensor, pauses: npt.NDArray[np.bool_]) -> Data:
+def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: npt.NDArray[np.bool_]) -> Data:
     """Weight of the microbatches from what is left after stage and worker.
 
-    rest, weight : logs.
+    rest, usual, weight : logs.
     """
     p, k, c, m, s, d = rest.shape
     calm = np.where(pauses, weight, rest)
     halves = _halves(calm)
     if halves is None:
-        return Data(np.ones((k, m, s, d)), np.zeros(k), 0.0, 0.0, is_real=False)
+        return Data(np.ones((k, m, s, d)), 0.0, 0.0, is_real=False)
     first, second = (half - half.mean(axis=(0, 2), keepdims=True) for half in halves)
     both = (first + second) / 2
     variance, covariance = float((both**2).mean()), float((first * second).mean())
     reliability = min(covariance / variance, 1.0) if variance > 0.0 else 0.0
     error = float(first.std() * second.std()) / np.sqrt(first.size)
     spread = float(np.sqrt(max(covariance, 0.0)))
-    is_real = reliability > 0.3 and spread > 0.01 and covariance > 3 * error
+    is_real = reliability > LEAST_RELIABILITY and spread > LEAST_SPREAD and covariance > LEAST_ERRORS * error
     if not is_real:
-        return Data(np.ones((k, m, s, d)), np.zeros(k), reliability, spread, is_real=False)
+        return Data(np.ones((k, m, s, d)), reliability, spread, is_real=False)
+    # Times and not their logs, because a stage may take a constant beside what goes with the data.
+    of_all_s = np.exp(calm + usual).sum(axis=(0, 2))
+    relative = of_all_s / of_all_s.mean(axis=(1, 2, 3), keepdims=True)
     if p * c == 1:
-        weight = np.broadcast_to(calm.mean(axis=(0, 1, 2)), (k, m, s, d))
-        removed = np.full(k, _removed(reliability))
-    else:
-        weight = calm.mean(axis=(0, 2))
-        apart = calm - weight[None, :, None]
-        apart -= apart.mean(axis=(3, 4, 5), keepdims=True)
-        error = (apart**2).mean(axis=(0, 2, 3, 4, 5)) / (p * c - 1)
-        center = weight.mean(axis=(1, 3), keepdims=True)
-        removed = _removed(1.0 - error / ((weight - center) ** 2).mean(axis=(1, 2, 3)))
-    weight = np.exp(weight)
-    weight = weight / weight.mean(axis=(1, 2, 3), keepdims=True)
-    return Data(weight, removed, reliability, spread, is_real=True)
+        relative = np.broadcast_to(relative.mean(axis=0), (k, m, s, d))
+    return Data(relative, reliability, spread, is_real=True)
 
 
-def _removed(reliability: Floats) -> Floats:
-    """Share of the measured deviations that a fix takes away.
+def _trusted(data: Data, steady_s: Tensor, doubtful: npt.NDArray[np.bool_]) -> Data:
+    """The data with weights from those computes alone that are not in doubt.
 
-    What is left must scatter as the noise does, for steps end with the slowest: measured, noise is 1 - reliability
-    of the variance. The best estimate of a single weight, reliability times its deviation, would leave less.
+    steady_s : times of computes without what is always slow. [s]
     """
-    return 1.0 - np.sqrt(1.0 - np.clip(reliability, 0.0, 1.0))
+    p, k, c, m, s, d = steady_s.shape
+    trusted = ~(doubtful & ~doubtful.all(axis=(0, 2), keepdims=True))
+    usual_s = np.broadcast_to(steady_s.mean(axis=(3, 4, 5), keepdims=True), steady_s.shape)
+    relative = (steady_s * trusted).sum(axis=(0, 2)) / (usual_s * trusted).sum(axis=(0, 2))
+    if p * c == 1:
+        relative = np.broadcast_to(relative.mean(axis=0), (k, m, s, d))
+    return data._replace(weight=relative / relative.mean(axis=(1, 2, 3), keepdims=True))
 
 
 def _halves(rest: Tensor) -> tuple[Floats, Floats] | None:
@@ -272,7 +187,7 @@ def _halves(rest: Tensor) -> tuple[Floats, Floats] | None:
 
 
 def _work(clean_s: Tensor, data: Data, pauses: npt.NDArray[np.bool_]) -> Tensor:
-    """What the work takes: a fixed part and one that goes with the data, of each stage, direction and chunk."""
+    """Work of each stage, direction and chunk: a fixed part and one that goes with the data."""
     lanes = (3, 4, 5)
     calm = ~pauses
     count = np.maximum(calm.sum(axis=lanes, keepdims=True), 1)
@@ -285,18 +200,6 @@ def _work(clean_s: Tensor, data: Data, pauses: npt.NDArray[np.bool_]) -> Tensor:
     slope_s = (deviation * clean_s).sum(axis=lanes, keepdims=True) / (deviation**2).sum(
         axis=lanes, keepdims=True
     )
-    slope_s = np.clip(slope_s, 0.0, mean_s / mean_weight) * data.removed[:, None, None, None, None]
-    return mean_s + slope_s * (weight - mean_weight)
-
-
-def _usual_step(values: Floats, axis: int) -> Floats:
-    """Low quantile over steps."""
-    found: Floats = np.quantile(values, USUAL_STEPS, axis=axis)
-    return found
-
-
-def _low_median(values: Floats, axis: int) -> Floats:
-    """The lower of the two middle values."""
-    middle = (values.shape[axis] - 1) // 2
-    found: Floats = np.take(np.partition(values, middle, axis=axis), middle, axis=axis)
-    return found
+    # A stage without a constant falls faster than the weights, which hold the constants of all stages.
+    work_s = mean_s + np.maximum(slope_s, 0.0) * (weight - mean_weight)
+    return np.asarray(np.maximum(work_s, LEAST_PART * mean_s))

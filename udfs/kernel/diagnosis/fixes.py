@@ -9,20 +9,24 @@ import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, Tensor
-from udfs.kernel.diagnosis.factors import Factors
+from udfs.kernel.diagnosis.factors import TINY_S, Factors
 from udfs.kernel.diagnosis.transfers import SlowTransfers
+from udfs.kernel.diagnosis.workers import MAD_TO_SIGMA
 from udfs.kernel.program import Floats
 from udfs.kernel.replay import replay_rows
 
 Fixed = frozenset[int]
 """Causes that are fixed."""
 
+MOST_SIGMAS: Final = 4.0
+"""Errors of measurement beyond are misfits of the work, not noise."""
+
 STACKED_VALUES: Final = 4_000_000
 """Durations of computes that are held for stacked scenarios at a time."""
 
 
 class Works(NamedTuple):
-    """What the computes take on usual workers without pauses, by what is fixed; Tensors or broadcastable. [s]"""
+    """What computes take on usual workers without pauses, by what is fixed; Tensors. [s]"""
 
     as_is: Tensor
     data: Tensor
@@ -31,15 +35,55 @@ class Works(NamedTuple):
 
 
 def works(factors: Factors) -> Works:
-    """Work as it is, balanced over microbatches within a step, spread over stages and chunks, and both."""
-    work_s = factors.work_s
-    over_data = work_s.mean(axis=(3, 5), keepdims=True) if factors.data.is_real else work_s
+    """Work as it is, balanced over microbatches within a step, spread over stages and chunks, and both.
+
+    A fix keeps the sum of each stage, direction and chunk, or of each direction.
+    """
+    work_s, noise = factors.work_s, factors.noise
+    as_is_s = work_s * noise
+    by_kind_s = as_is_s.mean(axis=(3, 4, 5), keepdims=True)
+    of_all_s = by_kind_s.mean(axis=(0, 2), keepdims=True)
+    over_stages_s = _with_mean(work_s.mean(axis=(0, 2), keepdims=True) * noise, (0, 2, 3, 4, 5), of_all_s)
+    if not factors.data.is_real:
+        return Works(as_is_s, as_is_s, over_stages_s, over_stages_s)
+    balanced_s = work_s.mean(axis=(3, 5), keepdims=True)
+    # What is left of a light microbatch is small beside the work that it gets, however large beside its own.
+    left = 1.0 + (as_is_s - work_s) / np.maximum(work_s, balanced_s)
+    left *= _error(left)
+    both_s = balanced_s.mean(axis=(0, 2), keepdims=True)
     return Works(
-        work_s,
-        over_data,
-        work_s.mean(axis=(0, 2), keepdims=True),
-        over_data.mean(axis=(0, 2), keepdims=True),
+        as_is_s,
+        _with_mean(balanced_s * left, (3, 4, 5), by_kind_s),
+        over_stages_s,
+        _with_mean(both_s * left, (0, 2, 3, 4, 5), of_all_s),
     )
+
+
+def _with_mean(times_s: Tensor, axes: tuple[int, ...], mean_s: Tensor) -> Tensor:
+    """Times scaled so that their mean over some axes is as given."""
+    scale = mean_s / np.maximum(times_s.mean(axis=axes, keepdims=True), TINY_S)
+    scaled_s: Tensor = np.multiply(times_s, scale, out=times_s)
+    return scaled_s
+
+
+def _error(left: Tensor) -> Floats:
+    """A factor that scatters like the error of the weights, from two halves of their measurements.
+
+    The weights took with them their share of the noise, which a fix of the data does not take away: steps end
+    with the slowest.
+
+    left    : what is left beside work; Tensor.
+    returns : shape (1, direction, 1, microbatch, step, dp_rank).
+    """
+    p, k, c, m, s, d = left.shape
+    measured = np.log(np.maximum(left, TINY_S)).swapaxes(1, 2).reshape(p * c, k, m, s, d)
+    if p * c > 1:
+        error = (measured[::2].mean(axis=0) - measured[1::2].mean(axis=0)) / 2
+    else:
+        error = np.broadcast_to((measured[0, 0] - measured[0, -1]) / 2, (k, m, s, d))
+    error = error - error.mean(axis=(1, 3), keepdims=True)
+    most = MOST_SIGMAS * MAD_TO_SIGMA * float(np.median(np.abs(error)))
+    return np.asarray(np.exp(np.clip(error, -most, most))[None, :, None])
 
 
 class Fixable(NamedTuple):
@@ -93,9 +137,9 @@ def _put_computes(
         for index in np.ndindex(ops.shape[:-1]):
             per_op[ops[index][0]] = np.array([times_s[index].reshape(-1) for times_s in found])
     else:
-        for *index, dp_rank in np.ndindex(ops.shape):
-            where = tuple(index)
-            per_op[ops[(*where, dp_rank)]] = np.array([times_s[where][:, dp_rank] for times_s in found])
+        for index in np.ndindex(ops.shape):
+            *where, dp_rank = index
+            per_op[ops[index]] = np.array([times_s[tuple(where)][:, dp_rank] for times_s in found])
 
 
 def _compute_times(block: Fixable, factors: Factors, work: Works, fixed: Fixed) -> Tensor:
@@ -109,15 +153,44 @@ def _compute_times(block: Fixable, factors: Factors, work: Works, fixed: Fixed) 
     }[fixes_data, fixes_stage]
     some = (slice(None),) * 4 + (block.part,)
 
-    def part(values: Floats) -> Floats:
-        return values[some] if values.shape[4] > 1 else values
-
-    times_s = part(chosen) * part(factors.noise)
+    times_s = chosen[some]
     if cause.SLOW_WORKER not in fixed:
-        times_s = times_s * part(factors.worker)
+        times_s = times_s * factors.worker[some]
     if cause.PAUSE not in fixed:
-        times_s = times_s + part(factors.pause_s)
+        times_s = times_s + factors.pause_s[some]
     return times_s
+
+
+class Savings(NamedTuple):
+    """Shares of T_actual that fixes save.
+
+    alone      : cause -> saved by its fix alone.
+    attributed : cause -> its share in what all fixes together save.
+    together   : saved by all fixes together.
+    replayed   : replay with nothing fixed, over T_actual.
+    """
+
+    alone: dict[int, float]
+    attributed: dict[int, float]
+    together: float
+    replayed: float
+
+
+def without_transfers(times: BlockTimes) -> Floats:
+    """Step times if no transfer took any time, all else as it ran; float64, shape (step,). [s]"""
+    graph, duration_s = times.graph, times.duration_s
+    shape = (1, *duration_s.shape[1:])
+    per_op: list[Floats] = [values.reshape(1, -1) for values in duration_s]
+    nothing = np.zeros((1, duration_s[0].size))
+    for members, _ in graph.meetings:
+        for op in (op for ops in members for op in ops):
+            per_op[op] = nothing
+    delays = {
+        op: delay_s.reshape(1, -1)
+        for op, delay_s in zip(times.delays.ops.tolist(), times.delays.delay_s, strict=True)
+    }
+    step_s: Floats = replay_rows(graph, per_op, delays, shape)[0]
+    return step_s
 
 
 def shapley(value_of: dict[Fixed, float], players: Sequence[int]) -> dict[int, float]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel.diagnosis.culprits import Found
+from udfs.kernel.diagnosis.fixes import Savings
 from udfs.kernel.graph import Layout
 
 ENOUGH_STEPS: Final = 4
@@ -16,6 +17,9 @@ MANY_CELLS: Final = 0.3
 """Share of slow cells beyond which the usual cell is no measure any more."""
 
 MOST_SKEW_S: Final = 1e-3
+MOST_MOVING: Final = 0.4
+"""Where transfers take more of the step than this, whether all of them are slow is for other jobs to tell."""
+
 MOST_UNEXPLAINED: Final = 0.3
 LEAST_WASTE: Final = 0.05
 LEAST_CLAIM: Final = 0.01
@@ -23,68 +27,95 @@ LEAST_CLAIM: Final = 0.01
 
 FEW_MICROBATCHES: Final = 4
 
+WORKER_STAGE: Final = (cause.SLOW_WORKER, cause.STAGE_IMBALANCE)
+WORKER_DATA: Final = (cause.SLOW_WORKER, cause.DATA_IMBALANCE)
+
 
 class Trust(NamedTuple):
     """What decides about flags.
 
-    steps, microbatches, slow_cells (a share), skew_s; gap: replay against T_actual, unexplained: share of the waste.
+    slow_cells  : share of the workers that are slower than usual.
+    suspects    : whether a stage is heavy or its one host slow, and nothing tells.
+    skew_s      : how far clocks are apart. [s]
+    moving      : share of T_actual that transfers take, if all of them are as they should be.
+    gap         : by how much the replay misses T_actual, as a share.
+    unexplained : share of the waste that no fix returns.
     """
 
     layout: Layout
     steps: int
     microbatches: int
     slow_cells: float
+    suspects: bool
     skew_s: float
+    moving: float
     gap: float
     unexplained: float
 
     @classmethod
-    def of(cls, found: Found, layout: Layout, replayed: float, together: float, rest: float) -> "Trust":
-        """From what was found and what the fixes save."""
-        slow_cells, microbatches = 0.0, 0
+    def of(cls, found: Found, savings: Savings, rest: float, moving: float) -> "Trust":
+        """From what was found and what the fixes save.
+
+        rest, moving : what no fix returns, and what transfers take; shares of T_actual.
+        """
+        slow_cells, microbatches, suspects = 0.0, 0, False
         if found.factors is not None:
-            always, in_steps, dp_rank, _ = found.factors.workers
-            slow_cells = float(
-                ((always.mean(axis=1) > 0) | (in_steps > 0).any(axis=1) | (dp_rank > 0).any(axis=0)).mean()
-            )
+            workers = found.factors.workers
+            slow_cells = float((workers.log_factor() > 0.0).any(axis=(1, 2, 3, 4)).mean())
             microbatches = found.factors.work_s.shape[3]
-        waste = together + rest
+            suspects = bool(workers.suspects.any())
+        waste = savings.together + rest
         skews = [block.skew_s for block in found.blocks if np.isfinite(block.skew_s)]
         return cls(
-            layout=layout,
+            layout=found.layout,
             steps=sum(block.number_of_steps for block in found.blocks),
             microbatches=microbatches,
             slow_cells=slow_cells,
+            suspects=suspects,
             skew_s=max(skews, default=0.0),
-            gap=abs(1.0 - replayed),
+            moving=moving - savings.alone[cause.COMMUNICATION],
+            gap=abs(1.0 - savings.replayed),
             unexplained=abs(rest) / waste if waste > LEAST_WASTE else 0.0,
         )
 
 
 def flag_of(each: int, trust: Trust, alone: dict[int, float]) -> int:
-    """The first reason that applies; NO_FLAG."""
-    if trust.steps < ENOUGH_STEPS:
-        return cause.FEW_STEPS
-    if trust.gap > LARGEST_GAP:
-        return cause.HIGH_DISCREPANCY
-    if each == cause.COMMUNICATION and trust.skew_s > MOST_SKEW_S:
-        return cause.CLOCK_SKEW
-    flag = _want_of_peers(each, trust, alone)
-    if flag:
-        return flag
-    if each == cause.SLOW_WORKER and trust.slow_cells > MANY_CELLS:
-        return cause.MANY_SLOW_CELLS
-    if each == cause.UNEXPLAINED and trust.unexplained > MOST_UNEXPLAINED:
-        return cause.MOSTLY_UNEXPLAINED
-    return cause.NO_FLAG
+    """The first reason that applies; NO_FLAG.
+
+    alone : share of T_actual that each fix alone saves.
+    """
+    reasons = {
+        cause.FEW_STEPS: trust.steps < ENOUGH_STEPS,
+        cause.HIGH_DISCREPANCY: trust.gap > LARGEST_GAP,
+        cause.CLOCK_SKEW: each in (cause.COMMUNICATION, cause.LAUNCH_DELAY) and trust.skew_s > MOST_SKEW_S,
+        cause.NO_USUAL_TRANSFER: each == cause.COMMUNICATION and trust.moving > MOST_MOVING,
+        cause.FEW_PEERS: each in WORKER_STAGE and trust.layout.dp_size == trust.layout.pp_size == 1,
+        cause.WORKER_OR_STAGE: each in WORKER_STAGE and _is_worker_or_stage(trust, alone),
+        cause.WORKER_OR_DATA: each in WORKER_DATA and _is_worker_or_data(trust, alone),
+        cause.MANY_SLOW_CELLS: each == cause.SLOW_WORKER and trust.slow_cells > MANY_CELLS,
+        cause.MOSTLY_UNEXPLAINED: each == cause.UNEXPLAINED and trust.unexplained > MOST_UNEXPLAINED,
+    }
+    return next((flag for flag, holds in reasons.items() if holds), cause.NO_FLAG)
 
 
-def _want_of_peers(each: int, trust: Trust, alone: dict[int, float]) -> int:
-    dp_size, pp_size = trust.layout.dp_size, trust.layout.pp_size
-    if dp_size == 1 and each in (cause.SLOW_WORKER, cause.STAGE_IMBALANCE):
-        return cause.WORKER_OR_STAGE if pp_size > 1 else cause.FEW_PEERS
-    is_worker_or_data = each in (cause.SLOW_WORKER, cause.DATA_IMBALANCE)
-    claims = max(alone[cause.SLOW_WORKER], alone[cause.DATA_IMBALANCE]) > LEAST_CLAIM
-    if pp_size == 1 and is_worker_or_data and claims and trust.microbatches < FEW_MICROBATCHES:
-        return cause.WORKER_OR_DATA
-    return cause.NO_FLAG
+def is_skew(each: int, trust: Trust, saved: float, actual_s: float) -> bool:
+    """Whether clocks that are apart explain what a fix seems to save: ops that look late."""
+    waits = {cause.LAUNCH_DELAY: 4, cause.COMMUNICATION: 2 * trust.microbatches}
+    return trust.skew_s > MOST_SKEW_S and saved * actual_s < waits.get(each, 0) * trust.skew_s
+
+
+def _claims(alone: dict[int, float], causes: tuple[int, ...]) -> bool:
+    return max(alone[each] for each in causes) > LEAST_CLAIM
+
+
+def _is_worker_or_stage(trust: Trust, alone: dict[int, float]) -> bool:
+    """A stage of one worker, or all on one host, that is heavy or slow; with one replica also if in some steps."""
+    if trust.layout.dp_size == 1:
+        return trust.layout.pp_size > 1 and _claims(alone, (*WORKER_STAGE, cause.PAUSE))
+    return trust.suspects and _claims(alone, WORKER_STAGE)
+
+
+def _is_worker_or_data(trust: Trust, alone: dict[int, float]) -> bool:
+    """With one stage, a rank that always gets more data is like a slow one."""
+    is_short = trust.layout.pp_size == 1 and trust.microbatches < FEW_MICROBATCHES
+    return is_short and _claims(alone, WORKER_DATA)

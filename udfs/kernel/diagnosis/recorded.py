@@ -1,5 +1,8 @@
 """What the diagnosis needs of a block's recorded times, before they are let go."""
 
+from itertools import pairwise
+from typing import Final
+
 import numpy as np
 
 from udfs.kernel import op_type as ot
@@ -9,6 +12,8 @@ from udfs.kernel.durations import CLAMP_S
 from udfs.kernel.graph import Layout, OpGraph, as_index
 from udfs.kernel.program import Floats
 from udfs.kernel.trace import StepBlock
+
+NAN: Final = float("nan")
 
 
 def block_times(block: StepBlock, end_s: Floats, layout: Layout) -> BlockTimes:
@@ -53,10 +58,17 @@ def _kept_delays(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout)
 
 
 def _skew_s(graph: OpGraph, end_s: Floats, calls: Calls) -> float:
-    """Median difference of the ends of a send and its recv, which return together; nan without such. [s]"""
-    apart = [
-        np.abs(end_s[as_index(members[0])] - end_s[as_index(members[1])]).reshape(-1)
-        for members, across_dp in graph.meetings
-        if len(members) == 2 and not across_dp and not calls.members
-    ]
-    return float(np.median(np.concatenate(apart))) if apart else float("nan")
+    """How far clocks are apart: ends of transfers that return together; nan without such. [s]
+
+    Of a send and its recv where they are not part of larger calls, and of the dp ranks of a collective.
+    """
+    pairs, replicas = [], []
+    for members, across_dp in graph.meetings:
+        is_transfer = graph.op_types[members[0][0]] in ot.TRANSFERS
+        if across_dp and end_s.shape[-1] > 1:
+            replicas += [np.median(np.abs(np.diff(end_s[op], axis=-1))) for ops in members for op in ops]
+        if not (is_transfer and calls.members):
+            ends_s = [end_s[as_index(ops)] for ops in members]
+            pairs += [np.median(np.abs(end - other)) for end, other in pairwise(ends_s)]
+    # A long collective ends when its own noise lets it, so that the shortest tells most of the clocks.
+    return float(max([*pairs, min(replicas, default=NAN)], default=NAN))

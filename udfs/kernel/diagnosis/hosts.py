@@ -1,0 +1,88 @@
+"""Hosts that slow all workers of whole stages: within those stages no peer is left to tell."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from udfs.kernel.program import Floats, Ints
+
+LEAST_LOG: Final = 0.03
+"""Log factor from which a stage counts as slower than the others."""
+
+ALIKE: Final = 0.15
+LEAST_ALIKE: Final = 0.01
+"""Spread, as a share of the log factor, up to which stages, directions and chunks are slow alike."""
+
+CLEAR_LOG: Final = float(np.log(1.5))
+"""Beyond, a stage that is slow alike in all it does is not one of a few layers more."""
+
+UNKNOWN: Final = -1
+
+
+class StagesOfHosts(NamedTuple):
+    """Stages whose workers are all on one host, or that have one worker only.
+
+    log_factor : by which they are slow because that host is, 0 where not; shape (stage,).
+    is_suspect : bool, shape (stage,); slower than the others, and host and work cannot be told apart.
+    """
+
+    log_factor: Floats
+    is_suspect: npt.NDArray[np.bool_]
+
+
+def stages_of_hosts(usual: Floats, hosts: Ints) -> StagesOfHosts:
+    """Which stages are slow because their host is.
+
+    A host slows everything its workers compute, by one factor. A stage with more work differs by direction
+    and chunk (a loss layer), or by a few layers among many, and is seldom just what one host holds: several
+    stages.
+
+    usual : log time of the computes of each stage, shape (stage, direction, chunk).
+    hosts : int, shape (stage, dp_rank); UNKNOWN where the log does not say.
+    """
+    stages, dp_size = hosts.shape
+    found = StagesOfHosts(np.zeros(stages), np.zeros(stages, dtype=bool))
+    together = [(hosts == host).all(axis=1) for host in np.unique(hosts[hosts != UNKNOWN]).tolist()]
+    if dp_size == 1:
+        together += list(np.eye(stages, dtype=bool))
+    for whole in together:
+        if not whole.any() or whole.all():
+            continue
+        over = usual[whole] - _low_median(usual[~whole])
+        factor, spread = float(np.median(over)), float(over.max() - over.min())
+        is_alike = spread <= max(ALIKE * factor, LEAST_ALIKE)
+        if factor <= LEAST_LOG or not (is_alike or dp_size == 1):
+            continue
+        # The loss layer makes the last stage heavy, whatever its workers do.
+        is_clear = factor > CLEAR_LOG and not (whole.sum() == 1 and whole[-1])
+        if is_alike and (is_clear or whole.sum() > 1):
+            found.log_factor[whole] = factor
+        else:
+            found.is_suspect[whole] = True
+    return StagesOfHosts(found.log_factor, found.is_suspect & (found.log_factor == 0.0))
+
+
+def base_off_host(typical: Floats, base: Floats, hosts: Ints) -> Floats:
+    """What is usual in each stage, where most of its workers are on one host that may itself be slow.
+
+    typical : log time of each cell over what is usual, shape (stage, direction, dp_rank).
+    base    : what was taken as usual in a stage, shape (stage, direction).
+    hosts   : int, shape (stage, dp_rank).
+    """
+    found = base.copy()
+    for stage, of_stage in enumerate(hosts):
+        names, counts = np.unique(of_stage, return_counts=True)
+        most = int(counts.argmax())
+        if names[most] == UNKNOWN or not len(of_stage) <= 2 * counts[most] < 2 * len(of_stage):
+            continue
+        elsewhere = np.median(typical[stage][:, of_stage != names[most]], axis=1)
+        if (base[stage] - elsewhere > LEAST_LOG).all():
+            found[stage] = elsewhere
+    return found
+
+
+def _low_median(values: Floats) -> Floats:
+    middle = (len(values) - 1) // 2
+    found: Floats = np.partition(values, middle, axis=0)[middle]
+    return found

@@ -1,0 +1,171 @@
+"""Workers slower than their peers: always, in some steps, a whole dp rank, or all on one host.
+
+Slowness is one-sided, so what is usual is a low quantile, not a mean. Axes p, k, c, m, s, d: stage,
+direction, chunk, microbatch, step, dp rank.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from udfs.kernel.diagnosis.compute_times import Tensor
+from udfs.kernel.diagnosis.hosts import base_off_host, stages_of_hosts
+from udfs.kernel.program import Floats, Ints
+
+SWEEPS: Final = 3
+USUAL_STEPS: Final = 0.3
+"""Quantile over steps that is taken as usual: more than half of them may be slow."""
+
+LEAST_WORKER: Final = 0.015
+LEAST_INTERMITTENT: Final = 0.03
+LEAST_DP_RANK: Final = 0.03
+"""Logs of the least factors that are taken as an effect of their kind."""
+
+MADS: Final = 5.0
+"""How many times the usual scatter an effect must have."""
+
+ENOUGH_CELLS: Final = 6
+"""With fewer cells their scatter says nothing about what is healthy."""
+
+SIGMAS_BETWEEN: Final = 2.07
+"""Standard deviations between the quantiles 0.15 and 0.85 of a normal distribution."""
+
+STEADY: Final = 0.01
+"""Scatter over steps up to which a cell is slow always alike."""
+
+MAD_TO_SIGMA: Final = 1.4826
+
+
+class Workers(NamedTuple):
+    """Log factors by which cells are slower than their peers; 0 where not.
+
+    always   : shape (p, k, d).
+    in_steps : shape (p, s, d); beyond `always`.
+    dp_rank  : shape (s, d); of all stages of a dp rank together.
+    scatter  : of healthy cells, one standard deviation.
+    suspects : bool, shape (p,); stages that are heavy, or whose one host or worker is slow.
+    """
+
+    always: Floats
+    in_steps: Floats
+    dp_rank: Floats
+    scatter: float
+    suspects: npt.NDArray[np.bool_]
+
+    def without_steps(self) -> "Workers":
+        """Only what is slow in all steps."""
+        return self._replace(in_steps=np.zeros_like(self.in_steps))
+
+    def log_factor(self) -> Floats:
+        """Together; shape (p, k, 1, 1, s, d)."""
+        by_cell = self.always[:, :, None, :] + self.in_steps[:, None] + self.dp_rank
+        return by_cell[:, :, None, None]
+
+
+def slow_workers(logs: Tensor, hosts: Ints) -> tuple[Workers, Tensor, Tensor]:
+    """Slow workers, usual log time (p, k, c, 1, 1, 1) and log weight of microbatches (1, 1, 1, m, s, d)."""
+    p, k, _, _, s, d = logs.shape
+    always, in_steps = np.zeros((p, k, d)), np.zeros((p, s, d))
+    scatter = 0.0
+    usual = weight = np.zeros((1,) * 6)
+    for _ in range(SWEEPS):
+        clean = logs - (always[:, :, None, None, None, :] + in_steps[:, None, None, None])
+        by_step = np.median(clean, axis=3)
+        usual = _low_median(_usual_step(by_step, axis=3), axis=3)[..., None, None, None]
+        weight = _weight(clean - usual)
+        cell = np.median(logs - usual - weight, axis=(2, 3))
+        always, in_steps, scatter = _slow_cells(cell, hosts)
+    of_hosts = stages_of_hosts(usual[..., 0, 0, 0], hosts)
+    usual = usual - of_hosts.log_factor[:, None, None, None, None, None]
+    always += of_hosts.log_factor[:, None, None]
+    dp_rank = _slow_dp_ranks(weight[0, 0, 0], p)
+    weight = weight - dp_rank
+    return Workers(always, in_steps, dp_rank, scatter, of_hosts.is_suspect), usual, weight
+
+
+def _weight(rest: Tensor) -> Tensor:
+    """Log weight of each microbatch over stages, directions and chunks; shape (1, 1, 1, m, s, d)."""
+    p, k, c, *lanes = rest.shape
+    flat = rest.reshape(p * k * c, *lanes)
+    found = flat.min(axis=0) if p * c == 1 else _low_median(flat, axis=0)
+    return found[None, None, None]
+
+
+def _slow_cells(cell: Floats, hosts: Ints) -> tuple[Floats, Floats, float]:
+    """Log factors of cells slower than their peers.
+
+    A slow worker is slow both ways: what lengthens forwards alone is a pause.
+
+    cell    : shape (p, k, s, d); log time of a cell over what is usual.
+    hosts   : int, shape (p, d).
+    returns : always, shape (p, k, d); in some steps, shape (p, s, d); scatter of healthy cells.
+    """
+    p, _, s, d = cell.shape
+    typical = np.median(cell, axis=2)
+    base = _low_median(typical, axis=2) if d > 1 else _usual_step(cell, axis=2)[..., 0]
+    base = base_off_host(typical, base, hosts)
+    relative = cell - base[:, :, None, None]
+    mean, low = relative.mean(axis=1), relative.min(axis=1)
+    center = np.median(mean, axis=1)
+    # Not the median deviation: of a cell that is slow in just over half of the steps that is small.
+    low_step, high_step = np.quantile(mean, (0.15, 0.85), axis=1)
+    own = (high_step - low_step) / SIGMAS_BETWEEN
+    spread = float(_low_median(own.reshape(-1), axis=0))
+    usual = _usual_step(mean, axis=1)
+    scatter = MAD_TO_SIGMA * float(np.median(np.abs(usual - np.median(usual))))
+    least = LEAST_WORKER
+    if p * d >= ENOUGH_CELLS:
+        least = max(least, MADS * scatter / MAD_TO_SIGMA)
+    is_steady = own <= max(3.0 * spread, STEADY)
+    is_slow = (center > least) & (np.median(low, axis=1) > least / 3) & is_steady & (d > 1)
+    if p == 1:
+        # With one stage the weight of the microbatches holds all that a worker does.
+        return np.zeros((p, cell.shape[1], d)), np.zeros((p, s, d)), scatter
+    always = np.where(is_slow[:, None], typical - base[..., None], 0.0)
+    limit = max(LEAST_INTERMITTENT, MADS * spread)
+    hits = (mean > limit) & (low > limit / 2) & ~is_slow[:, None]
+    some = np.where(hits.any(axis=1)[:, None] & (low > 2 * spread), np.maximum(mean, 0.0), 0.0)
+    in_steps = np.where(is_slow[:, None], 0.0, some)
+    return always, in_steps, scatter
+
+
+def _slow_dp_ranks(weight: Floats, stages: int) -> Floats:
+    """Log factor of dp ranks that are slow on all stages, or of workers where there is one stage; (s, d).
+
+    Data are heavier in some microbatches, a slow rank in all: what the microbatches scatter by tells.
+
+    weight : shape (m, s, d).
+    """
+    m, s, d = weight.shape
+    if d == 1:
+        return np.zeros((s, d))
+    by_step = np.median(weight, axis=0)
+    typical = np.median(by_step, axis=0)
+    relative = by_step - _low_median(typical, axis=0)
+    low_step, high_step = np.quantile(relative, (0.15, 0.85), axis=0)
+    own = (high_step - low_step) / SIGMAS_BETWEEN
+    spread = float(_low_median(own, axis=0))
+    center = np.median(relative, axis=0)
+    error = 1.25 * float(_low_median(weight.std(axis=(0, 1)), axis=0)) / np.sqrt(m * s)
+    least = max(LEAST_WORKER if stages == 1 else LEAST_DP_RANK, 3.5 * error)
+    if d >= ENOUGH_CELLS:
+        least = max(least, MADS * float(np.median(np.abs(center - np.median(center)))))
+    is_slow = (center > least) & (own <= max(3.0 * spread, STEADY))
+    within = 1.25 * weight.std(axis=0) / np.sqrt(m)
+    limit = np.maximum(max(LEAST_INTERMITTENT, MADS * spread), MADS * within)
+    hits = (relative > limit) & ~is_slow & (stages == 1)
+    some = np.where(hits.any(axis=0) & (relative > 2 * spread), relative, 0.0)
+    return np.where(is_slow, center, some)
+
+
+def _usual_step(values: Floats, axis: int) -> Floats:
+    """Low quantile over steps."""
+    return np.asarray(np.quantile(values, USUAL_STEPS, axis=axis))
+
+
+def _low_median(values: Floats, axis: int) -> Floats:
+    """The lower of the two middle values."""
+    middle = (values.shape[axis] - 1) // 2
+    found: Floats = np.take(np.partition(values, middle, axis=axis), middle, axis=axis)
+    return found
