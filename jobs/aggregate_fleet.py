@@ -1,6 +1,7 @@
-"""Aggregate: the fleet, its causes, its hosts and the coverage of the given days.
+"""Aggregate: the fleet, its causes, hosts, groups and op types, and the coverage, of the given days.
 
-job_slowdown, job_causes, worker_slowdown -> fleet_day, cause_day, host_day, coverage_day.
+job_slowdown and its companions, job_causes, jobs -> fleet_day, cause_day, host_day, coverage_day, group_day,
+op_type_day.
 """
 
 import sys
@@ -14,15 +15,20 @@ from jobs.settings import Settings
 from jobs.stage import publish
 from jobs.transforms.causes import cause_day
 from jobs.transforms.fleet import coverage_day, fleet_day, host_day
+from jobs.transforms.groups import group_day, op_type_day
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSE_DAY,
     COVERAGE_DAY,
     FLEET_DAY,
+    GROUP_DAY,
     HOST_DAY,
     JOB_CAUSES,
     JOB_SLOWDOWN,
+    JOBS,
+    OP_TYPE_DAY,
+    OP_TYPE_SLOWDOWN,
     WORKER_SLOWDOWN,
 )
 
@@ -36,6 +42,8 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
         CAUSE_DAY: cause_day(warehouse.read(TABLES[JOB_CAUSES], log_dates)),
         HOST_DAY: host_day(warehouse.read(TABLES[WORKER_SLOWDOWN], log_dates)),
         COVERAGE_DAY: coverage_day(job_slowdown),
+        GROUP_DAY: group_day(job_slowdown, warehouse.read(TABLES[JOBS], log_dates)),
+        OP_TYPE_DAY: op_type_day(warehouse.read(TABLES[OP_TYPE_SLOWDOWN], log_dates), job_slowdown),
     }
     return publish("aggregate", warehouse, frames, log_dates)
 

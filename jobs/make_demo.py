@@ -70,9 +70,10 @@ SUMMARY: Final = (
     ),
     (
         "Hosts that were slow in several jobs or on several days",
-        """SELECT host, jobs_slow, days_slow, round(worker_slowdown_max, 3) AS worker_slowdown_max,
+        """SELECT host, pattern, jobs_slow, jobs_not_slow, days_slow, round(p_value, 4) AS p_value,
+                  round(worker_slowdown_max, 3) AS worker_slowdown_max,
                   first_slow, last_slow
-           FROM host_recurrence WHERE times_slow > 0 ORDER BY jobs_slow DESC, days_slow DESC, host LIMIT 5""",
+           FROM host_recurrence ORDER BY p_value, jobs_slow DESC, days_slow DESC, host LIMIT 5""",
     ),
     (
         "How much of the fleet this speaks for",

@@ -7,11 +7,13 @@ from schemas import (
     coverage_day,
     dp_rank_slowdown,
     fleet_day,
+    group_day,
     host_day,
     job_baseline,
     job_causes,
     job_slowdown,
     jobs,
+    op_type_day,
     op_type_slowdown,
     pipeline_runs,
     rank_steps,
@@ -42,6 +44,8 @@ TABLES: Final[dict[str, Table]] = {
         cause_day,
         host_day,
         coverage_day,
+        group_day,
+        op_type_day,
         pipeline_runs,
     )
 }

@@ -146,6 +146,8 @@ FLEET_DAY: Final = "fleet_day"
 CAUSE_DAY: Final = "cause_day"
 HOST_DAY: Final = "host_day"
 COVERAGE_DAY: Final = "coverage_day"
+GROUP_DAY: Final = "group_day"
+OP_TYPE_DAY: Final = "op_type_day"
 PIPELINE_RUNS: Final = "pipeline_runs"
 
 INGESTED_TABLES: Final = (RANK_STEPS, JOBS, REJECTS, SOURCE_FILES)
@@ -159,7 +161,7 @@ RESULT_TABLES: Final = (
     JOB_CAUSES,
     JOB_BASELINE,
 )
-FLEET_TABLES: Final = (FLEET_DAY, CAUSE_DAY, HOST_DAY, COVERAGE_DAY)
+FLEET_TABLES: Final = (FLEET_DAY, CAUSE_DAY, HOST_DAY, COVERAGE_DAY, GROUP_DAY, OP_TYPE_DAY)
 TABLE_NAMES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, PIPELINE_RUNS)
 
 UNIT_KEY: Final = ("log_date", "job_id", "run_id")
@@ -167,6 +169,17 @@ UNIT_KEY: Final = ("log_date", "job_id", "run_id")
 
 STRAGGLING_SLOWDOWN: Final = 1.1
 """A job straggles from this slowdown on (section 4 of the paper)."""
+
+WHOLE_SHARE: Final = 0.5
+"""Slow workers (M_W, above it), or the last stage (M_S, from it on), then drive a job's slowness."""
+MOST_SIMILAR_CORRELATION: Final = 0.9
+"""From this correlation of forward and backward times on, sequences of uneven length do."""
+
+SIZE_BOUNDS: Final = (128, 256, 512, 1024, 2048, 4096)
+SIZE_BUCKETS: Final = ("< 128", "128-255", "256-511", "512-1023", "1024-2047", "2048-4095", ">= 4096")
+"""Jobs by GPUs: each bucket ends before the bound at its place."""
+NOT_STATED: Final = "(not stated)"
+"""Group of units whose manifest does not say."""
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1

@@ -66,9 +66,9 @@ class Recording:
     def without_waiting(self) -> "Recording":
         """Return the same job with only those delays that are surely none of waiting.
 
-        Of each stage's first forward-compute, and of ops but recvs that wait for nothing. All others are, in
-        real traces, mostly waits for what the graph does not have. Kept, they would leave no slack that a fault
-        in one place could use up.
+        Of each stage's first forward-compute, and of ops but recvs that wait for nothing. All others are in
+        real traces mostly waits for what the graph does not have. Kept, they would leave no slack that a
+        fault in one place could use up.
         """
         is_kept = np.array([not sources for sources in self.graph.waits_for])
         is_kept &= ~np.isin(self.op_type, (ot.FORWARD_RECV, ot.BACKWARD_RECV))

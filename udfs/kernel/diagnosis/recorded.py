@@ -60,8 +60,8 @@ def _kept_delays(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout)
 def _skew_s(graph: OpGraph, end_s: Floats, calls: Calls) -> Floats:
     """How far clocks are apart in each step: ends of ops that return together; nan without such. [s]
 
-    Of a send and its recv where they are not part of larger calls, of stages that meet, and of the dp ranks of
-    a collective; shape (step,).
+    Of a send and its recv where they are not part of larger calls, of stages that meet, and of the dp ranks
+    of a collective; shape (step,).
     """
     steps = end_s.shape[1]
     pairs, replicas = [np.full(steps, NAN)], [np.full(steps, NAN)]
