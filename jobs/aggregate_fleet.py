@@ -4,12 +4,15 @@ job_slowdown, job_causes, worker_slowdown -> fleet_day, cause_day, host_day, cov
 """
 
 import sys
+import time
 from collections.abc import Sequence
 from datetime import date
 
 from pyspark.sql import SparkSession
 
 from jobs.cli import day_parser, run_entry_point
+from jobs.fingerprints import built_on, recorded
+from jobs.run_log import stage_work
 from jobs.settings import Settings
 from jobs.stage import publish
 from jobs.transforms.causes import cause_day
@@ -23,13 +26,17 @@ from schemas.vocabulary import (
     HOST_DAY,
     JOB_CAUSES,
     JOB_SLOWDOWN,
+    STAGE_AGGREGATE,
+    STAGE_SIMULATE,
     WORKER_SLOWDOWN,
 )
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Aggregate these days and publish; returns rows per table."""
-    warehouse = Warehouse(spark, settings.paths.warehouse)
+    """Aggregate these days and publish; returns rows per table, and the stage's work."""
+    started = time.monotonic()
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    simulated = recorded(warehouse, STAGE_SIMULATE, log_dates)  # before the rows: never newer than they
     job_slowdown = warehouse.read(TABLES[JOB_SLOWDOWN], log_dates)
     frames = {
         FLEET_DAY: fleet_day(job_slowdown),
@@ -37,7 +44,9 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
         HOST_DAY: host_day(warehouse.read(TABLES[WORKER_SLOWDOWN], log_dates)),
         COVERAGE_DAY: coverage_day(job_slowdown),
     }
-    return publish("aggregate", warehouse, frames, log_dates)
+    counted = built_on(simulated, STAGE_AGGREGATE, settings)
+    rows = publish(STAGE_AGGREGATE, warehouse, frames, log_dates, fingerprints=counted)
+    return rows | stage_work(STAGE_AGGREGATE, counted, time.monotonic() - started)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -31,7 +31,7 @@ def run(spark: SparkSession, settings: Settings, sql: str) -> DataFrame:
 
     Raises QueryError where Spark does not understand the query, or where there are no tables at all.
     """
-    warehouse = Warehouse(spark, settings.paths.warehouse)
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
     if not warehouse.register_views(mentioned(sql)):
         raise QueryError(f"no tables in {warehouse.root}: run a night first, or name another --warehouse")
     try:

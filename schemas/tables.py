@@ -18,6 +18,7 @@ from schemas import (
     source_files,
     stage_slowdown,
     step_slowdown,
+    unit_fingerprints,
     worker_slowdown,
 )
 from schemas.table import Table
@@ -41,6 +42,7 @@ TABLES: Final[dict[str, Table]] = {
         host_day,
         coverage_day,
         pipeline_runs,
+        unit_fingerprints,
     )
 }
 """In the order of vocabulary.TABLE_NAMES."""

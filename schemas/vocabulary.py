@@ -140,6 +140,7 @@ CAUSE_DAY: Final = "cause_day"
 HOST_DAY: Final = "host_day"
 COVERAGE_DAY: Final = "coverage_day"
 PIPELINE_RUNS: Final = "pipeline_runs"
+UNIT_FINGERPRINTS: Final = "unit_fingerprints"
 
 INGESTED_TABLES: Final = (RANK_STEPS, JOBS, REJECTS, SOURCE_FILES)
 RESULT_TABLES: Final = (
@@ -152,7 +153,13 @@ RESULT_TABLES: Final = (
     JOB_CAUSES,
 )
 FLEET_TABLES: Final = (FLEET_DAY, CAUSE_DAY, HOST_DAY, COVERAGE_DAY)
-TABLE_NAMES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, PIPELINE_RUNS)
+TABLE_NAMES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, PIPELINE_RUNS, UNIT_FINGERPRINTS)
+
+STAGE_INGEST: Final = "ingest"
+STAGE_SIMULATE: Final = "simulate"
+STAGE_AGGREGATE: Final = "aggregate"
+STAGE_NAMES: Final = (STAGE_INGEST, STAGE_SIMULATE, STAGE_AGGREGATE)
+"""The stages of a night, in the order in which they build on each other."""
 
 UNIT_KEY: Final = ("log_date", "job_id", "run_id")
 """One unit of analysis: one run of one job on one log date."""

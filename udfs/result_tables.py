@@ -44,8 +44,8 @@ class Replayed(NamedTuple):
     ideal: str
 
 
-def job_row(manifest: Mapping[str, object], status: str, detail: str | None) -> Row:
-    """What job_slowdown says of every unit, replayed or not."""
+def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: str | None) -> Row:
+    """What job_slowdown says of every unit, replayed or not, under settings as text."""
     world_size, gpu_hours = manifest.get("world_size"), manifest.get("gpu_hours")
     return {
         "status": status,
@@ -55,6 +55,7 @@ def job_row(manifest: Mapping[str, object], status: str, detail: str | None) -> 
         if isinstance(gpu_hours, int | float) and math.isfinite(gpu_hours)
         else None,
         "simulator_version": SIMULATOR_VERSION,
+        "simulation_settings": settings,
     }
 
 

@@ -1,0 +1,302 @@
+"""Backfill: what is done and unchanged is skipped; whatever else there is, is done."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs import backfill, run_nightly
+from jobs.blocks import rates
+from jobs.fingerprints import STAGE_VERSIONS, forget
+from jobs.gates import GateRefusedError
+from jobs.settings import Settings
+from jobs.warehouse import Warehouse
+from schemas.table import Table
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    INGESTED_TABLES,
+    JOB_SLOWDOWN,
+    JOBS,
+    PIPELINE_RUNS,
+    RANK_STEPS,
+    STAGE_INGEST,
+    UNIT_FINGERPRINTS,
+)
+from tests.jobs.history import (
+    DAYS,
+    JOB_IDS,
+    NOTHING,
+    History,
+    assert_same_tables,
+    copy_of,
+    history_in,
+    units_of,
+)
+
+ALL = {(day.isoformat(), job) for day in DAYS for job in JOB_IDS}
+FIRST = DAYS[0].isoformat()
+RANGE = ["--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat()]
+
+
+class KilledError(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture(scope="module")
+def filled(spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> History:
+    """Two jobs on three days, backfilled in blocks of two days."""
+    blocks = test_settings.history.model_copy(update={"block_days": 2})
+    settings = test_settings.model_copy(update={"history": blocks})
+    history = history_in(tmp_path_factory.mktemp("history"), spark, settings)
+    for day in DAYS:
+        for job in JOB_IDS:
+            history.put(job, day)
+    assert history.fill() == dict.fromkeys(NOTHING, ALL)
+    return history
+
+
+@pytest.fixture
+def history(filled: History, tmp_path: Path) -> History:
+    """A copy to spoil."""
+    return copy_of(filled, tmp_path)
+
+
+def test_a_backfill_gives_the_tables_of_the_nights(filled: History, history: History) -> None:
+    shutil.rmtree(history.warehouse)
+    for day in DAYS:
+        run_nightly.run(history.spark, history.settings, [day])
+    assert_same_tables(history.tables(), filled.tables())
+    assert history.rows(UNIT_FINGERPRINTS) == filled.rows(UNIT_FINGERPRINTS)
+    assert units_of(history.plan()) == NOTHING
+
+
+def test_a_block_is_one_commit_of_each_table(filled: History) -> None:
+    """Version 0 creates the table; then come the first two days, and the third."""
+    versions = filled.versions()
+    assert versions.pop(UNIT_FINGERPRINTS) == 2 * 3
+    assert set(versions.values()) == {2}
+
+
+def test_what_is_done_is_not_done_again(history: History) -> None:
+    before = history.versions()
+    assert history.fill() == NOTHING
+    assert history.versions() == before
+
+
+def test_rows_without_a_fingerprint_do_not_count_as_done(history: History) -> None:
+    shutil.rmtree(history.warehouse / UNIT_FINGERPRINTS)
+    assert units_of(history.plan()) == dict.fromkeys(NOTHING, ALL)
+    assert units_of(history.plan(["simulate"])) == {"simulate": set()}
+
+
+def test_other_settings_redo_what_they_matter_to(history: History) -> None:
+    other = history.with_settings(minimum_steps=13)
+    wanted = {"ingest": set(), "simulate": ALL, "aggregate": ALL}
+    assert units_of(other.plan()) == wanted
+    assert units_of(other.plan(data_only=True)) == NOTHING
+    assert units_of(history.with_settings(ops_together=7).plan()) == NOTHING
+    before = history.tables()
+    assert other.fill() == wanted
+    assert {row["status"] for row in history.rows(JOB_SLOWDOWN)} == {"too_few_steps"}
+    assert {row["simulation_settings"] for row in history.rows(JOB_SLOWDOWN)} != {
+        row["simulation_settings"] for row in before[JOB_SLOWDOWN]
+    }
+    assert {name: history.rows(name) for name in INGESTED_TABLES} == {
+        name: before[name] for name in INGESTED_TABLES
+    }
+
+
+@pytest.mark.parametrize(
+    ("stage", "redone"),
+    [("ingest", {"ingest", "simulate", "aggregate"}), ("simulate", {"simulate", "aggregate"})],
+)
+def test_another_version_redoes_its_stage_and_what_follows(
+    history: History, monkeypatch: pytest.MonkeyPatch, stage: str, redone: set[str]
+) -> None:
+    monkeypatch.setitem(STAGE_VERSIONS, stage, "0.0")
+    assert {name for name, units in units_of(history.plan()).items() if units} == redone
+    assert units_of(history.plan(data_only=True)) == NOTHING
+
+
+def test_one_job_is_done_alone(history: History) -> None:
+    before = history.tables()
+    for day in DAYS:
+        for job in JOB_IDS:
+            history.put(job, day, slow=2.0)
+    done = history.fill(job_ids=["beta"])
+    betas = {(day.isoformat(), "beta") for day in DAYS}
+    assert done == {"ingest": betas, "simulate": betas, "aggregate": ALL}
+    slowdowns = {
+        (row["log_date"].isoformat(), row["job_id"]): row["slowdown"] for row in history.rows(JOB_SLOWDOWN)
+    }
+    were = {(row["log_date"].isoformat(), row["job_id"]): row["slowdown"] for row in before[JOB_SLOWDOWN]}
+    assert {unit for unit in ALL if slowdowns[unit] != were[unit]} == betas
+    assert units_of(history.plan())["ingest"] == ALL - betas
+    history.fill()
+    assert_same_tables(history.tables(), from_nothing(history).tables())
+
+
+def from_nothing(history: History) -> History:
+    """The same landing in a warehouse that was empty."""
+    root = history.warehouse.parent / "anew"
+    anew = History(history.spark, history_in(root, history.spark, history.settings).settings)
+    shutil.copytree(history.landing, anew.landing)
+    anew.fill()
+    return anew
+
+
+@pytest.mark.parametrize("killed_at", [RANK_STEPS, JOBS, JOB_SLOWDOWN, UNIT_FINGERPRINTS])
+def test_whatever_ends_a_backfill_the_next_one_goes_on(
+    filled: History, history: History, monkeypatch: pytest.MonkeyPatch, killed_at: str
+) -> None:
+    """Also where the data that it was working on has gone back to what it was: tables may be half of it."""
+    mine, kept = history.folder("alpha", DAYS[0]), history.landing.parent / "kept"
+    shutil.copytree(mine, kept)
+    history.put("alpha", DAYS[0], slow=2.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Warehouse, "replace", dying_at(killed_at))
+        with pytest.raises(KilledError):
+            history.fill()
+    shutil.rmtree(mine)
+    kept.rename(mine)
+    assert units_of(history.plan(["ingest", "simulate"])) == dict.fromkeys(
+        ("ingest", "simulate"), {(FIRST, "alpha")}
+    )
+    history.fill()
+    assert_same_tables(history.tables(), filled.tables())
+    assert history.rows(UNIT_FINGERPRINTS) == filled.rows(UNIT_FINGERPRINTS)
+
+
+def dying_at(name: str) -> Callable[..., None]:
+    """Stands for Warehouse.replace; dies when a table is written, or when fingerprints are put back."""
+    replace = Warehouse.replace
+
+    def replace_or_die(self: Warehouse, table: Table, frame: DataFrame, *scope: Any, **also: Any) -> None:
+        if table.name == name and not (name == UNIT_FINGERPRINTS and frame.isEmpty()):
+            raise KilledError
+        replace(self, table, frame, *scope, **also)
+
+    return replace_or_die
+
+
+def test_a_refused_gate_ends_a_backfill_and_leaves_what_was_there(
+    filled: History, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise GateRefusedError([])
+
+    history.put("alpha", DAYS[0], slow=2.0)
+    with monkeypatch.context() as patch:
+        patch.setattr("jobs.stage.audit", refuse)
+        with pytest.raises(GateRefusedError):
+            history.fill()
+    assert history.tables() == filled.tables()
+    assert history.rows(UNIT_FINGERPRINTS) == filled.rows(UNIT_FINGERPRINTS)
+
+
+def test_a_unit_that_left_its_day_leaves_the_tables(history: History) -> None:
+    shutil.rmtree(history.folder("alpha", DAYS[0]).parent)
+    gone = {(FIRST, "alpha")}
+    assert history.fill() == {"ingest": gone, "simulate": gone, "aggregate": gone | {(FIRST, "beta")}}
+    assert_same_tables(history.tables(), from_nothing(history).tables())
+    assert units_of(history.plan()) == NOTHING
+
+
+def test_a_unit_that_left_is_not_forgotten_by_a_backfill_that_ended_early(history: History) -> None:
+    shutil.rmtree(history.folder("alpha", DAYS[0]).parent)
+    history.fill(["ingest"])
+    assert units_of(history.plan())["simulate"] == {(FIRST, "alpha")}
+
+
+def test_a_day_cleared_from_the_landing_keeps_its_results(history: History) -> None:
+    before = history.tables()
+    shutil.rmtree(history.folder("alpha", DAYS[0]).parents[1])
+    assert history.fill() == NOTHING
+    assert history.with_settings(minimum_steps=13).fill()["simulate"] == ALL
+    assert {name: history.rows(name) for name in INGESTED_TABLES} == {
+        name: before[name] for name in INGESTED_TABLES
+    }
+
+
+def test_silver_that_was_cleared_away_keeps_its_results(history: History) -> None:
+    """Who clears rank_steps takes the fingerprints of their ingest away; nothing is simulated from no rows."""
+    before = history.rows(JOB_SLOWDOWN)
+    warehouse = Warehouse(history.spark, str(history.warehouse))
+    warehouse.replace(TABLES[RANK_STEPS], warehouse.read(TABLES[RANK_STEPS]).limit(0), DAYS)
+    forget(warehouse, STAGE_INGEST, DAYS, None)
+    assert history.with_settings(minimum_steps=13).fill(["simulate", "aggregate"]) == {
+        "simulate": set(),
+        "aggregate": set(),
+    }
+    assert history.rows(JOB_SLOWDOWN) == before
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(
+    history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history.put("alpha", DAYS[2], slow=2.0)
+    before = history.versions()
+    assert backfill.main([*history.arguments(), *RANGE, "--dry-run"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    rows = [line.split() for line in told if line.strip().startswith("2026")]
+    assert [(row[0], row[3], row[4]) for row in rows] == [
+        ("2026-01-07", "ingest", "1"),
+        ("2026-01-07", "simulate", "1"),
+        ("2026-01-07", "aggregate", "2"),
+    ]
+    assert all(float(row[-1]) > 0 for row in rows)
+    assert told[-1].startswith("2 jobs on 1 days to do, about ")
+    assert history.versions() == before
+
+
+def test_a_run_tells_a_summary_and_how_fast_its_stages_were(
+    history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history.put("alpha", DAYS[2], slow=2.0)
+    assert backfill.main([*history.arguments(), *RANGE]) == 0
+    told = capsys.readouterr()
+    assert "1 of 3 days had something to do; the others were done and unchanged" in told.out
+    assert "left" not in told.err  # no bar where nobody watches
+    (run,) = history.rows(PIPELINE_RUNS)
+    work = {each["stage"]: each for each in run["stages"]}
+    assert {stage: each["units"] for stage, each in work.items()} == {
+        "ingest": 1,
+        "simulate": 1,
+        "aggregate": 2,
+    }
+    (stored,) = [
+        row for row in history.rows(UNIT_FINGERPRINTS) if row["stage"] == "ingest" and row["job_id"] == "alpha"
+        and row["log_date"] == DAYS[2]
+    ]  # fmt: skip
+    assert work["ingest"]["bytes"] == stored["bytes"]
+    assert work["simulate"]["ops"] == stored["ops"] > 0
+    rate = rates(Warehouse(history.spark, str(history.warehouse)))
+    assert rate["ingest"] == work["ingest"]["bytes"] / work["ingest"]["seconds"]
+    assert rate["simulate"] == work["simulate"]["ops"] / work["simulate"]["seconds"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--from", "2026-01-07", "--to", "2026-01-05"], "--to 2026-01-05 lies before --from 2026-01-07"),
+        (
+            [*RANGE, "--stages", "ingest,dream"],
+            "argument --stages: 'dream' is not a stage; stages are ingest",
+        ),
+        ([*RANGE, "--stages", "ingest", "--warehouse-new", "x"], "--stages: ingest has no new version"),
+        ([*RANGE, "--warehouse-new", "{warehouse}"], "--warehouse-new: {warehouse} is the warehouse itself"),
+    ],
+)
+def test_wrong_arguments_are_told_on_one_line(
+    filled: History, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    warehouse = str(filled.warehouse)
+    assert (
+        backfill.main([*filled.arguments(), *(each.format(warehouse=warehouse) for each in arguments)]) == 2
+    )
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("backfill: error: ")
+    assert said.format(warehouse=warehouse) in told
