@@ -25,6 +25,7 @@ TABLE = Table(
         "done again. For aggregate: the unit as it is counted in the tables of its day."
     ),
     grain=(*UNIT_KEY, "stage"),
+    partition_by=("log_date", "stage"),  # so that a stage's days are replaced without a look into files
     columns=(
         *UNIT,
         Column("stage", pa.string(), "stage of the night", allowed=STAGE_NAMES),

@@ -1,4 +1,4 @@
-"""A small history to fill, spoil and fill again: its landing, its tables, and what a backfill makes of both."""
+"""A small history to fill, to spoil and to fill again: its landing and its tables."""
 
 import shutil
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_TABLES, PIPELINE_RUNS, STAGE_NAMES, TABLE_NAMES, UNIT_FINGERPRINTS
 
-DAYS = (date(2026, 1, 5), date(2026, 1, 6), date(2026, 1, 7))
+DAYS = (date(2026, 1, 5), date(2026, 1, 6))
 JOB_IDS = ("alpha", "beta")
 NOTHING: dict[str, set[tuple[str, str]]] = {"ingest": set(), "simulate": set(), "aggregate": set()}
 SHAPE = JobShape(dp_size=2, pp_size=1, steps=12)
@@ -68,17 +68,22 @@ class History:
         """What tells a command line where this history lies."""
         return ["--landing", str(self.landing), "--warehouse", str(self.warehouse)]
 
-    def plan(self, stages: Sequence[str] = STAGE_NAMES, **kwargs: Any) -> backfill.Plan:
-        return backfill.plan(self.spark, self.settings, DAYS, stages, **kwargs)
+    def plan(
+        self, stages: Sequence[str] = STAGE_NAMES, job_ids: Sequence[str] = (), *, data_only: bool = False
+    ) -> backfill.Plan:
+        return backfill.plan(self.spark, self.settings, DAYS, stages, job_ids, data_only=data_only)
 
-    def fill(self, stages: Sequence[str] = STAGE_NAMES, **kwargs: Any) -> dict[str, set[tuple[str, str]]]:
+    def fill(
+        self, stages: Sequence[str] = STAGE_NAMES, job_ids: Sequence[str] = ()
+    ) -> dict[str, set[tuple[str, str]]]:
         """Do what is to be done; returns what that was, (day, job_id) by stage."""
-        todo = self.plan(stages, **kwargs)
+        todo = self.plan(stages, job_ids)
         backfill.run(self.spark, self.settings, todo)
         return units_of(todo)
 
     def rows(self, name: str) -> Rows:
-        read = Warehouse(self.spark, str(self.warehouse)).read(TABLES[name]).toArrow()
+        paths = self.settings.paths
+        read = Warehouse(self.spark, paths.warehouse, paths.silver).read(TABLES[name]).toArrow()
         return sorted(read.to_pylist(maps_as_pydicts="strict"), key=repr)
 
     def tables(self) -> dict[str, Rows]:
@@ -123,8 +128,7 @@ def assert_same_tables(found: dict[str, Rows], wanted: dict[str, Rows]) -> None:
     """Equal as sets of rows; sums of whole days up to rounding."""
     for name, rows in wanted.items():
         if name in FLEET_TABLES:
-            found_rows, rows = map(_rounded, (found[name], rows))
-            assert found_rows == rows, name
+            assert _rounded(found[name]) == _rounded(rows), name
         else:
             assert found[name] == rows, name
 
