@@ -1,7 +1,7 @@
 """# Backfill: stages of the night over a range of days
 
-Triggered by hand, with a form. Does what of the range is not done, or was done from other data, under other
-settings that matter, or by another version; everything else is skipped.
+Triggered by hand, with a form. Does what of the range is not done, or was done from other data, under
+other settings that matter, or by another version; everything else is skipped.
 
 | task | publishes |
 |---|---|
@@ -15,9 +15,9 @@ settings that matter, or by another version; everything else is skipped.
 | `warehouse_new` | results go there and the current ones stay: see `jobs/compare_versions.py` |
 | `dry_run` | only says, in the log, what would be done and how long it will take |
 
-**Again** is always safe: a backfill that was ended early, by whatever, goes on where it was. Exit statuses mean
-what they mean for `nightly_what_if`. Leave out the days that a night or `refresh_changed_days` is working on:
-a table has one writer per day.
+**Again** is always safe: a backfill that was ended early, by whatever, goes on where it was. Exit statuses
+mean what they mean for `nightly_what_if`. Leave out the days that a night or `refresh_changed_days` is
+working on: a table has one writer per day.
 
 ## Settings
 The variables of `nightly_what_if`.

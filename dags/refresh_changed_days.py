@@ -1,8 +1,8 @@
 """# Late and corrected data: days that have changed since their night
 
-Looks back over the days before its own (`history.look_back_days` of the settings, 7 as delivered) for rank logs
-that arrived after the night, corrected manifests and units that were taken away, and does exactly those units
-again, with the aggregates of their days. Its own day belongs to `nightly_what_if`.
+Looks back over the days before its own (`history.look_back_days` of the settings, 7 as delivered) for rank
+logs that arrived after the night, corrected manifests and units that were taken away, and does exactly those
+units again, with the aggregates of their days. Its own day belongs to `nightly_what_if`.
 
 | task | publishes |
 |---|---|

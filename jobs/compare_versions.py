@@ -1,7 +1,7 @@
 """Compare: what a new version, or other settings, would change, before its results become current.
 
 A new version is backfilled into a warehouse of its own, beside the current one, whose ingested tables it
-reads: `backfill --warehouse-new DIR`. Here it is held against the current one; `--make-current` puts it there.
+reads: `backfill --warehouse-new DIR`. Here it is held against the current one, and made current if told to.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def make_current(
     """Put new results in the place of current ones, a block of days at a time, and aggregate those days anew.
 
     Units that the new results do not have keep theirs. Each table is the old or the new one at any moment;
-    what an early end leaves half done has no fingerprints, so that a second call, or a backfill, completes it.
+    what an early end leaves half done has no fingerprints, and a second call, or a backfill, completes it.
     """
     source, target = (Warehouse(spark, each.paths.warehouse) for each in (new, settings))
     counts: dict[str, int] = {}

@@ -37,7 +37,8 @@ mapfile -t arguments < <(printf '%s' "$ARGUMENTS" | grep -v '^$')
 (
   set -x  # the log shows the command
   "$PROGRAMS/spark-submit" --py-files "$scratch/project.zip" "jobs/$ENTRY_POINT.py" \\
-    ${{LOG_DATE:+--log-date "$LOG_DATE"}} ${{arguments[@]+"${{arguments[@]}}"}} ${{LANDING:+--landing "$LANDING"}} ${{WAREHOUSE:+--warehouse "$WAREHOUSE"}} \\
+    ${{LOG_DATE:+--log-date "$LOG_DATE"}} "${{arguments[@]}}" \\
+    ${{LANDING:+--landing "$LANDING"}} ${{WAREHOUSE:+--warehouse "$WAREHOUSE"}} \\
     ${{SETTINGS:+--settings "$SETTINGS"}}
 )
 """

@@ -231,7 +231,7 @@ def test_a_day_cleared_from_the_landing_keeps_its_results(history: History) -> N
 
 
 def test_silver_that_was_cleared_away_keeps_its_results(history: History) -> None:
-    """Who clears rank_steps takes the fingerprints of their ingest away; nothing is simulated from no rows."""
+    """Who clears rank_steps takes the fingerprints of its ingest away; nothing is simulated from no rows."""
     before = history.rows(JOB_SLOWDOWN)
     warehouse = Warehouse(history.spark, str(history.warehouse))
     warehouse.replace(TABLES[RANK_STEPS], warehouse.read(TABLES[RANK_STEPS]).limit(0), DAYS)
