@@ -28,7 +28,8 @@ FAILED_READS: Final = (PySparkException, Py4JError)
 
 _PLACE: Final = re.compile(r"log_date=([^/]+)/job_id=([^/]+)/run_id=([^/]+)/([^/]+)$")
 _FAILED: Final = re.compile(r"\[FAILED_READ_FILE\.\w+\][^\n]*? file (\S+)\.\s")
-_GLOB_CHARACTERS: Final = re.compile(r"([\\{}\[\]*?,])")
+_GLOB_CHARACTERS: Final = re.compile(r"([\\{}\[\]*?])")
+_BRACE_CHARACTERS: Final = re.compile(r"([\\{},])")
 _LARGEST_CHECKED: Final = 64 << 20
 _SMALL: Final = 16 << 20
 _LARGEST_DIGESTED: Final = 256 << 20
@@ -184,9 +185,16 @@ class Landing:
 
 
 def _alternatives(root: str, folders: Sequence[str]) -> str:
-    """One glob for all of these folders: one that is not there is no error if another is."""
-    names = ",".join(_GLOB_CHARACTERS.sub(r"\\\1", name) for name in folders)
-    return _GLOB_CHARACTERS.sub(r"\\\1", root.rstrip("/")) + f"/{{{names}}}"
+    """One glob for all of these folders: one that is not there is no error if another is.
+
+    Hadoop takes alternatives apart first, and one backslash of each with it.
+    """
+    names = ",".join(_BRACE_CHARACTERS.sub(r"\\\1", _escaped(name)) for name in folders)
+    return f"{_escaped(root.rstrip('/'))}/{{{names}}}"
+
+
+def _escaped(path: str) -> str:
+    return _GLOB_CHARACTERS.sub(r"\\\1", path)
 
 
 def _tail(path: str) -> str:

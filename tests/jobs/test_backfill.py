@@ -27,6 +27,7 @@ from schemas.vocabulary import (
     STAGE_INGEST,
     UNIT_FINGERPRINTS,
 )
+from tests.examples import frame
 from tests.jobs.history import (
     DAYS,
     JOB_IDS,
@@ -246,7 +247,10 @@ def test_silver_that_was_cleared_away_keeps_its_results(history: History) -> Non
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     history: History, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """By the history of runs ingest does 4,096 bytes in 12.5 s; of other stages there is none."""
     history.put("alpha", DAYS[-1], slow=2.0)
+    runs = frame(history.spark, PIPELINE_RUNS)
+    Warehouse(history.spark, str(history.warehouse)).append(TABLES[PIPELINE_RUNS], runs)
     before = history.versions()
     assert backfill.main([*history.arguments(), *RANGE, "--dry-run"]) == 0
     told = capsys.readouterr().out.splitlines()
@@ -256,7 +260,8 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
         ("2026-01-06", "simulate", "1"),
         ("2026-01-06", "aggregate", "2"),
     ]
-    assert all(float(row[-1]) > 0 for row in rows)
+    size = sum(file.stat().st_size for file in history.folder("alpha", DAYS[-1]).iterdir())
+    assert float(rows[0][-1]) == pytest.approx(size / (4096 / 12.5), abs=0.1)
     assert told[-1].startswith("2 jobs on 1 days to do, about ")
     assert history.versions() == before
 
