@@ -1,10 +1,7 @@
 """Does blocks of work, stage by stage, with a bar that shows how far it is."""
 
-import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
-from typing import Final
 
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -19,8 +16,6 @@ from jobs.transforms.landed_files import Unit
 from jobs.warehouse import Warehouse
 from schemas.vocabulary import STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE
 
-_LOG: Final = logging.getLogger(__name__)
-
 
 def do_blocks(
     spark: SparkSession, settings: Settings, blocks: Sequence[Block], wants: Mapping[str, Wanted]
@@ -30,7 +25,9 @@ def do_blocks(
     What a stage has to do is looked up again when its turn comes: the stage before may have found the same.
     """
     counts: dict[str, int] = {}
-    with _watched(settings, spark, blocks, list(wants)) as advance:
+    rate = rates(Warehouse(spark, settings.paths.warehouse, settings.paths.silver))
+    with progress_bar(Console(stderr=True)) as bar:
+        advance = Advance(bar, blocks, wants, rate)
         for block in blocks:
             for stage in wants:
                 added(counts, _do(spark, settings, block, stage, wants[stage]))
@@ -57,13 +54,8 @@ def _do(spark: SparkSession, settings: Settings, block: Block, stage: str, want:
     return run(spark, settings, sorted(days), todo if others else None)
 
 
-@contextmanager
-def _watched(
-    settings: Settings, spark: SparkSession, blocks: Sequence[Block], stages: Collection[str]
-) -> "Iterator[Advance]":
-    """A bar on standard error with jobs, ops and time left; silent where nobody watches."""
-    console = Console(stderr=True)
-    rate = rates(Warehouse(spark, settings.paths.warehouse, settings.paths.silver))
+def progress_bar(console: Console) -> Progress:
+    """A bar with jobs, ops and time left; silent where nobody watches."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -72,8 +64,7 @@ def _watched(
         TimeRemainingColumn(),
         TextColumn("left"),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        yield Advance(bar, blocks, stages, rate)
+    return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
 class Advance:

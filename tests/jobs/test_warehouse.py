@@ -4,6 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -216,7 +217,7 @@ def test_units_as_sql_stand_beside_their_days() -> None:
 def test_units_of_a_day_are_replaced_and_its_other_rows_stay(
     spark: SparkSession, warehouse: Warehouse
 ) -> None:
-    others = [{"job_id": "it's"}, {"run_id": "r4"}, {"log_date": NEXT_DAY}]
+    others: list[dict[str, Any]] = [{"job_id": "it's"}, {"run_id": "r4"}, {"log_date": NEXT_DAY}]
     warehouse.replace(STAGES, frame(spark, STAGE_SLOWDOWN, [{}, *others]), [DAY, NEXT_DAY])
     unit, quoted = (DAY, "gpt-175b", "r3"), (DAY, "it's", "r3")
     warehouse.replace(STAGES, frame(spark, STAGE_SLOWDOWN, [{"slowdown": 9.0}]), [DAY], {unit, quoted})
