@@ -3,16 +3,13 @@
 import shutil
 from collections.abc import Callable, Collection, Sequence
 from datetime import date
-from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from jobs import backfill, run_nightly
-from jobs.blocks import rates
+from jobs import run_nightly
 from jobs.fingerprints import STAGE_VERSIONS, forget
 from jobs.gates import GateRefusedError
-from jobs.settings import Settings
 from jobs.transforms.landed_files import Unit
 from jobs.warehouse import Warehouse
 from schemas.table import Table
@@ -21,20 +18,17 @@ from schemas.vocabulary import (
     INGESTED_TABLES,
     JOB_SLOWDOWN,
     JOBS,
-    PIPELINE_RUNS,
     RANK_STEPS,
     REJECTS,
     STAGE_INGEST,
     UNIT_FINGERPRINTS,
 )
-from tests.examples import frame
 from tests.jobs.history import (
     DAYS,
     JOB_IDS,
     NOTHING,
     History,
     assert_same_tables,
-    copy_of,
     history_in,
     units_of,
 )
@@ -46,23 +40,6 @@ RANGE = ["--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat()]
 
 class KilledError(Exception):
     """Stands for the end of the process."""
-
-
-@pytest.fixture(scope="module")
-def filled(spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> History:
-    """Two jobs on two days, backfilled in one block."""
-    history = history_in(tmp_path_factory.mktemp("history"), spark, test_settings)
-    for day in DAYS:
-        for job in JOB_IDS:
-            history.put(job, day)
-    assert history.fill() == dict.fromkeys(NOTHING, ALL)
-    return history
-
-
-@pytest.fixture
-def history(filled: History, tmp_path: Path) -> History:
-    """A copy to spoil."""
-    return copy_of(filled, tmp_path)
 
 
 def test_a_backfill_gives_the_tables_of_the_nights(filled: History, history: History) -> None:
@@ -242,73 +219,3 @@ def test_silver_that_was_cleared_away_keeps_its_results(history: History) -> Non
         "aggregate": set(),
     }
     assert history.rows(JOB_SLOWDOWN) == before
-
-
-def test_a_dry_run_says_what_would_be_done_and_does_nothing(
-    history: History, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """By the history of runs ingest does 4,096 bytes in 12.5 s; of other stages there is none."""
-    history.put("alpha", DAYS[-1], slow=2.0)
-    runs = frame(history.spark, PIPELINE_RUNS)
-    Warehouse(history.spark, str(history.warehouse)).append(TABLES[PIPELINE_RUNS], runs)
-    before = history.versions()
-    assert backfill.main([*history.arguments(), *RANGE, "--dry-run"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    rows = [line.split() for line in told if line.strip().startswith("2026")]
-    assert [(row[0], row[3], row[4]) for row in rows] == [
-        ("2026-01-06", "ingest", "1"),
-        ("2026-01-06", "simulate", "1"),
-        ("2026-01-06", "aggregate", "2"),
-    ]
-    size = sum(file.stat().st_size for file in history.folder("alpha", DAYS[-1]).iterdir())
-    assert float(rows[0][-1]) == pytest.approx(size / (4096 / 12.5), abs=0.1)
-    assert told[-1].startswith("2 jobs on 1 days to do, about ")
-    assert history.versions() == before
-
-
-def test_a_run_tells_a_summary_and_how_fast_its_stages_were(
-    history: History, capsys: pytest.CaptureFixture[str]
-) -> None:
-    history.put("alpha", DAYS[-1], slow=2.0)
-    assert backfill.main([*history.arguments(), *RANGE]) == 0
-    told = capsys.readouterr()
-    assert "1 of 2 days had something to do; the others were done and unchanged" in told.out
-    assert "left" not in told.err  # no bar where nobody watches
-    (run,) = history.rows(PIPELINE_RUNS)
-    work = {each["stage"]: each for each in run["stages"]}
-    assert {stage: each["units"] for stage, each in work.items()} == {
-        "ingest": 1,
-        "simulate": 1,
-        "aggregate": 2,
-    }
-    mine = {"stage": "ingest", "job_id": "alpha", "log_date": DAYS[-1]}
-    (stored,) = (row for row in history.rows(UNIT_FINGERPRINTS) if row | mine == row)
-    assert work["ingest"]["bytes"] == stored["bytes"]
-    assert work["simulate"]["ops"] == stored["ops"] > 0
-    rate = rates(Warehouse(history.spark, str(history.warehouse)))
-    assert rate["ingest"] == work["ingest"]["bytes"] / work["ingest"]["seconds"]
-    assert rate["simulate"] == work["simulate"]["ops"] / work["simulate"]["seconds"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--from", "2026-01-06", "--to", "2026-01-05"], "--to 2026-01-05 lies before --from 2026-01-06"),
-        (
-            [*RANGE, "--stages", "ingest,dream"],
-            "argument --stages: 'dream' is not a stage; stages are ingest",
-        ),
-        ([*RANGE, "--stages", "ingest", "--warehouse-new", "x"], "--stages: ingest has no new version"),
-        ([*RANGE, "--warehouse-new", "{warehouse}"], "--warehouse-new: {warehouse} is the warehouse itself"),
-    ],
-)
-def test_wrong_arguments_are_told_on_one_line(
-    filled: History, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
-) -> None:
-    warehouse = str(filled.warehouse)
-    assert (
-        backfill.main([*filled.arguments(), *(each.format(warehouse=warehouse) for each in arguments)]) == 2
-    )
-    told = capsys.readouterr().err.splitlines()[-1]
-    assert told.startswith("backfill: error: ")
-    assert said.format(warehouse=warehouse) in told

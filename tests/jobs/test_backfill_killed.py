@@ -8,40 +8,27 @@ import time
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from jobs.project import PROJECT
-from jobs.settings import Settings
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS, UNIT_FINGERPRINTS
-from tests.jobs.history import DAYS, JOB_IDS, History, assert_same_tables, history_in
+from tests.jobs.history import DAYS, History, assert_same_tables
 
 pytestmark = pytest.mark.slow
 
 PATIENCE_S = 300.0
 
 
-@pytest.fixture(scope="module")
-def landed(spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> History:
-    """Two jobs on two days in the landing, and the warehouse of an undisturbed backfill."""
-    history = history_in(tmp_path_factory.mktemp("undisturbed"), spark, test_settings)
-    for day in DAYS:
-        for job in JOB_IDS:
-            history.put(job, day)
-    history.fill()
-    return history
-
-
 @pytest.mark.parametrize(("table", "commit"), [(JOBS, 1), (JOB_SLOWDOWN, 1), (UNIT_FINGERPRINTS, 2)])
 def test_a_killed_backfill_is_completed_by_the_next(
-    landed: History, tmp_path: Path, table: str, commit: int
+    filled: History, tmp_path: Path, table: str, commit: int
 ) -> None:
     """Killed as soon as this commit of this table is there: beside others of its stage that are not."""
-    paths = landed.settings.paths.model_copy(update={"warehouse": str(tmp_path / "warehouse")})
-    history = History(landed.spark, landed.settings.model_copy(update={"paths": paths}))
+    paths = filled.settings.paths.model_copy(update={"warehouse": str(tmp_path / "warehouse")})
+    history = History(filled.spark, filled.settings.model_copy(update={"paths": paths}))
     kill_at(history, tmp_path / "warehouse" / table / "_delta_log" / f"{commit:020d}.json")
     history.fill()
-    assert_same_tables(history.tables(), landed.tables())
-    assert history.rows(UNIT_FINGERPRINTS) == landed.rows(UNIT_FINGERPRINTS)
+    assert_same_tables(history.tables(), filled.tables())
+    assert history.rows(UNIT_FINGERPRINTS) == filled.rows(UNIT_FINGERPRINTS)
 
 
 def kill_at(history: History, commit: Path) -> None:

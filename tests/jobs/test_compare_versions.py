@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from jobs import backfill, compare_versions
 from jobs.fingerprints import STAGE_VERSIONS
-from jobs.settings import Settings, with_new_warehouse
+from jobs.settings import with_new_warehouse
 from jobs.transforms.versions import changed_units, results_with_causes
 from schemas.vocabulary import INGESTED_TABLES, JOB_CAUSES, JOB_SLOWDOWN, RESULT_TABLES
 from tests.examples import frame
@@ -21,7 +21,6 @@ from tests.jobs.history import (
     NOTHING,
     History,
     assert_same_tables,
-    history_in,
     units_of,
 )
 
@@ -80,17 +79,6 @@ def test_units_of_one_side_alone_are_told(spark: SparkSession) -> None:
         "gpt-175b": "only in current",
         "other": "only in new",
     }
-
-
-@pytest.fixture
-def history(spark: SparkSession, test_settings: Settings, tmp_path: Path) -> History:
-    """Two jobs on two days, done by the current version."""
-    made = history_in(tmp_path / "current", spark, test_settings)
-    for day in DAYS:
-        for job in JOB_IDS:
-            made.put(job, day)
-    made.fill()
-    return made
 
 
 def test_a_new_version_beside_the_current_one_is_compared_and_made_current(

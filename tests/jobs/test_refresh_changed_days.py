@@ -7,37 +7,15 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from jobs import refresh_changed_days
 from jobs.fingerprints import STAGE_VERSIONS
 from jobs.landing import Landing
-from jobs.settings import Settings
 from schemas.vocabulary import JOB_SLOWDOWN, UNIT_FINGERPRINTS
-from tests.jobs.history import DAYS, JOB_IDS, History, assert_same_tables, copy_of, history_in
+from tests.jobs.history import DAYS, JOB_IDS, History, assert_same_tables, history_in
 
 FIRST, LAST = DAYS[0], DAYS[-1]
 AFTER = LAST + timedelta(days=1)
-
-
-@pytest.fixture(scope="module")
-def on_time(
-    spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest.TempPathFactory
-) -> History:
-    """Two jobs on two finished days, all there before the first night."""
-    history = history_in(tmp_path_factory.mktemp("on-time"), spark, test_settings)
-    for day in DAYS:
-        for job in JOB_IDS:
-            history.put(job, day)
-    history.finish()
-    history.fill()
-    return history
-
-
-@pytest.fixture
-def history(on_time: History, tmp_path: Path) -> History:
-    """A copy to spoil."""
-    return copy_of(on_time, tmp_path)
 
 
 def refresh(history: History, log_date: date = AFTER) -> dict[str, int]:
@@ -50,10 +28,10 @@ ONE_UNIT = {"ingest": 1, "simulate": 1, "aggregate": 2}
 """Done where one unit has changed: itself, and the aggregates of its day with its two units."""
 
 
-def test_late_files_give_the_tables_of_files_on_time(on_time: History, tmp_path: Path) -> None:
+def test_late_files_give_the_tables_of_files_on_time(filled: History, tmp_path: Path) -> None:
     """A worker's log of one job, and the whole of another, arrive after the nights."""
-    history = history_in(tmp_path, on_time.spark, on_time.settings)
-    shutil.copytree(on_time.landing, history.landing)
+    history = history_in(tmp_path, filled.spark, filled.settings)
+    shutil.copytree(filled.landing, history.landing)
     late_rank = history.folder("alpha", FIRST) / "rank-00001.jsonl"
     late_job = history.folder("beta", LAST).parent
     for path in (late_rank, late_job):
@@ -68,8 +46,8 @@ def test_late_files_give_the_tables_of_files_on_time(on_time: History, tmp_path:
     for path in (late_rank, late_job):
         (tmp_path / path.name).rename(path)
     assert refresh(history) == {"ingest": 2, "simulate": 2, "aggregate": 4}
-    assert_same_tables(history.tables(), on_time.tables())
-    assert history.rows(UNIT_FINGERPRINTS) == on_time.rows(UNIT_FINGERPRINTS)
+    assert_same_tables(history.tables(), filled.tables())
+    assert history.rows(UNIT_FINGERPRINTS) == filled.rows(UNIT_FINGERPRINTS)
 
 
 def test_a_corrected_manifest_redoes_its_unit_alone(history: History) -> None:
@@ -83,7 +61,7 @@ def test_a_corrected_manifest_redoes_its_unit_alone(history: History) -> None:
     assert refresh(history) == {}
 
 
-def test_a_day_sent_twice_changes_nothing_and_redoes_nothing(on_time: History, history: History) -> None:
+def test_a_day_sent_twice_changes_nothing_and_redoes_nothing(filled: History, history: History) -> None:
     before = history.versions()
     for job in JOB_IDS:
         for file in history.folder(job, FIRST).iterdir():
