@@ -19,7 +19,7 @@ from jobs.fingerprints import of_files
 from jobs.landing import Landing
 from jobs.read_landing import landed_days
 from jobs.run_log import ROWS_IN, stage_work
-from jobs.settings import Settings
+from jobs.settings import Settings, SettingsError
 from jobs.settle_rows import settled_rows
 from jobs.stage import publish
 from jobs.transforms.landed_files import Unit, by_unit
@@ -41,7 +41,10 @@ def run(
     """Ingest these days and publish them; returns rows per table, the lines read, and the stage's work.
 
     units : only these; one that is no longer in the landing loses its rows
+    Raises SettingsError where the ingested tables are those of another warehouse.
     """
+    if settings.paths.silver is not None:
+        raise SettingsError("paths.silver: ingested tables of another warehouse are read, never written")
     started = time.monotonic()
     warehouse = Warehouse(spark, settings.paths.warehouse)
     landing = Landing(spark, settings.paths.landing, log_dates, units)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import backfill, compare_versions
+from jobs import backfill, compare_versions, ingest_rank_logs
 from jobs.fingerprints import STAGE_VERSIONS
-from jobs.settings import with_new_warehouse
+from jobs.settings import SettingsError, with_new_warehouse
 from jobs.transforms.versions import changed_units, results_with_causes
 from schemas.vocabulary import INGESTED_TABLES, JOB_CAUSES, JOB_SLOWDOWN, RESULT_TABLES
 from tests.examples import frame
@@ -120,6 +120,13 @@ def test_a_new_version_beside_the_current_one_is_compared_and_made_current(
     capsys.readouterr()
     assert compare_versions.main(beside) == 0
     assert "compared: none changed" in capsys.readouterr().err
+
+
+def test_nothing_is_ingested_into_a_warehouse_that_shares_silver(history: History, tmp_path: Path) -> None:
+    beside = with_new_warehouse(history.settings, str(tmp_path / "side"))
+    with pytest.raises(SettingsError, match="^paths.silver: ingested tables of another warehouse are read"):
+        ingest_rank_logs.run(history.spark, beside, DAYS)
+    assert not (tmp_path / "side").exists()
 
 
 def test_new_results_that_are_not_there_are_told(
