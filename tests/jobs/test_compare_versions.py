@@ -124,7 +124,7 @@ def test_a_new_version_beside_the_current_one_is_compared_and_made_current(
 
 def test_nothing_is_ingested_into_a_warehouse_that_shares_silver(history: History, tmp_path: Path) -> None:
     beside = with_new_warehouse(history.settings, str(tmp_path / "side"))
-    with pytest.raises(SettingsError, match="^paths.silver: ingested tables of another warehouse are read"):
+    with pytest.raises(SettingsError, match=r"^paths\.silver: ingested tables of another warehouse are read"):
         ingest_rank_logs.run(history.spark, beside, DAYS)
     assert not (tmp_path / "side").exists()
 
