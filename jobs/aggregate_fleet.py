@@ -5,12 +5,15 @@ op_type_day.
 """
 
 import sys
+import time
 from collections.abc import Sequence
 from datetime import date
 
 from pyspark.sql import SparkSession
 
 from jobs.cli import day_parser, run_entry_point
+from jobs.fingerprints import built_on, recorded
+from jobs.run_log import stage_work
 from jobs.settings import Settings
 from jobs.stage import publish
 from jobs.transforms.causes import cause_day
@@ -29,13 +32,17 @@ from schemas.vocabulary import (
     JOBS,
     OP_TYPE_DAY,
     OP_TYPE_SLOWDOWN,
+    STAGE_AGGREGATE,
+    STAGE_SIMULATE,
     WORKER_SLOWDOWN,
 )
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Aggregate these days and publish; returns rows per table."""
-    warehouse = Warehouse(spark, settings.paths.warehouse)
+    """Aggregate these days and publish; returns rows per table, and the stage's work."""
+    started = time.monotonic()
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    simulated = recorded(warehouse, STAGE_SIMULATE, log_dates)  # before the rows: never newer than they
     job_slowdown = warehouse.read(TABLES[JOB_SLOWDOWN], log_dates)
     frames = {
         FLEET_DAY: fleet_day(job_slowdown),
@@ -45,7 +52,9 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
         GROUP_DAY: group_day(job_slowdown, warehouse.read(TABLES[JOBS], log_dates)),
         OP_TYPE_DAY: op_type_day(warehouse.read(TABLES[OP_TYPE_SLOWDOWN], log_dates), job_slowdown),
     }
-    return publish("aggregate", warehouse, frames, log_dates)
+    counted = built_on(simulated, STAGE_AGGREGATE, settings)
+    rows = publish(STAGE_AGGREGATE, warehouse, frames, log_dates, fingerprints=counted)
+    return rows | stage_work(STAGE_AGGREGATE, counted, time.monotonic() - started)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

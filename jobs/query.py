@@ -32,7 +32,7 @@ def run(spark: SparkSession, settings: Settings, sql: str, reads: Collection[str
     reads : the tables and views that it reads, where they are known; else its words tell
     Raises QueryError where Spark does not understand the query, or where there are no tables at all.
     """
-    warehouse = Warehouse(spark, settings.paths.warehouse)
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
     if not warehouse.register_views(mentioned(" ".join(reads) or sql)):
         raise QueryError(f"no tables in {warehouse.root}: run a night first, or name another --warehouse")
     try:

@@ -21,6 +21,7 @@ from schemas import (
     source_files,
     stage_slowdown,
     step_slowdown,
+    unit_fingerprints,
     worker_slowdown,
 )
 from schemas.table import Table
@@ -47,6 +48,7 @@ TABLES: Final[dict[str, Table]] = {
         group_day,
         op_type_day,
         pipeline_runs,
+        unit_fingerprints,
     )
 }
 """In the order of vocabulary.TABLE_NAMES."""

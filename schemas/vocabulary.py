@@ -149,6 +149,7 @@ COVERAGE_DAY: Final = "coverage_day"
 GROUP_DAY: Final = "group_day"
 OP_TYPE_DAY: Final = "op_type_day"
 PIPELINE_RUNS: Final = "pipeline_runs"
+UNIT_FINGERPRINTS: Final = "unit_fingerprints"
 
 INGESTED_TABLES: Final = (RANK_STEPS, JOBS, REJECTS, SOURCE_FILES)
 RESULT_TABLES: Final = (
@@ -162,7 +163,13 @@ RESULT_TABLES: Final = (
     JOB_BASELINE,
 )
 FLEET_TABLES: Final = (FLEET_DAY, CAUSE_DAY, HOST_DAY, COVERAGE_DAY, GROUP_DAY, OP_TYPE_DAY)
-TABLE_NAMES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, PIPELINE_RUNS)
+TABLE_NAMES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, PIPELINE_RUNS, UNIT_FINGERPRINTS)
+
+STAGE_INGEST: Final = "ingest"
+STAGE_SIMULATE: Final = "simulate"
+STAGE_AGGREGATE: Final = "aggregate"
+STAGE_NAMES: Final = (STAGE_INGEST, STAGE_SIMULATE, STAGE_AGGREGATE)
+"""The stages of a night, in the order in which they build on each other."""
 
 UNIT_KEY: Final = ("log_date", "job_id", "run_id")
 """One unit of analysis: one run of one job on one log date."""

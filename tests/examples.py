@@ -28,6 +28,7 @@ from schemas.vocabulary import (
     STAGE_SLOWDOWN,
     STATUSES,
     STEP_SLOWDOWN,
+    UNIT_FINGERPRINTS,
     WORKER_SLOWDOWN,
 )
 
@@ -98,6 +99,7 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "gpu_hours": 192.0,
         "wasted_gpu_hours": 192.0 * (1 - 1 / 1.25),
         "simulator_version": "1.0.0",
+        "simulation_settings": "{}",
     },
     STEP_SLOWDOWN: _UNIT
     | {"step": 1200, "actual_step_s": 5.1, "simulated_step_s": 5.0, "ideal_step_s": 4.0, "slowdown": 1.25},
@@ -210,6 +212,17 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "seconds": 60.0,
         "rows_out": 12,
         "outcome": "done",
+        "stages": [("ingest", 12.5, 2, 4096, 800)],
+    },
+    UNIT_FINGERPRINTS: _UNIT
+    | {
+        "stage": "ingest",
+        "inputs": "0" * 64,
+        "settings": "{}",
+        "version": "1",
+        "bytes": 4096,
+        "ops": 800,
+        "files": [("rank-00000.jsonl", 4096, 1767600000000000, "1" * 64)],
     },
 }
 """By table name; columns not named are null."""

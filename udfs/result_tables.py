@@ -47,8 +47,8 @@ class Replayed(NamedTuple):
     facts: Mapping[str, object]
 
 
-def job_row(manifest: Mapping[str, object], status: str, detail: str | None) -> Row:
-    """What job_slowdown says of every unit, replayed or not."""
+def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: str | None) -> Row:
+    """What job_slowdown says of every unit, replayed or not, under settings as text."""
     world_size, gpu_hours = manifest.get("world_size"), manifest.get("gpu_hours")
     return {
         "status": status,
@@ -58,6 +58,7 @@ def job_row(manifest: Mapping[str, object], status: str, detail: str | None) -> 
         if isinstance(gpu_hours, int | float) and math.isfinite(gpu_hours)
         else None,
         "simulator_version": SIMULATOR_VERSION,
+        "simulation_settings": settings,
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import backfill, run_nightly
+from jobs import run_nightly, simulate_what_if
 from jobs.settings import Settings
 from jobs.stages import STAGES
 from jobs.synthetic.identity import JobIdentity
@@ -90,7 +90,8 @@ def read(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def nights(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
     """The first two days together, then the third on its own."""
-    backfill.run(spark, settings, DAYS[:2], list(STAGES))
+    for stage in STAGES.values():
+        stage(spark, settings, DAYS[:2])
     run_nightly.run(spark, settings, DAYS[2:])
     return read(spark, settings)
 
@@ -161,5 +162,5 @@ def test_days_again_in_one_block_give_the_same_rows(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]]
 ) -> None:
     """Each day looks back on the same days, and on what was measured, not on what was revised."""
-    backfill.run(spark, settings, DAYS, ["simulate"])
+    simulate_what_if.run(spark, settings, DAYS)
     assert read(spark, settings) == nights
