@@ -13,6 +13,7 @@ from udfs.kernel.diagnosis.fixes import Fixed
 from udfs.kernel.diagnosis.transfers import slow_transfers
 from udfs.kernel.first_pass import read
 from udfs.kernel.graph import Layout
+from udfs.kernel.program import Ints
 from udfs.kernel.what_if import OPS_TOGETHER, WhatIf, analyse
 from udfs.layout import read_layout
 from udfs.rank_rows import ReplayedRows, replayed_rows
@@ -39,11 +40,11 @@ def job_of(job: GeneratedJob) -> Job:
     return Job(replayed_rows(job.rank_steps, layout), layout)
 
 
-def found_in(blocks: list[BlockTimes], layout: Layout) -> Found:
+def found_in(blocks: list[BlockTimes], layout: Layout, hosts: Ints | None = None) -> Found:
     """All that is found before anything is fixed."""
     computes = compute_times(blocks, layout.pp_size, layout.dp_size)
-    hosts = np.full((layout.pp_size, layout.dp_size), -1)
-    factors = decompose(computes.times_s, hosts) if computes is not None else None
+    known = np.full((layout.pp_size, layout.dp_size), -1) if hosts is None else hosts
+    factors = decompose(computes.times_s, known) if computes is not None else None
     return Found(layout, 1.0, blocks, computes, factors, slow_transfers(blocks))
 
 
