@@ -13,6 +13,7 @@ from jobs.synthetic.simulation import JobPlan, Simulation
 from jobs.synthetic.truth import true_savings
 from jobs.synthetic.workload import Workload
 from schemas.vocabulary import CAUSES, JOB_CAUSES
+from udfs.kernel.what_if import OPS_TOGETHER
 from udfs.what_if import SimulationSettings, simulate_job
 
 Rows = dict[str, dict[str, Any]]
@@ -67,9 +68,9 @@ def diagnosed(
     return Diagnosed(causes_of(job.rank_steps, job.manifest), truth.time_saved_fraction, struck)
 
 
-def causes_of(rank_steps: pa.Table, manifest: dict[str, Any], **chosen: int) -> Rows:
+def causes_of(rank_steps: pa.Table, manifest: dict[str, Any], ops_together: int = OPS_TOGETHER) -> Rows:
     """Rows of job_causes by cause, one for each."""
-    table = simulate_job(rank_steps, manifest, SimulationSettings(**chosen))[JOB_CAUSES]
+    table = simulate_job(rank_steps, manifest, SimulationSettings(ops_together=ops_together))[JOB_CAUSES]
     rows = {row["cause"]: row for row in table.to_pylist(maps_as_pydicts="strict")}
     assert tuple(rows) == CAUSES
     return rows
