@@ -107,12 +107,22 @@ KINDS: Final = np.array([[1.0], [2.0], [5.0]])
         ([1, 1, 1, 1], None),
         ([1, 1, 4, 1], None),
         ([4, 1, 4, 4, 4, 1, 4, 4, 4, 4], None),
+        ([1.5, 1, 1.5, 1.5, 1.5, 1, 1.5, 1.5, 1.5, 1.5], None),
         ([1.2, 1, 1, 1], [1, 1, 1, 1]),
         ([1, 9, 9, 9], None),
         ([1, 1.5, 1.5, 1.5], [1, 1, 1, 1]),
         ([1, 1, 1.5, 1.5], None),
     ],
-    ids=["calm", "one step", "most steps", "too little", "all but one", "one alone, not far", "some steps"],
+    ids=[
+        "calm",
+        "one step",
+        "most steps",
+        "most steps, not far",
+        "too little",
+        "all but one",
+        "one alone, not far",
+        "some steps",
+    ],
 )
 def test_steps_in_which_all_kinds_are_slower(factors: list[float], found: list[float] | None) -> None:
     """Found as they are where nothing else is said; one calm step alone must be far from the others."""
