@@ -66,7 +66,7 @@ CASES: Final = {
     cause.NO_USUAL_TRANSFER: Case(
         Job(mechanisms=[CongestedNetwork("pipeline", 0.03)]),
         [cause.COMMUNICATION],
-        Job(mechanisms=[CongestedNetwork("pipeline", 0.03, step_share=0.6)]),
+        Job(mechanisms=[CongestedNetwork("pipeline", 0.06)]),
     ),
     cause.MANY_SLOW_CELLS: Case(
         Job(mechanisms=FIVE_SLOW), [cause.SLOW_WORKER], Job(mechanisms=FIVE_SLOW[:4])

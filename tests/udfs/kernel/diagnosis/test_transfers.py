@@ -137,9 +137,9 @@ def test_few_kinds_must_be_slower_than_many() -> None:
 
 
 def test_a_kind_that_a_step_lacks_says_nothing() -> None:
-    """The slow kind is known in all steps but the first."""
-    median_s = np.vstack([np.ones((3, 4)), [np.nan, 9.0, 1.0, 1.0]])
-    assert step_factors(median_s).tolist() == [1.0] * 4
+    """Two kinds that are calm, but unknown in the first step, do not outvote the one that is known."""
+    calm = [np.nan, 1.0, 1.0, 1.0]
+    assert step_factors(np.array([[1.0, 1.0, 4.0, 1.0], calm, calm])).tolist() == pytest.approx([1, 1, 4, 1])
 
 
 def test_a_kind_that_is_slow_alone_is_no_congestion() -> None:
