@@ -7,8 +7,8 @@ stragglers.
 |---|---|
 | `wait_for_day` | nothing; waits for `<landing>/log_date=<day>/_SUCCESS` |
 | `ingest_rank_logs` | `rank_steps`, `jobs`, `rejects`, `source_files` |
-| `simulate_what_if` | `job_slowdown` and its five companions, `job_causes` |
-| `aggregate_fleet` | `fleet_day`, `cause_day`, `host_day`, `coverage_day` |
+| `simulate_what_if` | `job_slowdown` and its five companions, `job_causes`, `job_baseline` |
+| `aggregate_fleet` | `fleet_day`, `cause_day`, `host_day`, `coverage_day`, `group_day`, `op_type_day` |
 | `publish_night` | nothing; holds these tables against each other and sums up the night |
 
 **The day** is the run's logical date (`ds`): for a scheduled run the day that has just ended (midnight UTC).
@@ -118,7 +118,7 @@ with DAG(
     )
     aggregate_fleet = SparkSubmitOperator(
         task_id="aggregate_fleet",
-        doc_md="The day's fleet: `fleet_day`, `cause_day`, `host_day`, `coverage_day`.",
+        doc_md="The day's fleet, causes, hosts, coverage, groups and op types: `fleet_day` and companions.",
         entry_point="aggregate_fleet",
         **STAGE,
     )

@@ -1,43 +1,60 @@
-"""Aggregate: the fleet, its causes, its hosts and the coverage of the given days.
+"""Aggregate: the fleet, its causes, hosts, groups and op types, and the coverage, of the given days.
 
-job_slowdown, job_causes, worker_slowdown -> fleet_day, cause_day, host_day, coverage_day.
+job_slowdown and its companions, job_causes, jobs -> fleet_day, cause_day, host_day, coverage_day, group_day,
+op_type_day.
 """
 
 import sys
+import time
 from collections.abc import Sequence
 from datetime import date
 
 from pyspark.sql import SparkSession
 
 from jobs.cli import day_parser, run_entry_point
+from jobs.fingerprints import built_on, recorded
+from jobs.run_log import stage_work
 from jobs.settings import Settings
 from jobs.stage import publish
 from jobs.transforms.causes import cause_day
 from jobs.transforms.fleet import coverage_day, fleet_day, host_day
+from jobs.transforms.groups import group_day, op_type_day
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSE_DAY,
     COVERAGE_DAY,
     FLEET_DAY,
+    GROUP_DAY,
     HOST_DAY,
     JOB_CAUSES,
     JOB_SLOWDOWN,
+    JOBS,
+    OP_TYPE_DAY,
+    OP_TYPE_SLOWDOWN,
+    STAGE_AGGREGATE,
+    STAGE_SIMULATE,
     WORKER_SLOWDOWN,
 )
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Aggregate these days and publish; returns rows per table."""
-    warehouse = Warehouse(spark, settings.paths.warehouse)
+    """Aggregate these days and publish; returns rows per table, and the stage's work."""
+    started = time.monotonic()
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    simulated = recorded(warehouse, STAGE_SIMULATE, log_dates)  # before the rows: never newer than they
     job_slowdown = warehouse.read(TABLES[JOB_SLOWDOWN], log_dates)
     frames = {
         FLEET_DAY: fleet_day(job_slowdown),
         CAUSE_DAY: cause_day(warehouse.read(TABLES[JOB_CAUSES], log_dates)),
         HOST_DAY: host_day(warehouse.read(TABLES[WORKER_SLOWDOWN], log_dates)),
         COVERAGE_DAY: coverage_day(job_slowdown),
+        GROUP_DAY: group_day(job_slowdown, warehouse.read(TABLES[JOBS], log_dates)),
+        OP_TYPE_DAY: op_type_day(warehouse.read(TABLES[OP_TYPE_SLOWDOWN], log_dates), job_slowdown),
     }
-    return publish("aggregate", warehouse, frames, log_dates)
+    counted = built_on(simulated, STAGE_AGGREGATE, settings)
+    rows = publish(STAGE_AGGREGATE, warehouse, frames, log_dates, fingerprints=counted)
+    return rows | stage_work(STAGE_AGGREGATE, counted, time.monotonic() - started)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,104 +1,180 @@
-"""Backfill: the stages of a night over a range of days, in blocks that share a session, gates and commits."""
+"""Backfill: the stages of a night over a range of days, in blocks that share a session, gates and commits.
+
+What is done and unchanged is skipped: started again after whatever ended it, a backfill goes on where it was.
+"""
 
 import argparse
 import logging
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import date, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from jobs.blocks import Block, blocks_of, rates, seconds_for
+from jobs.changed_units import LandingChanges, Recollection, Wanted, changed_in_landing, recollect, wanted
 from jobs.cli import Parser, common_parser, log_date, run_entry_point
-from jobs.settings import Settings, SettingsError
-from jobs.stages import STAGES
+from jobs.do_blocks import do_blocks
+from jobs.fingerprints import Fingerprint, record
+from jobs.printing import Result, write
+from jobs.run_log import work_of_stages
+from jobs.settings import Settings, SettingsError, with_new_warehouse
+from jobs.warehouse import Warehouse
+from schemas.vocabulary import STAGE_INGEST, STAGE_NAMES, STAGE_SIMULATE
 
-BLOCK_DAYS: Final = 7
-"""Days that share one gate and one commit per table: a commit costs more than a small day's rows."""
-
-_LOG = logging.getLogger(__name__)
-
-
-def run(
-    spark: SparkSession, settings: Settings, log_dates: Sequence[date], stages: Sequence[str]
-) -> dict[str, int]:
-    """Run the named stages over these days, block by block; returns rows per table, over all blocks."""
-    rows: dict[str, int] = {}
-    with _progress() as progress:
-        task = progress.add_task("backfill", total=len(log_dates), what="")
-        for block in _blocks(log_dates):
-            for stage in stages:
-                progress.update(task, what=f"{stage} {block[0]} .. {block[-1]}")
-                started = time.monotonic()
-                for table, count in STAGES[stage](spark, settings, block).items():
-                    rows[table] = rows.get(table, 0) + count
-                _LOG.info("%s %s .. %s: %.1f s", stage, block[0], block[-1], time.monotonic() - started)
-            progress.advance(task, len(block))
-    return rows
+_LOG: Final = logging.getLogger(__name__)
+_COLUMNS: Final = ("days", "stage", "units", "million_ops", "megabytes", "seconds")
 
 
-def _progress() -> Progress:
-    """A bar on standard error, with the days done and the time left; silent where nobody watches."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("days,"),
-        TimeRemainingColumn(),
-        TextColumn("left, {task.fields[what]}"),
-    )
-    return Progress(*columns, console=console, disable=not console.is_terminal)
+class Plan(NamedTuple):
+    """What is to be done, by which demands, and units of which only the times of their files have changed."""
+
+    blocks: list[Block]
+    wants: dict[str, Wanted]
+    retouched: tuple[Fingerprint, ...]
+
+
+def plan(
+    spark: SparkSession,
+    settings: Settings,
+    log_dates: Sequence[date],
+    stages: Sequence[str] = STAGE_NAMES,
+    job_ids: Collection[str] = (),
+    *,
+    data_only: bool = False,
+) -> Plan:
+    """Find out what these stages have to do on these days; changes nothing.
+
+    job_ids : only these jobs; all where empty
+    data_only : results of other settings or of another version stay: only units of other data are done
+    """
+    wants = {stage: wanted(settings, stage, data_only=data_only) for stage in stages}
+    before = recollect(Warehouse(spark, settings.paths.warehouse, settings.paths.silver), log_dates)
+    landing = None
+    if STAGE_INGEST in wants:
+        landing = changed_in_landing(spark, settings, before.ingested, log_dates, wants[STAGE_INGEST])
+    elif STAGE_SIMULATE in wants:
+        _warn_of_unknown(before)
+    blocks = blocks_of(before, landing, wants, settings.history, job_ids)
+    return Plan(blocks, wants, _of_jobs(landing, job_ids))
+
+
+def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
+    """Do what was planned; returns rows per table and the work of each stage."""
+    if todo.retouched:
+        days = sorted({each.unit[0] for each in todo.retouched})
+        units = {each.unit for each in todo.retouched}
+        record(Warehouse(spark, settings.paths.warehouse), STAGE_INGEST, todo.retouched, days, units)
+    return do_blocks(spark, settings, todo.blocks, todo.wants) if todo.blocks else {}
+
+
+def _of_jobs(landing: LandingChanges | None, job_ids: Collection[str]) -> tuple[Fingerprint, ...]:
+    retouched = landing.retouched if landing else ()
+    return tuple(each for each in retouched if not job_ids or each.unit[1] in job_ids)
+
+
+def _warn_of_unknown(before: Recollection) -> None:
+    unknown = before.jobs - before.ingested.keys()
+    if unknown:
+        _LOG.warning(
+            "%d units are left alone: no record that they were ingested whole (--stages ingest,... does it)",
+            len(unknown),
+        )
+
+
+def tell_plan(spark: SparkSession, settings: Settings, todo: Plan) -> None:
+    """Print what would be done, block by block, and how long it will take by the runs of late."""
+    rate = rates(Warehouse(spark, settings.paths.warehouse, settings.paths.silver))
+    rows = []
+    for block in todo.blocks:
+        for stage in todo.wants:
+            work = block.work(stage)
+            if work.units:
+                days = f"{block.log_dates[0]} .. {block.log_dates[-1]}"
+                size = work.units, round(work.ops / 1e6, 1), round(work.bytes / 1e6, 1)
+                rows.append((days, stage, *size, round(seconds_for(work, stage, rate), 1)))
+    if rows:
+        is_number = [name not in {"days", "stage"} for name in _COLUMNS]
+        write(Result(_COLUMNS, is_number, rows), "table", sys.stdout)
+    jobs = len({job for block in todo.blocks for job in block.jobs})
+    days_to_do = sum(len(block.log_dates) for block in todo.blocks)
+    seconds = sum(float(row[-1]) for row in rows)
+    _say(f"{jobs} jobs on {days_to_do} days to do, about {_duration(seconds)}")
+
+
+def tell_summary(counts: dict[str, int], asked: int, todo: Plan) -> None:
+    """Print what was done."""
+    done = sum(len(block.log_dates) for block in todo.blocks)
+    _say(f"{done} of {asked} days had something to do; the others were done and unchanged")
+    for each in work_of_stages(counts):
+        size = f"{each['units']:,} units, {each['ops'] / 1e6:,.1f} million ops, {each['bytes'] / 1e6:,.1f} MB"
+        _say(f"{each['stage']}: {size} in {_duration(each['seconds'])}")
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{timedelta(seconds=round(seconds))} h"
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
 
 
 def _parser() -> Parser:
-    parser = common_parser("backfill", "Run stages of the night again over a range of log dates.")
+    parser = common_parser("backfill", "Run stages of the night over a range of log dates, where not done.")
     parser.add_argument(
         "--from", dest="first", type=log_date, required=True, metavar="DATE", help="first day"
     )
     parser.add_argument("--to", dest="last", type=log_date, required=True, metavar="DATE", help="last day")
-    stages_help = f"some of {','.join(STAGES)}; all when left out"
-    parser.add_argument("--stages", type=_stages, default=list(STAGES), metavar="A,B", help=stages_help)
+    stages_help = f"some of {','.join(STAGE_NAMES)}; all when left out"
+    parser.add_argument("--stages", type=_stages, metavar="A,B", help=stages_help)
+    jobs_help = "only this job, and the aggregates of its days; may be given several times"
+    parser.add_argument("--job-id", action="append", default=[], metavar="JOB", help=jobs_help)
     parser.add_argument("--dry-run", action="store_true", help="say what would be done and do nothing")
+    new_help = "write results there and read ingested tables from --warehouse: see compare_versions"
+    parser.add_argument("--warehouse-new", metavar="DIR", help=new_help)
     return parser
 
 
 def _stages(text: str) -> list[str]:
     """Stages as named on the command line, in the order in which they depend on each other."""
     named = text.split(",")
-    unknown = [name for name in named if name not in STAGES]
+    unknown = [name for name in named if name not in STAGE_NAMES]
     if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not a stage; stages are {', '.join(STAGES)}")
-    return [name for name in STAGES if name in named]
+        raise argparse.ArgumentTypeError(
+            f"{unknown[0]!r} is not a stage; stages are {', '.join(STAGE_NAMES)}"
+        )
+    return [name for name in STAGE_NAMES if name in named]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Backfill a range of log dates; returns the exit status."""
 
     def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-        log_dates = _days(args.first, args.last)
+        log_dates = days_between(args.first, args.last)
+        stages = args.stages or list(STAGE_NAMES)
+        if args.warehouse_new is not None:
+            settings = with_new_warehouse(settings, args.warehouse_new)
+            stages = _without_ingest(args.stages)
+        todo = plan(spark, settings, log_dates, stages, args.job_id)
         if args.dry_run:
-            _tell_plan(log_dates, args.stages)
+            tell_plan(spark, settings, todo)
             return {}
-        return run(spark, settings, log_dates, args.stages)
+        counts = run(spark, settings, todo)
+        tell_summary(counts, len(log_dates), todo)
+        return counts
 
     return run_entry_point("backfill", _parser(), argv, body)
 
 
-def _tell_plan(log_dates: Sequence[date], stages: Sequence[str]) -> None:
-    """Say what would be done, a line per block."""
-    for block in _blocks(log_dates):
-        sys.stdout.write(f"{block[0]} .. {block[-1]}: {', '.join(stages)} of {len(block)} days\n")
+def _without_ingest(named: Sequence[str] | None) -> list[str]:
+    """Stages beside a shared silver; raises SettingsError where ingest was asked for by name."""
+    if named is not None and STAGE_INGEST in named:
+        raise SettingsError("--stages: ingest has no new version beside the old: leave it out")
+    return [stage for stage in named or STAGE_NAMES if stage != STAGE_INGEST]
 
 
-def _blocks(log_dates: Sequence[date]) -> list[Sequence[date]]:
-    return [log_dates[first : first + BLOCK_DAYS] for first in range(0, len(log_dates), BLOCK_DAYS)]
-
-
-def _days(first: date, last: date) -> list[date]:
+def days_between(first: date, last: date) -> list[date]:
     """Days of the range, both ends among them; raises SettingsError where it runs backwards."""
     if last < first:
         raise SettingsError(f"--to {last} lies before --from {first}")

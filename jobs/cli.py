@@ -72,7 +72,8 @@ def run_entry_point(
     """Parse the arguments, run `body` in a session and return the exit status.
 
     0 done; 2 wrong arguments or settings; 3 a gate refused; 1 anything else, with its traceback in the log.
-    What went wrong is the last line of standard error. A run leaves a row in pipeline_runs if `is_recorded`.
+    What went wrong is the last line of standard error. A run leaves a row in pipeline_runs if `is_recorded`
+    and it is not a dry one.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("py4j", "great_expectations"):
@@ -82,7 +83,7 @@ def run_entry_point(
         parsed = parser.parse_args(arguments)
         settings = load_settings(parsed.settings, parsed.landing, parsed.warehouse)
         with session(settings, name) as spark:
-            if not is_recorded:
+            if not is_recorded or getattr(parsed, "dry_run", False):
                 body(spark, settings, parsed)
                 return EXIT_DONE
             warehouse = Warehouse(spark, settings.paths.warehouse)

@@ -31,7 +31,7 @@ DAYS: Final = 3
 CLUSTER: Final = "north"
 GPU_TYPE: Final = "H100"
 SICK_HOST: Final = "node-0013"
-"""The host that slows two jobs, so that its record tells what a single job cannot."""
+"""The host that slows three jobs; the record of two tells what the third, of one replica, cannot."""
 USUAL: Final = Workload(forward_s=0.04, noise=0.008)
 
 
@@ -129,6 +129,10 @@ FLEET: Final = (
     FleetJob("orphan-13b", "infra", "code-13b", "no manifest", BASE, [], first_host=90, days=(1,)),
     FleetJob(
         "tuning-7b", "research", "code-7b", "a worker without a log", BASE, [], first_host=92, days=(2,),
+    ),
+    FleetJob(
+        "draft-13b", "assistant", "draft-13b", f"one replica, a stage on {SICK_HOST}",
+        replace(BASE, dp_size=1, tp_size=8), [SickHost(SICK_HOST, 1.4)], first_host=11, hours=8.0,
     ),
 )  # fmt: skip
 

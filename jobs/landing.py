@@ -4,21 +4,23 @@ Nothing here opens a file by itself, so that every store is a landing that Spark
 from the folders' names: Spark's own discovery of partitions would make numbers of some and overwrite others.
 """
 
+import hashlib
 import logging
 import re
 from collections.abc import Collection, Sequence
 from datetime import date
 from functools import cached_property
-from typing import Final
+from typing import Final, cast
 from urllib.parse import unquote
 
+from py4j.java_gateway import JVMView
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from jobs.transforms.landed_files import PACKED_RANK_LOG, RANK_LOG, LandedFile
+from jobs.transforms.landed_files import PACKED_RANK_LOG, RANK_LOG, LandedFile, Unit
 from udfs.gzip_files import CHECKED_SCHEMA, broken_files
 
 FAILED_READS: Final = (PySparkException, Py4JError)
@@ -27,20 +29,33 @@ FAILED_READS: Final = (PySparkException, Py4JError)
 _PLACE: Final = re.compile(r"log_date=([^/]+)/job_id=([^/]+)/run_id=([^/]+)/([^/]+)$")
 _FAILED: Final = re.compile(r"\[FAILED_READ_FILE\.\w+\][^\n]*? file (\S+)\.\s")
 _GLOB_CHARACTERS: Final = re.compile(r"([\\{}\[\]*?])")
+_BRACE_CHARACTERS: Final = re.compile(r"([\\{},])")
 _LARGEST_CHECKED: Final = 64 << 20
 _SMALL: Final = 16 << 20
+_LARGEST_DIGESTED: Final = 256 << 20
+"""Spark holds a file whole to hash it, so that one task takes about twice as much memory."""
+_OF_NOTHING: Final = hashlib.sha256(b"").hexdigest()
+_MARKER: Final = "_SUCCESS"
 _PATH: Final = "_metadata.file_path"
 _SIZE: Final = "_metadata.file_size"
+_MODIFIED: Final = "_metadata.file_modification_time"
 _LOG: Final = logging.getLogger(__name__)
 
 
 class Landing:
-    """The folders of some days under a root."""
+    """The folders of some days under a root, or those of some units."""
 
-    def __init__(self, spark: SparkSession, root: str, log_dates: Sequence[date]) -> None:
-        days = ",".join(sorted({day.isoformat() for day in log_dates}))
-        # With the dates as alternatives of one glob, days without a folder are no error if another has one.
-        self._folders = _GLOB_CHARACTERS.sub(r"\\\1", root.rstrip("/")) + f"/log_date={{{days}}}"
+    def __init__(
+        self,
+        spark: SparkSession,
+        root: str,
+        log_dates: Sequence[date],
+        units: Collection[Unit] | None = None,
+    ) -> None:
+        days = [f"log_date={day.isoformat()}" for day in sorted(set(log_dates))]
+        runs = [f"log_date={day}/job_id={job}/run_id={run}" for day, job, run in sorted(units or ())]
+        self._days = _alternatives(root, days)
+        self._folders = self._days if units is None else _alternatives(root, runs)
         self._spark = spark
         self._misplaced: list[str] = []
 
@@ -56,23 +71,45 @@ class Landing:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
             return []
-        facts = frame.select(F.col(_PATH).alias("path"), F.col(_SIZE).alias("size")).collect()
-        read = {_tail(row["path"]): (row["path"], row["size"]) for row in facts}
+        modified = F.unix_micros(_MODIFIED).alias("modified_us")
+        facts = frame.select(F.col(_PATH).alias("path"), F.col(_SIZE).alias("size"), modified).collect()
+        read = {_tail(row["path"]): (row["path"], row["size"], row["modified_us"]) for row in facts}
         found = []
         for path in frame.inputFiles():
             place = _PLACE.search(path)
             if place is None:
-                self._misplaced.append(read.get(path, (path, 0))[0])
+                self._misplaced.append(read.get(path, (path,))[0])
                 continue
             log_date, job_id, run_id, name = map(unquote, place.groups())
             source_file = f"log_date={log_date}/job_id={job_id}/run_id={run_id}/{name}"
             unit = date.fromisoformat(log_date), job_id, run_id
-            found.append(LandedFile(*unit, source_file, *read.get(place.group(), (path, 0))))
+            found.append(LandedFile(*unit, source_file, *read.get(place.group(), (path, 0, 0))))
         if self._misplaced:
             _LOG.warning(
                 "%d files outside of run folders, not read: %s", len(self._misplaced), self._misplaced[0]
             )
         return sorted(found)
+
+    def finished_days(self) -> set[date]:
+        """Days of which the producers have said, by the marker that they write last, that all is there."""
+        # Spark's readers hide names with an underscore, so the store is asked as they ask it.
+        context, jvm = self._spark.sparkContext, cast("JVMView", self._spark._jvm)  # noqa: SLF001  # no public way to a store
+        marker = jvm.org.apache.hadoop.fs.Path(f"{self._days}/{_MARKER}")
+        store = marker.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001  # the same
+        found = [status.getPath().getParent().getName() for status in store.globStatus(marker) or ()]
+        return {date.fromisoformat(name.removeprefix("log_date=")) for name in found}
+
+    def digests(self, only: Collection[str] | None = None) -> dict[str, str]:
+        """SHA-256 of files' contents, by path; of what cannot be read, or is very large, there is none.
+
+        only : paths; without, all files
+        """
+        if not self.files:
+            return {}
+        contents = self.contents("*", is_strict=False, only=only).where(F.col("size") <= _LARGEST_DIGESTED)
+        found = contents.select("path", F.sha2("content", 256).alias("digest")).collect()
+        empty = {file.path: _OF_NOTHING for file in self.files if file.size == 0}
+        return empty | {row["path"]: row["digest"] for row in found}
 
     def lines(self, without: Collection[str] = (), only: Collection[str] | None = None) -> DataFrame:
         """Read rank logs as text: value, path, block_start and position; the last two order a file's lines.
@@ -87,14 +124,21 @@ class Landing:
             F.monotonically_increasing_id().alias("position"),
         )
 
-    def contents(self, pattern: str, without: Collection[str] = (), *, is_strict: bool = True) -> DataFrame:
+    def contents(
+        self,
+        pattern: str,
+        without: Collection[str] = (),
+        *,
+        is_strict: bool = True,
+        only: Collection[str] | None = None,
+    ) -> DataFrame:
         """Read files of such names whole: path, size and content.
 
         is_strict : the frame fails on a file that cannot be read; otherwise such a file is not there
         """
         reader = self._reader(pattern).format("binaryFile").option("ignoreCorruptFiles", not is_strict)
         columns = F.col(_PATH).alias("path"), F.col(_SIZE).alias("size"), "content"
-        return self._chosen(reader, without, None).select(*columns)
+        return self._chosen(reader, without, only).select(*columns)
 
     def small_contents(self, pattern: str) -> dict[str, bytes]:
         """Read small files of such names, by path; what cannot be read, or is not small, is not there."""
@@ -138,6 +182,19 @@ class Landing:
         if excluded:
             frame = frame.where(~F.col(_PATH).isin(excluded))
         return frame if only is None else frame.where(F.col(_PATH).isin(list(only)))
+
+
+def _alternatives(root: str, folders: Sequence[str]) -> str:
+    """One glob for all of these folders: one that is not there is no error if another is.
+
+    Hadoop takes alternatives apart first, and one backslash of each with it.
+    """
+    names = ",".join(_BRACE_CHARACTERS.sub(r"\\\1", _escaped(name)) for name in folders)
+    return f"{_escaped(root.rstrip('/'))}/{{{names}}}"
+
+
+def _escaped(path: str) -> str:
+    return _GLOB_CHARACTERS.sub(r"\\\1", path)
 
 
 def _tail(path: str) -> str:

@@ -52,7 +52,7 @@ SUMMARY: Final = (
         "Why jobs are slow: causes that hold, and the most that fixing one alone saves of a day's step time",
         """WITH found AS (
                SELECT job_id, cause, count(*) AS days, round(max(time_saved_fraction), 3) AS time_saved,
-                      max_by(culprits[0].host, time_saved_fraction) AS host,
+                      max_by(get(culprits, 0).host, time_saved_fraction) AS host,
                       max_by(coalesce(flag_reason, ''), time_saved_fraction) AS flag
                FROM job_causes WHERE is_cause GROUP BY job_id, cause)
            SELECT job_id, planted, cause, days, time_saved, host, flag
@@ -70,9 +70,10 @@ SUMMARY: Final = (
     ),
     (
         "Hosts that were slow in several jobs or on several days",
-        """SELECT host, jobs_slow, days_slow, round(worker_slowdown_max, 3) AS worker_slowdown_max,
+        """SELECT host, pattern, jobs_slow, jobs_not_slow, days_slow, round(p_value, 4) AS p_value,
+                  round(worker_slowdown_max, 3) AS worker_slowdown_max,
                   first_slow, last_slow
-           FROM host_recurrence WHERE times_slow > 0 ORDER BY jobs_slow DESC, days_slow DESC, host LIMIT 5""",
+           FROM host_recurrence ORDER BY p_value, jobs_slow DESC, days_slow DESC, host LIMIT 5""",
     ),
     (
         "How much of the fleet this speaks for",
@@ -88,6 +89,8 @@ SUMMARY: Final = (
 """What the demo shows: a title and the query behind it."""
 
 NEXT: Final = (
+    """SELECT cause, host, job_ids, round(attributed_gpu_hours) AS attributed, flagged_units
+       FROM fix_first LIMIT 5""",
     """SELECT job_id, round(slowdown, 2), status FROM job_slowdown
        WHERE log_date = '2026-01-07' ORDER BY 2 DESC""",
     """SELECT dp_rank, pp_rank, host, round(slowdown, 3) AS slowdown FROM worker_slowdown

@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
     """Check these days across the stages and log their summary; publishes no rows of its own."""
-    warehouse = Warehouse(spark, settings.paths.warehouse)
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
     fleet = warehouse.read(TABLES[FLEET_DAY], log_dates)
     miscounted = _miscounted_days(warehouse.read(TABLES[JOBS], log_dates), fleet)
     audit_absence(FLEET_DAY, "counts_every_unit", miscounted, "a day's jobs are the units that were ingested")

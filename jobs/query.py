@@ -4,7 +4,7 @@ import argparse
 import difflib
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, Never
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -26,13 +26,14 @@ class QueryError(Exception):
     """Raised for a query that cannot be asked: wrong SQL, unknown names, no tables."""
 
 
-def run(spark: SparkSession, settings: Settings, sql: str) -> DataFrame:
+def run(spark: SparkSession, settings: Settings, sql: str, reads: Collection[str] = ()) -> DataFrame:
     """Return the answer to a query over the warehouse.
 
+    reads : the tables and views that it reads, where they are known; else its words tell
     Raises QueryError where Spark does not understand the query, or where there are no tables at all.
     """
-    warehouse = Warehouse(spark, settings.paths.warehouse)
-    if not warehouse.register_views(mentioned(sql)):
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    if not warehouse.register_views(mentioned(" ".join(reads) or sql)):
         raise QueryError(f"no tables in {warehouse.root}: run a night first, or name another --warehouse")
     try:
         return spark.sql(sql)

@@ -4,21 +4,31 @@ import logging
 import shlex
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
-from typing import Final
+from typing import Any, Final
 
+from jobs.fingerprints import Fingerprint
 from jobs.gates import GateRefusedError
 from jobs.java import JavaNotFoundError
 from jobs.session import SessionError
 from jobs.settings import SettingsError
 from jobs.warehouse import Warehouse, spark_schema
 from schemas.pipeline_runs import TABLE
-from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_GATE_REFUSED, EXIT_WRONG_SETTINGS, RUN_OUTCOMES
+from schemas.vocabulary import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_GATE_REFUSED,
+    EXIT_WRONG_SETTINGS,
+    RUN_OUTCOMES,
+    STAGE_NAMES,
+    TABLE_NAMES,
+)
 
 ROWS_IN: Final = "rows_in"
-"""Key under which an entry point tells the rows that it read; all other keys are tables that it published."""
+"""Key under which an entry point tells the rows that it read; the other keys are tables that it published,
+and those of stage_work."""
 
 _PLAIN: Final[Mapping[type[Exception], int]] = {
     SettingsError: EXIT_WRONG_SETTINGS,
@@ -27,6 +37,7 @@ _PLAIN: Final[Mapping[type[Exception], int]] = {
     JavaNotFoundError: EXIT_FAILED,
 }
 _LONGEST_LINE: Final = 1000
+_MICROSECONDS: Final = "us"
 logger = logging.getLogger(__name__)
 
 
@@ -46,6 +57,35 @@ def one_line(error: Exception) -> str:
         return " ".join(str(error).split())
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].strip() if lines else 'no message'}"[:_LONGEST_LINE]
+
+
+def stage_work(stage: str, done: Collection[Fingerprint], seconds: float) -> dict[str, int]:
+    """What a stage worked on, as counts that add up over blocks of days."""
+    return {
+        f"{stage}.{_MICROSECONDS}": round(seconds * 1e6),
+        f"{stage}.units": len(done),
+        f"{stage}.bytes": sum(each.bytes for each in done),
+        f"{stage}.ops": sum(each.ops for each in done),
+    }
+
+
+def added(counts: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """Add counts to counts, in place."""
+    for name, count in more.items():
+        counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+def work_of_stages(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """What stage_work has counted, as the column `stages` of pipeline_runs has it."""
+    found: list[dict[str, Any]] = []
+    for stage in STAGE_NAMES:
+        mine = {
+            name.partition(".")[2]: count for name, count in counts.items() if name.startswith(f"{stage}.")
+        }
+        if mine:
+            found.append({"stage": stage, "seconds": mine.pop(_MICROSECONDS) / 1e6, **mine})
+    return found
 
 
 @contextmanager
@@ -79,13 +119,14 @@ def recorded_run(
 def _append(
     warehouse: Warehouse, facts: Mapping[str, object], seconds: float, counts: Mapping[str, int], status: int
 ) -> None:
-    published = [rows for name, rows in counts.items() if name != ROWS_IN]
+    published = [rows for name, rows in counts.items() if name in TABLE_NAMES]
     row = {
         **facts,
         "seconds": seconds,
         "rows_in": counts.get(ROWS_IN),
         "rows_out": sum(published) if published else None,
         "outcome": RUN_OUTCOMES[status],
+        "stages": work_of_stages(counts) or None,
     }
     values = [tuple(row[name] for name in TABLE.column_names)]
     warehouse.append(TABLE, warehouse.spark.createDataFrame(values, spark_schema(TABLE)))

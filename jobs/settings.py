@@ -31,10 +31,14 @@ class _Section(BaseModel):
 
 
 class PathSettings(_Section):
-    """Where data lies: absolute paths, or URLs of a store that Spark reaches."""
+    """Where data lies: absolute paths, or URLs of a store that Spark reaches.
+
+    `silver` is the warehouse whose ingested tables are used, where that is not this one.
+    """
 
     landing: Annotated[str, Field(min_length=1)]
     warehouse: Annotated[str, Field(min_length=1)]
+    silver: Annotated[str, Field(min_length=1)] | None = None
 
 
 class SimulationSettings(_Section):
@@ -45,6 +49,21 @@ class SimulationSettings(_Section):
     maximum_discrepancy: Annotated[float, Field(gt=0)]
     maximum_restarts: Annotated[int, Field(ge=0)]
     ops_together: Annotated[int, Field(ge=1)]
+
+
+class HistorySettings(_Section):
+    """How far back late data is looked for, and what a backfill does at once."""
+
+    look_back_days: Annotated[int, Field(ge=1)]
+    block_days: Annotated[int, Field(ge=1)]
+    block_bytes: Annotated[int, Field(ge=1)]
+
+
+class RevisionSettings(_Section):
+    """With how much of the past causes are revised that a unit's own steps cannot tell."""
+
+    days: Annotated[int, Field(ge=1)]
+    minimum_runs: Annotated[int, Field(ge=1)]
 
 
 class SparkSettings(_Section):
@@ -64,6 +83,8 @@ class Settings(_Section):
 
     paths: PathSettings
     simulation: SimulationSettings
+    history: HistorySettings
+    revision: RevisionSettings
     spark: SparkSettings
 
 
@@ -84,12 +105,20 @@ def load_settings(
         settings = Settings.model_validate(merged)
     except ValidationError as error:
         raise SettingsError(_one_line(error, layers)) from None
-    paths = PathSettings(
-        landing=_anchor(landing, Path.cwd()) if landing else _anchor(settings.paths.landing, data_root()),
-        warehouse=_anchor(warehouse, Path.cwd())
-        if warehouse
-        else _anchor(settings.paths.warehouse, data_root()),
-    )
+    named = {name: path for name, path in settings.paths.model_dump().items() if path is not None}
+    paths = {name: _anchor(path, data_root()) for name, path in named.items()}
+    called = {name: path for name, path in (("landing", landing), ("warehouse", warehouse)) if path}
+    paths |= {name: _anchor(path, Path.cwd()) for name, path in called.items()}
+    return settings.model_copy(update={"paths": PathSettings(**paths)})
+
+
+def with_new_warehouse(settings: Settings, warehouse: str) -> Settings:
+    """Return settings under which results go to another warehouse and ingested tables come from this one."""
+    shared = settings.paths.silver or settings.paths.warehouse
+    root = _anchor(warehouse, Path.cwd())
+    if root in {shared, settings.paths.warehouse}:
+        raise SettingsError(f"--warehouse-new: {root} is the warehouse itself")
+    paths = settings.paths.model_copy(update={"warehouse": root, "silver": shared})
     return settings.model_copy(update={"paths": paths})
 
 

@@ -1,33 +1,59 @@
 """Simulate: what each unit of the given days would have cost without stragglers.
 
-rank_steps, jobs -> job_slowdown and its companions, job_causes.
+rank_steps, jobs -> job_slowdown and its companions, job_causes. What a unit's own steps cannot tell about its
+causes is revised with what other jobs and earlier days say, before anything is published.
 """
 
 import sys
-from collections.abc import Sequence
-from datetime import date
+import time
+from collections.abc import Collection, Sequence
+from datetime import date, timedelta
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs.cli import day_parser, run_entry_point
+from jobs.fingerprints import built_on, recorded, simulation
+from jobs.run_log import stage_work
 from jobs.settings import Settings
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import units_of_other_gpu_hours
+from jobs.transforms.history import revised_results
+from jobs.transforms.landed_files import Unit
 from jobs.transforms.what_if import incomplete_units, result_rows, units_without_result, what_if
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JOBS, RANK_STEPS
-from udfs.what_if import SimulationSettings
+from schemas.vocabulary import (
+    JOB_BASELINE,
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    JOBS,
+    RANK_STEPS,
+    STAGE_INGEST,
+    STAGE_SIMULATE,
+    UNIT_KEY,
+)
 
 
-def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Simulate every unit of these days and publish the results; returns rows per table."""
-    warehouse = Warehouse(spark, settings.paths.warehouse)
-    rank_steps = warehouse.read(TABLES[RANK_STEPS], log_dates)
-    jobs = warehouse.read(TABLES[JOBS], log_dates)
-    chosen = SimulationSettings(**settings.simulation.model_dump())
+def run(
+    spark: SparkSession,
+    settings: Settings,
+    log_dates: Sequence[date],
+    units: Collection[Unit] | None = None,
+) -> dict[str, int]:
+    """Simulate every unit of these days and publish; returns rows per table, and the stage's work.
+
+    units : only these; one that is no longer among the jobs loses its results
+    """
+    started = time.monotonic()
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    ingested = recorded(warehouse, STAGE_INGEST, log_dates, units)  # before the rows: never newer than they
+    rank_steps = warehouse.read(TABLES[RANK_STEPS], log_dates, units)
+    jobs = warehouse.read(TABLES[JOBS], log_dates, units)
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    results = what_if(rank_steps, jobs, chosen, partitions).persist()
+    simulated = what_if(rank_steps, jobs, simulation(settings), partitions).persist()
+    # Cut off from its table: what is kept of a table, Spark forgets when that is written, and computes again.
+    others = _other_baselines(warehouse, log_dates, units, settings.revision.days).localCheckpoint()
+    results = revised_results(simulated, others, **settings.revision.model_dump()).persist()
     try:
         rules = [
             Violations(
@@ -48,9 +74,25 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
                 "GPU-hours of a cause are those of its unit, in job_slowdown, times its fractions",
             ),
         ]
-        return publish("simulate", warehouse, result_rows(results), log_dates, rules)
+        done = built_on(ingested, STAGE_SIMULATE, settings)
+        rows = publish(STAGE_SIMULATE, warehouse, result_rows(results), log_dates, rules, units, done)
+        return rows | stage_work(STAGE_SIMULATE, done, time.monotonic() - started)
     finally:
         results.unpersist()
+        simulated.unpersist()
+
+
+def _other_baselines(
+    warehouse: Warehouse, log_dates: Sequence[date], units: Collection[Unit] | None, days: int
+) -> DataFrame:
+    """Whom the revision holds units against besides each other: earlier days, other units of these days."""
+    before = {day - timedelta(days=age) for day in log_dates for age in range(1, days + 1)}
+    earlier = warehouse.read(TABLES[JOB_BASELINE], sorted(before - set(log_dates)))
+    if units is None:
+        return earlier
+    beside = warehouse.read(TABLES[JOB_BASELINE], log_dates)
+    redone = warehouse.read(TABLES[JOB_BASELINE], log_dates, units).select(*UNIT_KEY)
+    return earlier.unionByName(beside.join(redone, list(UNIT_KEY), "left_anti"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

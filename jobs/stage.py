@@ -1,7 +1,7 @@
 """Write, audit, publish: a stage's tables become visible only when all of them pass their gates."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import date
@@ -10,8 +10,10 @@ from typing import Final, NamedTuple
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from jobs.fingerprints import Fingerprint, forget, record
 from jobs.gates import GateRefusedError, Refusal, audit, audit_absence
-from jobs.warehouse import Warehouse, on_days
+from jobs.transforms.landed_files import Unit
+from jobs.warehouse import Warehouse, on_units
 from schemas.table import Expectation
 from schemas.tables import TABLES
 
@@ -39,18 +41,25 @@ def publish(
     frames: Mapping[str, DataFrame],
     log_dates: Sequence[date],
     violations: Sequence[Violations] = (),
+    units: Collection[Unit] | None = None,
+    fingerprints: Sequence[Fingerprint] = (),
 ) -> dict[str, int]:
     """Replace these days in the tables named, once every frame and rule was found good; rows per table.
 
+    units : replace these alone, not all of the days
+    fingerprints : of the units published. The stage's own are gone while its tables change, so that whatever
+    ends this early, the units are not taken as done.
     Each frame is computed once. Raises GateRefusedError with all that is refused, and keeps those rows in
     `<warehouse>/_refused/<stage>`; raises GateError where an expectation could not be evaluated. Nothing is
     published in either case.
     """
     with _persisted(frames):
-        rows, refused = _audit_all(frames, log_dates, violations)
+        rows, refused = _audit_all(frames, on_units(log_dates, units), violations)
         if refused:
             raise _keep(stage, warehouse, refused)
-        _replace_all(warehouse, frames, log_dates)
+        forget(warehouse, stage, log_dates, units)
+        _replace_all(warehouse, frames, log_dates, units)
+        record(warehouse, stage, fingerprints, log_dates, units)
     return rows
 
 
@@ -66,10 +75,10 @@ def _persisted(frames: Mapping[str, DataFrame]) -> Iterator[None]:
 
 
 def _audit_all(
-    frames: Mapping[str, DataFrame], log_dates: Sequence[date], violations: Sequence[Violations]
+    frames: Mapping[str, DataFrame], scope: str, violations: Sequence[Violations]
 ) -> tuple[dict[str, int], _Refused]:
     """Rows of every frame that passed, and what was refused; one refusal does not hide the next."""
-    on_time = Expectation("log_date_of_this_run", on_days(log_dates), "rows are of the days computed")
+    on_time = Expectation("log_date_of_this_run", scope, "rows are of the days, or the units, computed")
     rows: dict[str, int] = {}
     refused: _Refused = {}
     for name, frame in frames.items():
@@ -96,9 +105,14 @@ def _keep(stage: str, warehouse: Warehouse, refused: _Refused) -> GateRefusedErr
     return GateRefusedError(refusals, warehouse.refused_path(stage))
 
 
-def _replace_all(warehouse: Warehouse, frames: Mapping[str, DataFrame], log_dates: Sequence[date]) -> None:
+def _replace_all(
+    warehouse: Warehouse,
+    frames: Mapping[str, DataFrame],
+    log_dates: Sequence[date],
+    units: Collection[Unit] | None,
+) -> None:
     def replace(name: str) -> None:
-        warehouse.replace(TABLES[name], frames[name], log_dates)
+        warehouse.replace(TABLES[name], frames[name], log_dates, units)
 
     with ThreadPoolExecutor(_WRITERS, thread_name_prefix="publish") as writers:
         writes = [writers.submit(replace, name) for name in frames]

@@ -1,7 +1,9 @@
-"""The one module that touches Delta: where tables lie, how they are read, replaced by day and appended to."""
+"""The one module that touches Delta: where tables lie, how they are read, replaced and appended to."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import date
+from functools import cached_property
+from itertools import groupby
 from typing import Final
 
 from delta.exceptions import (
@@ -16,13 +18,16 @@ from delta.exceptions import (
 )
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from schemas.table import Table
+from jobs.transforms.landed_files import Unit
+from schemas.table import Table, sql_strings
 from schemas.tables import TABLES
 from schemas.views import VIEWS
+from schemas.vocabulary import INGESTED_TABLES
 
 _REFUSED: Final = "_refused"
 
@@ -48,41 +53,72 @@ _when_writers_meet = retry(
 
 
 class Warehouse:
-    """The tables under one root, a folder or a URL of a store that Spark reaches."""
+    """The tables under one root, a folder or a URL of a store that Spark reaches.
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
+    silver : root of the warehouse that the ingested tables are read from, where not from this one
+    """
+
+    def __init__(self, spark: SparkSession, root: str, silver: str | None = None) -> None:
         self.spark = spark
         self.root = root.rstrip("/")
+        self._silver = silver
+
+    @cached_property
+    def silver(self) -> "Warehouse":
+        """The warehouse of the ingested tables: this one, or the one that it shares them with."""
+        return self if self._silver is None else Warehouse(self.spark, self._silver)
 
     def path(self, name: str) -> str:
         """Where the table of this name lies."""
+        if name in INGESTED_TABLES and self.silver is not self:
+            return self.silver.path(name)
         return f"{self.root}/{name}"
 
     def exists(self, name: str) -> bool:
         """Whether a table of this name was ever written."""
         return DeltaTable.isDeltaTable(self.spark, self.path(name))
 
-    def read(self, table: Table, log_dates: Sequence[date] | None = None) -> DataFrame:
-        """Rows of a table, of all days or of these; no rows where the table does not exist yet."""
+    def read(
+        self, table: Table, log_dates: Sequence[date] | None = None, units: Collection[Unit] | None = None
+    ) -> DataFrame:
+        """Rows of a table, of all days or of these, or of these units of theirs.
+
+        No rows where the table does not exist yet; a column that it was written without is null.
+        """
         if not self.exists(table.name):
             return self.spark.createDataFrame([], spark_schema(table))
-        frame = self.spark.read.format("delta").load(self.path(table.name)).select(*table.column_names)
-        return frame if log_dates is None else frame.where(on_days(log_dates))
+        stored = self.spark.read.format("delta").load(self.path(table.name))
+        frame = stored.select(
+            *(
+                name if name in stored.columns else F.lit(None).cast(field.dataType).alias(name)
+                for name, field in zip(table.column_names, spark_schema(table), strict=True)
+            )
+        )
+        return frame if log_dates is None else frame.where(on_units(log_dates, units))
 
-    def replace(self, table: Table, frame: DataFrame, log_dates: Sequence[date]) -> None:
-        """Make the frame the rows of exactly these days; other days stay as they are.
+    def replace(
+        self,
+        table: Table,
+        frame: DataFrame,
+        log_dates: Sequence[date],
+        units: Collection[Unit] | None = None,
+        also: str | None = None,
+    ) -> None:
+        """Make the frame the rows of exactly these days, or of these units of theirs; all others stay.
 
+        also : SQL that the rows to be replaced, and those of the frame, fulfil besides
         Raises SchemaError, listing all differences, where the frame is not that of the table, and
-        AnalysisException (DELTA_REPLACE_WHERE_MISMATCH) for rows of other days; the table is then as it was.
+        AnalysisException (DELTA_REPLACE_WHERE_MISMATCH) for other rows; the table is then as it was.
         """
-        ordered = self._prepared(table, frame)
-        writer = ordered.write.format("delta").mode("overwrite").option("replaceWhere", on_days(log_dates))
+        condition = on_units(log_dates, units) + (f" AND {also}" if also else "")
+        writer = self._prepared(table, frame).write.format("delta").mode("overwrite")
+        writer = writer.option("replaceWhere", condition).option("mergeSchema", value=True)
         _when_writers_meet(writer.save)(self.path(table.name))
 
     def append(self, table: Table, frame: DataFrame) -> None:
         """Add the frame's rows. Raises SchemaError where the frame is not that of the table."""
         writer = self._prepared(table, frame).write.format("delta").mode("append")
-        _when_writers_meet(writer.save)(self.path(table.name))
+        _when_writers_meet(writer.option("mergeSchema", value=True).save)(self.path(table.name))
 
     def refused_path(self, stage: str) -> str:
         """Where rows are kept that a gate of this stage refused, a folder for each table or rule."""
@@ -131,3 +167,21 @@ def on_days(log_dates: Sequence[date]) -> str:
     """SQL that holds for rows of these days."""
     days = ", ".join(f"DATE'{day.isoformat()}'" for day in sorted(set(log_dates)))
     return f"log_date IN ({days})"
+
+
+def on_units(log_dates: Sequence[date], units: Collection[Unit] | None) -> str:
+    """SQL that holds for rows of these days, or of these units of theirs.
+
+    The days stand by themselves: Delta then looks into no other day's files.
+    """
+    days = on_days(log_dates)
+    if units is None:
+        return days
+    by_day = groupby(sorted(units), key=lambda unit: unit[0])
+    among = [f"(log_date = DATE'{day.isoformat()}' AND {_is_one_of(found)})" for day, found in by_day]
+    return f"{days} AND ({' OR '.join(among) or 'false'})"
+
+
+def _is_one_of(units: Iterable[Unit]) -> str:
+    runs = ", ".join(f"({sql_strings(unit[1:])})" for unit in units)
+    return f"(job_id, run_id) IN ({runs})"

@@ -54,7 +54,7 @@ def run(
     factor: float | None = None,
 ) -> Answers:
     """Replay a unit of the warehouse with some ops changed; what it raises, replay_scenarios says."""
-    warehouse = Warehouse(spark, settings.paths.warehouse)
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
     jobs, rank_steps = (
         warehouse.read(TABLES[name], [unit.log_date]).where(
             (F.col("job_id") == unit.job_id) & (F.col("run_id") == unit.run_id)
@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _answer(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
     try:
-        warehouse = Warehouse(spark, settings.paths.warehouse)
+        warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
         unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
         answers = run(spark, settings, unit, args.fix, args.factor)
     except NoSuchUnitError as error:

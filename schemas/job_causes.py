@@ -13,7 +13,9 @@ from schemas.vocabulary import (
     CULPRIT_PATTERNS,
     EVIDENCE_KEYS,
     FLAG_REASONS,
+    HISTORY_KEYS,
     JOB_CAUSES,
+    JUDGED_BY_HISTORY,
     UNIT_KEY,
 )
 
@@ -29,11 +31,24 @@ CULPRIT: Final = pa.struct(
     ]
 )
 
+UNREVISED: Final = pa.struct(
+    [
+        ("is_cause", pa.bool_()),
+        ("time_saved_fraction", pa.float64()),
+        ("attributed_fraction", pa.float64()),
+        ("flag_reason", pa.string()),
+        ("culprits", pa.list_(CULPRIT)),
+        ("evidence", pa.map_(pa.string(), pa.float64())),
+    ]
+)
+"""What a row said before history revised it."""
+
 _IS_CULPRIT = (
     "each.effect > double('-Infinity') AND each.effect < double('Infinity')"
     " AND each.share_of_steps BETWEEN 0 AND 1"
     f" AND each.pattern IN ({sql_strings(CULPRIT_PATTERNS)})"
 )
+_EVIDENCE = (*EVIDENCE_KEYS, *HISTORY_KEYS)
 _IS_ONE_WORKER = "each.pp_rank IS NOT NULL AND each.dp_rank IS NOT NULL"
 
 TABLE = Table(
@@ -77,9 +92,10 @@ TABLE = Table(
         Column(
             "flag_reason",
             pa.string(),
-            "why not to trust the row like others; null: no reason",
+            "why not to trust the row like others; null: no reason. "
+            f"{JUDGED_BY_HISTORY}: the unit's own steps could not tell, other jobs or earlier days did",
             nullable=True,
-            allowed=FLAG_REASONS,
+            allowed=(*FLAG_REASONS, JUDGED_BY_HISTORY),
         ),
         Column(
             "culprits",
@@ -94,7 +110,16 @@ TABLE = Table(
             pa.map_(pa.string(), pa.float64()),
             "what the row rests on. effect: largest effect, in the unit of the culprits' effect; "
             "standard_error: of that effect; peers: with how many it was compared; samples: ops; indicator: "
-            "the paper's (M_W, M_S, correlation). A number that does not exist has no key",
+            "the paper's (M_W, M_S, correlation). A number that does not exist has no key. Where history "
+            "decided, also history_runs: runs of the same model it was compared with; history_jobs: other "
+            "jobs in which the host was slow; history_factor: how much longer than in those it takes; "
+            "revised_from: time_saved_fraction before",
+        ),
+        Column(
+            "unrevised",
+            UNREVISED,
+            "what the row said before history revised it; null where it did not",
+            nullable=True,
         ),
     ),
     expectations=(
@@ -121,8 +146,14 @@ TABLE = Table(
         ),
         Expectation(
             "evidence_is_known",
-            f"forall(map_keys(evidence), key -> key IN ({sql_strings(EVIDENCE_KEYS)}))",
-            f"evidence has no keys but {', '.join(EVIDENCE_KEYS)}",
+            f"forall(map_keys(evidence), key -> key IN ({sql_strings(_EVIDENCE)}))",
+            f"evidence has no keys but {', '.join(_EVIDENCE)}",
+        ),
+        Expectation(
+            "revised_rows_say_so",
+            f"(unrevised IS NOT NULL) = (coalesce(flag_reason, '') = '{JUDGED_BY_HISTORY}')"
+            " AND (unrevised IS NOT NULL) = coalesce(map_contains_key(evidence, 'revised_from'), false)",
+            f"a row is flagged {JUDGED_BY_HISTORY}, says from what, and keeps what it said, or none of these",
         ),
     ),
 )

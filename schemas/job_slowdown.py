@@ -110,6 +110,12 @@ TABLE = Table(
             nullable=True,
         ),
         Column("simulator_version", pa.string(), "version of the simulator that wrote the row"),
+        Column(
+            "simulation_settings",
+            pa.string(),
+            "settings under which it was written, as JSON; those that change results by no more than "
+            "rounding are not told",
+        ),
     ),
     expectations=(
         *(_there_when_replayed(column) for column in _WHEN_REPLAYED),

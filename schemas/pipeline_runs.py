@@ -1,10 +1,22 @@
 """pipeline_runs: every run of an entry point that writes tables."""
 
+from typing import Final
+
 import pyarrow as pa
 
 from schemas.fields import LOG_DATE, count, described
 from schemas.table import Column, Table
 from schemas.vocabulary import PIPELINE_RUNS, RUN_OUTCOMES
+
+STAGE_WORK: Final = pa.struct(
+    [
+        ("stage", pa.string()),
+        ("seconds", pa.float64()),
+        ("units", pa.int64()),
+        ("bytes", pa.int64()),
+        ("ops", pa.int64()),
+    ]
+)
 
 TABLE = Table(
     name=PIPELINE_RUNS,
@@ -20,6 +32,13 @@ TABLE = Table(
         count("rows_in", "rows read; null where not known", nullable=True),
         count("rows_out", "rows published; null where nothing was", nullable=True),
         Column("outcome", pa.string(), "how it ended", allowed=RUN_OUTCOMES),
+        Column(
+            "stages",
+            pa.list_(STAGE_WORK),
+            "what each stage of the run worked on: seconds; units; bytes of their files; ops stored; null "
+            "where no stage ended well",
+            nullable=True,
+        ),
     ),
     partition_by=(),
 )

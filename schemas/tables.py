@@ -7,10 +7,13 @@ from schemas import (
     coverage_day,
     dp_rank_slowdown,
     fleet_day,
+    group_day,
     host_day,
+    job_baseline,
     job_causes,
     job_slowdown,
     jobs,
+    op_type_day,
     op_type_slowdown,
     pipeline_runs,
     rank_steps,
@@ -18,6 +21,7 @@ from schemas import (
     source_files,
     stage_slowdown,
     step_slowdown,
+    unit_fingerprints,
     worker_slowdown,
 )
 from schemas.table import Table
@@ -36,11 +40,15 @@ TABLES: Final[dict[str, Table]] = {
         dp_rank_slowdown,
         worker_slowdown,
         job_causes,
+        job_baseline,
         fleet_day,
         cause_day,
         host_day,
         coverage_day,
+        group_day,
+        op_type_day,
         pipeline_runs,
+        unit_fingerprints,
     )
 }
 """In the order of vocabulary.TABLE_NAMES."""

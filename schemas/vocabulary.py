@@ -118,11 +118,17 @@ FLAG_REASONS: Final = (
 )
 """Why not to trust a cause like others, in the order of the kernel's codes from 1 on (0: no reason)."""
 
+JUDGED_BY_HISTORY: Final = "judged_by_history"
+"""Flag of a cause that other jobs or earlier days decided: the unit's own steps could not tell."""
+
 CULPRIT_PATTERNS: Final = ("always", "intermittent", "once")
 """In which steps a culprit was slow, in the order of the kernel's codes."""
 
 EVIDENCE_KEYS: Final = ("effect", "standard_error", "peers", "samples", "indicator")
 """What the answer of a diagnosis rests on, in the kernel's order; a number that does not exist has no key."""
+
+HISTORY_KEYS: Final = ("history_runs", "history_jobs", "history_factor", "revised_from")
+"""What is added to the evidence where history decided."""
 
 RANK_STEPS: Final = "rank_steps"
 JOBS: Final = "jobs"
@@ -135,11 +141,15 @@ STAGE_SLOWDOWN: Final = "stage_slowdown"
 DP_RANK_SLOWDOWN: Final = "dp_rank_slowdown"
 WORKER_SLOWDOWN: Final = "worker_slowdown"
 JOB_CAUSES: Final = "job_causes"
+JOB_BASELINE: Final = "job_baseline"
 FLEET_DAY: Final = "fleet_day"
 CAUSE_DAY: Final = "cause_day"
 HOST_DAY: Final = "host_day"
 COVERAGE_DAY: Final = "coverage_day"
+GROUP_DAY: Final = "group_day"
+OP_TYPE_DAY: Final = "op_type_day"
 PIPELINE_RUNS: Final = "pipeline_runs"
+UNIT_FINGERPRINTS: Final = "unit_fingerprints"
 
 INGESTED_TABLES: Final = (RANK_STEPS, JOBS, REJECTS, SOURCE_FILES)
 RESULT_TABLES: Final = (
@@ -150,15 +160,33 @@ RESULT_TABLES: Final = (
     DP_RANK_SLOWDOWN,
     WORKER_SLOWDOWN,
     JOB_CAUSES,
+    JOB_BASELINE,
 )
-FLEET_TABLES: Final = (FLEET_DAY, CAUSE_DAY, HOST_DAY, COVERAGE_DAY)
-TABLE_NAMES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, PIPELINE_RUNS)
+FLEET_TABLES: Final = (FLEET_DAY, CAUSE_DAY, HOST_DAY, COVERAGE_DAY, GROUP_DAY, OP_TYPE_DAY)
+TABLE_NAMES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, PIPELINE_RUNS, UNIT_FINGERPRINTS)
+
+STAGE_INGEST: Final = "ingest"
+STAGE_SIMULATE: Final = "simulate"
+STAGE_AGGREGATE: Final = "aggregate"
+STAGE_NAMES: Final = (STAGE_INGEST, STAGE_SIMULATE, STAGE_AGGREGATE)
+"""The stages of a night, in the order in which they build on each other."""
 
 UNIT_KEY: Final = ("log_date", "job_id", "run_id")
 """One unit of analysis: one run of one job on one log date."""
 
 STRAGGLING_SLOWDOWN: Final = 1.1
 """A job straggles from this slowdown on (section 4 of the paper)."""
+
+WHOLE_SHARE: Final = 0.5
+"""Slow workers (M_W, above it), or the last stage (M_S, from it on), then drive a job's slowness."""
+MOST_SIMILAR_CORRELATION: Final = 0.9
+"""From this correlation of forward and backward times on, sequences of uneven length do."""
+
+SIZE_BOUNDS: Final = (128, 256, 512, 1024, 2048, 4096)
+SIZE_BUCKETS: Final = ("< 128", "128-255", "256-511", "512-1023", "1024-2047", "2048-4095", ">= 4096")
+"""Jobs by GPUs: each bucket ends before the bound at its place."""
+NOT_STATED: Final = "(not stated)"
+"""Group of units whose manifest does not say."""
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1

@@ -71,7 +71,7 @@ def _flatten(table: pa.Table) -> _Flat:
         chunk = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
         offsets = chunk.offsets.to_numpy()
         values = chunk.values.slice(offsets[0], offsets[-1] - offsets[0])
-        lists[name] = _op_codes(values) if name == "op" else values.to_numpy()
+        lists[name] = op_codes(values) if name == "op" else values.to_numpy()
         begins = offsets - offsets[0]
         if name == "op":
             first_op = begins.astype(np.int64)
@@ -94,7 +94,7 @@ def _choose(flat: _Flat, rows: Ints) -> _Flat:
     return _Flat(first_op, {name: values[at] for name, values in flat.lists.items()})
 
 
-def _op_codes(values: pa.Array) -> npt.NDArray[np.int8]:
+def op_codes(values: pa.Array) -> npt.NDArray[np.int8]:
     """Codes of ops that are given as codes or as names."""
     if pa.types.is_integer(values.type):
         codes = values.to_numpy()

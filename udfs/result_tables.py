@@ -12,6 +12,7 @@ import pyarrow as pa
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     DP_RANK_SLOWDOWN,
+    JOB_BASELINE,
     JOB_CAUSES,
     JOB_SLOWDOWN,
     OP_TYPE_GROUPS,
@@ -22,6 +23,7 @@ from schemas.vocabulary import (
     STEP_SLOWDOWN,
     WORKER_SLOWDOWN,
 )
+from udfs.baselines import baseline_row
 from udfs.cause_rows import cause_rows
 from udfs.kernel.program import Floats
 from udfs.kernel.what_if import WhatIf
@@ -36,16 +38,17 @@ Column: TypeAlias = Sequence[object] | npt.NDArray[np.generic] | pa.Array | pa.C
 
 
 class Replayed(NamedTuple):
-    """A replayed unit: what was found, the rows it was found in, and the name of the ideal."""
+    """A replayed unit: what was found, the rows it was found in, the name of the ideal, and the manifest."""
 
     found: WhatIf
     rows: ReplayedRows
     rank_steps: pa.Table
     ideal: str
+    facts: Mapping[str, object]
 
 
-def job_row(manifest: Mapping[str, object], status: str, detail: str | None) -> Row:
-    """What job_slowdown says of every unit, replayed or not."""
+def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: str | None) -> Row:
+    """What job_slowdown says of every unit, replayed or not, under settings as text."""
     world_size, gpu_hours = manifest.get("world_size"), manifest.get("gpu_hours")
     return {
         "status": status,
@@ -55,6 +58,7 @@ def job_row(manifest: Mapping[str, object], status: str, detail: str | None) -> 
         if isinstance(gpu_hours, int | float) and math.isfinite(gpu_hours)
         else None,
         "simulator_version": SIMULATOR_VERSION,
+        "simulation_settings": settings,
     }
 
 
@@ -72,8 +76,10 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
     ideal_s = times.ideal.mean()
     stage_slowdown = times.by_stage.mean(axis=1) / ideal_s
     dp_rank_slowdown = times.by_dp_rank.mean(axis=1) / ideal_s
+    figures = job | _job_figures(job, replayed)
+    causes = _causes(job, replayed)
     return {
-        JOB_SLOWDOWN: _of_rows(JOB_SLOWDOWN, [job | _job_figures(job, replayed)]),
+        JOB_SLOWDOWN: _of_rows(JOB_SLOWDOWN, [figures]),
         STEP_SLOWDOWN: _table(
             STEP_SLOWDOWN,
             {
@@ -94,15 +100,18 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             {"dp_rank": np.arange(len(dp_rank_slowdown), dtype=np.int32), "slowdown": dp_rank_slowdown},
         ),
         WORKER_SLOWDOWN: _table(WORKER_SLOWDOWN, _by_worker(replayed, ideal_s)),
-        JOB_CAUSES: _causes(job, replayed),
+        JOB_CAUSES: _of_rows(JOB_CAUSES, causes),
+        JOB_BASELINE: _of_rows(
+            JOB_BASELINE,
+            [figures | baseline_row(replayed.facts, found.ideal_duration_s, replayed.rows, causes)],
+        ),
     }
 
 
-def _causes(job: Row, replayed: Replayed) -> pa.Table:
-    """Causes of the unit; no rows where they were not wanted."""
+def _causes(job: Row, replayed: Replayed) -> list[Row]:
+    """Causes of the unit; none where they were not wanted."""
     diagnosis = replayed.found.diagnosis
-    rows = [] if diagnosis is None else cause_rows(diagnosis, replayed.rows, _gpu_hours(job))
-    return _of_rows(JOB_CAUSES, rows)
+    return [] if diagnosis is None else cause_rows(diagnosis, replayed.rows, _gpu_hours(job))
 
 
 def _gpu_hours(job: Row) -> float | None:

@@ -100,13 +100,14 @@ def simulate_unit(rows: pa.Table, settings: SimulationSettings) -> Results:
     """Results of one unit; whatever is wrong with it becomes its status and stays within it."""
     facts = json.loads(rows.column(MANIFEST)[0].as_py())
     if facts.get("manifest_status") is not None:
-        return empty_results(job_row(facts, facts["manifest_status"], facts["manifest_detail"]))
+        refusal = facts["manifest_status"], facts["manifest_detail"]
+        return empty_results(job_row(facts, settings.text, *refusal))
     try:
         return simulate_job(rows.slice(1).select(SIMULATED_COLUMNS), facts, settings)
     except TraceError as defect:
-        return empty_results(job_row(facts, STATUS_CORRUPT_TRACE, str(defect)))
+        return empty_results(job_row(facts, settings.text, STATUS_CORRUPT_TRACE, str(defect)))
     except Exception as error:  # noqa: BLE001 - a defect of ours in one unit must not cost the others their night
-        return empty_results(job_row(facts, STATUS_FAILED, f"{type(error).__name__}: {error}"))
+        return empty_results(job_row(facts, settings.text, STATUS_FAILED, f"{type(error).__name__}: {error}"))
 
 
 def _nested(done: list[tuple[tuple[object, ...], Results]]) -> pa.RecordBatch:

@@ -4,9 +4,10 @@ Rows of rank_steps in, rows of the result tables out: `simulate_job(rows, manife
 """
 
 import gc
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
@@ -49,6 +50,12 @@ class SimulationSettings:
     ops_together: int = OPS_TOGETHER
     diagnosed: bool = True
 
+    @property
+    def text(self) -> str:
+        """What can change a result by more than rounding, as JSON: results and fingerprints carry it."""
+        meaningful = {name: value for name, value in asdict(self).items() if name != "ops_together"}
+        return json.dumps(meaningful, sort_keys=True)
+
 
 def simulate_job(
     rank_steps: pa.Table,
@@ -67,19 +74,19 @@ def simulate_job(
     facts = dict(manifest or {})
     refusal = _refusal_of_manifest(facts, chosen)
     if refusal is not None:
-        return empty_results(job_row(facts, *refusal))
+        return empty_results(job_row(facts, chosen.text, *refusal))
     layout = read_layout(facts)
     with garbage_collection_paused():
         rows = replayed_rows(rank_steps, layout)
         if not rows.recorded:
-            return empty_results(job_row(facts, STATUS_NO_OPS, "no rank recorded an op"))
+            return empty_results(job_row(facts, chosen.text, STATUS_NO_OPS, "no rank recorded an op"))
         if not len(rows.steps):
             detail = f"none of {rows.steps_dropped} steps has all {layout.dp_size} x {layout.pp_size} workers"
-            return empty_results(job_row(facts, STATUS_MISSING_WORKERS, detail))
+            return empty_results(job_row(facts, chosen.text, STATUS_MISSING_WORKERS, detail))
         found = _analyse(rows, layout, chosen)
         status, detail_or_none = _status(found, rows, chosen)
-        replayed = Replayed(found, rows, rank_steps, chosen.ideal)
-        return result_tables(job_row(facts, status, detail_or_none), replayed)
+        replayed = Replayed(found, rows, rank_steps, chosen.ideal, facts)
+        return result_tables(job_row(facts, chosen.text, status, detail_or_none), replayed)
 
 
 def _refusal_of_manifest(facts: dict[str, object], settings: SimulationSettings) -> tuple[str, str] | None:

@@ -33,9 +33,11 @@ trap 'rm -rf "$scratch"' EXIT
 # A zip of its own for each task: never older than the code, never half written by another task.
 python -c 'import pathlib, sys; from jobs.package import write_zip; write_zip(pathlib.Path(sys.argv[1]))' \\
   "$scratch/project.zip"
+mapfile -t arguments < <(printf '%s' "$ARGUMENTS" | grep -v '^$')
 (
   set -x  # the log shows the command
-  "$PROGRAMS/spark-submit" --py-files "$scratch/project.zip" "jobs/$ENTRY_POINT.py" --log-date "$LOG_DATE" \\
+  "$PROGRAMS/spark-submit" --py-files "$scratch/project.zip" "jobs/$ENTRY_POINT.py" \\
+    ${{LOG_DATE:+--log-date "$LOG_DATE"}} "${{arguments[@]}}" \\
     ${{LANDING:+--landing "$LANDING"}} ${{WAREHOUSE:+--warehouse "$WAREHOUSE"}} \\
     ${{SETTINGS:+--settings "$SETTINGS"}}
 )
@@ -43,8 +45,10 @@ python -c 'import pathlib, sys; from jobs.package import write_zip; write_zip(pa
 
 
 class SparkSubmitOperator(BashOperator):
-    """Runs `jobs/<entry_point>.py` for one log date by the spark-submit of the worker's own environment.
+    """Runs `jobs/<entry_point>.py` by the spark-submit of the worker's own environment.
 
+    log_date  : the day, for entry points that work on one
+    arguments : what else the entry point is told, one argument on each line; templates are filled in
     project   : folder where the command runs and relative paths start; the DAGs' own where empty
     landing, warehouse, settings : given to the entry point where they are not empty
     The command's last line becomes the task's XCom. Raises AirflowFailException, after which nothing is
@@ -55,7 +59,8 @@ class SparkSubmitOperator(BashOperator):
         self,
         *,
         entry_point: str,
-        log_date: str,
+        log_date: str = "",
+        arguments: str = "",
         project: str = "",
         landing: str = "",
         warehouse: str = "",
@@ -65,6 +70,7 @@ class SparkSubmitOperator(BashOperator):
         env = {
             "ENTRY_POINT": entry_point,
             "LOG_DATE": log_date,
+            "ARGUMENTS": arguments,
             "LANDING": landing,
             "WAREHOUSE": warehouse,
             "SETTINGS": settings,

@@ -131,7 +131,7 @@ def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> Injec
 def _before(folder: Path, diagnose: Diagnose) -> tuple[Recording, float, DiagnosedJob]:
     """A trace taken apart, its mean step time [s], and what is said of it without a fault."""
     published = read_published(folder)
-    recording = read_recording(published.rank_steps, published.manifest)
+    recording = read_recording(published.rank_steps, published.manifest).without_waiting()
     said = diagnosed(diagnose, recording.rank_steps(), published.manifest)
     return recording, recording.mean_step_s(), said
 

@@ -63,6 +63,19 @@ class Recording:
             delay_s=self.delay_s if delay_s is None else delay_s,
         )
 
+    def without_waiting(self) -> "Recording":
+        """Return the same job with only those delays that are surely none of waiting.
+
+        Of each stage's first forward-compute, and of ops but recvs that wait for nothing. All others are in
+        real traces mostly waits for what the graph does not have. Kept, they would leave no slack that a
+        fault in one place could use up.
+        """
+        is_kept = np.array([not sources for sources in self.graph.waits_for])
+        is_kept &= ~np.isin(self.op_type, (ot.FORWARD_RECV, ot.BACKWARD_RECV))
+        for stage in range(self.layout.pp_size):
+            is_kept[self.computes(ot.FORWARD_COMPUTE, stage)[:1]] = True
+        return self.changed(delay_s=np.where(is_kept[:, None, None], self.delay_s, 0.0))
+
     def times_s(self) -> tuple[Floats, Floats]:
         """Starts and ends of all ops, shape (op, step, dp_rank), from the start of the step. [s]"""
         ends_s = replay(self.graph, self.duration_s[:, None], self.delay_s[:, None])[:, 0]

@@ -112,7 +112,7 @@ def plan_fleet(jobs: int, days: int, seed: int, first_day: date, most_ops: int =
     after job. One host per ten jobs gets sick, 3 to 60 % slower, for at least one shift.
     """
     planned = [_job(number, days, seed, most_ops) for number in range(jobs)]
-    _give_hosts(planned, child_rng(seed, "hosts"))
+    give_hosts(planned, child_rng(seed, "hosts"))
     spells = _spells(planned, days * SHIFTS, child_rng(seed, "spells"))
     units = [
         _unit(job, day, spells, first_day, most_ops)
@@ -157,7 +157,7 @@ def _job(number: int, days: int, seed: int, most_ops: int) -> FleetJob:
     return FleetJob(number, job_seed, shape, first_day * SHIFTS, (first_day + length) * SHIFTS)
 
 
-def _give_hosts(jobs: Sequence[FleetJob], rng: np.random.Generator) -> None:
+def give_hosts(jobs: Sequence[FleetJob], rng: np.random.Generator) -> None:
     """Give every job hosts, in the order in which they start; hosts of ended jobs are free again."""
     free: list[str] = []
     known = 0

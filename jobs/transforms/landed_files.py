@@ -40,7 +40,11 @@ _BUCKET_BYTES: Final = 256 << 20
 
 
 class LandedFile(NamedTuple):
-    """One file of a run folder: `path` as Spark's _metadata.file_path spells it, `source_file` as we do."""
+    """One file of a run folder: `path` as Spark's _metadata.file_path spells it, `source_file` as we do.
+
+    size : [B]
+    modified_us : Unix time of its last change, as the store tells it; 0 where Spark lists no such file
+    """
 
     log_date: date
     job_id: str
@@ -48,6 +52,7 @@ class LandedFile(NamedTuple):
     source_file: str
     path: str
     size: int
+    modified_us: int = 0
 
     @property
     def unit(self) -> Unit:

@@ -16,13 +16,15 @@ from pendulum import DateTime
 from tests.dags import AIRFLOW, DAGS
 
 TASKS = {
+    "backfill_history": ["backfill"],
     "nightly_what_if": [
         "wait_for_day",
         "ingest_rank_logs",
         "simulate_what_if",
         "aggregate_fleet",
         "publish_night",
-    ]
+    ],
+    "refresh_changed_days": ["refresh_changed_days"],
 }
 """The tasks of every DAG, in the order in which they run."""
 

@@ -70,3 +70,18 @@ def test_evidence_is_held(spark: SparkSession) -> None:
         "evidence_values_finite": 4,
         "evidence_is_known": 2,
     }
+
+
+def test_revised_rows_keep_what_they_said(spark: SparkSession) -> None:
+    before: tuple[Any, ...] = (True, 0.25, 0.125, None, [], {"peers": 7.0})
+    judged = {"flag_reason": "judged_by_history", "evidence": {"revised_from": 0.25, "history_runs": 2.0}}
+    rows: list[dict[str, Any]] = [
+        judged | {"unrevised": before},
+        {},
+        judged,
+        {"unrevised": before},
+        judged | {"unrevised": before, "evidence": {"history_runs": 2.0}},
+        {"evidence": {"revised_from": 0.25}},
+    ]
+    rows = [row | {"job_id": str(number)} for number, row in enumerate(rows)]
+    assert refused(spark, JOB_CAUSES, rows) == {"revised_rows_say_so": 4}

@@ -81,8 +81,8 @@ def test_missing_files(landing: Path) -> None:
     assert len(list(tuning.glob("rank-*"))) == 15
 
 
-def test_the_sick_host_serves_two_jobs() -> None:
-    for job_id in ("gpt-175b", "chat-70b"):
+def test_the_sick_host_serves_three_jobs() -> None:
+    for job_id in ("gpt-175b", "chat-70b", "draft-13b"):
         job = BY_ID[job_id]
         rows = fleet_job(job, 1, seed=1).rank_steps.to_pylist()
         hosts = {(row["dp_rank"], row["pp_rank"]): row["host"] for row in rows}

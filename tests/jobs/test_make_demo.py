@@ -53,7 +53,7 @@ def test_summary_of_an_empty_warehouse(
     show(spark, test_settings.model_copy(update={"paths": paths}))
     printed = capsys.readouterr().out
     assert [title for title, _ in SUMMARY if title not in printed] == []
-    assert printed.count("-m jobs.query --warehouse") == len(NEXT) == 3
+    assert printed.count("-m jobs.query --warehouse") == len(NEXT) == 4
     for sql in NEXT:
         spark.sql(sql)
 
@@ -69,7 +69,12 @@ def test_the_whole_demo(tmp_path: Path) -> None:
     }
     assert rows["published-se"][3] == "1.537"
     assert rows["published-st"][3] == "1.179"
-    assert rows["node-0013"][1] == "2"
+    assert rows["node-0013"][1] == "3"
+    lines = done.stdout.splitlines()
+    title = next(number for number, line in enumerate(lines) if line.startswith("What to fix first"))
+    first = re.split(r"\s{2,}", lines[title + 4].strip())
+    assert first[:3] == ["slow_worker", "node-0013", "chat-70b, draft-13b, gpt-175b"]
+    assert "judged_by_history" in done.stdout
     assert {"not_json", "unknown_op", "missing_workers", "no_manifest", "too_few_steps"} <= set(rows)
     commands = [
         line for line in done.stdout.splitlines() if line.startswith(".venv/bin/python -m jobs.query")

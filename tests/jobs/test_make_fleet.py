@@ -11,6 +11,7 @@ import pytest
 
 from jobs.make_fleet import FIRST_DAY, main, run
 from jobs.synthetic.fleet import plan_fleet
+from jobs.synthetic.history_files import read_plan
 from jobs.synthetic.simulation import LABELS
 from jobs.synthetic.truth_files import read_truth
 from schemas.vocabulary import OP_CODES
@@ -123,6 +124,8 @@ def test_silent_where_nobody_watches(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["--seed", "-1"], "-1 is less than 0"),
         (["--first-day", "yesterday"], "is not a date"),
         (["--workers", "many"], "invalid"),
+        (["--ops", "9"], "--ops goes with --history"),
+        (["--history"], "--most-ops goes with a fleet"),
     ],
 )
 def test_wrong_arguments(
@@ -134,6 +137,20 @@ def test_wrong_arguments(
     assert complaint in capsys.readouterr().err
 
 
+def test_a_history_needs_ops_enough_and_a_fleet_its_number_of_jobs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    landing = ["--landing", str(tmp_path / "landing")]
+    for arguments, complaint in (
+        (["--history", "--jobs", "5", "--ops", "1000"], "name more --ops or fewer --jobs"),
+        ([], "a fleet needs --jobs"),
+    ):
+        with pytest.raises(SystemExit) as end:
+            main([*landing, *arguments])
+        assert end.value.code == 2
+        assert complaint in capsys.readouterr().err
+
+
 def test_a_folder_with_contents_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "precious").write_text("logs")
     with pytest.raises(SystemExit) as end:
@@ -141,6 +158,17 @@ def test_a_folder_with_contents_is_left_alone(tmp_path: Path, capsys: pytest.Cap
     assert end.value.code == 2
     assert "is not an empty folder" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_a_history_is_the_same_from_two_processes_and_says_what_was_planned(tmp_path: Path) -> None:
+    some = ["--history", "--jobs", "6", "--days", "4", "--ops", "200000", "--landing"]
+    assert main([*some, str(tmp_path / "one")]) == 0
+    assert main([*some, str(tmp_path / "two"), "--workers", "2"]) == 0
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+    fix, jobs = read_plan(tmp_path / "one")
+    assert fix == {"fix_day": "2026-01-07", "team": "research"}
+    written = Counter(path.parent.name for path in (tmp_path / "one").glob("log_date=*/job_id=*/run_id=*"))
+    assert written == {f"job_id={job['job_id']}": job["days"] for job in jobs}
 
 
 def test_as_a_command(tmp_path: Path) -> None:

@@ -153,10 +153,12 @@ def test_a_writer_that_fails_is_told_after_the_others_have_written(
 ) -> None:
     replace = Warehouse.replace
 
-    def fail_on_stages(self: Warehouse, table: Table, rows: DataFrame, days: Sequence[date]) -> None:
+    def fail_on_stages(
+        self: Warehouse, table: Table, rows: DataFrame, days: Sequence[date], units: None = None
+    ) -> None:
         if table.name == STAGE_SLOWDOWN:
             raise OSError("disk full")
-        replace(self, table, rows, days)
+        replace(self, table, rows, days, units)
 
     monkeypatch.setattr(Warehouse, "replace", fail_on_stages)
     frames = {name: frame(spark, name) for name in (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)}

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,7 +14,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.warehouse import Warehouse, on_days
+from jobs.warehouse import Warehouse, on_days, on_units
 from schemas.table import SchemaError, Table
 from schemas.tables import TABLES
 from schemas.views import VIEWS
@@ -200,6 +201,58 @@ def test_a_trailing_slash_of_the_root_does_not_count(spark: SparkSession) -> Non
 
 def test_days_as_sql_are_sorted_and_told_once() -> None:
     assert on_days([NEXT_DAY, DAY, NEXT_DAY]) == "log_date IN (DATE'2026-01-05', DATE'2026-01-06')"
+
+
+def test_units_as_sql_stand_beside_their_days() -> None:
+    units = {(NEXT_DAY, "it's", "r1"), (DAY, "a", "r2"), (DAY, "a", "r1")}
+    assert on_units([DAY, NEXT_DAY], units) == (
+        "log_date IN (DATE'2026-01-05', DATE'2026-01-06') AND ("
+        "(log_date = DATE'2026-01-05' AND (job_id, run_id) IN (('a', 'r1'), ('a', 'r2'))) OR "
+        "(log_date = DATE'2026-01-06' AND (job_id, run_id) IN (('it\\'s', 'r1'))))"
+    )
+    assert on_units([DAY], None) == on_days([DAY])
+    assert on_units([DAY], set()) == f"{on_days([DAY])} AND (false)"
+
+
+def test_units_of_a_day_are_replaced_and_its_other_rows_stay(
+    spark: SparkSession, warehouse: Warehouse
+) -> None:
+    others: list[dict[str, Any]] = [{"job_id": "it's"}, {"run_id": "r4"}, {"log_date": NEXT_DAY}]
+    warehouse.replace(STAGES, frame(spark, STAGE_SLOWDOWN, [{}, *others]), [DAY, NEXT_DAY])
+    unit, quoted = (DAY, "gpt-175b", "r3"), (DAY, "it's", "r3")
+    warehouse.replace(STAGES, frame(spark, STAGE_SLOWDOWN, [{"slowdown": 9.0}]), [DAY], {unit, quoted})
+    rows = sorted(
+        (row.log_date, row.job_id, row.run_id, row.slowdown) for row in warehouse.read(STAGES).collect()
+    )
+    assert rows == [
+        (DAY, "gpt-175b", "r3", 9.0),
+        (DAY, "gpt-175b", "r4", 0.96),
+        (NEXT_DAY, "gpt-175b", "r3", 0.96),
+    ]
+    assert warehouse.read(STAGES, [DAY], {unit}).count() == 1
+    with pytest.raises(AnalysisException, match="DELTA_REPLACE_WHERE_MISMATCH"):
+        warehouse.replace(STAGES, frame(spark, STAGE_SLOWDOWN, [{"job_id": "other"}]), [DAY], {unit})
+
+
+def test_a_column_that_came_later_is_null_before_and_there_after(
+    spark: SparkSession, warehouse: Warehouse
+) -> None:
+    table = TABLES[PIPELINE_RUNS]
+    rows = frame(spark, PIPELINE_RUNS)
+    rows.drop("stages").write.format("delta").save(warehouse.path(PIPELINE_RUNS))
+    assert [row.stages for row in warehouse.read(table).collect()] == [None]
+    warehouse.append(table, frame(spark, PIPELINE_RUNS, [{"pipeline_run_id": "later"}]))
+    stages_of = {row.pipeline_run_id: row.stages for row in warehouse.read(table).collect()}
+    assert stages_of.pop("later")[0].stage == "ingest"
+    assert list(stages_of.values()) == [None]
+
+
+def test_ingested_tables_can_be_those_of_another_warehouse(spark: SparkSession, warehouse: Warehouse) -> None:
+    beside = Warehouse(spark, f"{warehouse.root}-new", silver=warehouse.root)
+    assert beside.path(JOBS) == warehouse.path(JOBS)
+    assert beside.path(STAGE_SLOWDOWN) == f"{warehouse.root}-new/{STAGE_SLOWDOWN}"
+    assert beside.silver.path(STAGE_SLOWDOWN) == warehouse.path(STAGE_SLOWDOWN)
+    assert warehouse.silver is warehouse
 
 
 def test_partitions_are_those_declared(spark: SparkSession, warehouse: Warehouse) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import Row, SparkSession
 
 import schemas
 from schemas.tables import TABLES
-from schemas.views import VIEW_NAMES, VIEWS
+from schemas.views import VIEW_NAMES, VIEWS, mentioned
 from schemas.vocabulary import (
     JOB_SLOWDOWN,
     JOBS,
@@ -31,9 +31,17 @@ FEBRUARY = date(2026, 2, 1)
 
 def view(spark: SparkSession, name: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Row]:
     """Rows of a view over these tables; every other table that it reads is empty."""
-    for source in VIEWS[name].sources:
-        frame(spark, source, tables.get(source, [])).createOrReplaceTempView(source)
+    for source in sorted(mentioned(name) - {name}, key=_making):
+        if source in VIEWS:
+            spark.sql(VIEWS[source].sql).createOrReplaceTempView(source)
+        else:
+            frame(spark, source, tables.get(source, [])).createOrReplaceTempView(source)
     return spark.sql(f"SELECT * FROM ({VIEWS[name].sql}) ORDER BY 1, 2, 3").collect()
+
+
+def _making(source: str) -> int:
+    """Tables come before the views that read them."""
+    return VIEW_NAMES.index(source) + 1 if source in VIEWS else 0
 
 
 def unit(job: str, day: date, simulated_s: float, ideal_s: float, gpu_hours: float | None) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import pytest
 from schemas.vocabulary import CAUSES, CULPRIT_PATTERNS, EVIDENCE_KEYS, FLAG_REASONS, JOB_CAUSES
 from tests.diagnoses import DIAGNOSIS, cause, unit_rows
 from tests.udfs.lines import manifest, rank_steps
-from udfs import what_if
 from udfs.kernel import cause as kernel
+from udfs.kernel import what_if as kernel_what_if
 from udfs.kernel.cause import Diagnosis, Evidence
 from udfs.what_if import simulate_job
 
@@ -23,7 +23,7 @@ def causes(
     **facts: float,
 ) -> dict[str, dict[str, Any]]:
     """Rows of job_causes by cause, of a unit of which the kernel found this diagnosis."""
-    monkeypatch.setattr(what_if, "undiagnosed", lambda found: diagnosis)
+    monkeypatch.setattr(kernel_what_if, "diagnose", lambda blocks, job: diagnosis)
     table = simulate_job(rank_steps(*unit_rows()) if rows is None else rows, LAYOUT | facts)[JOB_CAUSES]
     return {row["cause"]: row for row in table.to_pylist(maps_as_pydicts="strict")}
 
@@ -122,14 +122,13 @@ def test_a_unit_that_was_not_replayed_has_no_causes() -> None:
     assert table.num_rows == 0
 
 
-def test_where_no_fix_was_replayed_all_loss_is_unexplained() -> None:
+def test_what_fixes_save_and_what_is_unexplained_make_up_the_loss() -> None:
     """One step in ten takes twice as long."""
     slow = [row | {"duration_us": [2 * each for each in row["duration_us"]]} for row in unit_rows()[:4]]
     tables = simulate_job(rank_steps(*unit_rows()[4:], *slow), LAYOUT)
     (job,) = tables["job_slowdown"].to_pylist()
     found = tables[JOB_CAUSES].to_pylist()
-    wanted = 1 - job["ideal_step_s"] / job["actual_step_s"]
-    assert wanted != 0
-    assert [row["time_saved_fraction"] for row in found] == [*[0.0] * 6, pytest.approx(wanted, abs=1e-15)]
-    assert [row["attributed_fraction"] for row in found] == [0.0] * 7
-    assert not any(row["is_cause"] for row in found)
+    explained = sum(row["attributed_fraction"] for row in found)
+    assert explained > 0.05
+    lost = (job["simulated_step_s"] - job["ideal_step_s"]) / job["actual_step_s"]
+    assert explained + found[-1]["time_saved_fraction"] == pytest.approx(lost, abs=1e-12)

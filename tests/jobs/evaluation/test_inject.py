@@ -168,7 +168,7 @@ def test_what_is_judged_of_a_published_trace(published_traces: Path, number: int
     task = next(each for each in injections([folder]) if (each.fault, each.strength) == (number, 7))
     cause = FAULTS[number].cause
     published = read_published(folder)
-    healthy_s = 0.9 * read_recording(published.rank_steps, published.manifest).mean_step_s()
+    healthy_s = 0.9 * read_recording(published.rank_steps, published.manifest).without_waiting().mean_step_s()
 
     def knowing(rank_steps: pa.Table, manifest: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
         recorded_s = simulate_job(rank_steps, manifest)["job_slowdown"]["actual_step_s"][0].as_py()
@@ -184,7 +184,8 @@ def test_what_is_judged_of_a_published_trace(published_traces: Path, number: int
     other = "pause" if cause != "pause" else "communication"
 
     def confused(rank_steps: pa.Table, manifest: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
-        is_before = rank_steps.equals(read_recording(published.rank_steps, published.manifest).rank_steps())
+        before = read_recording(published.rank_steps, published.manifest).without_waiting()
+        is_before = rank_steps.equals(before.rank_steps())
         return saying({} if is_before else {other: 0.1})(rank_steps, manifest)
 
     assert judge_injection(task, confused).false_labels == other

@@ -1,7 +1,7 @@
 """Causes of units through Spark and Delta to cause_day, and what must hold between the tables of causes."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from schemas.vocabulary import CAUSE_DAY, CAUSES, FLEET_DAY, JOB_CAUSES, RANK_ST
 from tests.diagnoses import DIAGNOSIS, unit_rows
 from tests.examples import DAY, NEXT_DAY, frame
 from tests.udfs.lines import manifest
-from udfs import what_if
+from udfs.kernel import what_if
 from udfs.unit_batches import MANIFEST, RESULT_SCHEMA, SIMULATED_COLUMNS, simulate_batches
 from udfs.what_if import SimulationSettings
 
@@ -38,14 +38,14 @@ def batch(job_id: str, facts: dict[str, Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([key | row for row in rows], schema=schema)
 
 
-def unchanged(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+def unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return batches
 
 
 @pytest.fixture
 def results(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> DataFrame:
     """Unit "a" with GPU-hours, "b" without, "c" not replayed; after a way through mapInArrow."""
-    monkeypatch.setattr(what_if, "undiagnosed", lambda found: DIAGNOSIS)
+    monkeypatch.setattr(what_if, "diagnose", lambda blocks, job: DIAGNOSIS)
     units = [
         batch("a", LAYOUT | {"gpu_hours": 64.0}),
         batch("b", LAYOUT),

@@ -65,14 +65,14 @@ class Trust(NamedTuple):
             microbatches = found.factors.work_s.shape[3]
             suspects = bool(workers.suspects.any())
         waste = savings.together + rest
-        skews = [block.skew_s for block in found.blocks if np.isfinite(block.skew_s)]
+        skew_s = np.concatenate([block.skew_s[np.isfinite(block.skew_s)] for block in found.blocks])
         return cls(
             layout=found.layout,
             steps=sum(block.number_of_steps for block in found.blocks),
             microbatches=microbatches,
             slow_cells=slow_cells,
             suspects=suspects,
-            skew_s=max(skews, default=0.0),
+            skew_s=float(np.median(skew_s)) if len(skew_s) else 0.0,
             moving=moving - savings.alone[cause.COMMUNICATION],
             gap=abs(1.0 - savings.replayed),
             unexplained=abs(rest) / waste if waste > LEAST_WASTE else 0.0,
@@ -90,7 +90,7 @@ def flag_of(each: int, trust: Trust, alone: dict[int, float]) -> int:
         cause.CLOCK_SKEW: each in (cause.COMMUNICATION, cause.LAUNCH_DELAY) and trust.skew_s > MOST_SKEW_S,
         cause.NO_USUAL_TRANSFER: each == cause.COMMUNICATION and trust.moving > MOST_MOVING,
         cause.FEW_PEERS: each in WORKER_STAGE and trust.layout.dp_size == trust.layout.pp_size == 1,
-        cause.WORKER_OR_STAGE: each in WORKER_STAGE and trust.suspects and _claims(alone, WORKER_STAGE),
+        cause.WORKER_OR_STAGE: each in WORKER_STAGE and _is_worker_or_stage(trust, alone),
         cause.WORKER_OR_DATA: each in WORKER_DATA and _is_worker_or_data(trust, alone),
         cause.MANY_SLOW_CELLS: each == cause.SLOW_WORKER and trust.slow_cells > MANY_CELLS,
         cause.MOSTLY_UNEXPLAINED: each == cause.UNEXPLAINED and trust.unexplained > MOST_UNEXPLAINED,
@@ -106,6 +106,13 @@ def is_skew(each: int, trust: Trust, saved: float, actual_s: float) -> bool:
 
 def _claims(alone: dict[int, float], causes: tuple[int, ...]) -> bool:
     return max(alone[each] for each in causes) > LEAST_CLAIM
+
+
+def _is_worker_or_stage(trust: Trust, alone: dict[int, float]) -> bool:
+    """A stage of one worker, or all on one host, that is heavy or slow, if only in some steps."""
+    if trust.layout.dp_size == 1:
+        return trust.layout.pp_size > 1 and _claims(alone, (*WORKER_STAGE, cause.PAUSE))
+    return trust.suspects and _claims(alone, WORKER_STAGE)
 
 
 def _is_worker_or_data(trust: Trust, alone: dict[int, float]) -> bool:

@@ -57,18 +57,23 @@ def _kept_delays(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout)
     return KeptDelays(np.array(ops, dtype=np.int64), np.array(delays).reshape(-1, *start_s.shape[1:]))
 
 
-def _skew_s(graph: OpGraph, end_s: Floats, calls: Calls) -> float:
-    """How far clocks are apart: ends of transfers that return together; nan without such. [s]
+def _skew_s(graph: OpGraph, end_s: Floats, calls: Calls) -> Floats:
+    """How far clocks are apart in each step: ends of ops that return together; nan without such. [s]
 
-    Of a send and its recv where they are not part of larger calls, and of the dp ranks of a collective.
+    Of a send and its recv where they are not part of larger calls, of stages that meet, and of the dp ranks
+    of a collective; shape (step,).
     """
-    pairs, replicas = [], []
+    steps = end_s.shape[1]
+    pairs, replicas = [np.full(steps, NAN)], [np.full(steps, NAN)]
     for members, across_dp in graph.meetings:
         is_transfer = graph.op_types[members[0][0]] in ot.TRANSFERS
         if across_dp and end_s.shape[-1] > 1:
-            replicas += [np.median(np.abs(np.diff(end_s[op], axis=-1))) for ops in members for op in ops]
+            replicas += [
+                np.median(np.abs(np.diff(end_s[op], axis=-1)), axis=-1) for ops in members for op in ops
+            ]
         if not (is_transfer and calls.members):
             ends_s = [end_s[as_index(ops)] for ops in members]
-            pairs += [np.median(np.abs(end - other)) for end, other in pairwise(ends_s)]
+            pairs += [np.median(np.abs(end - other), axis=(0, 2)) for end, other in pairwise(ends_s)]
     # A long collective ends when its own noise lets it, so that the shortest tells most of the clocks.
-    return float(max([*pairs, min(replicas, default=NAN)], default=NAN))
+    shortest: Floats = np.fmin.reduce(replicas)
+    return np.asarray(np.fmax(np.fmax.reduce(pairs), shortest))

@@ -111,7 +111,7 @@ def _slow_cells(cell: Floats, hosts: Ints) -> tuple[Floats, Floats, float]:
     # Not the median deviation: of a cell that is slow in just over half of the steps that is small.
     low_step, high_step = np.quantile(mean, (0.15, 0.85), axis=1)
     own = (high_step - low_step) / SIGMAS_BETWEEN
-    spread = float(np.median(own))
+    spread = float(_low_median(own.reshape(-1), axis=0))
     usual = _usual_step(mean, axis=1)
     scatter = MAD_TO_SIGMA * float(np.median(np.abs(usual - np.median(usual))))
     least = LEAST_WORKER

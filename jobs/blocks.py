@@ -1,0 +1,150 @@
+"""What a backfill has to do, in blocks of days that share gates and commits, and how long that may take."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import chain
+from typing import Final
+
+from pyspark.sql import functions as F
+
+from jobs.changed_units import LandingChanges, Recollection, Wanted, changed_days, changed_results
+from jobs.settings import HistorySettings
+from jobs.transforms.landed_files import Unit
+from jobs.warehouse import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import PIPELINE_RUNS, RUN_OUTCOMES, STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE
+
+BYTES_PER_OP: Final = 30.0
+"""Of a rank log; what is taken until some were ingested."""
+
+_RATES: Final[Mapping[str, tuple[str, float]]] = {
+    STAGE_INGEST: ("bytes", 20e6),
+    STAGE_SIMULATE: ("ops", 4e5),
+    STAGE_AGGREGATE: ("units", 20.0),
+}
+"""What the time of each stage goes with, and how many a second two cores do, until there is a history."""
+
+_RUNS_LOOKED_AT: Final = 50
+
+
+@dataclass(frozen=True)
+class Work:
+    """An amount of work; ops are estimated where units were never ingested."""
+
+    units: int = 0
+    bytes: int = 0
+    ops: int = 0
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(self.units + other.units, self.bytes + other.bytes, self.ops + other.ops)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Days that are done together, and for each stage its units to be done: for aggregate all of its days."""
+
+    log_dates: tuple[date, ...]
+    units: Mapping[str, frozenset[Unit]]
+    sizes: Mapping[Unit, Work] = field(repr=False)
+
+    def work(self, stage: str) -> Work:
+        """How much a stage has to do."""
+        return sum((self.sizes[unit] for unit in self.units[stage]), Work())
+
+    @property
+    def jobs(self) -> set[str]:
+        """Jobs with something to be done."""
+        return {unit[1] for unit in chain.from_iterable(self.units.values())}
+
+
+def blocks_of(
+    before: Recollection,
+    landing: LandingChanges | None,
+    wants: Mapping[str, Wanted],
+    limits: HistorySettings,
+    job_ids: Collection[str] = (),
+) -> list[Block]:
+    """Blocks of the days that have something to be done, by the stages that `wants` names.
+
+    landing : None where ingest is not asked for
+    job_ids : only these jobs, and the aggregates of their days; all where empty
+    """
+    todo: dict[str, set[Unit]] = {}
+    if landing is not None:
+        todo[STAGE_INGEST] = set(landing.changed | landing.gone)
+    if STAGE_SIMULATE in wants:
+        changed = changed_results(before.ingested, before.simulated, before.jobs, wants[STAGE_SIMULATE])
+        todo[STAGE_SIMULATE] = changed | todo.get(STAGE_INGEST, set())
+    if job_ids:
+        todo = {stage: {unit for unit in units if unit[1] in job_ids} for stage, units in todo.items()}
+    sizes = _sizes(before, landing)
+    if STAGE_AGGREGATE in wants:
+        days = changed_days(before.simulated, before.aggregated, wants[STAGE_AGGREGATE])
+        if job_ids:
+            days &= {unit[0] for unit in sizes if unit[1] in job_ids}
+        days |= {unit[0] for unit in todo.get(STAGE_SIMULATE, set())}
+        todo[STAGE_AGGREGATE] = {unit for unit in sizes if unit[0] in days}
+    return [
+        Block(days, {stage: _on(units, days) for stage, units in todo.items()}, sizes)
+        for days in _together(todo, sizes, limits)
+    ]
+
+
+def _sizes(before: Recollection, landing: LandingChanges | None) -> dict[Unit, Work]:
+    """How much work every known unit is."""
+    known = {**before.aggregated, **before.simulated, **before.ingested}
+    ops, size = (sum(getattr(each, name) for each in known.values()) for name in ("ops", "bytes"))
+    per_byte = ops / size if ops and size else 1 / BYTES_PER_OP
+    sizes = {unit: Work(1, each.bytes, each.ops) for unit, each in known.items()}
+    for unit, files in landing.landed.items() if landing else ():
+        landed = sum(file.size for file in files)
+        sizes[unit] = Work(1, landed, sizes[unit].ops if unit in sizes else round(landed * per_byte))
+    return sizes
+
+
+def _on(units: Collection[Unit], days: Collection[date]) -> frozenset[Unit]:
+    return frozenset(unit for unit in units if unit[0] in days)
+
+
+def _together(
+    todo: Mapping[str, Collection[Unit]], sizes: Mapping[Unit, Work], limits: HistorySettings
+) -> list[tuple[date, ...]]:
+    """Days with something to be done, in runs of at most so many days and about so many bytes."""
+    by_day: dict[date, set[Unit]] = {}
+    for unit in sorted(chain.from_iterable(todo.values())):
+        by_day.setdefault(unit[0], set()).add(unit)
+    found: list[list[date]] = []
+    filled = 0
+    for day, units in by_day.items():
+        size = sum(sizes[unit].bytes for unit in units)
+        if not found or len(found[-1]) == limits.block_days or filled + size > limits.block_bytes:
+            found.append([])
+            filled = 0
+        found[-1].append(day)
+        filled += size
+    return [tuple(days) for days in found]
+
+
+def rates(warehouse: Warehouse) -> dict[str, float]:
+    """How much of its measure (bytes, ops, units) each stage did in a second, by the runs of late."""
+    runs = warehouse.silver.read(TABLES[PIPELINE_RUNS]).where(F.col("outcome") == RUN_OUTCOMES[0])
+    runs = runs.where("stages IS NOT NULL").orderBy(F.desc("started_at")).limit(_RUNS_LOOKED_AT)
+    done = runs.select(F.inline("stages")).groupBy("stage")
+    sums = done.agg(*(F.sum(name).alias(name) for name in ("seconds", "units", "bytes", "ops"))).collect()
+    told = {row["stage"]: row for row in sums if row["seconds"]}
+    found = {}
+    for stage, (measure, usual) in _RATES.items():
+        found[stage] = (told[stage][measure] / told[stage]["seconds"] if stage in told else 0.0) or usual
+    return found
+
+
+def seconds_for(work: Work, stage: str, rate: Mapping[str, float]) -> float:
+    """Estimate how long a stage takes for this work. [s]"""
+    measure, _ = _RATES[stage]
+    return float(getattr(work, measure)) / rate[stage]
+
+
+def total(blocks: Sequence[Block], stage: str) -> Work:
+    """How much a stage has to do in all blocks."""
+    return sum((block.work(stage) for block in blocks), Work())

@@ -1,0 +1,173 @@
+"""What has changed: units whose recorded fingerprints are not those of what is there now.
+
+A stage's fingerprint names the one that it was built on: a change anywhere is seen by all that follows.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from jobs.fingerprints import (
+    STAGE_VERSIONS,
+    File,
+    Fingerprint,
+    Recorded,
+    contents_of,
+    recorded,
+    settings_text,
+)
+from jobs.landing import Landing
+from jobs.settings import Settings
+from jobs.transforms.landed_files import LandedFile, Unit, by_unit
+from jobs.warehouse import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import JOBS, STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE, UNIT_KEY
+
+Wanted = tuple[str, str] | None
+"""Settings and version that a stage's fingerprint must have; None: whatever they were, only data counts."""
+
+
+class LandingChanges(NamedTuple):
+    """What the landing has for ingest to do.
+
+    landed : files of every unit that is there
+    changed : units never ingested, or of other files, contents, settings or version
+    gone : units that were ingested and have left a day that still has others
+    retouched : fingerprints, with their new times, of units that were sent again as they were
+    """
+
+    landed: Mapping[Unit, Sequence[LandedFile]]
+    changed: frozenset[Unit]
+    gone: frozenset[Unit]
+    retouched: tuple[Fingerprint, ...]
+
+
+def wanted(settings: Settings, stage: str, *, data_only: bool) -> Wanted:
+    """What a fingerprint must say of settings and version to be still good."""
+    return None if data_only else (settings_text(settings, stage), STAGE_VERSIONS[stage])
+
+
+def changed_in_landing(
+    spark: SparkSession, settings: Settings, ingested: Recorded, log_dates: Sequence[date], want: Wanted
+) -> LandingChanges:
+    """Hold the files of these days against the fingerprints of their units.
+
+    Path, size and time of change tell; where only times differ, the contents of those files decide. A day
+    without any folder has been cleared away whole: its units are not gone, they stay as they are.
+    """
+    landing = Landing(spark, settings.paths.landing, log_dates)
+    landed = by_unit(landing.files)
+    changed, doubtful = set(), {}
+    for unit, files in landed.items():
+        known = ingested.get(unit)
+        if (
+            known is None
+            or not _is_as_wanted(known, want)
+            or _sizes(known.files) != _sizes(_files(files, {}))
+        ):
+            changed.add(unit)
+        elif _times(known.files) != _times(_files(files, {})):
+            doubtful[unit] = known
+    again = _sent_again({unit: landed[unit] for unit in doubtful}, doubtful, landing)
+    changed |= doubtful.keys() - {each.unit for each in again}
+    days = {unit[0] for unit in landed}
+    gone = {unit for unit in ingested if unit not in landed and unit[0] in days}
+    return LandingChanges(landed, frozenset(changed), frozenset(gone), tuple(again))
+
+
+def _sent_again(
+    landed: Mapping[Unit, Sequence[LandedFile]], ingested: Mapping[Unit, Fingerprint], landing: Landing
+) -> list[Fingerprint]:
+    """Fingerprints, with the files' new times, of those units whose contents are what they were."""
+    if not landed:
+        return []
+    times = {unit: {file.name: file for file in ingested[unit].files} for unit in landed}
+    touched = {
+        file.path
+        for unit, files in landed.items()
+        for file in files
+        if times[unit][_name(file)].modified_us != file.modified_us
+    }
+    digests = landing.digests(only=touched)
+    found = []
+    for unit, files in landed.items():
+        known = {name: file.digest for name, file in times[unit].items()}
+        now = _files(
+            files, known | {_name(file): digests.get(file.path) for file in files if file.path in touched}
+        )
+        if contents_of(now) == ingested[unit].inputs:
+            found.append(ingested[unit]._replace(files=now))
+    return found
+
+
+def changed_results(
+    ingested: Recorded, simulated: Recorded, jobs: Collection[Unit], want: Wanted
+) -> set[Unit]:
+    """Units to simulate: results never made or made of something else, or of a unit that is no more.
+
+    jobs : units of the table jobs. One that is there without a fingerprint of its ingest is left alone: its
+    rows may be half written, or cleared away by age.
+    """
+    changed = {
+        unit for unit, before in ingested.items() if not _is_built_on(simulated.get(unit), before, want)
+    }
+    return changed | {unit for unit in simulated if unit not in ingested and unit not in jobs}
+
+
+def changed_days(simulated: Recorded, aggregated: Recorded, want: Wanted) -> set[date]:
+    """Days whose aggregates are not those of their units as they are now."""
+    units = simulated.keys() | aggregated.keys()
+    return {
+        unit[0]
+        for unit in units
+        if unit not in simulated or not _is_built_on(aggregated.get(unit), simulated[unit], want)
+    }
+
+
+class Recollection(NamedTuple):
+    """All that is recorded of some days."""
+
+    ingested: Recorded
+    simulated: Recorded
+    aggregated: Recorded
+    jobs: set[Unit]
+
+
+def recollect(warehouse: Warehouse, log_dates: Sequence[date]) -> Recollection:
+    """Read the fingerprints of these days, and which units the table jobs has."""
+    rows = warehouse.read(TABLES[JOBS], log_dates).select(*UNIT_KEY).collect()
+    return Recollection(
+        ingested=recorded(warehouse, STAGE_INGEST, log_dates),
+        simulated=recorded(warehouse, STAGE_SIMULATE, log_dates),
+        aggregated=recorded(warehouse, STAGE_AGGREGATE, log_dates),
+        jobs={(row["log_date"], row["job_id"], row["run_id"]) for row in rows},
+    )
+
+
+def _is_built_on(done: Fingerprint | None, before: Fingerprint, want: Wanted) -> bool:
+    return done is not None and done.inputs == before.identity and _is_as_wanted(done, want)
+
+
+def _is_as_wanted(fingerprint: Fingerprint, want: Wanted) -> bool:
+    return want is None or (fingerprint.settings, fingerprint.version) == want
+
+
+def _files(files: Sequence[LandedFile], digests: Mapping[str, str | None]) -> tuple[File, ...]:
+    """Files as a fingerprint has them; digests by name."""
+    return tuple(
+        File(_name(file), file.size, file.modified_us, digests.get(_name(file))) for file in sorted(files)
+    )
+
+
+def _name(file: LandedFile) -> str:
+    return file.source_file.rsplit("/", 1)[1]
+
+
+def _sizes(files: Sequence[File]) -> dict[str, int]:
+    return {file.name: file.bytes for file in files}
+
+
+def _times(files: Sequence[File]) -> dict[str, int]:
+    return {file.name: file.modified_us for file in files}

@@ -1,0 +1,148 @@
+"""Compare: what a new version, or other settings, would change, before its results become current.
+
+A new version is backfilled into a warehouse of its own, beside the current one, whose ingested tables it
+reads: `backfill --warehouse-new DIR`. Here it is held against the current one, and made current if told to.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from datetime import date
+
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs import backfill
+from jobs.cli import Parser, common_parser, log_date, run_entry_point
+from jobs.fingerprints import recorded
+from jobs.printing import FORMATS, Result, write
+from jobs.run_log import added
+from jobs.settings import Settings, SettingsError, with_new_warehouse
+from jobs.stage import publish
+from jobs.transforms.landed_files import Unit
+from jobs.transforms.versions import changed_units, results_with_causes
+from jobs.warehouse import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    RESULT_TABLES,
+    STAGE_AGGREGATE,
+    STAGE_SIMULATE,
+    UNIT_KEY,
+)
+
+
+def run(
+    spark: SparkSession, settings: Settings, new: Settings, log_dates: Sequence[date], tolerance: float
+) -> DataFrame:
+    """Return the units that the new results see otherwise; transforms.versions.changed_units says how.
+
+    new : the settings with the new warehouse
+    """
+    sides = (Warehouse(spark, each.paths.warehouse) for each in (settings, new))
+    current, other = (_results(side, log_dates) for side in sides)
+    return changed_units(current, other, tolerance)
+
+
+def make_current(
+    spark: SparkSession, settings: Settings, new: Settings, log_dates: Sequence[date]
+) -> dict[str, int]:
+    """Put new results in the place of current ones, a block of days at a time, and aggregate those days anew.
+
+    Units that the new results do not have keep theirs. Each table is the old or the new one at any moment;
+    what an early end leaves half done has no fingerprints, and a second call, or a backfill, completes it.
+    """
+    source, target = (Warehouse(spark, each.paths.warehouse) for each in (new, settings))
+    counts: dict[str, int] = {}
+    size = settings.history.block_days
+    for days in (log_dates[first : first + size] for first in range(0, len(log_dates), size)):
+        added(counts, _publish(source, target, days))
+        todo = backfill.plan(spark, settings, days, [STAGE_AGGREGATE])
+        added(counts, backfill.run(spark, settings, todo))
+    return counts
+
+
+def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict[str, int]:
+    """Replace the results of these days by those of the other warehouse, with their fingerprints."""
+    ours, theirs = (_units(warehouse, days) for warehouse in (target, source))
+    units = None if ours <= theirs else theirs
+    frames = {name: source.read(TABLES[name], days) for name in RESULT_TABLES}
+    fingerprints = list(recorded(source, STAGE_SIMULATE, days).values())
+    return publish(STAGE_SIMULATE, target, frames, days, units=units, fingerprints=fingerprints)
+
+
+def _results(warehouse: Warehouse, log_dates: Sequence[date]) -> DataFrame:
+    tables = (warehouse.read(TABLES[name], log_dates) for name in (JOB_SLOWDOWN, JOB_CAUSES))
+    return results_with_causes(*tables)
+
+
+def _units(warehouse: Warehouse, log_dates: Sequence[date]) -> set[Unit]:
+    rows = warehouse.read(TABLES[JOB_SLOWDOWN], log_dates).select(*UNIT_KEY).collect()
+    return {(row["log_date"], row["job_id"], row["run_id"]) for row in rows}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print what would change, and make it current if told to; returns the exit status."""
+    return run_entry_point("compare_versions", _parser(), argv, _compare)
+
+
+def _compare(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    new = with_new_warehouse(settings, args.warehouse_new)
+    days = _days(Warehouse(spark, new.paths.warehouse), args.first, args.last)
+    if not days:
+        raise SettingsError(f"--warehouse-new: no results of these days in {new.paths.warehouse}")
+    changes = run(spark, settings, new, days, args.tolerance).persist()
+    try:
+        write(Result.of(changes, args.limit), args.format, sys.stdout)
+        compared = len(_units(Warehouse(spark, new.paths.warehouse), days))
+        found = changes.groupBy("changed").count().orderBy("changed").collect()
+    finally:
+        changes.unpersist()
+    told = "; ".join(f"{row['count']:,} {row['changed']}" for row in found) or "none changed"
+    sys.stderr.write(f"{compared:,} units of {days[0]} .. {days[-1]} compared: {told}\n")
+    return make_current(spark, settings, new, days) if args.make_current else {}
+
+
+def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[date]:
+    """Days of which the new warehouse has results, within the range."""
+    rows = warehouse.read(TABLES[JOB_SLOWDOWN]).select("log_date").distinct().collect()
+    days = sorted(row["log_date"] for row in rows)
+    return [day for day in days if (first is None or first <= day) and (last is None or day <= last)]
+
+
+def _parser() -> Parser:
+    parser = common_parser(
+        "compare_versions", "Say which units change status, slowdown or causes under a new version."
+    )
+    new_help = "where the new results lie, made by backfill --warehouse-new"
+    parser.add_argument("--warehouse-new", required=True, metavar="DIR", help=new_help)
+    parser.add_argument("--from", dest="first", type=log_date, metavar="DATE", help="first day")
+    parser.add_argument("--to", dest="last", type=log_date, metavar="DATE", help="last day")
+    tolerance_help = "differences of slowdown up to this are none (%(default)s)"
+    parser.add_argument("--tolerance", type=_tolerance, default=1e-9, metavar="X", help=tolerance_help)
+    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="csv and json are exact")
+    parser.add_argument("--limit", type=_limit, default=0, metavar="N", help="rows to show; 0: all")
+    current_help = "then put the new results in the place of the current ones"
+    parser.add_argument("--make-current", action="store_true", help=current_help)
+    return parser
+
+
+def _tolerance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
+    return value
+
+
+def _limit(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

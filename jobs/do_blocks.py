@@ -1,0 +1,99 @@
+"""Does blocks of work, stage by stage, with a bar that shows how far it is."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from jobs import aggregate_fleet, ingest_rank_logs, simulate_what_if
+from jobs.blocks import Block, rates, seconds_for, total
+from jobs.changed_units import Wanted, changed_days, changed_results, recollect
+from jobs.run_log import added
+from jobs.settings import Settings
+from jobs.transforms.landed_files import Unit
+from jobs.warehouse import Warehouse
+from schemas.vocabulary import STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE
+
+
+def do_blocks(
+    spark: SparkSession, settings: Settings, blocks: Sequence[Block], wants: Mapping[str, Wanted]
+) -> dict[str, int]:
+    """Do all blocks; returns rows per table and the work of each stage, over all of them.
+
+    What a stage has to do is looked up again when its turn comes: the stage before may have found the same.
+    """
+    counts: dict[str, int] = {}
+    rate = rates(Warehouse(spark, settings.paths.warehouse, settings.paths.silver))
+    with progress_bar(Console(stderr=True)) as bar:
+        advance = Advance(bar, blocks, wants, rate)
+        for block in blocks:
+            for stage in wants:
+                added(counts, _do(spark, settings, block, stage, wants[stage]))
+                advance(block, stage)
+    return counts
+
+
+def _do(spark: SparkSession, settings: Settings, block: Block, stage: str, want: Wanted) -> Mapping[str, int]:
+    """Do what one stage has to do in a block."""
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    now = recollect(warehouse, block.log_dates)
+    if stage == STAGE_AGGREGATE:
+        days = changed_days(now.simulated, now.aggregated, want) & {unit[0] for unit in block.units[stage]}
+        return aggregate_fleet.run(spark, settings, sorted(days)) if days else {}
+    run = {STAGE_INGEST: ingest_rank_logs.run, STAGE_SIMULATE: simulate_what_if.run}[stage]
+    todo = block.units[stage]
+    if stage == STAGE_SIMULATE:
+        todo &= changed_results(now.ingested, now.simulated, now.jobs, want)
+    if not todo:
+        return {}
+    days = {unit[0] for unit in todo}
+    others = {unit for unit in (*now.jobs, *block.sizes) if unit[0] in days and unit not in todo}
+    # Whole days are replaced without a look at the rows that they had.
+    return run(spark, settings, sorted(days), todo if others else None)
+
+
+def progress_bar(console: Console) -> Progress:
+    """A bar with jobs, ops and time left; silent where nobody watches."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[done]}"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+    )
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+class Advance:
+    """Moves the bar on by the time that was expected of what is done."""
+
+    def __init__(
+        self, bar: Progress, blocks: Sequence[Block], stages: Collection[str], rate: Mapping[str, float]
+    ) -> None:
+        self._bar, self._rate, self._last = bar, rate, list(stages)[-1]
+        self._jobs, self._ops = 0, 0
+        self._of = sum(len(block.jobs) for block in blocks), sum(_ops(block) for block in blocks)
+        expected_s = sum(seconds_for(total(blocks, stage), stage, rate) for stage in stages)
+        self._task = bar.add_task("starting", total=expected_s, done=self._done())
+
+    def __call__(self, block: Block, stage: str) -> None:
+        """Tell that a stage of a block is done."""
+        if stage == self._last:
+            self._jobs += len(block.jobs)
+            self._ops += _ops(block)
+        days: tuple[date, ...] = block.log_dates
+        said = f"{stage} {days[0]} .. {days[-1]}"
+        expected_s = seconds_for(block.work(stage), stage, self._rate)
+        self._bar.update(self._task, advance=expected_s, description=said, done=self._done())
+
+    def _done(self) -> str:
+        jobs, ops = self._of
+        return f"{self._jobs} of {jobs} jobs, {self._ops / 1e6:,.1f} of {ops / 1e6:,.1f} million ops,"
+
+
+def _ops(block: Block) -> int:
+    units: set[Unit] = set().union(*block.units.values())
+    return sum(block.sizes[unit].ops for unit in units)

@@ -1,0 +1,188 @@
+"""Fix effect: did it help? Before and after a date, for a job, a host, a team or a setting.
+
+`python -m jobs.fix_effect --date 2026-03-02 --team research --label sequence_balancing=on`: the waste of its
+analysed job days, with an interval. Of a host it is the slowdown by its slowest worker alone. Jobs are taken
+as independent of each other, each by the mean of its days; of a single job its days are. "All others" stand
+beside it: what changed there as well was not the fix. Nothing is written.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.before_after import Comparison, JobDay, comparisons
+from jobs.cli import Parser, common_parser, log_date, run_entry_point
+from jobs.printing import FORMATS, Result, write
+from jobs.settings import Settings
+from jobs.warehouse import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import JOB_SLOWDOWN, JOBS, STATUS_ANALYSED, UNIT_KEY, WORKER_SLOWDOWN
+
+WINDOW_DAYS: Final = 28
+CONFIDENCE: Final = 0.95
+_COLUMNS: Final = (
+    "compared",
+    "trials",
+    "before",
+    "after",
+    "mean_before",
+    "mean_after",
+    "effect",
+    "low",
+    "high",
+    "saved_gpu_hours",
+    "verdict",
+)
+_TEXTS: Final = {"compared", "trials", "verdict"}
+
+
+def run(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> list[Comparison]:
+    """Compare the job days of the window on both sides of the date."""
+    first, last = args.date - timedelta(days=args.days), args.date + timedelta(days=args.days - 1)
+    log_dates = [first + timedelta(days=day) for day in range((last - first).days + 1)]
+    warehouse = Warehouse(spark, settings.paths.warehouse)
+    job_slowdown, jobs, worker_slowdown = (
+        warehouse.read(TABLES[name], log_dates) for name in (JOB_SLOWDOWN, JOBS, WORKER_SLOWDOWN)
+    )
+    units = job_slowdown.where(F.col("status") == STATUS_ANALYSED).join(
+        jobs.select(*UNIT_KEY, "team", "labels"), list(UNIT_KEY), "left"
+    )
+    if args.host is not None:
+        units = _of_host(units, worker_slowdown, args.host)
+    rows = units.select(
+        "job_id",
+        "log_date",
+        F.col("waste_fraction" if args.host is None else "by_slowest").alias("value"),
+        "gpu_hours",
+        F.coalesce(_is_chosen(args), F.expr("false")).alias("is_chosen"),
+        _has_label(args.label).alias("has_label"),
+    ).orderBy("job_id", "log_date")
+    return comparisons([JobDay(**row.asDict()) for row in rows.collect()], args.date, args.confidence)
+
+
+def _of_host(units: DataFrame, worker_slowdown: DataFrame, host: str) -> DataFrame:
+    """Units that the host served, twice: its slowdown, and the mean of the other hosts' as host null."""
+    is_it = F.col("host") == host
+    by_host = worker_slowdown.groupBy(*UNIT_KEY, "host").agg(F.max("slowdown").alias("by_slowest"))
+    served = by_host.where(is_it).select(*UNIT_KEY)
+    both = (
+        by_host.where(F.col("host").isNotNull())
+        .join(served, list(UNIT_KEY))
+        .groupBy(*UNIT_KEY, F.when(is_it, F.col("host")).alias("host"))
+        .agg(F.avg("by_slowest").alias("by_slowest"))
+    )
+    return units.withColumn("gpu_hours", F.lit(None).cast("double")).join(both, list(UNIT_KEY))
+
+
+def _is_chosen(args: argparse.Namespace) -> Column:
+    """Whether a row is one of those that the fix was meant for."""
+    wanted = F.expr("true")
+    for name, value in (("job_id", args.job_id), ("team", args.team), ("host", args.host)):
+        if value is not None:
+            wanted = wanted & (F.col(name) == value)
+    return wanted
+
+
+def _has_label(label: tuple[str, str] | None) -> Column:
+    if label is None:
+        return F.lit(None).cast("boolean")
+    key, value = label
+    return F.coalesce(F.try_element_at("labels", F.lit(key)) == value, F.expr("false"))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Answer on standard output; returns the exit status."""
+    return run_entry_point("fix_effect", _parser(), argv, _answer, is_recorded=False)
+
+
+def _answer(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    rows = [_row(each) for each in run(spark, settings, args)]
+    write(Result(_COLUMNS, [name not in _TEXTS for name in _COLUMNS], rows), args.format, sys.stdout)
+    return {}
+
+
+def _row(found: Comparison) -> tuple[object, ...]:
+    """One line of the answer; GPU-hours are those of the days after, times what they waste less."""
+    difference, hours = found.difference, found.gpu_hours_after
+    is_known = hours is not None and difference.is_clear
+    saved = -(difference.effect or 0.0) * (hours or 0.0) if is_known else None
+    return (
+        found.compared,
+        found.trials,
+        difference.count_before,
+        difference.count_after,
+        difference.before,
+        difference.after,
+        difference.effect,
+        difference.low,
+        difference.high,
+        saved,
+        found.verdict,
+    )
+
+
+def _parser() -> Parser:
+    parser = common_parser("fix_effect", "Compare before and after a date: did the fix help?")
+    parser.add_argument(
+        "--date", type=log_date, required=True, metavar="DATE", help="first day with the fix, as 2026-01-05"
+    )
+    scope = parser.add_mutually_exclusive_group(required=True)
+    scope.add_argument("--job-id", metavar="JOB", help="of this job")
+    scope.add_argument("--team", metavar="TEAM", help="of the jobs of this team")
+    scope.add_argument("--host", metavar="HOST", help="of this host: slowdown by its slowest worker alone")
+    scope.add_argument("--fleet", action="store_true", help="of all jobs")
+    parser.add_argument(
+        "--label",
+        type=_label,
+        metavar="KEY=VALUE",
+        help="days after with this label against days before without",
+    )
+    parser.add_argument(
+        "--days", type=_window, default=WINDOW_DAYS, metavar="N", help="days on each side (%(default)s)"
+    )
+    parser.add_argument(
+        "--confidence",
+        type=_confidence,
+        default=CONFIDENCE,
+        metavar="P",
+        help="of the interval (%(default)s)",
+    )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default=FORMATS[0],
+        help="table rounds numbers; csv and json are exact",
+    )
+    return parser
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, is_there, value = text.partition("=")
+    if not (key and is_there):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a label such as sequence_balancing=on")
+    return key, value
+
+
+def _window(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days from 1 on")
+    return int(text)
+
+
+def _confidence(text: str) -> float:
+    try:
+        probability = float(text)
+    except ValueError:
+        probability = 0.0
+    if not 0 < probability < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a probability between 0 and 1, such as 0.95")
+    return probability
+
+
+if __name__ == "__main__":
+    sys.exit(main())

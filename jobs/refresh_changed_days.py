@@ -1,0 +1,58 @@
+"""Refresh: late and corrected data of the days before a log date, found by fingerprint and done again.
+
+Only units of other data are done: what another version or other settings would change is for a backfill, and
+for compare_versions before that. A day counts once its producers have written _SUCCESS.
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from datetime import date, timedelta
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from jobs import backfill
+from jobs.cli import day_parser, run_entry_point
+from jobs.landing import Landing
+from jobs.settings import Settings
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+def run(spark: SparkSession, settings: Settings, log_date: date) -> dict[str, int]:
+    """Do again what has changed in the days before this one; returns rows per table and the stages' work."""
+    days = days_before(log_date, settings.history.look_back_days)
+    finished = sorted(Landing(spark, settings.paths.landing, days).finished_days() & set(days))
+    if not finished:
+        _LOG.warning("none of %s .. %s is finished in %s", days[0], days[-1], settings.paths.landing)
+        return {}
+    todo = backfill.plan(spark, settings, finished, data_only=True)
+    for block in todo.blocks:
+        for unit in sorted(set().union(*block.units.values())):
+            stages = [stage for stage, units in block.units.items() if unit in units]
+            _LOG.info("%s, job %s, run %s: %s", *unit, ", ".join(stages))
+    _LOG.info(
+        "%d of %d finished days have changed", sum(len(b.log_dates) for b in todo.blocks), len(finished)
+    )
+    return backfill.run(spark, settings, todo)
+
+
+def days_before(log_date: date, count: int) -> list[date]:
+    """So many days, the last of them the one before `log_date`: that one is the night's own."""
+    return [log_date - timedelta(days=back) for back in range(count, 0, -1)]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Refresh the days before one log date; returns the exit status."""
+
+    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+        return run(spark, settings, args.log_date)
+
+    parser = day_parser("refresh_changed_days", "Do changed units of the days before a log date again.")
+    return run_entry_point("refresh_changed_days", parser, argv, body)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Two sets of results of the same units held against each other: a version before it becomes current."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from schemas.vocabulary import UNIT_KEY
+
+ONLY_CURRENT: Final = "only in current"
+ONLY_NEW: Final = "only in new"
+_FACTS: Final = (
+    "simulator_version",
+    "simulation_settings",
+    "status",
+    "slowdown",
+    "wasted_gpu_hours",
+    "causes",
+)
+
+
+def results_with_causes(job_slowdown: DataFrame, job_causes: DataFrame) -> DataFrame:
+    """One row per unit: its key, what is compared of it, and the causes that hold, by name."""
+    held = job_causes.where("is_cause").groupBy(*UNIT_KEY)
+    causes = held.agg(F.sort_array(F.collect_list("cause")).alias("causes"))
+    both = job_slowdown.join(causes, list(UNIT_KEY), "left")
+    none = F.array().cast("array<string>")
+    return both.withColumn("causes", F.coalesce("causes", none)).select(*UNIT_KEY, *_FACTS)
+
+
+def changed_units(current: DataFrame, new: DataFrame, tolerance: float) -> DataFrame:
+    """Units that the new results see otherwise, one row each, the largest change of slowdown first.
+
+    current, new : as results_with_causes returns them
+    tolerance : up to this difference, relative to the larger of 1 and the current one, slowdowns are equal
+    """
+    both = _side_by_side(current, new)
+    changes = F.filter(
+        F.array(
+            F.when(F.col("new_status").isNull(), ONLY_CURRENT),
+            F.when(F.col("status").isNull(), ONLY_NEW),
+            F.when(
+                _differ("status") & F.col("status").isNotNull() & F.col("new_status").isNotNull(), "status"
+            ),
+            F.when(_differ_by_more("slowdown", tolerance), "slowdown"),
+            F.when(
+                _differ("causes") & F.col("status").isNotNull() & F.col("new_status").isNotNull(), "causes"
+            ),
+        ),
+        lambda change: change.isNotNull(),
+    )
+    found = both.withColumn("changes", changes).where(F.size("changes") > 0)
+    change = F.col("new_slowdown") - F.col("slowdown")
+    return found.select(
+        *UNIT_KEY,
+        F.array_join("changes", ", ").alias("changed"),
+        "status",
+        "new_status",
+        "slowdown",
+        "new_slowdown",
+        change.alias("slowdown_change"),
+        F.array_join("causes", ", ").alias("causes"),
+        F.array_join("new_causes", ", ").alias("new_causes"),
+        (F.col("new_wasted_gpu_hours") - F.col("wasted_gpu_hours")).alias("wasted_gpu_hours_change"),
+        "simulator_version",
+        "new_simulator_version",
+    ).orderBy(F.abs(change).desc_nulls_first(), *UNIT_KEY)
+
+
+def _side_by_side(current: DataFrame, new: DataFrame) -> DataFrame:
+    """Facts of each unit under their names, and those of the new results under new_*."""
+    renamed = new.select(*UNIT_KEY, *(F.col(name).alias(f"new_{name}") for name in _FACTS))
+    return current.join(renamed, list(UNIT_KEY), "full_outer")
+
+
+def _differ(name: str) -> Column:
+    return ~F.col(name).eqNullSafe(F.col(f"new_{name}"))
+
+
+def _differ_by_more(name: str, tolerance: float) -> Column:
+    """Whether two numbers differ by more than rounding; one that is there only once is told by the status."""
+    current, new = F.col(name), F.col(f"new_{name}")
+    return F.abs(new - current) > tolerance * F.greatest(F.lit(1.0), F.abs(current))

@@ -1,0 +1,47 @@
+"""How units are grouped and what makes a unit straggle, as SQL that tables and views share."""
+
+from typing import Final
+
+from schemas.table import sql_strings
+from schemas.vocabulary import (
+    MOST_SIMILAR_CORRELATION,
+    NOT_STATED,
+    SIZE_BOUNDS,
+    SIZE_BUCKETS,
+    STATUS_ANALYSED,
+    STRAGGLING_SLOWDOWN,
+    WHOLE_SHARE,
+)
+
+FLEET: Final = "fleet"
+DIMENSIONS: Final = (FLEET, "size_bucket", "team", "cluster", "model", "gpu_type", "framework")
+"""By what units are grouped; the fleet is one group."""
+
+IS_ANALYSED: Final = f"(status = '{STATUS_ANALYSED}')"
+IS_STRAGGLING: Final = f"({IS_ANALYSED} AND slowdown >= {STRAGGLING_SLOWDOWN!r})"
+IS_WORKER_DRIVEN: Final = f"(slow_worker_share > {WHOLE_SHARE!r})"
+IS_STAGE_DRIVEN: Final = f"(last_stage_share >= {WHOLE_SHARE!r})"
+IS_SEQUENCE_DRIVEN: Final = f"(forward_backward_correlation >= {MOST_SIMILAR_CORRELATION!r})"
+"""What the paper reads off M_W, M_S and the correlation; of a unit, and of a run's own sums."""
+
+SIZE_BUCKET: Final = (
+    "CASE "
+    + " ".join(
+        f"WHEN world_size < {bound} THEN '{name}'"
+        for bound, name in zip(SIZE_BOUNDS, SIZE_BUCKETS, strict=False)
+    )
+    + f" WHEN world_size IS NOT NULL THEN '{SIZE_BUCKETS[-1]}' END"
+)
+"""Bucket of a world size; null without one."""
+
+
+def group_of(dimension: str) -> str:
+    """SQL of the group to which a unit belongs; what a manifest does not state is a group of its own."""
+    value = {FLEET: f"'{FLEET}'", "size_bucket": SIZE_BUCKET}.get(dimension, dimension)
+    return f"coalesce({value}, {sql_strings([NOT_STATED])})"
+
+
+GROUPS: Final = "array({})".format(
+    ", ".join(f"struct('{name}' AS dimension, {group_of(name)} AS value)" for name in DIMENSIONS)
+)
+"""All groups of a unit, to be exploded: one struct of dimension and value for each dimension."""

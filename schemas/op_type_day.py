@@ -1,0 +1,34 @@
+"""op_type_day: what each op type alone costs the fleet on one log date."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from schemas.fields import GPU_HOURS, LOG_DATE, count
+from schemas.op_type_slowdown import COUNTED_OP_TYPES
+from schemas.table import Column, Expectation, Table
+from schemas.vocabulary import OP_TYPE_DAY, STRAGGLING_SLOWDOWN
+
+TABLE = Table(
+    name=OP_TYPE_DAY,
+    meaning=(
+        "One row per log date and op type that an analysed unit of the day has. wasted_gpu_hours are what it "
+        "wastes with all others ideal: days add up, op types do not, because one hides behind another."
+    ),
+    grain=("log_date", "op_type"),
+    columns=(
+        LOG_DATE,
+        Column("op_type", pa.string(), "see op_type_slowdown", allowed=COUNTED_OP_TYPES),
+        count("jobs", "analysed units that have it"),
+        count("slowed", f"of these, units that it alone slows to at least {STRAGGLING_SLOWDOWN}"),
+        replace(GPU_HOURS, meaning="GPU-hours of these units; null where none states them"),
+        replace(
+            GPU_HOURS,
+            name="wasted_gpu_hours",
+            meaning="gpu_hours x waste_fraction of the op type alone, summed; null where none states them",
+        ),
+    ),
+    expectations=(
+        Expectation("counts_are_nested", "jobs >= 1 AND slowed <= jobs", "slowed <= jobs, and jobs >= 1"),
+    ),
+)

@@ -1,0 +1,13 @@
+-- How much of the fleet the figures speak for (section 3): jobs and GPU-hours by the furthest status that a run came to.
+-- In the paper less than half of the jobs are left, and more than half of the GPU-hours.
+WITH runs AS ($runs)
+
+SELECT
+    status,
+    count(*) AS jobs,
+    count(*) / sum(count(*)) OVER () AS jobs_share,
+    sum(gpu_hours) AS gpu_hours,
+    try_divide(sum(gpu_hours), sum(sum(gpu_hours)) OVER ()) AS gpu_hours_share
+FROM runs
+GROUP BY status
+ORDER BY array_position($statuses, status)

@@ -1,0 +1,26 @@
+-- Straggling jobs and wasted GPU-hours of every group: size bucket, team, cluster, model, GPU type and framework, with how
+-- much of the group was analysed. By size bucket it is the paper's question whether larger jobs straggle more.
+WITH runs AS ($runs),
+
+grouped AS (
+    SELECT *, inline($groups) AS (dimension, value)
+    FROM runs
+)
+
+SELECT
+    dimension,
+    value,
+    count(*) AS jobs,
+    count_if(is_analysed) AS analysed,
+    count_if(is_straggling) AS straggling,
+    try_divide(count_if(is_straggling), count_if(is_analysed)) AS straggling_share,
+    avg(slowdown) AS slowdown_mean,
+    percentile(waste_fraction, 0.5) AS waste_p50,
+    percentile(waste_fraction, 0.9) AS waste_p90,
+    sum(gpu_hours) AS gpu_hours,
+    sum(analysed_gpu_hours) AS analysed_gpu_hours,
+    sum(wasted_gpu_hours) AS wasted_gpu_hours,
+    try_divide(sum(wasted_gpu_hours), sum(analysed_gpu_hours)) AS wasted_gpu_hours_share
+FROM grouped
+GROUP BY dimension, value
+ORDER BY dimension, wasted_gpu_hours DESC NULLS LAST, value

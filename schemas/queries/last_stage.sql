@@ -1,0 +1,15 @@
+-- In how many jobs does the last pipeline stage explain half of the loss or more: M_S from one half on (section 5.2). Jobs
+-- without a pipeline cannot; how many those are stands beside it.
+WITH runs AS ($runs)
+
+SELECT
+    count(*) AS jobs,
+    count_if(is_analysed) AS analysed,
+    count_if(is_analysed AND pp_size = 1) AS without_pipeline,
+    count_if(is_analysed AND $is_stage_driven) AS stage_driven,
+    try_divide(count_if(is_analysed AND $is_stage_driven), count_if(is_analysed)) AS stage_driven_share,
+    count_if(is_straggling) AS straggling,
+    count_if(is_straggling AND $is_stage_driven) AS straggling_stage_driven,
+    try_divide(count_if(is_straggling AND $is_stage_driven), count_if(is_straggling))
+        AS straggling_stage_driven_share
+FROM runs

@@ -1,0 +1,12 @@
+-- In how many jobs do forward and backward times of the same microbatch go together as only sequences of uneven length
+-- make them: correlation from 0.9 on (section 5.3), and how slow those jobs are.
+WITH runs AS ($runs)
+
+SELECT
+    count(*) AS jobs,
+    count_if(is_analysed) AS analysed,
+    count_if(is_analysed AND $is_sequence_driven) AS sequence_driven,
+    try_divide(count_if(is_analysed AND $is_sequence_driven), count_if(is_analysed)) AS sequence_driven_share,
+    avg(slowdown) FILTER (WHERE is_analysed AND $is_sequence_driven) AS sequence_driven_slowdown,
+    avg(slowdown) FILTER (WHERE is_analysed) AS analysed_slowdown
+FROM runs

@@ -1,0 +1,19 @@
+-- How many jobs straggle and what it costs (section 4.1; in the paper 42.5 % of the jobs and 10.4 % of the GPU-hours),
+-- with how much of the fleet that speaks for.
+WITH runs AS ($runs)
+
+SELECT
+    count(*) AS jobs,
+    count_if(is_analysed) AS analysed,
+    try_divide(count_if(is_analysed), count(*)) AS analysed_share,
+    count_if(is_straggling) AS straggling,
+    try_divide(count_if(is_straggling), count_if(is_analysed)) AS straggling_share,
+    sum(gpu_hours) AS gpu_hours,
+    sum(analysed_gpu_hours) AS analysed_gpu_hours,
+    try_divide(sum(analysed_gpu_hours), sum(gpu_hours)) AS analysed_gpu_hours_share,
+    sum(analysed_gpu_hours) FILTER (WHERE is_straggling) AS straggling_gpu_hours,
+    try_divide(sum(analysed_gpu_hours) FILTER (WHERE is_straggling), sum(analysed_gpu_hours))
+        AS straggling_gpu_hours_share,
+    sum(wasted_gpu_hours) AS wasted_gpu_hours,
+    try_divide(sum(wasted_gpu_hours), sum(analysed_gpu_hours)) AS wasted_gpu_hours_share
+FROM runs

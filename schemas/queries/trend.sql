@@ -1,0 +1,16 @@
+-- Is it getting better? The fleet week by week, from Monday on: job days analysed and straggling, GPU-hours wasted, and how
+-- much of the fleet that speaks for.
+SELECT
+    CAST(date_trunc('WEEK', log_date) AS DATE) AS week,
+    sum(jobs) AS job_days,
+    sum(analysed) AS analysed_job_days,
+    sum(straggling) AS straggling_job_days,
+    try_divide(sum(straggling), sum(analysed)) AS straggling_share,
+    sum(gpu_hours) AS gpu_hours,
+    sum(analysed_gpu_hours) AS analysed_gpu_hours,
+    sum(wasted_gpu_hours) AS wasted_gpu_hours,
+    try_divide(sum(wasted_gpu_hours), sum(analysed_gpu_hours)) AS wasted_gpu_hours_share
+FROM group_day
+WHERE dimension = 'fleet' AND $in_period
+GROUP BY week
+ORDER BY week

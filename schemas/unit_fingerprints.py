@@ -1,0 +1,49 @@
+"""unit_fingerprints: what each stage made its rows of a unit from."""
+
+from typing import Final
+
+import pyarrow as pa
+
+from schemas.fields import UNIT, count
+from schemas.table import Column, Table
+from schemas.vocabulary import STAGE_NAMES, UNIT_FINGERPRINTS, UNIT_KEY
+
+FILE: Final = pa.struct(
+    [
+        ("name", pa.string()),
+        ("bytes", pa.int64()),
+        ("modified_us", pa.int64()),
+        ("digest", pa.string()),
+    ]
+)
+
+TABLE = Table(
+    name=UNIT_FINGERPRINTS,
+    meaning=(
+        "One row per unit and stage whose rows of that unit are complete. It is taken away before the first "
+        "table of the stage is written and put back after the last: where it is missing, the stage has to be "
+        "done again. For aggregate: the unit as it is counted in the tables of its day."
+    ),
+    grain=(*UNIT_KEY, "stage"),
+    partition_by=("log_date", "stage"),  # so that a stage's days are replaced without a look into files
+    columns=(
+        *UNIT,
+        Column("stage", pa.string(), "stage of the night", allowed=STAGE_NAMES),
+        Column(
+            "inputs",
+            pa.string(),
+            "SHA-256 of what the stage read: the unit's files (names, sizes, contents), or inputs, settings "
+            "and version of the stage before",
+        ),
+        Column("settings", pa.string(), "settings that matter to the stage, as JSON"),
+        Column("version", pa.string(), "version of the stage's code; of simulate the simulator version"),
+        count("bytes", "bytes of the unit's files"),
+        count("ops", "ops stored in rank_steps"),
+        Column(
+            "files",
+            pa.list_(FILE),
+            "ingest only: the unit's files. name; bytes; modified_us: Unix time of the last change; digest: "
+            "SHA-256 of the content, null for a file too large to be hashed",
+        ),
+    ),
+)

@@ -1,0 +1,132 @@
+-- One row per host that worker_slowdown names: in how many jobs and on how many days it was slow, and how that compares
+-- with chance. Slow: one of its workers is among the slowest 3 % of its unit and alone slows it by a factor of at least
+-- $straggling_slowdown. Chance: in every job a random one of its hosts is slow as often as its hosts are, so that a busy
+-- host is no bad host, nor one that happens to hold the last stage; expected_jobs_slow are the jobs in which a random
+-- host in its places would be slow, p_value the probability of as many as were found or more (Poisson binomial, exact
+-- to 1e-15). is_beyond_chance: it times the number of hosts is at most 0.05 (Bonferroni). pattern, of hosts ever slow:
+-- one_off (on one day), chronic (on at least 80 % of the days on which it was seen from the first to the last slow
+-- one), intermittent (else). Jobs in which every host is slow say nothing about any of them.
+WITH host_units AS (
+    SELECT
+        host,
+        job_id,
+        log_date,
+        count(*) AS workers,
+        count_if(is_slowest AND slowdown >= $straggling_slowdown) AS times_slow,
+        max(slowdown) AS worker_slowdown_max
+    FROM worker_slowdown
+    WHERE host IS NOT NULL AND $in_period
+    GROUP BY host, job_id, log_date
+),
+
+host_days AS (
+    SELECT host, log_date, max(times_slow) > 0 AS is_slow
+    FROM host_units
+    GROUP BY host, log_date
+),
+
+slow_spans AS (
+    SELECT
+        host,
+        count(*) AS days,
+        count_if(is_slow) AS days_slow,
+        min(log_date) FILTER (WHERE is_slow) AS first_slow,
+        max(log_date) FILTER (WHERE is_slow) AS last_slow
+    FROM host_days
+    GROUP BY host
+),
+
+spans AS (
+    SELECT
+        host,
+        days,
+        days_slow,
+        first_slow,
+        last_slow,
+        count_if(log_date BETWEEN first_slow AND last_slow) AS days_between
+    FROM host_days
+    JOIN slow_spans USING (host)
+    GROUP BY host, days, days_slow, first_slow, last_slow
+),
+
+host_jobs AS (
+    SELECT
+        host,
+        job_id,
+        min(log_date) AS first_day,
+        max(log_date) AS last_day,
+        sum(workers) AS workers,
+        sum(times_slow) AS times_slow,
+        max(worker_slowdown_max) AS worker_slowdown_max
+    FROM host_units
+    GROUP BY host, job_id
+),
+
+chances AS (
+    SELECT *, avg(CAST(times_slow > 0 AS DOUBLE)) OVER (PARTITION BY job_id) AS chance
+    FROM host_jobs
+),
+
+totals AS (
+    SELECT
+        host,
+        count(*) AS jobs,
+        count_if(times_slow > 0) AS jobs_slow,
+        count_if(times_slow = 0) AS jobs_not_slow,
+        sum(workers) AS workers,
+        sum(times_slow) AS times_slow,
+        max(worker_slowdown_max) AS worker_slowdown_max,
+        min(first_day) AS first_seen,
+        max(last_day) AS last_seen,
+        sum(chance) AS expected_jobs_slow,
+        array_sort(collect_list(chance)) AS all_chances
+    FROM chances
+    GROUP BY host
+),
+
+judged AS (
+    SELECT
+        * EXCEPT (all_chances),
+        CASE
+            WHEN jobs_slow = 0 THEN 1D
+            ELSE greatest(0D, 1 - aggregate(
+                aggregate(
+                    all_chances,
+                    transform(sequence(1, CAST(jobs_slow AS INT)), place -> IF(place = 1, 1D, 0D)),
+                    (found, p) -> transform(
+                        found,
+                        (probability, k) -> probability * (1 - p) + IF(k = 0, 0D, p * found[greatest(k - 1, 0)])
+                    )
+                ),
+                0D,
+                (total, probability) -> total + probability
+            ))
+        END AS p_value
+    FROM totals
+)
+
+SELECT
+    host,
+    jobs,
+    jobs_slow,
+    jobs_not_slow,
+    expected_jobs_slow,
+    p_value,
+    p_value * count(*) OVER () <= 0.05 AS is_beyond_chance,
+    CASE
+        WHEN days_slow = 1 THEN 'one_off'
+        WHEN days_slow >= 0.8 * days_between AND days_slow > 0 THEN 'chronic'
+        WHEN days_slow > 1 THEN 'intermittent'
+    END AS pattern,
+    days,
+    days_slow,
+    first_slow,
+    last_slow,
+    first_seen,
+    last_seen,
+    workers,
+    times_slow,
+    worker_slowdown_max
+FROM judged
+JOIN spans USING (host)
+ORDER BY p_value, jobs_slow DESC, host

@@ -1,0 +1,66 @@
+"""The DAGs beside the night: what their tasks are told. Without Spark."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import DAG
+
+from dags.operators.spark_submit import SparkSubmitOperator
+from jobs.backfill import _parser
+from tests.dags.test_spark_submit import TELL, environment, write_script
+from tests.examples import DAY
+
+__all__ = ["environment"]
+
+
+def told_by(dag: DAG, told: Path, conf: dict[str, Any] | None = None) -> list[str]:
+    """Run the one task of a DAG for DAY; returns the arguments of its entry point."""
+    (task,) = dag.tasks
+    assert isinstance(task, SparkSubmitOperator)
+    logical_date = datetime(DAY.year, DAY.month, DAY.day, tzinfo=UTC)
+    run: Any = dag.test(logical_date=logical_date, run_conf=conf)
+    assert [str(each.state) for each in run.get_task_instances()] == ["success"]
+    return told.read_text().removeprefix("<").removesuffix(">").split("><")[2:]
+
+
+@pytest.fixture
+def told(environment: Path, tmp_path: Path, _database: None) -> Path:
+    """Where a stand-in for spark-submit tells its arguments."""
+    write_script(environment / "spark-submit", TELL)
+    return tmp_path / "told"
+
+
+def test_the_refresh_is_told_its_day(dag_bag: DagBag, told: Path) -> None:
+    assert told_by(dag_bag.dags["refresh_changed_days"], told) == [
+        "jobs/refresh_changed_days.py",
+        "--log-date",
+        "2026-01-05",
+    ]
+
+
+def test_the_backfill_is_told_what_the_form_says(dag_bag: DagBag, told: Path) -> None:
+    form = {
+        "first_day": "2026-01-01",
+        "last_day": "2026-01-31",
+        "stages": ["simulate", "aggregate"],
+        "job_ids": ["gpt-175b", "a job; echo $HOME"],
+        "warehouse_new": "s3a://b/new",
+        "dry_run": True,
+    }
+    name, *arguments = told_by(dag_bag.dags["backfill_history"], told, form)
+    assert name == "jobs/backfill.py"
+    parsed = _parser().parse_args(arguments)
+    assert [parsed.first.isoformat(), parsed.last.isoformat()] == ["2026-01-01", "2026-01-31"]
+    assert parsed.stages == ["simulate", "aggregate"]
+    assert parsed.job_id == ["gpt-175b", "a job; echo $HOME"]
+    assert (parsed.warehouse_new, parsed.dry_run) == ("s3a://b/new", True)
+
+
+def test_a_backfill_of_a_range_alone_is_told_nothing_else(dag_bag: DagBag, told: Path) -> None:
+    form = {"first_day": "2026-01-01", "last_day": "2026-01-31"}
+    assert told_by(dag_bag.dags["backfill_history"], told, form) == [
+        "jobs/backfill.py", "--from", "2026-01-01", "--to", "2026-01-31"
+    ]  # fmt: skip

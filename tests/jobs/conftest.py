@@ -1,0 +1,27 @@
+"""What tests of backfills, late data and versions share: a small history, done once, and copies to spoil."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.settings import Settings
+from tests.jobs.history import DAYS, JOB_IDS, History, copy_of, history_in
+
+
+@pytest.fixture(scope="session")
+def filled(spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> History:
+    """Two jobs on two finished days, backfilled in one block."""
+    history = history_in(tmp_path_factory.mktemp("history"), spark, test_settings)
+    for day in DAYS:
+        for job in JOB_IDS:
+            history.put(job, day)
+    history.finish()
+    history.fill()
+    return history
+
+
+@pytest.fixture
+def history(filled: History, tmp_path: Path) -> History:
+    """A copy to spoil."""
+    return copy_of(filled, tmp_path)

@@ -1,0 +1,221 @@
+"""Backfill: what is done and unchanged is skipped; whatever else there is, is done."""
+
+import shutil
+from collections.abc import Callable, Collection, Sequence
+from datetime import date
+
+import pytest
+from pyspark.sql import DataFrame
+
+from jobs import run_nightly
+from jobs.fingerprints import STAGE_VERSIONS, forget
+from jobs.gates import GateRefusedError
+from jobs.transforms.landed_files import Unit
+from jobs.warehouse import Warehouse
+from schemas.table import Table
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    INGESTED_TABLES,
+    JOB_SLOWDOWN,
+    JOBS,
+    RANK_STEPS,
+    REJECTS,
+    STAGE_INGEST,
+    UNIT_FINGERPRINTS,
+)
+from tests.jobs.history import (
+    DAYS,
+    JOB_IDS,
+    NOTHING,
+    History,
+    assert_same_tables,
+    history_in,
+    units_of,
+)
+
+ALL = {(day.isoformat(), job) for day in DAYS for job in JOB_IDS}
+FIRST = DAYS[0].isoformat()
+RANGE = ["--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat()]
+
+
+class KilledError(Exception):
+    """Stands for the end of the process."""
+
+
+def test_a_backfill_gives_the_tables_of_the_nights(filled: History, history: History) -> None:
+    shutil.rmtree(history.warehouse)
+    for day in DAYS:
+        run_nightly.run(history.spark, history.settings, [day])
+    assert_same_tables(history.tables(), filled.tables())
+    assert history.rows(UNIT_FINGERPRINTS) == filled.rows(UNIT_FINGERPRINTS)
+    assert units_of(history.plan()) == NOTHING
+
+
+def test_a_block_is_one_commit_of_each_table(filled: History) -> None:
+    """Version 0 creates the table; no rows are no commit."""
+    versions = filled.versions()
+    assert versions.pop(UNIT_FINGERPRINTS) == 3
+    assert versions.pop(REJECTS) == 0
+    assert set(versions.values()) == {1}
+
+
+def test_what_is_done_is_not_done_again(history: History) -> None:
+    before = history.versions()
+    assert history.fill() == NOTHING
+    assert history.versions() == before
+
+
+def test_rows_without_a_fingerprint_do_not_count_as_done(history: History) -> None:
+    shutil.rmtree(history.warehouse / UNIT_FINGERPRINTS)
+    assert units_of(history.plan()) == dict.fromkeys(NOTHING, ALL)
+    assert units_of(history.plan(["simulate"])) == {"simulate": set()}
+
+
+def test_other_settings_redo_what_they_matter_to(history: History) -> None:
+    other = history.with_settings(minimum_steps=13)
+    wanted = {"ingest": set(), "simulate": ALL, "aggregate": ALL}
+    assert units_of(other.plan()) == wanted
+    assert units_of(other.plan(data_only=True)) == NOTHING
+    assert units_of(history.with_settings(ops_together=7).plan()) == NOTHING
+    before = history.tables()
+    assert other.fill() == wanted
+    assert {row["status"] for row in history.rows(JOB_SLOWDOWN)} == {"too_few_steps"}
+    assert {row["simulation_settings"] for row in history.rows(JOB_SLOWDOWN)} != {
+        row["simulation_settings"] for row in before[JOB_SLOWDOWN]
+    }
+    assert {name: history.rows(name) for name in INGESTED_TABLES} == {
+        name: before[name] for name in INGESTED_TABLES
+    }
+
+
+@pytest.mark.parametrize(
+    ("stage", "redone"),
+    [("ingest", {"ingest", "simulate", "aggregate"}), ("simulate", {"simulate", "aggregate"})],
+)
+def test_another_version_redoes_its_stage_and_what_follows(
+    history: History, monkeypatch: pytest.MonkeyPatch, stage: str, redone: set[str]
+) -> None:
+    monkeypatch.setitem(STAGE_VERSIONS, stage, "0.0")
+    assert {name for name, units in units_of(history.plan()).items() if units} == redone
+    assert units_of(history.plan(data_only=True)) == NOTHING
+
+
+def test_one_job_is_done_alone(history: History) -> None:
+    before = history.tables()
+    for day in DAYS:
+        for job in JOB_IDS:
+            history.put(job, day, slow=2.0)
+    done = history.fill(job_ids=["beta"])
+    betas = {(day.isoformat(), "beta") for day in DAYS}
+    assert done == {"ingest": betas, "simulate": betas, "aggregate": ALL}
+    slowdowns = {
+        (row["log_date"].isoformat(), row["job_id"]): row["slowdown"] for row in history.rows(JOB_SLOWDOWN)
+    }
+    were = {(row["log_date"].isoformat(), row["job_id"]): row["slowdown"] for row in before[JOB_SLOWDOWN]}
+    assert {unit for unit in ALL if slowdowns[unit] != were[unit]} == betas
+    assert units_of(history.plan())["ingest"] == ALL - betas
+    history.fill()
+    assert_same_tables(history.tables(), from_nothing(history).tables())
+
+
+def from_nothing(history: History) -> History:
+    """The same landing in a warehouse that was empty."""
+    root = history.warehouse.parent / "anew"
+    anew = History(history.spark, history_in(root, history.spark, history.settings).settings)
+    shutil.copytree(history.landing, anew.landing)
+    anew.fill()
+    return anew
+
+
+@pytest.mark.parametrize("killed_at", [JOBS, JOB_SLOWDOWN, UNIT_FINGERPRINTS])
+def test_whatever_ends_a_backfill_the_next_one_goes_on(
+    filled: History, history: History, monkeypatch: pytest.MonkeyPatch, killed_at: str
+) -> None:
+    """Also where the data that it was working on has gone back to what it was: tables may be half of it."""
+    mine, kept = history.folder("alpha", DAYS[0]), history.landing.parent / "kept"
+    shutil.copytree(mine, kept)
+    history.put("alpha", DAYS[0], slow=2.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Warehouse, "replace", dying_at(killed_at))
+        with pytest.raises(KilledError):
+            history.fill()
+    shutil.rmtree(mine)
+    kept.rename(mine)
+    assert units_of(history.plan(["ingest", "simulate"])) == {
+        "ingest": {(FIRST, "alpha")},
+        "simulate": {(FIRST, "alpha")},
+    }
+    history.fill()
+    assert_same_tables(history.tables(), filled.tables())
+    assert history.rows(UNIT_FINGERPRINTS) == filled.rows(UNIT_FINGERPRINTS)
+
+
+def dying_at(name: str) -> Callable[..., None]:
+    """Stands for Warehouse.replace; dies when a table is written, or when fingerprints are put back."""
+    replace = Warehouse.replace
+
+    def replace_or_die(
+        self: Warehouse,
+        table: Table,
+        frame: DataFrame,
+        log_dates: Sequence[date],
+        units: Collection[Unit] | None = None,
+        also: str | None = None,
+    ) -> None:
+        if table.name == name and not (name == UNIT_FINGERPRINTS and frame.isEmpty()):
+            raise KilledError
+        replace(self, table, frame, log_dates, units, also)
+
+    return replace_or_die
+
+
+def test_a_refused_gate_ends_a_backfill_and_leaves_what_was_there(
+    filled: History, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise GateRefusedError([])
+
+    history.put("alpha", DAYS[0], slow=2.0)
+    with monkeypatch.context() as patch:
+        patch.setattr("jobs.stage.audit", refuse)
+        with pytest.raises(GateRefusedError):
+            history.fill()
+    assert history.tables() == filled.tables()
+    assert history.rows(UNIT_FINGERPRINTS) == filled.rows(UNIT_FINGERPRINTS)
+
+
+def test_a_unit_that_left_its_day_leaves_the_tables(history: History) -> None:
+    shutil.rmtree(history.folder("alpha", DAYS[0]).parent)
+    gone = {(FIRST, "alpha")}
+    assert history.fill() == {"ingest": gone, "simulate": gone, "aggregate": gone | {(FIRST, "beta")}}
+    assert_same_tables(history.tables(), from_nothing(history).tables())
+    assert units_of(history.plan()) == NOTHING
+
+
+def test_a_unit_that_left_is_not_forgotten_by_a_backfill_that_ended_early(history: History) -> None:
+    shutil.rmtree(history.folder("alpha", DAYS[0]).parent)
+    history.fill(["ingest"])
+    assert units_of(history.plan())["simulate"] == {(FIRST, "alpha")}
+
+
+def test_a_day_cleared_from_the_landing_keeps_its_results(history: History) -> None:
+    before = history.tables()
+    shutil.rmtree(history.folder("alpha", DAYS[0]).parents[1])
+    assert history.fill() == NOTHING
+    assert history.with_settings(minimum_steps=13).fill()["simulate"] == ALL
+    assert {name: history.rows(name) for name in INGESTED_TABLES} == {
+        name: before[name] for name in INGESTED_TABLES
+    }
+
+
+def test_silver_that_was_cleared_away_keeps_its_results(history: History) -> None:
+    """Who clears rank_steps takes the fingerprints of its ingest away; nothing is simulated from no rows."""
+    before = history.rows(JOB_SLOWDOWN)
+    warehouse = Warehouse(history.spark, str(history.warehouse))
+    warehouse.replace(TABLES[RANK_STEPS], warehouse.read(TABLES[RANK_STEPS]).limit(0), DAYS)
+    forget(warehouse, STAGE_INGEST, DAYS, None)
+    assert history.with_settings(minimum_steps=13).fill(["simulate", "aggregate"]) == {
+        "simulate": set(),
+        "aggregate": set(),
+    }
+    assert history.rows(JOB_SLOWDOWN) == before

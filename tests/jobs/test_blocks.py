@@ -1,0 +1,168 @@
+"""What a plan makes of fingerprints, without Spark: which units of which days, in which blocks."""
+
+from collections.abc import Collection
+from datetime import date, timedelta
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from jobs.blocks import Block, Work, blocks_of, seconds_for
+from jobs.changed_units import LandingChanges, Recollection, changed_days, changed_results
+from jobs.do_blocks import Advance, progress_bar
+from jobs.fingerprints import File, Fingerprint, Recorded, built_on, contents_of, of_files
+from jobs.settings import HistorySettings, Settings, load_settings
+from jobs.transforms.landed_files import LandedFile, Unit
+
+FIRST = date(2026, 1, 1)
+LIMITS = HistorySettings(look_back_days=7, block_days=3, block_bytes=1000)
+WANT = ("{}", "1")
+
+
+class Terminal(StringIO):
+    """What a bar is drawn on."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def unit(day: int, job_id: str = "a") -> Unit:
+    return FIRST + timedelta(days=day), job_id, "r"
+
+
+def landed_files(units: Collection[Unit], size: int = 10) -> dict[Unit, list[LandedFile]]:
+    return {each: [LandedFile(*each, "folder/rank-0.jsonl", "path", size, 7)] for each in units}
+
+
+def landing(units: Collection[Unit], size: int = 10) -> LandingChanges:
+    """Units of which none was ever ingested."""
+    return LandingChanges(landed_files(units, size), frozenset(units), frozenset(), ())
+
+
+NEVER = Recollection({}, {}, {}, set())
+
+
+def ingested(*units: Unit, digest: str = "d") -> Recorded:
+    found = of_files(landed_files(units), {"path": digest}, dict.fromkeys(units, 100))
+    return {each.unit: each for each in found}
+
+
+def done(before: Recorded, stage: str) -> Recorded:
+    return {each.unit: each for each in built_on(before, stage, settings())}
+
+
+def settings() -> Settings:
+    return load_settings("base")
+
+
+def days_of(blocks: Collection[Block]) -> list[list[int]]:
+    return [[(day - FIRST).days for day in block.log_dates] for block in blocks]
+
+
+def test_days_with_work_make_blocks_and_days_without_are_in_none() -> None:
+    units = [unit(day) for day in (0, 1, 5, 6, 9)]
+    blocks = blocks_of(NEVER, landing(units), {"ingest": WANT}, LIMITS)
+    assert days_of(blocks) == [[0, 1, 5], [6, 9]]
+    assert [block.units["ingest"] for block in blocks] == [frozenset(units[:3]), frozenset(units[3:])]
+
+
+@pytest.mark.parametrize(
+    ("size", "days"), [(300, [[0, 1, 2]]), (500, [[0, 1], [2]]), (5000, [[0], [1], [2]])]
+)
+def test_a_block_ends_before_its_logs_are_too_large(size: int, days: list[list[int]]) -> None:
+    blocks = blocks_of(NEVER, landing([unit(day) for day in range(3)], size), {"ingest": WANT}, LIMITS)
+    assert days_of(blocks) == days
+
+
+def test_what_ingest_will_change_is_planned_for_all_that_follow() -> None:
+    before = ingested(unit(0), unit(0, "b"), unit(1))
+    simulated = done(before, "simulate")
+    memory = Recollection(before, simulated, done(simulated, "aggregate"), set(before))
+    changed = LandingChanges(landed_files(before), frozenset([unit(0)]), frozenset(), ())
+    wants = dict.fromkeys(("ingest", "simulate", "aggregate"))
+    (block,) = blocks_of(memory, changed, wants, LIMITS)
+    assert block.units == {
+        "ingest": {unit(0)},
+        "simulate": {unit(0)},
+        "aggregate": {unit(0), unit(0, "b")},
+    }
+    assert block.jobs == {"a", "b"}
+    assert block.work("aggregate") == Work(2, 20, 200)
+
+
+def test_ops_of_what_was_never_ingested_are_estimated_by_what_was() -> None:
+    memory = NEVER._replace(ingested=ingested(unit(0)), jobs={unit(0)})
+    new = LandingChanges(landed_files([unit(1)], 40), frozenset([unit(1)]), frozenset(), ())
+    (block,) = blocks_of(memory, new, {"ingest": WANT}, LIMITS)
+    assert block.work("ingest") == Work(1, 40, 400)
+    assert seconds_for(block.work("ingest"), "ingest", {"ingest": 8.0}) == 5.0
+    assert seconds_for(block.work("ingest"), "simulate", {"simulate": 8.0}) == 50.0
+
+
+def test_results_follow_contents_settings_and_version() -> None:
+    before = ingested(unit(0))
+    simulated = done(before, "simulate")
+    want = simulated[unit(0)].settings, simulated[unit(0)].version
+    assert changed_results(before, simulated, set(before), want) == set()
+    assert changed_results(ingested(unit(0), digest="e"), simulated, set(before), want) == {unit(0)}
+    assert changed_results(before, {}, set(before), want) == {unit(0)}
+    for other in (("{}", want[1]), (want[0], "0")):
+        assert changed_results(before, simulated, set(before), other) == {unit(0)}
+        assert changed_results(before, simulated, set(before), None) == set()
+
+
+def test_results_of_a_unit_that_left_go_and_of_one_whose_ingest_is_open_stay() -> None:
+    simulated = done(ingested(unit(0), unit(1)), "simulate")
+    assert changed_results({}, simulated, {unit(1)}, None) == {unit(0)}
+
+
+def test_a_day_is_aggregated_anew_where_its_units_are_others() -> None:
+    simulated = done(ingested(unit(0), unit(0, "b"), unit(1)), "simulate")
+    aggregated = done(simulated, "aggregate")
+    assert changed_days(simulated, aggregated, None) == set()
+    fewer = {each: simulated[each] for each in (unit(0), unit(1))}
+    assert changed_days(fewer, aggregated, None) == {FIRST}
+    assert changed_days(simulated, {unit(1): aggregated[unit(1)]}, None) == {FIRST}
+    other = simulated | {unit(1): replace_inputs(simulated[unit(1)])}
+    assert changed_days(other, aggregated, None) == {unit(1)[0]}
+
+
+def replace_inputs(fingerprint: Fingerprint) -> Fingerprint:
+    return fingerprint._replace(inputs="other")
+
+
+def test_contents_do_not_depend_on_times_but_of_files_too_large_to_be_hashed() -> None:
+    file = File("rank-0.jsonl", 10, 7, "d")
+    assert contents_of([file]) == contents_of([file._replace(modified_us=8)])
+    assert contents_of([file]) != contents_of([file._replace(digest="e")])
+    assert contents_of([file]) != contents_of([file._replace(name="rank-1.jsonl")])
+    large = file._replace(digest=None)
+    assert contents_of([large]) != contents_of([large._replace(modified_us=8)])
+
+
+def test_the_bar_tells_jobs_and_ops_and_moves_by_the_time_that_was_expected() -> None:
+    """Two blocks, each a job of 100 ops and 10 bytes: ingest takes 10 s, simulate 20 s."""
+    units = [unit(0), unit(5, "b")]
+    memory = NEVER._replace(ingested=ingested(*units), jobs=set(units))
+    changed = LandingChanges(landed_files(units), frozenset(units), frozenset(), ())
+    wants = dict.fromkeys(("ingest", "simulate"))
+    blocks = blocks_of(memory, changed, wants, LIMITS.model_copy(update={"block_days": 1}))
+    drawn = Terminal()
+    with progress_bar(Console(file=drawn, width=150)) as bar:
+        advance = Advance(bar, blocks, wants, {"ingest": 1.0, "simulate": 5.0})
+        (task,) = bar.tasks
+        assert task.total == 60.0
+        advance(blocks[0], "ingest")
+        assert (task.completed, task.description) == (10.0, "ingest 2026-01-01 .. 2026-01-01")
+        assert task.fields["done"].startswith("0 of 2 jobs")
+        advance(blocks[0], "simulate")
+        assert task.completed == 30.0
+        assert task.fields["done"].startswith("1 of 2 jobs")
+    assert "1 of 2 jobs" in drawn.getvalue()
+
+
+def test_nothing_is_drawn_where_nobody_watches() -> None:
+    screen = StringIO()
+    with progress_bar(Console(file=screen)) as bar:
+        bar.add_task("ingest", done="")
+    assert screen.getvalue() == ""

@@ -1,0 +1,112 @@
+"""The command: planted effects are found, others are not, and what it says of wrong arguments."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.fix_effect import main
+from jobs.warehouse import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import JOB_SLOWDOWN, JOBS, WORKER_SLOWDOWN
+from tests.examples import DAY, frame
+
+SPAN = 5
+FIXED = DAY + timedelta(days=SPAN)
+Row = dict[str, Any]
+
+
+def units() -> tuple[list[Row], list[Row], list[Row]]:
+    """Five days before and after: team speech wastes 0.3, then 0.1 with the label; vision 0.2 throughout."""
+    results, manifests, workers = [], [], []
+    for since in range(2 * SPAN):
+        is_after = since >= SPAN
+        for team in ("speech", "vision"):
+            for number in range(4):
+                key = {"log_date": DAY + timedelta(days=since), "job_id": f"{team}-{number}"}
+                waste = (0.1 if is_after else 0.3) if team == "speech" else 0.2
+                waste += 0.01 * ((since + number) % 3)
+                results.append(key | {"waste_fraction": waste, "gpu_hours": 100.0})
+                label = "on" if is_after and team == "speech" else "off"
+                manifests.append(key | {"team": team, "labels": {"balancing": label}})
+                for host, slowdown in (("sick", 1.0 if is_after else 1.4), ("well", 1.01)):
+                    exact = slowdown + 0.001 * ((since + number) % 3)
+                    workers.append(key | {"host": f"{host}-{number}", "pp_rank": number, "slowdown": exact})
+    left_out = [
+        each | {"job_id": "out", "status": "too_few_steps", "waste_fraction": 0.9} for each in results
+    ]
+    return results + left_out[:1], manifests, workers
+
+
+@pytest.fixture(scope="module")
+def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    made = Warehouse(spark, str(tmp_path_factory.mktemp("warehouse")))
+    days = [DAY + timedelta(days=since) for since in range(2 * SPAN)]
+    for name, rows in zip((JOB_SLOWDOWN, JOBS, WORKER_SLOWDOWN), units(), strict=True):
+        made.replace(TABLES[name], frame(spark, name, rows), days)
+    return made.root
+
+
+def ask(capsys: pytest.CaptureFixture[str], warehouse: str, *arguments: str) -> dict[str, Row]:
+    """Rows of the answer by what was compared."""
+    given = ["--date", str(FIXED), "--warehouse", warehouse, "--format", "json", *arguments]
+    assert main(given) == 0
+    return {row["compared"]: row for row in json.loads(capsys.readouterr().out)}
+
+
+def test_a_team_gets_better_and_all_others_do_not(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
+    found = ask(capsys, warehouse, "--team", "speech")
+    assert found["chosen"]["effect"] == pytest.approx(-0.2, abs=0.01)
+    assert found["chosen"]["low"] < -0.2 < found["chosen"]["high"] < 0
+    assert (found["chosen"]["verdict"], found["chosen"]["before"]) == ("better", 4)
+    assert found["chosen"]["saved_gpu_hours"] == pytest.approx(0.2 * 4 * SPAN * 100, rel=0.05)
+    assert found["chosen, same jobs"]["verdict"] == "better"
+    assert found["all others"]["verdict"] == "not enough evidence: the interval holds 0"
+
+
+def test_a_setting_is_compared_with_days_without_it(
+    capsys: pytest.CaptureFixture[str], warehouse: str
+) -> None:
+    found = ask(capsys, warehouse, "--team", "speech", "--label", "balancing=on")
+    assert (found["chosen"]["after"], found["chosen"]["verdict"]) == (4, "better")
+    fleet = ask(capsys, warehouse, "--fleet", "--label", "balancing=on")
+    assert (fleet["chosen"]["before"], fleet["chosen"]["after"]) == (8, 4)
+    assert (fleet["all others"]["before"], fleet["all others"]["after"]) == (8, 4)
+    nobody = ask(capsys, warehouse, "--fleet", "--label", "balancing=sometimes")
+    assert nobody["chosen"]["verdict"] == "not enough evidence: 0 jobs after, wanted 3"
+
+
+def test_a_job_by_its_days_within_the_window(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
+    found = ask(capsys, warehouse, "--job-id", "speech-0", "--days", "4")
+    assert (found["chosen"]["trials"], found["chosen"]["before"], found["chosen"]["after"]) == ("days", 4, 4)
+    assert found["chosen"]["verdict"] == "better"
+    short = ask(capsys, warehouse, "--job-id", "speech-0", "--days", "2")
+    assert short["chosen"]["verdict"] == "not enough evidence: 2 days before and 2 days after, wanted 3"
+
+
+def test_a_host_beside_the_others_of_its_jobs(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
+    found = ask(capsys, warehouse, "--host", "sick-0", "--confidence", "0.5")
+    assert found["chosen"]["mean_before"] == pytest.approx(1.4, abs=0.01)
+    assert found["chosen"]["effect"] == pytest.approx(-0.4, abs=0.01)
+    assert found["chosen"]["saved_gpu_hours"] is None
+    assert found["all others"]["mean_after"] == pytest.approx(1.01, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "one of the arguments --job-id --team --host --fleet is required"),
+        (["--team", "a", "--job-id", "b"], "not allowed with"),
+        (["--fleet", "--label", "balancing"], "is not a label such as"),
+        (["--fleet", "--days", "0"], "is not a number of days"),
+        (["--fleet", "--confidence", "95"], "is not a probability"),
+    ],
+)
+def test_wrong_arguments_are_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
+) -> None:
+    assert main(["--date", "2026-01-05", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert complaint in line

@@ -1,0 +1,67 @@
+"""The landing: files of days or of single units, with what fingerprints need to know of them."""
+
+import hashlib
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.landing import Landing
+from tests.jobs.night import DAY, EMPTY_DAY, NEXT_DAY
+from tests.jobs.night import Landing as Folders
+
+ODD = ("plain", "a,b", "[x]*y?", "{c,d}", "50%20 off", "back\\slash")
+"""Job ids that a glob, a URL or a list of names could take for something else."""
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    made = Folders(tmp_path_factory.mktemp("landing, of [some] {kind}"))
+    for job_id in ODD:
+        made.put(job_id, "rank-00000.jsonl", job_id.encode())
+        made.put(job_id, "job.json", b"", day=NEXT_DAY)
+    (made.root / f"log_date={DAY}" / "_SUCCESS").touch()
+    return made
+
+
+@pytest.mark.parametrize("job_id", ODD)
+def test_one_unit_is_found_whatever_its_name(spark: SparkSession, folders: Folders, job_id: str) -> None:
+    absent = (DAY, "absent", "r1")
+    unit = next(each.unit for each in Landing(spark, str(folders.root), [DAY]).files if each.job_id == job_id)
+    (file,) = Landing(spark, str(folders.root), [DAY], {unit, absent}).files
+    path = folders.root / file.source_file
+    assert (file.unit, file.size) == (unit, len(job_id))
+    assert file.modified_us // 1000 == path.stat().st_mtime_ns // 1_000_000
+
+
+def test_units_that_are_all_gone_have_no_files(spark: SparkSession, folders: Folders) -> None:
+    landing = Landing(spark, str(folders.root), [DAY], {(DAY, "absent", "r1")})
+    assert landing.files == []
+    assert landing.digests() == {}
+
+
+def test_digests_are_those_of_contents_also_of_nothing(spark: SparkSession, folders: Folders) -> None:
+    landing = Landing(spark, str(folders.root), [DAY, NEXT_DAY])
+    digests = landing.digests()
+    wanted = {
+        file.path: hashlib.sha256((folders.root / file.source_file).read_bytes()).hexdigest()
+        for file in landing.files
+    }
+    assert digests == wanted
+    assert len(wanted) == 2 * len(ODD)
+    some = [file.path for file in landing.files if file.job_id == "a,b" and file.size]
+    assert {path: digests[path] for path in some}.items() <= landing.digests(only=some).items()
+
+
+def test_a_file_too_large_to_be_hashed_has_no_digest(
+    spark: SparkSession, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.landing._LARGEST_DIGESTED", 4)
+    landing = Landing(spark, str(folders.root), [DAY])
+    hashed = {file.job_id for file in landing.files if file.path in landing.digests()}
+    assert hashed == {job_id for job_id in ODD if len(job_id) <= 4}
+
+
+def test_a_day_is_finished_when_its_marker_is_there(spark: SparkSession, folders: Folders) -> None:
+    days = [DAY, NEXT_DAY, EMPTY_DAY]
+    assert Landing(spark, str(folders.root), days).finished_days() == {DAY}
+    assert Landing(spark, str(folders.root / "absent"), days).finished_days() == set()

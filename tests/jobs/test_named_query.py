@@ -1,0 +1,61 @@
+"""The command of named queries: its answer over a period, its names, and what it says of wrong arguments."""
+
+import json
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.named_query import main
+from jobs.warehouse import Warehouse
+from schemas.queries import QUERY_NAMES
+from schemas.tables import TABLES
+from schemas.vocabulary import JOB_SLOWDOWN, JOBS
+from tests.examples import DAY, NEXT_DAY, frame
+
+
+@pytest.fixture(scope="module")
+def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    made = Warehouse(spark, str(tmp_path_factory.mktemp("warehouse")))
+    days = [{}, {"log_date": NEXT_DAY, "job_id": "other"}]
+    for name in (JOB_SLOWDOWN, JOBS):
+        made.replace(TABLES[name], frame(spark, name, days), [DAY, NEXT_DAY])
+    return made.root
+
+
+def test_the_answer_over_a_period(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
+    asked = ["straggling", "--warehouse", warehouse, "--format", "json"]
+    assert main(asked) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["jobs"], row["straggling_share"], row["gpu_hours"]) == (2, 1.0, 384.0)
+    assert main([*asked, "--from", str(NEXT_DAY)]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["jobs"] == 1
+
+
+def test_a_warehouse_without_tables_is_a_wrong_argument(
+    capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert main(["trend", "--warehouse", str(tmp_path_factory.mktemp("empty"))]) == 2
+    assert "no tables in" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_every_name_is_told_with_what_it_means(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    told = capsys.readouterr().out
+    assert all(f"\n  {name} " in told for name in QUERY_NAMES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "required: NAME"),
+        (["nope"], "invalid choice: 'nope'"),
+        (["trend", "--from", "May"], "not a date"),
+    ],
+)
+def test_wrong_arguments_are_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
+) -> None:
+    assert main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert complaint in line

@@ -1,0 +1,114 @@
+"""Late and corrected data: what has changed is done again, and the tables are those of data on time."""
+
+import json
+import os
+import shutil
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from jobs import refresh_changed_days
+from jobs.fingerprints import STAGE_VERSIONS
+from jobs.landing import Landing
+from schemas.vocabulary import JOB_SLOWDOWN, UNIT_FINGERPRINTS
+from tests.jobs.history import DAYS, JOB_IDS, History, assert_same_tables, history_in
+
+FIRST, LAST = DAYS[0], DAYS[-1]
+AFTER = LAST + timedelta(days=1)
+
+
+def refresh(history: History, log_date: date = AFTER) -> dict[str, int]:
+    """Refresh; returns units done by stage."""
+    counts = refresh_changed_days.run(history.spark, history.settings, log_date)
+    return {name.removesuffix(".units"): count for name, count in counts.items() if name.endswith(".units")}
+
+
+ONE_UNIT = {"ingest": 1, "simulate": 1, "aggregate": 2}
+"""Done where one unit has changed: itself, and the aggregates of its day with its two units."""
+
+
+def test_late_files_give_the_tables_of_files_on_time(filled: History, tmp_path: Path) -> None:
+    """A worker's log of one job, and the whole of another, arrive after the nights."""
+    history = history_in(tmp_path, filled.spark, filled.settings)
+    shutil.copytree(filled.landing, history.landing)
+    late_rank = history.folder("alpha", FIRST) / "rank-00001.jsonl"
+    late_job = history.folder("beta", LAST).parent
+    for path in (late_rank, late_job):
+        path.rename(tmp_path / path.name)
+    history.fill()
+    by_unit = {(row["log_date"], row["job_id"]): row["status"] for row in history.rows(JOB_SLOWDOWN)}
+    assert by_unit == {
+        (FIRST, "alpha"): "missing_workers",
+        (FIRST, "beta"): "analysed",
+        (LAST, "alpha"): "analysed",
+    }
+    for path in (late_rank, late_job):
+        (tmp_path / path.name).rename(path)
+    assert refresh(history) == {"ingest": 2, "simulate": 2, "aggregate": 4}
+    assert_same_tables(history.tables(), filled.tables())
+    assert history.rows(UNIT_FINGERPRINTS) == filled.rows(UNIT_FINGERPRINTS)
+
+
+def test_a_corrected_manifest_redoes_its_unit_alone(history: History) -> None:
+    manifest = history.folder("alpha", FIRST) / "job.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"gpu_hours": 48.0}))
+    assert refresh(history) == ONE_UNIT
+    hours = {(row["log_date"], row["job_id"]): row["gpu_hours"] for row in history.rows(JOB_SLOWDOWN)}
+    assert hours.pop((FIRST, "alpha")) == 48.0
+    assert set(hours.values()) == {96.0}
+    assert [row["gpu_hours"] for row in history.rows("fleet_day")] == [48.0 + 96.0, 2 * 96.0]
+    assert refresh(history) == {}
+
+
+def test_a_day_sent_twice_changes_nothing_and_redoes_nothing(filled: History, history: History) -> None:
+    before = history.versions()
+    for job in JOB_IDS:
+        for file in history.folder(job, FIRST).iterdir():
+            content = file.read_bytes()
+            file.unlink()
+            file.write_bytes(content)
+            os.utime(file, (1.8e9, 1.8e9))
+    assert refresh(history) == {}
+    after = history.versions()
+    assert after.pop(UNIT_FINGERPRINTS) == before.pop(UNIT_FINGERPRINTS) + 1
+    assert after == before
+    # The new times are known now: contents are not looked at again.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Landing, "digests", lambda *_, **__: pytest.fail("contents were read"))
+        assert refresh(history) == {}
+
+
+def test_other_contents_of_the_same_size_are_seen(history: History) -> None:
+    log = history.folder("beta", LAST) / "rank-00000.jsonl"
+    text = log.read_text()
+    log.write_text(text.replace('"host":"n', '"host":"m'))
+    assert log.stat().st_size == len(text)
+    assert refresh(history) == ONE_UNIT
+
+
+def test_only_finished_days_that_are_near_enough_are_looked_at(history: History) -> None:
+    for day in DAYS:
+        history.put("alpha", day, slow=2.0)
+    (history.landing / f"log_date={LAST}" / "_SUCCESS").unlink()
+    assert refresh(history, LAST + timedelta(days=history.settings.history.look_back_days)) == {}
+    assert refresh(history, FIRST) == {}
+    assert refresh(history) == ONE_UNIT
+    history.finish()
+    assert refresh(history, LAST) == {}
+    assert refresh(history) == ONE_UNIT
+
+
+def test_another_version_is_not_late_data(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = history.versions()
+    monkeypatch.setitem(STAGE_VERSIONS, "simulate", "0.0")
+    assert refresh(history.with_settings(minimum_steps=13)) == {}
+    assert history.versions() == before
+
+
+def test_the_command_line_refreshes(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    history.put("alpha", LAST, slow=2.0)
+    arguments = [*history.arguments(), "--log-date", AFTER.isoformat()]
+    assert refresh_changed_days.main(arguments) == 0
+    (run,) = history.rows("pipeline_runs")
+    assert [(each["stage"], each["units"]) for each in run["stages"]] == list(ONE_UNIT.items())

@@ -1,0 +1,166 @@
+"""Nights whose causes are revised by earlier days and other jobs, through landing, Spark and Delta."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs import run_nightly, simulate_what_if
+from jobs.settings import Settings
+from jobs.stages import STAGES
+from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.job import generate_job
+from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.mechanisms.network import CongestedNetwork
+from jobs.synthetic.mechanisms.stages import LossLayer
+from jobs.synthetic.mechanisms.workers import SickHost
+from jobs.synthetic.rank_log_files import write_rank_logs
+from jobs.synthetic.shape import JobShape
+from jobs.warehouse import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JUDGED_BY_HISTORY
+
+FIRST = date(2026, 1, 5)
+DAYS = [FIRST + timedelta(days=age) for age in range(3)]
+LAST = DAYS[-1]
+SICK = "sick"
+REPLICA = JobShape(dp_size=1, pp_size=4, tp_size=8, microbatches=8, steps=10)
+"""One replica, each stage on a host of its own."""
+SMALL = JobShape(dp_size=2, pp_size=2, tp_size=2, microbatches=8, steps=10)
+"""All on one host."""
+
+
+def hosts(job_id: str, day: int, number: int, *sick_places: int) -> list[str]:
+    """Hosts of a job, other ones each day, the sick one in some places."""
+    return [SICK if place in sick_places else f"{job_id}-{day}-{place}" for place in range(number)]
+
+
+def write(
+    landing: Path,
+    day: int,
+    job_id: str,
+    shape: JobShape,
+    on: Sequence[str],
+    *mechanisms: Mechanism,
+) -> None:
+    fields = {"model": job_id.rsplit("/", maxsplit=1)[0], "gpu_hours": 64.0}
+    identity = JobIdentity(job_id.replace("/", "-"), "r1", hosts=on, fields=fields)
+    sick = [SickHost(SICK, 1.4)] if SICK in on else []
+    job = generate_job(shape, [*sick, *mechanisms], 10 * day + len(job_id), identity)
+    write_rank_logs(landing, DAYS[day], job)
+
+
+def write_days(landing: Path) -> None:
+    """Two good days of each model, then the day in question; the sick host is known from job "seen"."""
+    loss = LossLayer(0.02, 0.03)
+    seen = replace(REPLICA, dp_size=4)
+    for day in range(3):
+        last = day == 2
+        write(landing, day, "sick-stage", REPLICA, hosts("a", day, 4, *([2] if last else [])))
+        write(landing, day, "heavy-stage", REPLICA, hosts("b", day, 4), loss)
+        write(landing, day, "sick-whole", SMALL, hosts("c", day, 1, *([0] if last else [])))
+        slow = [CongestedNetwork("pipeline", 0.05)] if last else []
+        write(landing, day, "slow-link", replace(REPLICA, dp_size=2), hosts("d", day, 8), *slow)
+        if last:
+            write(landing, day, "seen", seen, hosts("e", day, 16, 5))
+            write(landing, day, "not-replayed", replace(REPLICA, steps=1), [])
+            next(landing.glob("*/job_id=not-replayed/*/rank-*")).unlink()
+            write(landing, day, "new-and-sick", REPLICA, hosts("f", day, 4, 1))
+            write(landing, day, "new-and-heavy", REPLICA, hosts("g", day, 4), loss)
+
+
+@pytest.fixture(scope="module")
+def settings(test_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    root = tmp_path_factory.mktemp("history")
+    write_days(root / "landing")
+    paths = {"landing": str(root / "landing"), "warehouse": str(root / "warehouse")}
+    return test_settings.model_copy(update={"paths": test_settings.paths.model_copy(update=paths)})
+
+
+def read(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
+    warehouse = Warehouse(spark, settings.paths.warehouse)
+    rows = warehouse.read(TABLES[JOB_CAUSES]).toArrow().to_pylist(maps_as_pydicts="strict")
+    return sorted(rows, key=lambda row: (row["log_date"], row["job_id"], row["cause"]))
+
+
+@pytest.fixture(scope="module")
+def nights(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
+    """The first two days together, then the third on its own."""
+    for stage in STAGES.values():
+        stage(spark, settings, DAYS[:2])
+    run_nightly.run(spark, settings, DAYS[2:])
+    return read(spark, settings)
+
+
+def of_last_day(nights: list[dict[str, Any]], job_id: str) -> dict[str, dict[str, Any]]:
+    return {row["cause"]: row for row in nights if (row["log_date"], row["job_id"]) == (LAST, job_id)}
+
+
+@pytest.mark.parametrize(("job_id", "stage"), [("sick-stage", 2), ("new-and-sick", 1)])
+def test_a_stage_on_a_sick_host_is_a_slow_worker(
+    job_id: str, stage: int, nights: list[dict[str, Any]]
+) -> None:
+    """One was well on other days, the other's host is slow in another job."""
+    found = of_last_day(nights, job_id)
+    worker, imbalance = found["slow_worker"], found["stage_imbalance"]
+    (culprit,) = worker["culprits"]
+    assert (culprit["pp_rank"], culprit["host"]) == (stage, SICK)
+    assert culprit["effect"] == pytest.approx(0.4, abs=0.02)
+    # Eight microbatches of 1.4 instead of 1, and three stages that wait for the first.
+    assert worker["time_saved_fraction"] == pytest.approx(0.23, abs=0.02)
+    assert (worker["is_cause"], imbalance["is_cause"]) == (True, False)
+    assert worker["recoverable_gpu_hours"] == 64.0 * worker["time_saved_fraction"]
+    assert imbalance["unrevised"]["is_cause"] is True
+    assert imbalance["unrevised"]["flag_reason"] == "slow_worker_or_stage_imbalance"
+
+
+def test_a_whole_job_on_a_sick_host_is_slow_against_its_other_days(nights: list[dict[str, Any]]) -> None:
+    worker = of_last_day(nights, "sick-whole")["slow_worker"]
+    assert {culprit["host"] for culprit in worker["culprits"]} == {SICK}
+    assert worker["unrevised"]["time_saved_fraction"] == pytest.approx(0.0, abs=0.005)
+    assert worker["time_saved_fraction"] == pytest.approx(0.4 / 1.4, abs=0.03)
+
+
+def test_a_link_that_is_slow_for_all_is_slow_against_other_days(nights: list[dict[str, Any]]) -> None:
+    link = of_last_day(nights, "slow-link")["communication"]
+    assert (link["flag_reason"], link["is_cause"]) == (JUDGED_BY_HISTORY, True)
+    assert link["evidence"]["history_factor"] == pytest.approx(20.0, rel=0.05)
+    assert link["unrevised"]["time_saved_fraction"] == pytest.approx(0.0, abs=0.005)
+
+
+def test_a_stage_that_is_heavy_everywhere_stays_heavy(nights: list[dict[str, Any]]) -> None:
+    found = of_last_day(nights, "heavy-stage")
+    stage = found["stage_imbalance"]
+    assert (stage["flag_reason"], stage["is_cause"]) == (JUDGED_BY_HISTORY, True)
+    assert stage["time_saved_fraction"] == stage["unrevised"]["time_saved_fraction"]
+    assert found["slow_worker"]["is_cause"] is False
+
+
+def test_what_history_cannot_tell_stays_as_it_was(nights: list[dict[str, Any]]) -> None:
+    for row in nights:
+        if row["job_id"] in ("new-and-heavy", "seen") or row["log_date"] == FIRST:
+            # On the first day the only other runs of a model are of the next.
+            assert row["unrevised"] is None, (row["job_id"], row["cause"])
+    flags = {cause: row["flag_reason"] for cause, row in of_last_day(nights, "new-and-heavy").items()}
+    assert flags["slow_worker"] == flags["stage_imbalance"] == "slow_worker_or_stage_imbalance"
+
+
+def test_a_unit_that_was_not_replayed_has_no_causes(
+    spark: SparkSession, settings: Settings, nights: list[dict[str, Any]]
+) -> None:
+    units = Warehouse(spark, settings.paths.warehouse).read(TABLES[JOB_SLOWDOWN], [LAST])
+    (unit,) = units.where("job_id = 'not-replayed'").collect()
+    assert unit.status == "missing_workers"
+    assert of_last_day(nights, "not-replayed") == {}
+
+
+def test_days_again_in_one_block_give_the_same_rows(
+    spark: SparkSession, settings: Settings, nights: list[dict[str, Any]]
+) -> None:
+    """Each day looks back on the same days, and on what was measured, not on what was revised."""
+    simulate_what_if.run(spark, settings, DAYS)
+    assert read(spark, settings) == nights

@@ -1,0 +1,104 @@
+"""Groups and op types: known sums, groups that add up to the fleet, no waste where nothing was analysed."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.gates import audit
+from jobs.transforms.groups import group_day, op_type_day
+from schemas.groups import DIMENSIONS
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    GROUP_DAY,
+    JOB_SLOWDOWN,
+    JOBS,
+    OP_TYPE_DAY,
+    OP_TYPE_SLOWDOWN,
+    SIZE_BOUNDS,
+    SIZE_BUCKETS,
+)
+from tests.examples import NEXT_DAY, frame
+
+Rows = dict[tuple[str, str], dict[str, Any]]
+
+UNITS: list[dict[str, Any]] = [
+    {"job_id": "a", "world_size": 128, "gpu_hours": 100.0, "wasted_gpu_hours": 20.0},
+    {"job_id": "b", "world_size": 256, "gpu_hours": 50.0, "wasted_gpu_hours": 2.5, "slowdown": 1.05},
+    {"job_id": "c", "world_size": 256, "status": "high_discrepancy", "slowdown": 2.0, "gpu_hours": 30.0},
+    {"job_id": "d", "world_size": None, "status": "no_manifest", "slowdown": None, "gpu_hours": None},
+    {"job_id": "e", "world_size": 9000, "gpu_hours": None, "wasted_gpu_hours": None, "slowdown": 1.3}
+    | {"slow_worker_share": 0.5, "last_stage_share": 0.5, "forward_backward_correlation": 0.95},
+    {"job_id": "a", "log_date": NEXT_DAY, "slowdown": 1.1, "slow_worker_share": 0.51},
+]
+TEAMS = {"a": "speech", "b": "speech", "c": "vision", "d": None, "e": None}
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession) -> Rows:
+    jobs = [{"job_id": job, "team": team} for job, team in TEAMS.items()]
+    made = group_day(frame(spark, JOB_SLOWDOWN, UNITS), frame(spark, JOBS, jobs)).persist()
+    audit(TABLES[GROUP_DAY], made)
+    today = made.where("log_date = DATE'2026-01-05'").collect()
+    return {(row.dimension, row.value): row.asDict() for row in today}
+
+
+def figures(row: dict[str, Any], *names: str) -> tuple[Any, ...]:
+    return tuple(row[name] for name in names)
+
+
+def test_counts_and_hours_of_a_team(rows: Rows) -> None:
+    counts = (
+        "jobs",
+        "replayed",
+        "analysed",
+        "straggling",
+        "worker_driven",
+        "stage_driven",
+        "sequence_driven",
+    )
+    hours = ("gpu_hours", "analysed_gpu_hours", "straggling_gpu_hours", "wasted_gpu_hours")
+    assert figures(rows["team", "speech"], *counts) == (2, 2, 2, 1, 1, 0, 0)
+    assert figures(rows["team", "speech"], *hours) == (150.0, 150.0, 100.0, 22.5)
+    assert figures(rows["team", "vision"], *counts) == (1, 1, 0, 0, 0, 0, 0)
+    assert figures(rows["team", "vision"], *hours) == (30.0, None, None, None)
+    assert figures(rows["team", "(not stated)"], *counts) == (2, 1, 1, 1, 0, 1, 1)
+
+
+def test_groups_of_every_dimension_add_up_to_the_fleet(rows: Rows) -> None:
+    assert {dimension for dimension, _ in rows} == set(DIMENSIONS)
+    for name in ("jobs", "analysed", "straggling", "gpu_hours", "wasted_gpu_hours"):
+        for dimension in DIMENSIONS:
+            parts = [row[name] or 0 for (found, _), row in rows.items() if found == dimension]
+            assert sum(parts) == pytest.approx(rows["fleet", "fleet"][name], rel=1e-12), (dimension, name)
+
+
+def test_sizes_fall_into_buckets_that_end_before_their_bound(spark: SparkSession, rows: Rows) -> None:
+    assert {value for dimension, value in rows if dimension == "size_bucket"} == {
+        "128-255",
+        "256-511",
+        ">= 4096",
+        "(not stated)",
+    }
+    edges = [
+        {"job_id": f"{size}", "world_size": size} for bound in SIZE_BOUNDS for size in (bound - 1, bound)
+    ]
+    made = group_day(frame(spark, JOB_SLOWDOWN, edges), frame(spark, JOBS, []))
+    found = {row.value: row.jobs for row in made.where("dimension = 'size_bucket'").collect()}
+    assert found == dict.fromkeys(SIZE_BUCKETS, 2) | {SIZE_BUCKETS[0]: 1, SIZE_BUCKETS[-1]: 1}
+
+
+def test_op_types_of_analysed_units_alone(spark: SparkSession) -> None:
+    op_types = [
+        {"job_id": "a", "slowdown": 1.25, "waste_fraction": 0.2},
+        {"job_id": "b", "slowdown": 1.0, "waste_fraction": 0.0},
+        {"job_id": "c", "slowdown": 2.0, "waste_fraction": 0.5},
+        {"job_id": "e", "slowdown": 1.25, "waste_fraction": 0.2},
+        {"job_id": "a", "op_type": "gc", "slowdown": 0.8, "waste_fraction": -0.25},
+    ]
+    made = op_type_day(frame(spark, OP_TYPE_SLOWDOWN, op_types), frame(spark, JOB_SLOWDOWN, UNITS)).persist()
+    audit(TABLES[OP_TYPE_DAY], made)
+    found = {
+        row.op_type: (row.jobs, row.slowed, row.gpu_hours, row.wasted_gpu_hours) for row in made.collect()
+    }
+    assert found == {"forward-compute": (3, 2, 150.0, 20.0), "gc": (1, 0, 100.0, -25.0)}

@@ -1,0 +1,112 @@
+"""Hosts against chance: a busy host is no bad host, nor one in a place that is always slow."""
+
+from datetime import date, timedelta
+from itertools import product
+from math import prod
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from schemas.queries import QUERIES
+from schemas.views import VIEWS
+from schemas.vocabulary import WORKER_SLOWDOWN
+from tests.examples import DAY, frame
+
+Workers = list[dict[str, Any]]
+
+
+def job(job_id: str, day: int, hosts: str, slow: str = "") -> Workers:
+    """One job on one day, with a worker on each host named by a letter."""
+    return [
+        {
+            "job_id": job_id,
+            "log_date": DAY + timedelta(days=day),
+            "host": host,
+            "pp_rank": place,
+            "slowdown": 1.5 if host in slow else 1.0,
+            "is_slowest": host in slow,
+        }
+        for place, host in enumerate(hosts)
+    ]
+
+
+def hosts_of(spark: SparkSession, workers: Workers, *period: date) -> dict[str, Row]:
+    frame(spark, WORKER_SLOWDOWN, workers).createOrReplaceTempView(WORKER_SLOWDOWN)
+    sql = QUERIES["hosts"].over(*period) if period else VIEWS["host_record"].sql
+    return {row.host: row for row in spark.sql(sql).collect()}
+
+
+def tail(chances: list[float], slow: int) -> float:
+    """P(at least so many of these independent events happen), by all outcomes."""
+    outcomes = product((False, True), repeat=len(chances))
+    return sum(
+        prod(p if happens else 1 - p for p, happens in zip(chances, outcome, strict=True))
+        for outcome in outcomes
+        if sum(outcome) >= slow
+    )
+
+
+def test_the_chance_is_that_of_a_random_host_in_the_same_places(spark: SparkSession) -> None:
+    workers = [
+        *job("1", 0, "abcd", "a"),
+        *job("2", 0, "abefghij", "ab"),
+        *job("3", 1, "ae"),
+        *job("4", 1, "a", "a"),  # all of its hosts are slow: says nothing
+    ]
+    found = hosts_of(spark, workers)
+    chances = [1 / 4, 2 / 8, 0.0, 1.0]
+    assert found["a"].p_value == pytest.approx(tail(chances, 3), rel=1e-12)
+    assert found["b"].p_value == pytest.approx(tail([1 / 4, 2 / 8], 1), rel=1e-12)
+    assert found["e"].p_value == 1.0
+    assert found["a"].expected_jobs_slow == pytest.approx(1.5, rel=1e-12)
+    assert (found["a"].jobs, found["a"].jobs_slow, found["a"].jobs_not_slow) == (4, 3, 1)
+    assert next(iter(found)) == "a"
+
+
+def test_a_busy_host_is_not_a_bad_host(spark: SparkSession) -> None:
+    """Host b serves 40 jobs and is slow in 5, as are all hosts of them; x serves 6 and is slow in all."""
+    others = "cdefghi"
+    busy = [worker for n in range(40) for worker in job(f"b{n}", n, "b" + others, ("b" + others)[n % 8])]
+    bad = [worker for n in range(6) for worker in job(f"x{n}", n, "xyzuvwst", "x")]
+    found = hosts_of(spark, busy + bad)
+    assert (found["b"].jobs_slow, found["x"].jobs_slow) == (5, 6)
+    assert found["b"].p_value > 0.3
+    assert found["x"].p_value == pytest.approx((1 / 8) ** 6, rel=1e-9)
+    assert {host for host, row in found.items() if row.is_beyond_chance} == {"x"}
+
+
+def test_several_days_of_one_job_are_one_trial(spark: SparkSession) -> None:
+    """A host at the last stage is slow every day that the job runs, and that is no news."""
+    week = [worker for day in range(7) for worker in job("long", day, "abcdefgh", "h")]
+    found = hosts_of(spark, week)
+    assert found["h"].p_value == pytest.approx(1 / 8, rel=1e-12)
+    assert (found["h"].days_slow, found["h"].jobs_slow, found["h"].is_beyond_chance) == (7, 1, False)
+
+
+def test_chronic_intermittent_and_one_off(spark: SparkSession) -> None:
+    workers = [
+        worker
+        for day in range(10)
+        for worker in job(str(day), day, "coiq", "c" * (day >= 2) + "o" * (day == 4) + "i" * (day in {1, 8}))
+    ]
+    found = hosts_of(spark, workers)
+    patterns = {host: row.pattern for host, row in found.items()}
+    assert patterns == {"c": "chronic", "o": "one_off", "i": "intermittent", "q": None}
+    chronic, never = found["c"], found["q"]
+    assert (chronic.first_slow, chronic.last_slow) == (DAY + timedelta(days=2), DAY + timedelta(days=9))
+    assert (chronic.first_seen, chronic.days, chronic.days_slow) == (DAY, 10, 8)
+    assert (never.first_slow, never.days_slow, never.jobs_not_slow) == (None, 0, 10)
+
+
+def test_the_same_over_a_period(spark: SparkSession) -> None:
+    workers = [*job("1", 0, "ab", "a"), *job("2", 5, "ab", "a"), *job("3", 9, "ab", "a")]
+    found = hosts_of(spark, workers, DAY, DAY + timedelta(days=5))
+    assert (found["a"].jobs_slow, found["a"].p_value) == (2, 0.25)
+
+
+def test_slow_is_who_slows_the_unit_and_not_merely_the_slowest_of_a_healthy_one(spark: SparkSession) -> None:
+    workers = [*job("1", 0, "ab", "a"), *job("2", 0, "ab")]
+    workers[0]["slowdown"] = 1.09
+    workers[3] |= {"slowdown": 1.9}
+    assert {row.jobs_slow for row in hosts_of(spark, workers).values()} == {0}

@@ -1,0 +1,123 @@
+"""Rows of job_causes revised by history: what changes, what is kept, and which rows stay as they are."""
+
+from typing import Any
+
+import pytest
+
+from schemas.vocabulary import CAUSES, JUDGED_BY_HISTORY
+from tests.udfs.test_history import ELSEWHERE, run
+from udfs.history import Run, SlowHost
+from udfs.revise_causes import History, Row, Unit, revise
+
+OPEN = "slow_worker_or_stage_imbalance"
+SLOW = run([1.0, 1.5, 1.0, 1.0])
+HEAVY = {"pp_rank": 1, "dp_rank": None, "rank": None, "host": None, "effect": 0.33}
+
+
+def causes(flag: str | None = OPEN, imbalance: float = 0.2, attributed: float = 0.1) -> list[Row]:
+    """Causes of a unit of which only the imbalance of its stages is known."""
+    rows: list[Row] = [
+        {
+            "cause": cause,
+            "is_cause": False,
+            "time_saved_fraction": 0.0,
+            "attributed_fraction": 0.0,
+            "recoverable_gpu_hours": 0.0,
+            "attributed_gpu_hours": 0.0,
+            "flag_reason": None,
+            "culprits": [],
+            "evidence": {"peers": 3.0},
+            "unrevised": None,
+        }
+        for cause in CAUSES
+    ]
+    rows[0]["flag_reason"] = flag
+    rows[1] |= {"is_cause": imbalance > 0.025, "time_saved_fraction": imbalance, "flag_reason": flag}
+    rows[1] |= {"attributed_fraction": attributed, "culprits": [HEAVY]}
+    return rows
+
+
+def revised(
+    unit: Run, runs: list[Run], rows: list[Row], hours: float | None = 64.0, **slow_hosts: SlowHost
+) -> dict[str, Row]:
+    """Causes by name; a step of the unit takes 2 s, and each stage is one worker."""
+    workers: list[dict[str, Any]] = [
+        {"pp_rank": stage, "dp_rank": 0, "rank": 8 * stage, "host": next(iter(of.hosts), None)}
+        for stage, of in enumerate(unit.stages)
+    ]
+    found = revise(rows, Unit(unit, 2.0, hours, workers), History(runs, slow_hosts), 2)
+    assert [row["cause"] for row in found] == list(CAUSES)
+    return {row["cause"]: row for row in found}
+
+
+def test_what_a_slow_host_costs_moves_from_the_stage_to_the_worker() -> None:
+    before = causes()
+    found = revised(SLOW, ELSEWHERE, before)
+    worker, stage = found["slow_worker"], found["stage_imbalance"]
+    assert (worker["is_cause"], worker["time_saved_fraction"]) == (True, 0.25)
+    assert worker["attributed_fraction"] == 0.125, "half of what the fix alone saves, like the imbalance's"
+    assert (worker["recoverable_gpu_hours"], worker["attributed_gpu_hours"]) == (16.0, 8.0)
+    always = {"effect": 0.5, "share_of_steps": 1.0, "pattern": "always"}
+    assert worker["culprits"] == [{"pp_rank": 1, "dp_rank": 0, "rank": 8, "host": "b"} | always]
+    assert (stage["is_cause"], stage["time_saved_fraction"], stage["culprits"]) == (False, 0.0, [])
+    assert worker["flag_reason"] == stage["flag_reason"] == JUDGED_BY_HISTORY
+    told = {"history_runs": 2.0, "history_jobs": 0.0, "history_factor": 1.5, "revised_from": 0.2}
+    assert stage["evidence"] == {"peers": 3.0} | told
+    kept = stage["unrevised"]
+    assert kept == {name: before[1][name] for name in kept}
+    assert {name for name in CAUSES if found[name]["unrevised"] is None} == set(CAUSES[2:])
+
+
+def test_a_heavy_stage_is_confirmed_with_its_figures_as_they_were() -> None:
+    heavy = [run([1.0, 1.5, 1.0, 1.0], hosts) for hosts in ("efgh", "ijkl")]
+    found = revised(SLOW, heavy, causes())
+    stage = found["stage_imbalance"]
+    assert (stage["is_cause"], stage["time_saved_fraction"], stage["culprits"]) == (True, 0.2, [HEAVY])
+    assert stage["flag_reason"] == found["slow_worker"]["flag_reason"] == JUDGED_BY_HISTORY
+    assert found["slow_worker"]["is_cause"] is False
+
+
+@pytest.mark.parametrize(
+    ("flag", "runs"),
+    [
+        (OPEN, []),
+        (OPEN, ELSEWHERE[:1]),
+        ("few_steps", ELSEWHERE),
+        ("high_discrepancy", ELSEWHERE),
+    ],
+)
+def test_without_history_or_without_a_measurement_rows_stay(flag: str, runs: list[Run]) -> None:
+    assert list(revised(SLOW, runs, causes(flag)).values()) == causes(flag)
+
+
+def test_an_unflagged_row_is_revised_only_where_history_contradicts_it() -> None:
+    """A stage on one host: to its own steps the imbalance is beyond doubt."""
+    heavy = [run([1.0, 1.5, 1.0, 1.0], hosts) for hosts in ("efgh", "ijkl")]
+    assert list(revised(SLOW, heavy, causes(None)).values()) == causes(None)
+    assert revised(SLOW, ELSEWHERE, causes(None))["slow_worker"]["flag_reason"] == JUDGED_BY_HISTORY
+
+
+def test_hosts_known_from_other_jobs_say_in_how_many() -> None:
+    worker = revised(SLOW, [], causes(), None, b=SlowHost(3, 0.5))["slow_worker"]
+    assert (worker["evidence"]["history_jobs"], worker["evidence"]["history_factor"]) == (3.0, 1.5)
+    assert worker["recoverable_gpu_hours"] is None
+
+
+def test_slow_transfers_add_to_what_the_unit_itself_found() -> None:
+    rows = causes(None, 0.0, 0.0)
+    rows[4] |= {"time_saved_fraction": 0.0625, "attributed_fraction": 0.0625, "is_cause": True}
+    found = revised(run(ideal_step_s=2.5, forward_pp_comm=0.02), ELSEWHERE, rows)
+    link = found["communication"]
+    assert (link["time_saved_fraction"], link["attributed_fraction"]) == (0.3125, 0.3125)
+    assert link["evidence"]["history_factor"] == pytest.approx(10.0)
+    assert link["unrevised"]["time_saved_fraction"] == link["evidence"]["revised_from"] == 0.0625
+    assert all(found[name]["unrevised"] is None for name in CAUSES if name != "communication")
+
+
+def test_usual_transfers_answer_a_flag_and_nothing_else() -> None:
+    unit = run(ideal_step_s=2.5)
+    rows = causes(None, 0.0, 0.0)
+    assert list(revised(unit, ELSEWHERE, rows).values()) == rows
+    rows[4]["flag_reason"] = "no_usual_transfer"
+    link = revised(unit, ELSEWHERE, rows)["communication"]
+    assert (link["flag_reason"], link["time_saved_fraction"]) == (JUDGED_BY_HISTORY, 0.0)

@@ -1,0 +1,222 @@
+"""What other runs say of one unit: which of its stages, or transfers, take longer than there.
+
+A stage that is one worker, or that lies on one host whole, looks the same whether the host is slow or the
+work is heavy. Other runs of the same model tell: the work moves with the stage, slowness stays with the host.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
+from udfs.kernel.op_type import AVERAGED, COMPUTE
+
+LEAST_SLOWER: Final = 1.08
+"""A stage that takes so many times as long as elsewhere is slow: healthy hosts differ by 3 %."""
+
+SAME_WORK: Final = 1.05
+"""Computes that differ by no more are of the same work, so that slower transfers are the network's."""
+
+SAME_TRAFFIC: Final = 1.25
+"""Transfers that differ by no more carry the same, so that slower computes are the host's, not more work."""
+
+SLOW_LINK: Final = 1.8
+"""Transfers that take so many times as long are faults, as within a job (diagnosis, section 2)."""
+
+SAME_OPS: Final = 0.02
+"""Share by which the ops of a step may differ between runs that are compared: less than one microbatch."""
+
+LEAST_TRANSFER_S: Final = 1e-4
+"""Shorter transfers are mostly the call itself, and scatter."""
+
+_COMPUTES: Final = tuple(OP_TYPES[code] for code in COMPUTE)
+_TRANSFERS: Final = tuple(name for code, name in enumerate(OP_TYPES) if code not in AVERAGED)
+_TRAFFIC: Final = {OP_TYPE_GROUPS.get(name, name) for name in _TRANSFERS}
+
+
+class Stage(NamedTuple):
+    """What one stage usually takes in a step [s], and its hosts; none where they are not known."""
+
+    compute_s: float
+    hosts: frozenset[str]
+
+
+class Run(NamedTuple):
+    """One unit as others see it.
+
+    ops_per_step : recorded ops over steps.
+    ideal_step_s : step time with every duration ideal. [s]
+    stages       : by pp_rank.
+    op_types_s   : ideal duration of an op, by type. [s]
+    """
+
+    ops_per_step: float
+    ideal_step_s: float
+    stages: Sequence[Stage]
+    op_types_s: Mapping[str, float]
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """All hosts; none where those of a stage are not known."""
+        if not all(stage.hosts for stage in self.stages):
+            return frozenset()
+        return frozenset().union(*(stage.hosts for stage in self.stages))
+
+
+class SlowHost(NamedTuple):
+    """A host as other jobs knew it: in how many it was slow, and by how much, as a share (0.3: 30 %)."""
+
+    jobs: int
+    effect: float
+
+
+class SlowStages(NamedTuple):
+    """What history says of the stages.
+
+    factors : pp_rank -> how many times as long as elsewhere; without stages that are not slow.
+    saved_s : what a step would take less without. [s]
+    kept    : part of the imbalance between stages that remains without.
+    largest : the largest factor, also where it is none.
+    runs, jobs : how many runs of the model, and other jobs on the hosts, that rests on.
+    """
+
+    factors: Mapping[int, float]
+    saved_s: float
+    kept: float
+    largest: float
+    runs: int
+    jobs: int
+
+
+class SlowTransfers(NamedTuple):
+    """What history says of the transfers: the largest factor, what a step would take less [s], runs."""
+
+    factor: float
+    saved_s: float
+    runs: int
+
+
+def comparable(unit: Run, runs: Sequence[Run]) -> list[Run]:
+    """Runs of the same number of stages and ops."""
+    return [
+        run
+        for run in runs
+        if len(run.stages) == len(unit.stages) and abs(run.ops_per_step / unit.ops_per_step - 1.0) <= SAME_OPS
+    ]
+
+
+def slow_stages(
+    unit: Run, runs: Sequence[Run], slow_hosts: Mapping[str, SlowHost], minimum_runs: int
+) -> SlowStages | None:
+    """Stages that are slow for where they run; None where history cannot tell.
+
+    runs : of the same model, comparable.
+    """
+    elsewhere = [run for run in runs if run.hosts and unit.hosts and not run.hosts & unit.hosts]
+    if len(unit.hosts) == 1 and len(elsewhere) >= minimum_runs:
+        found = _whole_job(unit, elsewhere)
+        if found is not None:
+            return found
+    found = _against_runs(unit, runs, minimum_runs)
+    return found if found is not None else _against_hosts(unit, slow_hosts)
+
+
+def slow_transfers(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowTransfers | None:
+    """Transfers slower than in other runs of the same work; None where history cannot tell."""
+    if len(runs) < minimum_runs:
+        return None
+    work = max(_work_ratios(unit, runs), default=1.0)
+    traffic = _traffic_ratios(unit, runs)
+    if not traffic or not 1 / SAME_WORK <= work <= SAME_WORK:
+        return None
+    factor = max(traffic)
+    usual_s = _low_median([run.ideal_step_s for run in runs]) * max(work, 1.0)
+    saved_s = unit.ideal_step_s - usual_s if factor >= SLOW_LINK else 0.0
+    return SlowTransfers(factor, max(saved_s, 0.0), len(runs))
+
+
+def _whole_job(unit: Run, elsewhere: Sequence[Run]) -> SlowStages | None:
+    """A job on one host, all stages slower than on others; with slower transfers too it has more to do."""
+    factors = _factors(unit, elsewhere)
+    if min(factors) < LEAST_SLOWER or max(_traffic_ratios(unit, elsewhere), default=1.0) > SAME_TRAFFIC:
+        return None
+    saved_s = unit.ideal_step_s - _low_median([run.ideal_step_s for run in elsewhere])
+    return SlowStages(dict(enumerate(factors)), saved_s, 1.0, max(factors), len(elsewhere), 0)
+
+
+def _against_runs(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowStages | None:
+    """Stages that were lighter in other runs; that all are alike counts only against other hosts."""
+    if len(runs) < minimum_runs:
+        return None
+    factors, base, on_others = [], [], True
+    for number, stage in enumerate(unit.stages):
+        others = [run for run in runs if stage.hosts and not stage.hosts & run.stages[number].hosts]
+        others = [run for run in others if run.stages[number].hosts]
+        on_others &= len(others) >= minimum_runs
+        chosen = others if len(others) >= minimum_runs else runs
+        base.append(len(chosen))
+        factors.append(_ratio(unit, chosen, number))
+    # What all stages take longer is more work. What some take less is a host that was slow then.
+    common = max(_low_median(factors), 1.0) if len(factors) > 1 else 1.0
+    relative = {number: factor / common for number, factor in enumerate(factors)}
+    slow = {
+        number: factor
+        for number, factor in relative.items()
+        if factor >= LEAST_SLOWER and len(unit.stages) > 1 and len(unit.stages[number].hosts) == 1
+    }
+    if not slow and not (on_others and max(relative.values()) < LEAST_SLOWER):
+        return None
+    return _without(unit, slow, max(relative.values()), min(base), 0)
+
+
+def _against_hosts(unit: Run, slow_hosts: Mapping[str, SlowHost]) -> SlowStages | None:
+    """Heavy stages on a host of their own that is slow in other jobs too, as far as it is slow there."""
+    slow, jobs = {}, 0
+    for number, stage in enumerate(unit.stages):
+        others = [other for place, other in enumerate(unit.stages) if place != number]
+        if len(stage.hosts) != 1 or not others or any(stage.hosts & other.hosts for other in others):
+            continue
+        known = slow_hosts.get(next(iter(stage.hosts)))
+        heavier = stage.compute_s / _low_median([other.compute_s for other in others])
+        if known is not None and min(heavier, 1.0 + known.effect) >= LEAST_SLOWER:
+            slow[number] = min(heavier, 1.0 + known.effect)
+            jobs = max(jobs, known.jobs)
+    return _without(unit, slow, max(slow.values()), 0, jobs) if slow else None
+
+
+def _without(unit: Run, factors: Mapping[int, float], largest: float, runs: int, jobs: int) -> SlowStages:
+    """What remains when slow stages are as fast as elsewhere: the slowest sets the pace of a pipeline."""
+    as_is_s = [stage.compute_s for stage in unit.stages]
+    fixed_s = [time_s / factors.get(number, 1.0) for number, time_s in enumerate(as_is_s)]
+    uneven_s, left_s = (max(times) - sum(times) / len(times) for times in (as_is_s, fixed_s))
+    kept = min(left_s / uneven_s, 1.0) if uneven_s > 0.0 else 1.0
+    return SlowStages(factors, max(as_is_s) - max(fixed_s), kept, largest, runs, jobs)
+
+
+def _factors(unit: Run, runs: Sequence[Run]) -> list[float]:
+    return [_ratio(unit, runs, number) for number in range(len(unit.stages))]
+
+
+def _ratio(unit: Run, runs: Sequence[Run], number: int) -> float:
+    return unit.stages[number].compute_s / _low_median([run.stages[number].compute_s for run in runs])
+
+
+def _work_ratios(unit: Run, runs: Sequence[Run]) -> list[float]:
+    return _ratios(unit, runs, _COMPUTES, 0.0)
+
+
+def _traffic_ratios(unit: Run, runs: Sequence[Run]) -> list[float]:
+    return _ratios(unit, runs, _TRAFFIC, LEAST_TRANSFER_S)
+
+
+def _ratios(unit: Run, runs: Sequence[Run], op_types: Collection[str], least_s: float) -> list[float]:
+    """How many times as long op types take as in other runs; without types that one of them lacks."""
+    found = []
+    for op_type, time_s in unit.op_types_s.items():
+        others = [run.op_types_s.get(op_type, 0.0) for run in runs]
+        if op_type in op_types and min(others) > least_s:
+            found.append(time_s / _low_median(others))
+    return found
+
+
+def _low_median(values: Sequence[float]) -> float:
+    return sorted(values)[(len(values) - 1) // 2]
