@@ -110,10 +110,12 @@ def test_a_flagged_worker_or_stage_keeps_the_best_estimate_and_both_suspects() -
     assert found.workers("slow_worker") == {(0, 1)}
 
 
-def test_a_slow_stage_of_one_worker_beyond_all_layers_is_that_worker() -> None:
+def test_a_stage_of_one_worker_slower_than_layers_explain_is_taken_for_that_worker() -> None:
+    """Which is the better guess, and flagged as one."""
     found = diagnosed(ONE_REPLICA, WeakGpu(0, 1, 1.7))
     assert found.labels == ["slow_worker"]
-    assert not {"slow_worker", "stage_imbalance"} & set(found.flags)
+    assert found.workers("slow_worker") == found.struck
+    assert found.flags["slow_worker"] == "slow_worker_or_stage_imbalance"
     assert found.rows["slow_worker"]["time_saved_fraction"] == pytest.approx(
         found.true["slow_worker"], rel=0.005
     )
