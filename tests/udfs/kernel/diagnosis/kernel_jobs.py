@@ -1,0 +1,53 @@
+"""Generated jobs as the kernel sees them."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from jobs.synthetic.job import GeneratedJob
+from udfs.kernel.diagnosis.compute_times import BlockTimes, compute_times
+from udfs.kernel.diagnosis.culprits import Found
+from udfs.kernel.diagnosis.diagnose import _replays
+from udfs.kernel.diagnosis.factors import decompose
+from udfs.kernel.diagnosis.fixes import Fixed
+from udfs.kernel.diagnosis.transfers import slow_transfers
+from udfs.kernel.first_pass import read
+from udfs.kernel.graph import Layout
+from udfs.kernel.program import Ints
+from udfs.kernel.what_if import OPS_TOGETHER, WhatIf, analyse
+from udfs.layout import read_layout
+from udfs.rank_rows import ReplayedRows, replayed_rows
+
+
+class Job(NamedTuple):
+    """Rows that are replayed, and the layout."""
+
+    rows: ReplayedRows
+    layout: Layout
+
+    def analysed(self) -> WhatIf:
+        """All that the kernel finds."""
+        return analyse(self.rows, self.layout, self.rows.worker_rank, self.rows.worker_host)
+
+    def blocks(self) -> list[BlockTimes]:
+        """What the diagnosis starts from."""
+        recorded = read(self.rows, self.layout, OPS_TOGETHER, diagnosed=True)
+        return [block.diagnosed for block in recorded.blocks if block.diagnosed is not None]
+
+
+def job_of(job: GeneratedJob) -> Job:
+    layout = read_layout(job.manifest)
+    return Job(replayed_rows(job.rank_steps, layout), layout)
+
+
+def found_in(blocks: list[BlockTimes], layout: Layout, hosts: Ints | None = None) -> Found:
+    """All that is found before anything is fixed."""
+    computes = compute_times(blocks, layout.pp_size, layout.dp_size)
+    known = np.full((layout.pp_size, layout.dp_size), -1) if hosts is None else hosts
+    factors = decompose(computes.times_s, known) if computes is not None else None
+    return Found(layout, 1.0, blocks, computes, factors, slow_transfers(blocks))
+
+
+def mean_step_s(found: Found, fixed: Fixed) -> float:
+    """Mean step time with some causes fixed. [s]"""
+    return _replays(found)([fixed])[fixed]

@@ -1,0 +1,155 @@
+"""Factors of compute durations: they give the times back, and are those that a tensor was made of."""
+
+from typing import Final
+
+import numpy as np
+import pytest
+
+from tests.random_jobs import LAYOUTS, named_job, random_job
+from tests.udfs.kernel.diagnosis.kernel_jobs import job_of
+from udfs.kernel.diagnosis.compute_times import Tensor, compute_times
+from udfs.kernel.diagnosis.factors import Data, Factors, decompose
+from udfs.kernel.diagnosis.fixes import works
+from udfs.kernel.diagnosis.workers import Workers
+from udfs.kernel.program import Floats
+
+SHAPE: Final = (3, 2, 1, 6, 10, 4)
+"""(stage, direction, chunk, microbatch, step, dp_rank)."""
+UNKNOWN_HOSTS: Final = np.full((3, 4), -1)
+EXACT: Final = 1e-12
+
+
+def drawn(seed: int = 3) -> tuple[Tensor, Floats]:
+    """Times of stages that take 1, 1 and 1.2 s forward and twice that backward; weights of microbatches."""
+    weight = np.exp(0.3 * np.random.default_rng(seed).standard_normal(SHAPE[3:]))
+    base_s = np.array([1.0, 1.0, 1.2])[:, None] * np.array([1.0, 2.0])
+    return base_s[:, :, None, None, None, None] * weight, weight
+
+
+def assert_gives_times_back(times_s: Tensor, factors: Factors) -> None:
+    again_s = factors.work_s * factors.worker * factors.noise + factors.pause_s
+    np.testing.assert_allclose(again_s, times_s, rtol=EXACT, atol=0.0)
+
+
+@pytest.mark.parametrize("name", [*LAYOUTS, *range(12)])
+def test_factors_multiplied_give_the_times_back(name: str | int) -> None:
+    job = job_of(random_job(name) if isinstance(name, int) else named_job(name))
+    computes = compute_times(job.blocks(), job.layout.pp_size, job.layout.dp_size)
+    assert computes is not None
+    before = computes.times_s.copy()
+    factors = decompose(computes.times_s, job.rows.worker_host)
+    assert_gives_times_back(computes.times_s, factors)
+    assert np.array_equal(computes.times_s, before), "inputs are left as they were"
+
+
+def test_work_that_goes_with_the_data_is_work() -> None:
+    times_s, _ = drawn()
+    factors = decompose(times_s, UNKNOWN_HOSTS)
+    assert factors.data.is_real
+    np.testing.assert_allclose(factors.work_s, times_s, rtol=1e-9)
+    assert not factors.pause_s.any()
+    assert (factors.worker == 1.0).all()
+
+
+def test_a_constant_beside_the_data_is_work_of_its_stage() -> None:
+    """A loss layer of 0.5 s forward and 0.7 s backward; beside it light microbatches look slow."""
+    times_s, _ = drawn()
+    times_s[2, 0] += 0.5
+    times_s[2, 1] += 0.7
+    factors = decompose(times_s, UNKNOWN_HOSTS)
+    np.testing.assert_allclose(factors.work_s, times_s, rtol=1e-9)
+    assert (factors.worker == 1.0).all()
+
+
+def test_a_slow_worker_is_a_factor_of_its_cell() -> None:
+    times_s, _ = drawn()
+    times_s[1, :, ..., 2] *= 1.5
+    worker = decompose(times_s, UNKNOWN_HOSTS).worker[:, 0, 0, 0]
+    wanted = np.ones((3, 10, 4))
+    wanted[1, :, 2] = 1.5
+    np.testing.assert_allclose(worker, wanted, rtol=1e-6)
+
+
+def test_a_worker_slow_in_some_steps_is_slow_in_those() -> None:
+    times_s, _ = drawn()
+    times_s[1, :, :, :, 4:7, 2] *= 1.5
+    worker = decompose(times_s, UNKNOWN_HOSTS).worker[:, 0, 0, 0]
+    wanted = np.ones((3, 10, 4))
+    wanted[1, 4:7, 2] = 1.5
+    np.testing.assert_allclose(worker, wanted, rtol=1e-6)
+
+
+def test_a_pause_is_added_to_one_forward() -> None:
+    times_s, _ = drawn()
+    times_s[2, 0, 0, 3, 5, 1] += 4.0
+    pause_s = decompose(times_s, UNKNOWN_HOSTS).pause_s
+    assert np.argwhere(pause_s).tolist() == [[2, 0, 0, 3, 5, 1]]
+    assert pause_s.max() == pytest.approx(4.0, rel=1e-6)
+
+
+def test_a_long_backward_is_no_pause() -> None:
+    """Collections are known by forwards alone: a backward waits for nothing that Python does."""
+    times_s, _ = drawn()
+    times_s[2, 1, 0, 3, 5, 1] += 4.0
+    assert not decompose(times_s, UNKNOWN_HOSTS).pause_s.any()
+
+
+def test_microbatches_that_scatter_by_chance_are_no_data() -> None:
+    """Each compute by itself: stages do not agree on which is heavy."""
+    noise = np.exp(0.1 * np.random.default_rng(4).standard_normal(SHAPE))
+    data = decompose(noise, UNKNOWN_HOSTS).data
+    assert not data.is_real
+    assert (data.weight == 1.0).all()
+
+
+def uneven(*, is_real: bool, noise: float = 0.05) -> Factors:
+    """Stages that differ, data that do, and noise."""
+    rng = np.random.default_rng(5)
+    work_s, weight = drawn()
+    workers = Workers(np.zeros((3, 2, 4)), np.zeros((3, 10, 4)), np.zeros((10, 4)), 0.0, np.zeros(3, bool))
+    data = Data(np.broadcast_to(weight, (2, *weight.shape)), 1.0, 0.3, is_real=is_real)
+    scatter = np.exp(noise * rng.standard_normal(SHAPE))
+    return Factors(work_s, np.ones((3, 2, 1, 1, 10, 4)), scatter, np.zeros(SHAPE), workers, data)
+
+
+@pytest.mark.parametrize("is_real", [True, False])
+def test_fixes_keep_the_sum_of_the_work(is_real: bool) -> None:
+    """Of each stage, direction and chunk where data are balanced, of each direction where stages are."""
+    factors = uneven(is_real=is_real)
+    before = factors.work_s.copy(), factors.noise.copy()
+    as_is_s, data_s, stage_s, both_s = works(factors)
+    assert np.array_equal(as_is_s, before[0] * before[1])
+    lanes = (3, 4, 5)
+    np.testing.assert_allclose(data_s.mean(axis=lanes), as_is_s.mean(axis=lanes), rtol=EXACT)
+    wanted_s = as_is_s.mean(axis=(0, 2, *lanes))
+    for spread_s in (stage_s, both_s):
+        np.testing.assert_allclose(spread_s.mean(axis=(0, 2, *lanes)), wanted_s, rtol=EXACT)
+    assert np.array_equal(factors.work_s, before[0])
+    assert np.array_equal(factors.noise, before[1])
+
+
+def test_balanced_work_is_alike_within_a_step_and_spread_work_on_all_stages() -> None:
+    _, data_s, stage_s, both_s = works(uneven(is_real=True, noise=0.0))
+    within = data_s.max(axis=(3, 5)) / data_s.min(axis=(3, 5))
+    assert within.max() == pytest.approx(1.0, rel=EXACT)
+    over_stages = stage_s.max(axis=(0, 2)) / stage_s.min(axis=(0, 2))
+    assert over_stages.max() == pytest.approx(1.0, rel=EXACT)
+    everywhere = both_s.max(axis=(0, 2, 3, 5)) / both_s.min(axis=(0, 2, 3, 5))
+    assert everywhere.max() == pytest.approx(1.0, rel=EXACT)
+    assert data_s.std() > 0.1, "stages still differ"
+    assert stage_s.std() > 0.1, "microbatches still differ"
+
+
+def test_without_uneven_data_there_is_nothing_to_balance() -> None:
+    found = works(uneven(is_real=False))
+    assert found.data is found.as_is
+    assert found.both is found.stage
+
+
+def test_data_of_a_real_job_are_real() -> None:
+    job = job_of(named_job("usual"))
+    computes = compute_times(job.blocks(), job.layout.pp_size, job.layout.dp_size)
+    assert computes is not None
+    data = decompose(computes.times_s, job.rows.worker_host).data
+    assert data.is_real
+    assert data.reliability > 0.9

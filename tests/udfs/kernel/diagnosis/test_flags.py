@@ -1,0 +1,133 @@
+"""Every flag on a job that must have it, and not on one that differs in what the flag is about."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import pytest
+
+from jobs.synthetic.mechanisms.data import PackedSequences
+from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.mechanisms.network import CongestedNetwork
+from jobs.synthetic.mechanisms.nuisances import ClockSkew, ExpertImbalance
+from jobs.synthetic.mechanisms.workers import WeakGpu
+from jobs.synthetic.shape import JobShape
+from jobs.synthetic.workload import Workload
+from schemas.vocabulary import CAUSES, FLAG_REASONS
+from tests.udfs.kernel.diagnosis.generated import USUAL, WORKLOAD, Diagnosed, diagnosed
+from udfs.kernel import cause
+
+
+class Job(NamedTuple):
+    """A job to generate."""
+
+    shape: JobShape = USUAL
+    mechanisms: Sequence[Mechanism] = ()
+    workload: Workload = WORKLOAD
+
+    def diagnosed(self) -> Diagnosed:
+        return diagnosed(self.shape, *self.mechanisms, workload=self.workload)
+
+
+class Case(NamedTuple):
+    """A job that must have a flag, on which causes, and a similar one that must not."""
+
+    flagged: Job
+    causes: Sequence[int]
+    similar: Job
+
+
+ALL_CAUSES: Final = range(cause.COUNT)
+ONE_STAGE: Final = JobShape(dp_size=4, microbatches=3, steps=12)
+ONE_REPLICA: Final = replace(USUAL, dp_size=1)
+SLOW: Final = [WeakGpu(0, 1, 1.3)]
+FIVE_SLOW: Final = [
+    WeakGpu(dp_rank, stage, 1.3) for dp_rank, stage in ((0, 0), (1, 1), (2, 2), (3, 3), (0, 2))
+]
+"""Of sixteen workers."""
+
+CASES: Final = {
+    cause.FEW_STEPS: Case(Job(replace(USUAL, steps=3)), ALL_CAUSES, Job(replace(USUAL, steps=4))),
+    cause.FEW_PEERS: Case(
+        Job(JobShape(steps=12)),
+        [cause.SLOW_WORKER, cause.STAGE_IMBALANCE],
+        Job(JobShape(steps=12, dp_size=2)),
+    ),
+    cause.WORKER_OR_STAGE: Case(
+        Job(ONE_REPLICA, SLOW),
+        [cause.SLOW_WORKER, cause.STAGE_IMBALANCE],
+        Job(replace(USUAL, dp_size=2), SLOW),
+    ),
+    cause.WORKER_OR_DATA: Case(
+        Job(ONE_STAGE, [WeakGpu(1, 0, 1.5)]),
+        [cause.SLOW_WORKER, cause.DATA_IMBALANCE],
+        Job(replace(ONE_STAGE, microbatches=4), [WeakGpu(1, 0, 1.5)]),
+    ),
+    cause.NO_USUAL_TRANSFER: Case(
+        Job(mechanisms=[CongestedNetwork("pipeline", 0.03)]),
+        [cause.COMMUNICATION],
+        Job(mechanisms=[CongestedNetwork("pipeline", 0.06)]),
+    ),
+    cause.MANY_SLOW_CELLS: Case(
+        Job(mechanisms=FIVE_SLOW), [cause.SLOW_WORKER], Job(mechanisms=FIVE_SLOW[:4])
+    ),
+    cause.CLOCK_SKEW: Case(
+        Job(mechanisms=[ClockSkew(0.004)]),
+        [cause.COMMUNICATION, cause.LAUNCH_DELAY],
+        Job(mechanisms=[ClockSkew(0.0004)]),
+    ),
+    cause.MOSTLY_UNEXPLAINED: Case(
+        Job(mechanisms=[ExpertImbalance(0.3)]),
+        [cause.UNEXPLAINED],
+        Job(mechanisms=[PackedSequences(32768, 2000, 1.2)]),
+    ),
+    cause.HIGH_DISCREPANCY: Case(
+        Job(workload=replace(WORKLOAD, launch_s=0.01)),
+        ALL_CAUSES,
+        Job(workload=replace(WORKLOAD, launch_s=0.0005)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("flag", "case"), CASES.items(), ids=[FLAG_REASONS[flag - 1] for flag in CASES])
+def test_a_flag_is_raised_where_it_must_be_and_not_beside(flag: int, case: Case) -> None:
+    reason = FLAG_REASONS[flag - 1]
+    flags = case.flagged.diagnosed().flags
+    assert {name for name, found in flags.items() if found == reason} == {
+        CAUSES[each] for each in case.causes
+    }
+    assert reason not in case.similar.diagnosed().flags.values()
+
+
+def test_every_flag_has_its_case() -> None:
+    assert sorted(CASES) == list(range(cause.NO_FLAG + 1, cause.FLAGS))
+
+
+def test_a_flagged_worker_or_stage_keeps_the_best_estimate_and_both_suspects() -> None:
+    found = CASES[cause.WORKER_OR_STAGE].flagged.diagnosed()
+    assert found.labels == ["stage_imbalance"]
+    assert found.workers("stage_imbalance") == {(None, 1)}
+    assert found.workers("slow_worker") == {(0, 1)}
+
+
+def test_a_stage_of_one_worker_slower_than_layers_explain_is_taken_for_that_worker() -> None:
+    """Which is the better guess, and flagged as one."""
+    found = diagnosed(ONE_REPLICA, WeakGpu(0, 1, 1.7))
+    assert found.labels == ["slow_worker"]
+    assert found.workers("slow_worker") == found.struck
+    assert found.flags["slow_worker"] == "slow_worker_or_stage_imbalance"
+    assert found.rows["slow_worker"]["time_saved_fraction"] == pytest.approx(
+        found.true["slow_worker"], rel=0.005
+    )
+
+
+def test_clocks_that_are_apart_are_no_slow_transfers_and_no_late_data() -> None:
+    """What looks late by a clock is flagged, and not labelled where the clocks explain it."""
+    found = diagnosed(USUAL, ClockSkew(0.02))
+    assert {found.flags[name] for name in ("communication", "launch_delay")} == {"clock_skew"}
+    assert found.labels == []
+
+
+def test_five_slow_workers_of_sixteen_are_all_named() -> None:
+    found = CASES[cause.MANY_SLOW_CELLS].flagged.diagnosed()
+    assert found.workers("slow_worker") == found.struck

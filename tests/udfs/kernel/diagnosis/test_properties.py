@@ -1,0 +1,126 @@
+"""What holds of every diagnosis, whatever the layout and whatever went wrong."""
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from jobs.synthetic.job import GeneratedJob
+from jobs.synthetic.shape import JobShape
+from tests.random_jobs import LAYOUTS, disagreeing_job, named_job, random_job
+from tests.udfs.kernel.diagnosis.generated import Rows, causes_of
+from tests.udfs.twin import shapes, slow_job
+
+SAME: Final = 1e-9
+WHOLE: Final = 10**12
+EVERY_STEP: Final = 1
+"""Ops together."""
+FRACTIONS: Final = ("time_saved_fraction", "attributed_fraction")
+
+thorough = settings(
+    max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def fractions(found: Rows) -> dict[tuple[str, str], float]:
+    return {(name, key): row[key] for name, row in found.items() for key in FRACTIONS}
+
+
+def culprits(found: Rows) -> dict[str, list[tuple[Any, ...]]]:
+    """Of each cause, in the order of ranks: how bad two are may be a matter of rounding."""
+    keys = ("pp_rank", "dp_rank", "share_of_steps", "pattern")
+    return {
+        name: sorted(
+            (tuple(each[key] for key in keys) for each in row["culprits"]),
+            key=lambda each: tuple(-1 if value is None else value for value in each[:2]),
+        )
+        for name, row in found.items()
+    }
+
+
+def assert_sane(found: Rows) -> None:
+    """One row for each cause, which `causes_of` has seen to, and numbers in all of them."""
+    assert np.isfinite(list(fractions(found).values())).all()
+    for row in found.values():
+        assert row["time_saved_fraction"] < 1.0
+        assert all(np.isfinite(value) for value in row["evidence"].values())
+        for culprit in row["culprits"]:
+            assert np.isfinite(culprit["effect"])
+            assert 0.0 < culprit["share_of_steps"] <= 1.0
+
+
+def assert_same_by_blocks(job: GeneratedJob) -> None:
+    whole = causes_of(job.rank_steps, job.manifest, ops_together=WHOLE)
+    assert_sane(whole)
+    for ops_together in (EVERY_STEP, max(job.ops // 2, 1)):
+        found = causes_of(job.rank_steps, job.manifest, ops_together=ops_together)
+        assert fractions(found) == pytest.approx(fractions(whole), abs=SAME)
+        assert culprits(found) == culprits(whole)
+        assert [row["flag_reason"] for row in found.values()] == [
+            row["flag_reason"] for row in whole.values()
+        ]
+
+
+@thorough
+@given(seed=st.integers(0, 2**20))
+def test_blocks_of_steps_change_nothing(seed: int) -> None:
+    """Of random layouts; some lack ops here and there, have other schedules or clocks that are apart."""
+    assert_same_by_blocks(random_job(seed))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_blocks_of_steps_change_nothing_in_any_layout(name: str) -> None:
+    assert_same_by_blocks(named_job(name))
+
+
+def test_blocks_of_steps_change_nothing_where_ranks_disagree() -> None:
+    assert_same_by_blocks(disagreeing_job())
+
+
+def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    field = table.schema.field(name)
+    return table.set_column(table.schema.get_field_index(name), field, values.cast(field.type))
+
+
+def slower(rank_steps: pa.Table, factor: int) -> pa.Table:
+    """Everything takes `factor` times as long, the ranks' starts of a step included."""
+    rows = with_column(rank_steps, "t0_us", pc.multiply(rank_steps["t0_us"].combine_chunks(), factor))
+    for name in ("start_us", "duration_us"):
+        lists = rank_steps[name].combine_chunks()
+        scaled = pa.ListArray.from_arrays(lists.offsets, pc.multiply(lists.values, float(factor)))
+        rows = with_column(rows, name, scaled)
+    return rows
+
+
+@thorough
+@given(shape=shapes(), seed=st.integers(0, 2**20))
+@example(shape=JobShape(dp_size=2, pp_size=3, steps=6), seed=1)
+def test_a_job_a_thousand_times_slower_has_the_same_causes(shape: JobShape, seed: int) -> None:
+    job = slow_job(shape, seed)
+    found = causes_of(slower(job.rank_steps, 1000), job.manifest)
+    assert fractions(found) == pytest.approx(fractions(causes_of(job.rank_steps, job.manifest)), abs=SAME)
+
+
+def relabelled(rank_steps: pa.Table, order: list[int]) -> pa.Table:
+    """Replica d called order[d]; ranks and hosts stay who they are."""
+    return with_column(rank_steps, "dp_rank", pa.array(np.array(order)[rank_steps["dp_rank"].to_numpy()]))
+
+
+@thorough
+@given(shape=shapes(), seed=st.integers(0, 2**20))
+@example(shape=JobShape(dp_size=4, pp_size=2, steps=6), seed=1)
+def test_names_of_replicas_change_the_names_of_culprits_alone(shape: JobShape, seed: int) -> None:
+    job = slow_job(shape, seed)
+    order = np.random.default_rng(seed).permutation(shape.dp_size).tolist()
+    wanted = causes_of(job.rank_steps, job.manifest)
+    found = causes_of(relabelled(job.rank_steps, order), job.manifest)
+    assert fractions(found) == pytest.approx(fractions(wanted), abs=SAME)
+    for row in wanted.values():
+        for culprit in row["culprits"]:
+            if culprit["dp_rank"] is not None:
+                culprit["dp_rank"] = order[culprit["dp_rank"]]
+    assert culprits(found) == culprits(wanted)

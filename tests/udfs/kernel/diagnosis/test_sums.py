@@ -1,0 +1,102 @@
+"""What fixes save: each alone, all together, and what of that each cause is given."""
+
+from itertools import combinations
+from typing import Final
+
+import pytest
+
+from jobs.synthetic.job import generate_job
+from jobs.synthetic.shape import JobShape
+from jobs.synthetic.workload import Workload
+from tests.random_jobs import LAYOUTS, disagreeing_job, named_job, random_job
+from tests.udfs.kernel.diagnosis.generated import OVERLAPPED, USUAL, VIRTUAL, WORKLOAD
+from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of, mean_step_s
+from udfs.kernel import cause
+from udfs.kernel.cause import Diagnosis
+from udfs.kernel.diagnosis.fixes import Fixed, shapley
+from udfs.kernel.what_if import WhatIf
+
+SAME: Final = 1e-12
+STEADY: Final = Workload(launch_s=0.0, noise=0.0)
+
+
+def diagnosis_of(found: WhatIf) -> Diagnosis:
+    assert found.diagnosis is not None
+    return found.diagnosis
+
+
+@pytest.mark.parametrize("name", [*LAYOUTS, "disagreeing", *range(12)])
+def test_what_causes_are_given_sums_to_what_all_fixes_save(name: str | int) -> None:
+    if isinstance(name, int):
+        job = random_job(name)
+    else:
+        job = disagreeing_job() if name == "disagreeing" else named_job(name)
+    found = job_of(job).analysed()
+    diagnosis = diagnosis_of(found)
+    given = [each.attributed_fraction for each in diagnosis.causes]
+    assert sum(given) == pytest.approx(diagnosis.all_fixes_fraction, abs=SAME)
+    assert given[cause.UNEXPLAINED] == 0.0
+
+
+@pytest.mark.parametrize(
+    "name", ["usual", "virtual_pipeline_batched_overlapped", "one_worker", "disagreeing"]
+)
+def test_savings_are_differences_of_step_times_over_that_of_the_record(name: str) -> None:
+    job = job_of(disagreeing_job() if name == "disagreeing" else named_job(name))
+    found = job.analysed()
+    diagnosis = diagnosis_of(found)
+    replays = found_in(job.blocks(), job.layout, job.rows.worker_host)
+    actual_s, ideal_s = found.actual_s.mean(), found.times.ideal.mean()
+    before_s = mean_step_s(replays, frozenset())
+    for code in cause.FIXABLE:
+        saved_s = before_s - mean_step_s(replays, frozenset({code}))
+        assert diagnosis.causes[code].time_saved_fraction == pytest.approx(saved_s / actual_s, abs=SAME)
+    after_s = mean_step_s(replays, frozenset(cause.FIXABLE))
+    assert diagnosis.all_fixes_fraction == pytest.approx((before_s - after_s) / actual_s, abs=SAME)
+    rest = diagnosis.causes[cause.UNEXPLAINED].time_saved_fraction
+    assert rest == pytest.approx((after_s - ideal_s) / actual_s, abs=SAME)
+
+
+@pytest.mark.parametrize("shape", [USUAL, VIRTUAL, OVERLAPPED, JobShape(steps=4), JobShape(pp_size=2)])
+def test_all_fixes_of_a_job_in_which_all_is_alike_save_nothing(shape: JobShape) -> None:
+    """But for the tenth of a microsecond to which a log rounds."""
+    diagnosis = diagnosis_of(job_of(generate_job(shape, [], 1, workload=STEADY)).analysed())
+    assert diagnosis.all_fixes_fraction == pytest.approx(0.0, abs=1e-6)
+    assert [each.time_saved_fraction for each in diagnosis.causes] == pytest.approx([0.0] * 7, abs=1e-6)
+
+
+@pytest.mark.parametrize("shape", [USUAL, VIRTUAL, OVERLAPPED])
+def test_all_fixes_of_a_healthy_job_save_next_to_nothing(shape: JobShape) -> None:
+    diagnosis = diagnosis_of(job_of(generate_job(shape, [], 1, workload=WORKLOAD)).analysed())
+    assert diagnosis.all_fixes_fraction == pytest.approx(0.0, abs=0.002)
+
+
+GLOVES: Final = {frozenset({0, 1}): 1.0, frozenset({0, 2}): 1.0, frozenset({0, 1, 2}): 1.0}
+"""Player 0 has a left glove, 1 and 2 a right one each; a pair is worth 1."""
+UNEVEN: Final = {
+    frozenset({0}): 1.0, frozenset({1}): 2.0, frozenset({2}): 0.0,
+    frozenset({0, 1}): 6.0, frozenset({0, 2}): 4.0, frozenset({1, 2}): 2.0, frozenset({0, 1, 2}): 12.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("worth", "wanted"),
+    [
+        (GLOVES, [4 / 6, 1 / 6, 1 / 6]),
+        # By orders 012: 1 + 5 + 6, 021: 1 + 8 + 3, 102: 4 + 2 + 6,
+        #           120: 10 + 2 + 0, 201: 4 + 8 + 0, 210: 10 + 2 + 0.
+        (UNEVEN, [30 / 6, 27 / 6, 15 / 6]),
+    ],
+    ids=["gloves", "uneven"],
+)
+def test_shapley_values_of_three_players_by_hand(worth: dict[Fixed, float], wanted: list[float]) -> None:
+    value_of: dict[Fixed, float] = {
+        frozenset(chosen): worth.get(frozenset(chosen), 0.0)
+        for size in range(4)
+        for chosen in combinations(range(3), size)
+    }
+    assert list(shapley(value_of, [0, 1, 2]).values()) == pytest.approx(wanted, rel=SAME)
+
+
+def test_nobody_is_given_nothing() -> None:
+    assert shapley({frozenset(): 0.0}, []) == {}

@@ -1,0 +1,153 @@
+"""Slow transfers and congested steps on times written by hand."""
+
+from typing import Final
+
+import numpy as np
+import pytest
+
+from jobs.synthetic.job import generate_job
+from jobs.synthetic.shape import JobShape
+from tests.udfs.kernel.diagnosis.kernel_jobs import job_of
+from udfs.kernel import op_type as ot
+from udfs.kernel.diagnosis.compute_times import BlockTimes
+from udfs.kernel.diagnosis.congestion import step_factors
+from udfs.kernel.diagnosis.transfers import slow_transfers
+from udfs.kernel.graph import OpGraph
+from udfs.kernel.program import Floats
+
+USUAL_S: Final = 0.002
+LONG_S: Final = 0.04
+"""Of pipeline transfers, and of gathers and scatters of replicas."""
+SHAPE: Final = JobShape(dp_size=3, pp_size=2, microbatches=4, steps=6, noop_transfers="all")
+COLLECTIVES: Final = (ot.PARAMS_ALL_GATHER, ot.GRADS_REDUCE_SCATTER)
+
+
+@pytest.fixture
+def block() -> BlockTimes:
+    """All transfers of a kind take the same, those that move nothing a second."""
+    (found,) = job_of(generate_job(SHAPE, [], seed=1)).blocks()
+    duration_s = np.full(found.duration_s.shape, 1.0)
+    for op in meeting(found.graph):
+        duration_s[op] = LONG_S if found.graph.op_types[op] in COLLECTIVES else USUAL_S
+    return found._replace(duration_s=duration_s)
+
+
+def meeting(graph: OpGraph) -> list[int]:
+    return sorted(op for members, _ in graph.meetings for ops in members for op in ops)
+
+
+def ops_of(graph: OpGraph, op_type: int, stage: int) -> list[int]:
+    return [op for op in meeting(graph) if (graph.op_types[op], graph.stages[op]) == (op_type, stage)]
+
+
+def fixed(blocks: list[BlockTimes]) -> list[Floats]:
+    """Durations of each block with its transfers as they should be. [s]"""
+    found = []
+    for block, slow in zip(blocks, slow_transfers(blocks), strict=True):
+        assert np.array_equal(slow.as_is_s, block.duration_s[slow.ops])
+        duration_s = block.duration_s.copy()
+        duration_s[slow.ops] = slow.usual_s
+        found.append(duration_s)
+    return found
+
+
+def test_where_all_transfers_are_alike_none_is_slow(block: BlockTimes) -> None:
+    (slow,) = slow_transfers([block])
+    assert (slow.ops.size, slow.as_is_s.shape, slow.usual_s.shape) == (0, (0, 6, 3), (0, 6, 3))
+
+
+@pytest.mark.parametrize(("factor", "is_slow"), [(1.7, False), (1.9, True), (50.0, True)])
+def test_a_transfer_far_above_the_usual_is_set_to_it(block: BlockTimes, factor: float, is_slow: bool) -> None:
+    (op, *_) = ops_of(block.graph, ot.FORWARD_RECV, 1)
+    wanted = block.duration_s.copy()
+    block.duration_s[op, 2, 1] *= factor
+    if not is_slow:
+        wanted = block.duration_s.copy()
+    assert np.array_equal(fixed([block])[0], wanted)
+
+
+def test_what_is_usual_is_measured_over_all_blocks(block: BlockTimes) -> None:
+    """In one block, a single step, three recvs of four are slow; in five steps none is."""
+    first = block._replace(duration_s=block.duration_s[:, :1].copy())
+    rest = block._replace(duration_s=block.duration_s[:, 1:].copy())
+    wanted = first.duration_s.copy()
+    first.duration_s[ops_of(block.graph, ot.FORWARD_RECV, 1)[1:]] *= 9.0
+    found = fixed([first, rest])
+    assert np.array_equal(found[0], wanted)
+    assert np.array_equal(found[1], rest.duration_s)
+
+
+@pytest.mark.parametrize(("factor", "of_stage_1"), [(2.5, 2.5), (4.0, 1.0)])
+def test_a_stage_has_its_own_usual_collective_up_to_three_times_its_types(
+    block: BlockTimes, factor: float, of_stage_1: float
+) -> None:
+    gathers = ops_of(block.graph, ot.PARAMS_ALL_GATHER, 1)
+    wanted = block.duration_s.copy()
+    wanted[gathers] *= of_stage_1
+    block.duration_s[gathers] *= factor
+    np.testing.assert_allclose(fixed([block])[0], wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("congested", [[3], [1, 2, 3, 4, 5], [0, 1, 3, 5]])
+def test_congestion_is_taken_off_all_transfers_of_its_steps(block: BlockTimes, congested: list[int]) -> None:
+    """Of the pipeline alone: collectives have a network of their own."""
+    wanted = block.duration_s.copy()
+    for op in meeting(block.graph):
+        if block.graph.op_types[op] in ot.TRANSFERS:
+            block.duration_s[op, congested] *= 6.0
+    np.testing.assert_allclose(fixed([block])[0], wanted, rtol=1e-12)
+
+
+KINDS: Final = np.array([[1.0], [2.0], [5.0]])
+
+
+@pytest.mark.parametrize(
+    ("factors", "found"),
+    [
+        ([1, 1, 1, 1], None),
+        ([1, 1, 4, 1], None),
+        ([4, 1, 4, 4, 4, 1, 4, 4, 4, 4], None),
+        ([1.5, 1, 1.5, 1.5, 1.5, 1, 1.5, 1.5, 1.5, 1.5], None),
+        ([1.2, 1, 1, 1], [1, 1, 1, 1]),
+        ([1, 9, 9, 9], None),
+        ([1, 1.5, 1.5, 1.5], [1, 1, 1, 1]),
+        ([1, 1, 1.5, 1.5], None),
+    ],
+    ids=[
+        "calm",
+        "one step",
+        "most steps",
+        "most steps, not far",
+        "too little",
+        "all but one",
+        "one alone, not far",
+        "some steps",
+    ],
+)
+def test_steps_in_which_all_kinds_are_slower(factors: list[float], found: list[float] | None) -> None:
+    """Found as they are where nothing else is said; one calm step alone must be far from the others."""
+    wanted = factors if found is None else found
+    assert step_factors(KINDS * factors).tolist() == pytest.approx(wanted, rel=1e-12)
+
+
+def test_few_kinds_must_be_slower_than_many() -> None:
+    factors = np.array([1.0, 1.0, 1.5, 1.0])
+    assert step_factors(KINDS[:2] * factors).tolist() == [1.0] * 4
+    assert step_factors(KINDS[:2] * factors**2).tolist() == pytest.approx(factors**2)
+
+
+def test_a_kind_that_a_step_lacks_says_nothing() -> None:
+    """Two kinds that are calm, but unknown in the first step, do not outvote the one that is known."""
+    calm = [np.nan, 1.0, 1.0, 1.0]
+    assert step_factors(np.array([[1.0, 1.0, 4.0, 1.0], calm, calm])).tolist() == pytest.approx([1, 1, 4, 1])
+
+
+def test_a_kind_that_is_slow_alone_is_no_congestion() -> None:
+    median_s = np.ones((3, 4))
+    median_s[0, 2] = 9.0
+    assert step_factors(median_s).tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (0, 5)])
+def test_one_step_or_no_kind_is_no_congestion(shape: tuple[int, int]) -> None:
+    assert step_factors(np.ones(shape)).tolist() == [1.0] * shape[1]
