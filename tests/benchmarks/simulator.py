@@ -13,7 +13,9 @@ from tests import published
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.yardstick import median_ms
 from tests.conftest import TRACES
-from udfs.what_if import simulate_job
+from udfs.what_if import SimulationSettings, simulate_job
+
+SIMULATED_ALONE: Final = SimulationSettings(diagnosed=False)
 
 GENERATED: Final = {
     "dp 4, pp 4, 32 microbatches, 44 steps": JobShape(dp_size=4, pp_size=4, microbatches=32, steps=44),
@@ -25,11 +27,12 @@ GENERATED: Final = {
 
 
 def figures() -> Iterator[Figure]:
-    """Median time of each trace, as a ratio to the yardstick of the same moments."""
+    """Median time of each trace, as a ratio to the yardstick of the same moments; then with its diagnosis."""
     for name, rank_steps, manifest in traces():
-        took_ms, yard_ms = median_ms(partial(simulate_job, rank_steps, manifest))
         ops = len(rank_steps["op"].combine_chunks().values)
-        yield Figure(f"simulate_job, {name}", ops, took_ms / 1e3, took_ms / yard_ms)
+        for what, settings in (("simulate_job", SIMULATED_ALONE), ("with diagnosis", SimulationSettings())):
+            took_ms, yard_ms = median_ms(partial(simulate_job, rank_steps, manifest, settings))
+            yield Figure(f"{what}, {name}", ops, took_ms / 1e3, took_ms / yard_ms)
 
 
 def traces() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
