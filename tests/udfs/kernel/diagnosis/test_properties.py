@@ -6,14 +6,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given, reject, settings
 from hypothesis import strategies as st
 
-from jobs.synthetic.job import GeneratedJob
+from jobs.synthetic.job import GeneratedJob, generate_job
+from jobs.synthetic.mechanisms.nuisances import ClockSkew
 from jobs.synthetic.shape import JobShape
 from tests.random_jobs import LAYOUTS, disagreeing_job, named_job, random_job
-from tests.udfs.kernel.diagnosis.generated import Rows, causes_of
+from tests.udfs.kernel.diagnosis.generated import USUAL, WORKLOAD, Rows, causes_of
 from tests.udfs.twin import shapes, slow_job
+from udfs.errors import TraceError
+from udfs.what_if import SimulationSettings, simulate_job
 
 SAME: Final = 1e-9
 WHOLE: Final = 10**12
@@ -68,8 +71,23 @@ def assert_same_by_blocks(job: GeneratedJob) -> None:
 @thorough
 @given(seed=st.integers(0, 2**20))
 def test_blocks_of_steps_change_nothing(seed: int) -> None:
-    """Of random layouts; some lack ops here and there, have other schedules or clocks that are apart."""
-    assert_same_by_blocks(random_job(seed))
+    """Of random layouts; some lack ops here and there, have other schedules or clocks that are apart.
+
+    Those whose clocks contradict who waits for whom are refused before anything is diagnosed.
+    """
+    job = random_job(seed)
+    try:
+        simulate_job(job.rank_steps, job.manifest, SimulationSettings(diagnosed=False))
+    except TraceError:
+        reject()
+    assert_same_by_blocks(job)
+
+
+@pytest.mark.parametrize("most_s", [0.0008, 0.0012, 0.0016, 0.003])
+def test_blocks_of_steps_change_nothing_where_clocks_are_about_a_millisecond_apart(most_s: float) -> None:
+    """About where their flag begins."""
+    for seed in range(3):
+        assert_same_by_blocks(generate_job(USUAL, [ClockSkew(most_s)], seed, workload=WORKLOAD))
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
