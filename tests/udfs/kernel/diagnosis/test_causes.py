@@ -32,8 +32,8 @@ WORKER_MECHANISMS: Final[dict[str, Mechanism]] = {
     "slow storage of one": SlowStorage(0.25, 0.6, 1),
 }
 NETWORK: Final = {
-    "pipeline": CongestedNetwork("pipeline", 0.05, 0.8),
-    "replicas": CongestedNetwork("replicas", 0.1, 0.8),
+    "pipeline": CongestedNetwork("pipeline", 0.05, window=Window(4)),
+    "replicas": CongestedNetwork("replicas", 0.1, window=Window(4)),
 }
 
 
@@ -102,7 +102,7 @@ def test_more_layers_are_found_where_they_are(shape: JobShape, layers: tuple[int
 @shapes("shape")
 @pytest.mark.parametrize("congestion", NETWORK.values(), ids=NETWORK.keys())
 def test_congestion_in_most_of_the_steps_is_found(shape: JobShape, congestion: CongestedNetwork) -> None:
-    """Eight steps of ten: the median transfer is a slow one."""
+    """Sixteen of twenty: so is the transfer at the lower quartile."""
     longer = replace(shape, steps=20)
     assert_alone(longer, congestion)
     assert len(diagnosed(longer, congestion).workers("communication")) > shape.dp_size
