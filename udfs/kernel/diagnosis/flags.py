@@ -75,7 +75,7 @@ class Trust(NamedTuple):
             skew_s=float(np.median(skew_s)) if len(skew_s) else 0.0,
             moving=moving - savings.alone[cause.COMMUNICATION],
             gap=abs(1.0 - savings.replayed),
-            unexplained=abs(rest) / waste if waste > LEAST_WASTE else 0.0,
+            unexplained=rest / waste if waste > LEAST_WASTE else 0.0,
         )
 
 

@@ -24,7 +24,8 @@ class StagesOfHosts(NamedTuple):
     """Stages whose workers are all on one host, or that have one worker only.
 
     log_factor : by which they are slow because that host is, 0 where not; shape (stage,).
-    is_suspect : bool, shape (stage,); slower than the others, and host and work cannot be told apart.
+    is_suspect : bool, shape (stage,); slower than the others, whether by their host or by more work is at best
+                 likely.
     """
 
     log_factor: Floats
@@ -56,11 +57,10 @@ def stages_of_hosts(usual: Floats, hosts: Ints) -> StagesOfHosts:
             continue
         # The loss layer makes the last stage heavy, whatever its workers do.
         is_clear = factor > CLEAR_LOG and not (whole.sum() == 1 and whole[-1])
+        found.is_suspect[whole] = True
         if is_alike and (is_clear or whole.sum() > 1):
             found.log_factor[whole] = factor
-        else:
-            found.is_suspect[whole] = True
-    return StagesOfHosts(found.log_factor, found.is_suspect & (found.log_factor == 0.0))
+    return found
 
 
 def base_off_host(typical: Floats, base: Floats, hosts: Ints) -> Floats:
