@@ -24,8 +24,7 @@ class StagesOfHosts(NamedTuple):
     """Stages whose workers are all on one host, or that have one worker only.
 
     log_factor : by which they are slow because that host is, 0 where not; shape (stage,).
-    is_suspect : bool, shape (stage,); slower than the others, whether by their host or by more work is at best
-                 likely.
+    is_suspect : bool, shape (stage,); slower than the others; by their host or by more work is not sure
     """
 
     log_factor: Floats
