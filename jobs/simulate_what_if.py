@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Sequence
 from datetime import date, timedelta
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from jobs.cli import day_parser, run_entry_point
 from jobs.fingerprints import built_on, recorded, simulation
@@ -30,7 +30,6 @@ from schemas.vocabulary import (
     RANK_STEPS,
     STAGE_INGEST,
     STAGE_SIMULATE,
-    UNIT_KEY,
 )
 
 
@@ -52,8 +51,9 @@ def run(
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     simulated = what_if(rank_steps, jobs, simulation(settings), partitions).persist()
     # Cut off from its table: what is kept of a table, Spark forgets when that is written, and computes again.
-    others = _other_baselines(warehouse, log_dates, units, settings.revision.days).localCheckpoint()
-    results = revised_results(simulated, others, **settings.revision.model_dump()).persist()
+    before = _days_before(log_dates, settings.revision.days)
+    earlier = warehouse.read(TABLES[JOB_BASELINE], before).localCheckpoint()
+    results = revised_results(simulated, earlier, **settings.revision.model_dump()).persist()
     try:
         rules = [
             Violations(
@@ -82,17 +82,10 @@ def run(
         simulated.unpersist()
 
 
-def _other_baselines(
-    warehouse: Warehouse, log_dates: Sequence[date], units: Collection[Unit] | None, days: int
-) -> DataFrame:
-    """Whom the revision holds units against besides each other: earlier days, other units of these days."""
+def _days_before(log_dates: Sequence[date], days: int) -> list[date]:
+    """Days that the revision looks back on, without those that are simulated now."""
     before = {day - timedelta(days=age) for day in log_dates for age in range(1, days + 1)}
-    earlier = warehouse.read(TABLES[JOB_BASELINE], sorted(before - set(log_dates)))
-    if units is None:
-        return earlier
-    beside = warehouse.read(TABLES[JOB_BASELINE], log_dates)
-    redone = warehouse.read(TABLES[JOB_BASELINE], log_dates, units).select(*UNIT_KEY)
-    return earlier.unionByName(beside.join(redone, list(UNIT_KEY), "left_anti"))
+    return sorted(before - set(log_dates))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

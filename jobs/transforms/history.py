@@ -104,8 +104,11 @@ def _kind(of: Callable[[str], Column]) -> Column:
 
 
 def _is_before(day: Column, unit_day: Column, days: int) -> Column:
-    """Whether a day is the unit's own or one of those before."""
-    return F.date_diff(unit_day, day).between(0, days)
+    """Whether a day is one of those before the unit's own.
+
+    Not its own: the rows of a unit would then hang on which others of its day were late, or corrected.
+    """
+    return F.date_diff(unit_day, day).between(1, days)
 
 
 def _workers() -> Column:
