@@ -125,6 +125,7 @@ def is_same(found: object, wanted: object) -> bool:
     return found == wanted
 
 
+@pytest.mark.slow
 def test_the_night_of_the_dag_is_that_of_run_nightly(
     nightly: DAG,
     run_dag: RunDag,

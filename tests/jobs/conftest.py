@@ -9,6 +9,13 @@ from jobs.settings import Settings
 from tests.jobs.history import DAYS, JOB_IDS, History, copy_of, history_in
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs the filled history is slow: each of its backfills runs all stages, a minute of planning."""
+    for item in items:
+        if "filled" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def filled(spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> History:
     """Two jobs on two finished days, backfilled in one block."""

@@ -24,6 +24,8 @@ from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JUDGED_BY_HISTORY
 
+pytestmark = pytest.mark.slow
+
 FIRST = date(2026, 1, 5)
 DAYS = [FIRST + timedelta(days=age) for age in range(3)]
 LAST = DAYS[-1]
