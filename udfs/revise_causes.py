@@ -106,8 +106,11 @@ def _by_stages(rows: Mapping[str, Row], unit: Unit, found: SlowStages) -> dict[s
         return {row["cause"]: _revised(row, unit, {}, evidence) for row in was_open if is_told}
     # A fix that shared its saving with those of other causes shares it under its new name too.
     shared = _share(stage) if found.kept < 1.0 else 1.0
+    # Where nothing was found slow, the culprits were suspects; on these stages they are known better now.
+    known = worker["culprits"] if worker["is_cause"] else []
+    elsewhere = [each for each in known if each["pp_rank"] not in found.factors]
     culprits = sorted(
-        [*worker["culprits"], *_workers(unit, found.factors)],
+        [*elsewhere, *_workers(unit, found.factors)],
         key=lambda culprit: -culprit["effect"] * culprit["share_of_steps"],
     )
     changes = {

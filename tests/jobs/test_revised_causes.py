@@ -57,7 +57,10 @@ def write(
 
 
 def write_days(landing: Path) -> None:
-    """Two good days of each model, then the day in question; the sick host is known from job "seen"."""
+    """Two good days of each model, then the day in question.
+
+    The sick host is known from job "seen" of the day before.
+    """
     loss = LossLayer(0.02, 0.03)
     seen = replace(REPLICA, dp_size=4)
     for day in range(3):
@@ -67,8 +70,9 @@ def write_days(landing: Path) -> None:
         write(landing, day, "sick-whole", SMALL, hosts("c", day, 1, *([0] if last else [])))
         slow = [CongestedNetwork("pipeline", 0.05)] if last else []
         write(landing, day, "slow-link", replace(REPLICA, dp_size=2), hosts("d", day, 8), *slow)
-        if last:
+        if day == 1:
             write(landing, day, "seen", seen, hosts("e", day, 16, 5))
+        if last:
             write(landing, day, "not-replayed", replace(REPLICA, steps=1), [])
             next(landing.glob("*/job_id=not-replayed/*/rank-*")).unlink()
             write(landing, day, "new-and-sick", REPLICA, hosts("f", day, 4, 1))
