@@ -9,6 +9,7 @@ from typing import Never
 
 from pyspark.sql import SparkSession
 
+from jobs.printing import FORMATS
 from jobs.run_log import exit_status, is_plain, one_line, recorded_run
 from jobs.session import session
 from jobs.settings import Settings, load_settings
@@ -59,6 +60,33 @@ def log_date(text: str) -> date:
     if day is None or day.isoformat() != text:
         raise argparse.ArgumentTypeError(f"{text!r} is not a date such as 2026-01-05")
     return day
+
+
+def positive(text: str) -> int:
+    """Read a number of at least 1; argparse tells what is wrong with another."""
+    return _at_least(1, text)
+
+
+def not_negative(text: str) -> int:
+    """Read a number of at least 0; argparse tells what is wrong with another."""
+    return _at_least(0, text)
+
+
+def _at_least(least: int, text: str) -> int:
+    number = int(text)
+    if number < least:
+        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+    return number
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Let rows be printed for people or for programs."""
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default=FORMATS[0],
+        help="table rounds numbers; csv and json are exact",
+    )
 
 
 def run_entry_point(

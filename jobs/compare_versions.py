@@ -13,9 +13,9 @@ from datetime import date
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs import backfill
-from jobs.cli import Parser, common_parser, log_date, run_entry_point
+from jobs.cli import Parser, add_format, common_parser, log_date, run_entry_point
 from jobs.fingerprints import recorded
-from jobs.printing import FORMATS, Result, write
+from jobs.printing import Result, write
 from jobs.run_log import added
 from jobs.settings import Settings, SettingsError, with_new_warehouse
 from jobs.stage import publish
@@ -121,7 +121,7 @@ def _parser() -> Parser:
     parser.add_argument("--to", dest="last", type=log_date, metavar="DATE", help="last day")
     tolerance_help = "differences of slowdown up to this are none (%(default)s)"
     parser.add_argument("--tolerance", type=_tolerance, default=1e-9, metavar="X", help=tolerance_help)
-    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="csv and json are exact")
+    add_format(parser)
     parser.add_argument("--limit", type=_limit, default=0, metavar="N", help="rows to show; 0: all")
     current_help = "then put the new results in the place of the current ones"
     parser.add_argument("--make-current", action="store_true", help=current_help)

@@ -4,12 +4,11 @@ Seeds 0 to 99,999 are for tuning. Seeds from 1,000,000 on are kept for evaluatio
 diagnosis never looks at single jobs of theirs.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.cli import Parser
+from jobs.cli import Parser, not_negative, positive
 from jobs.evaluation.classes import CLASSES
 from jobs.evaluation.diagnosis import Diagnose, NoDiagnosisError
 from jobs.evaluation.evaluate import Wanted, evaluate
@@ -47,21 +46,23 @@ def _parser() -> Parser:
         epilog="Seeds 0 to 99,999 are for tuning; seeds from 1,000,000 on are kept for evaluation.",
         allow_abbrev=False,
     )
-    parser.add_argument("--jobs", type=_count, default=500, metavar="N", help="generated jobs (%(default)s)")
-    parser.add_argument("--seed", type=_natural, required=True, metavar="S", help="seed of the first job")
-    parser.add_argument("--workers", type=_count, default=1, metavar="N", help="processes (%(default)s)")
     parser.add_argument(
-        "--healthy", type=_natural, default=200, metavar="N", help="extra healthy jobs (%(default)s)"
+        "--jobs", type=positive, default=500, metavar="N", help="generated jobs (%(default)s)"
+    )
+    parser.add_argument("--seed", type=not_negative, required=True, metavar="S", help="seed of the first job")
+    parser.add_argument("--workers", type=positive, default=1, metavar="N", help="processes (%(default)s)")
+    parser.add_argument(
+        "--healthy", type=not_negative, default=200, metavar="N", help="extra healthy jobs (%(default)s)"
     )
     parser.add_argument(
         "--sensitivity",
-        type=_natural,
+        type=not_negative,
         default=200,
         metavar="N",
         help="jobs to judge again with 6 %% op noise, with 4 steps, with both (%(default)s)",
     )
     parser.add_argument(
-        "--most-ops", type=_count, default=60_000, metavar="N", help="ops of a job (about %(default)s)"
+        "--most-ops", type=positive, default=60_000, metavar="N", help="ops of a job (about %(default)s)"
     )
     parser.add_argument(
         "--published", type=Path, metavar="DIR", help="folder of the published traces, for injected faults"
@@ -69,29 +70,13 @@ def _parser() -> Parser:
     parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="(%(default)s)")
     parser.add_argument("--list-wrong", action="store_true", help="list wrong labels, worst errors first")
     parser.add_argument(
-        "--list-worst", type=_natural, default=0, metavar="N", help="list the N largest errors"
+        "--list-worst", type=not_negative, default=0, metavar="N", help="list the N largest errors"
     )
     parser.add_argument("--only-cause", choices=LABELS, help="scores and lists of one cause alone")
     parser.add_argument(
         "--class", dest="classes", action="append", choices=list(CLASSES), help="of some classes alone"
     )
     return parser
-
-
-def _count(text: str) -> int:
-    """Read a number of at least 1; argparse tells what is wrong with another."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return number
-
-
-def _natural(text: str) -> int:
-    """Read a number of at least 0."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is less than 0")
-    return number
 
 
 if __name__ == "__main__":

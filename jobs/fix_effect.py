@@ -16,8 +16,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.before_after import Comparison, JobDay, comparisons
-from jobs.cli import Parser, common_parser, log_date, run_entry_point
-from jobs.printing import FORMATS, Result, write
+from jobs.cli import Parser, add_format, common_parser, log_date, run_entry_point
+from jobs.printing import Result, write
 from jobs.settings import Settings
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
@@ -152,12 +152,7 @@ def _parser() -> Parser:
         metavar="P",
         help="of the interval (%(default)s)",
     )
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        default=FORMATS[0],
-        help="table rounds numbers; csv and json are exact",
-    )
+    add_format(parser)
     return parser
 
 

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 from rich.progress import track
 
-from jobs.cli import Parser, log_date
+from jobs.cli import Parser, log_date, not_negative, positive
 from jobs.rank_log_writer import finish_day
 from jobs.synthetic import paper
 from jobs.synthetic.fleet import Fleet, plan_fleet, write_unit
@@ -119,39 +119,25 @@ def _parser() -> Parser:
     )
     parser.add_argument(
         "--jobs",
-        type=_count,
+        type=positive,
         metavar="N",
         help=f"jobs over all days; a history has {paper.JOBS:,} if left out",
     )
-    parser.add_argument("--days", type=_count, metavar="N", help=f"days (1; of a history {paper.DAYS})")
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="another fleet (%(default)s)")
-    parser.add_argument("--workers", type=_count, default=1, metavar="N", help="processes (%(default)s)")
+    parser.add_argument("--days", type=positive, metavar="N", help=f"days (1; of a history {paper.DAYS})")
+    parser.add_argument(
+        "--seed", type=not_negative, default=0, metavar="N", help="another fleet (%(default)s)"
+    )
+    parser.add_argument("--workers", type=positive, default=1, metavar="N", help="processes (%(default)s)")
     parser.add_argument(
         "--first-day", type=log_date, default=FIRST_DAY, metavar="DATE", help="first log date (%(default)s)"
     )
     parser.add_argument(
-        "--most-ops", type=_count, metavar="N", help=f"ops of a job of a fleet a day (about {MOST_OPS})"
+        "--most-ops", type=positive, metavar="N", help=f"ops of a job of a fleet a day (about {MOST_OPS})"
     )
     parser.add_argument(
-        "--ops", type=_count, metavar="N", help=f"ops of a history (about {OPS_PER_JOB:,} for each job)"
+        "--ops", type=positive, metavar="N", help=f"ops of a history (about {OPS_PER_JOB:,} for each job)"
     )
     return parser
-
-
-def _count(text: str) -> int:
-    """Read a number of at least 1; argparse tells what is wrong with another."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return number
-
-
-def _seed(text: str) -> int:
-    """Read a number of at least 0."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is less than 0")
-    return number
 
 
 if __name__ == "__main__":

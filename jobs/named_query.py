@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs import query
-from jobs.cli import Parser, common_parser, log_date, run_entry_point
-from jobs.printing import FORMATS, Result, write
+from jobs.cli import Parser, add_format, common_parser, log_date, run_entry_point
+from jobs.printing import Result, write
 from jobs.settings import Settings
 from schemas.queries import QUERIES, NamedQuery
 from schemas.vocabulary import EXIT_WRONG_SETTINGS
@@ -51,12 +51,7 @@ def _parser() -> Parser:
             metavar="DATE",
             help=f"{name} day, as 2026-01-05; open if left out",
         )
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        default=FORMATS[0],
-        help="table rounds numbers; csv and json are exact",
-    )
+    add_format(parser)
     return parser
 
 

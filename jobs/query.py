@@ -11,8 +11,8 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.cli import Parser, common_parser, run_entry_point
-from jobs.printing import FORMATS, Result, write
+from jobs.cli import Parser, add_format, common_parser, run_entry_point
+from jobs.printing import Result, write
 from jobs.settings import Settings
 from jobs.warehouse import Warehouse
 from schemas.views import VIEW_NAMES, mentioned
@@ -66,12 +66,7 @@ def _parser() -> Parser:
         "query", "Answer a SQL query over the warehouse's tables and views. Times are UTC."
     )
     parser.add_argument("sql", metavar="SQL", help='such as "SELECT * FROM straggling_jobs"')
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        default=FORMATS[0],
-        help="table rounds numbers; csv and json are exact",
-    )
+    add_format(parser)
     parser.add_argument(
         "--limit",
         type=_limit,

@@ -53,7 +53,7 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
         return active
     spark = settings.spark
     # A stopped session leaves its JVM behind, and a process can have only one.
-    gateway = SparkContext._gateway or _start_jvm(spark)  # noqa: SLF001
+    gateway = SparkContext._gateway or _start_jvm(spark)  # noqa: SLF001  # no public way to it
     conf = SparkConf(_jvm=gateway.jvm)
     if is_submitted():
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -16,7 +16,7 @@ from typing import Final, Never
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from jobs.cli import Parser, common_parser, log_date, run_entry_point
+from jobs.cli import Parser, add_format, common_parser, log_date, run_entry_point
 from jobs.printing import FORMATS, Result, shown, write
 from jobs.settings import Settings
 from jobs.warehouse import Warehouse
@@ -184,12 +184,7 @@ def _parser() -> Parser:
         metavar="FACTOR",
         help="these ops take FACTOR times as long as they did, instead of the ideal",
     )
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        default=FORMATS[0],
-        help="table rounds numbers; csv and json are exact",
-    )
+    add_format(parser)
     return parser
 
 
