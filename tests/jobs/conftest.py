@@ -1,5 +1,6 @@
 """What tests of backfills, late data and versions share: a small history, done once, and copies to spoil."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +18,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def filled(spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> History:
-    """Two jobs on two finished days, backfilled in one block."""
+def filled(
+    spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[History]:
+    """Two jobs on two finished days, backfilled in one block; to look at, not to write to."""
     history = history_in(tmp_path_factory.mktemp("history"), spark, test_settings)
     for day in DAYS:
         for job in JOB_IDS:
             history.put(job, day)
     history.finish()
     history.fill()
-    return history
+    before = history.versions()
+    yield history
+    assert history.versions() == before, "a test has written to the history that all share"
 
 
 @pytest.fixture

@@ -72,12 +72,11 @@ def test_a_run_tells_a_summary_and_how_fast_its_stages_were(
     ],
 )
 def test_wrong_arguments_are_told_on_one_line(
-    filled: History, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    history: History, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
-    warehouse = str(filled.warehouse)
-    assert (
-        backfill.main([*filled.arguments(), *(each.format(warehouse=warehouse) for each in arguments)]) == 2
-    )
+    warehouse = str(history.warehouse)
+    wrong = [each.format(warehouse=warehouse) for each in arguments]
+    assert backfill.main([*history.arguments(), *wrong]) == 2
     told = capsys.readouterr().err.splitlines()[-1]
     assert told.startswith("backfill: error: ")
     assert said.format(warehouse=warehouse) in told
