@@ -17,7 +17,8 @@ from jobs.cli import Parser, common_parser, run_entry_point
 from jobs.demo_fleet import DAYS, FIRST_DAY, FLEET, write_fleet
 from jobs.printing import Result, write
 from jobs.project import data_root
-from jobs.settings import Settings, SettingsError
+from jobs.report.names import INDEX_NAME
+from jobs.settings import REPORT, Settings, SettingsError
 from jobs.warehouse import Warehouse
 
 MARKER: Final = ".made-by-the-demo"
@@ -151,6 +152,7 @@ def show(spark: SparkSession, settings: Settings) -> None:
     warehouse = Path(settings.paths.warehouse)
     if warehouse.is_relative_to(Path.cwd()):
         warehouse = warehouse.relative_to(Path.cwd())
+    sys.stdout.write(f"The report: open {warehouse / REPORT / INDEX_NAME} in a browser.\n\n")
     sys.stdout.write(f"The tables lie in {warehouse}. Ask on:\n\n")
     for sql in NEXT:
         question = " ".join(sql.split())

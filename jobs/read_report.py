@@ -57,19 +57,25 @@ def read_fleet(warehouse: Warehouse, first_day: date, last_day: date) -> FleetTa
         "units": f"""
             SELECT {_KEY}, status, status_detail, team, cluster, world_size, slowdown, gpu_hours,
                 wasted_gpu_hours, simulated_total_s, ideal_total_s
-            FROM job_days WHERE {period} ORDER BY {_KEY}""",
+            FROM job_days WHERE {period}""",
         "parts": f"""
             SELECT {_KEY}, cause, host, is_flagged, time_saved_fraction, attributed_gpu_hours,
                 recoverable_gpu_hours
-            FROM fix_parts WHERE {period} ORDER BY {_KEY}, cause, host""",
+            FROM fix_parts WHERE {period}""",
         "op_types": f"""
             SELECT log_date, op_type, jobs, gpu_hours, wasted_gpu_hours
-            FROM {OP_TYPE_DAY} WHERE {period} ORDER BY log_date, op_type""",
+            FROM {OP_TYPE_DAY} WHERE {period}""",
         "hosts": f"""
             SELECT * FROM ({hosts.over(first_day, last_day)}) WHERE jobs_slow > 0
             ORDER BY p_value, jobs_slow DESC, host LIMIT {_MOST_HOSTS}""",
     }
-    return FleetTables(**_together({name: warehouse.spark.sql(sql) for name, sql in asked.items()}))
+    found = _together({name: warehouse.spark.sql(sql) for name, sql in asked.items()})
+    return FleetTables(
+        units=_sorted(found["units"], *UNIT_KEY),
+        parts=_sorted(found["parts"], *UNIT_KEY, "cause", "host"),
+        op_types=_sorted(found["op_types"], "log_date", "op_type"),
+        hosts=found["hosts"],
+    )
 
 
 def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
@@ -86,7 +92,7 @@ def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
 def read_units(
     warehouse: Warehouse, settings: Settings, units: Sequence[Unit], hosts: pa.Table, map_ops: int | None
 ) -> list[UnitTables]:
-    """Rows of the pages of these units, all of one day.
+    """Rows of the pages of these units, once read_fleet has made its views.
 
     hosts   : of read_fleet.
     map_ops : maps of workers by steps are replayed for so many ops in all, the first units first; None: all
@@ -94,14 +100,10 @@ def read_units(
     if not units:
         return []
     days = sorted({unit[0] for unit in units})
-    warehouse.register_views(mentioned("job_days"))
-    frames = {
-        name: warehouse.read(TABLES[name], days, units).orderBy(*UNIT_KEY, *rest)
-        for name, rest in _OF_UNITS.items()
-    }
+    frames = {name: warehouse.read(TABLES[name], days, units) for name in _OF_UNITS}
     frames["jobs"] = warehouse.spark.table("job_days").where(on_units(days, units))
     found = _together(frames)
-    rows = {name: _by_unit(table) for name, table in found.items()}
+    rows = {name: _by_unit(_sorted(table, *_OF_UNITS.get(name, ()))) for name, table in found.items()}
     jobs = {unit: of_unit[0] for unit, of_unit in rows["jobs"].items()}
     maps = step_maps(warehouse, settings, _affordable(jobs, units, map_ops))
     record = {row["host"]: row for row in hosts.to_pylist()}
@@ -162,6 +164,11 @@ def _by_unit(table: pa.Table) -> dict[Unit, _Rows]:
     for row in table.to_pylist(maps_as_pydicts="strict"):
         found.setdefault((row["log_date"], row["job_id"], row["run_id"]), []).append(row)
     return found
+
+
+def _sorted(table: pa.Table, *columns: str) -> pa.Table:
+    """Rows in a fixed order: Spark would shuffle them for it."""
+    return table.sort_by([(name, "ascending") for name in columns]) if columns else table
 
 
 def _together(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:

@@ -16,6 +16,9 @@ from jobs.project import data_root, project_file
 SHIPPED: Final = ("base", "local", "cluster")
 """Settings files of the project, by the names under which they can be extended or chosen."""
 
+REPORT: Final = "_report"
+"""Folder of the report in a warehouse on this machine."""
+
 _DEFAULT: Final = "local"
 _EXTENDS: Final = "extends"
 _Layer = tuple[str, dict[str, Any]]  # a file's name and what it says
@@ -107,13 +110,13 @@ class Settings(_Section):
 
     @property
     def report_folder(self) -> Path | None:
-        """Where the report goes: `_report` in the warehouse, unless `paths.report` names another folder.
+        """Where the report goes: REPORT in the warehouse, unless `paths.report` names another folder.
 
         None where the warehouse is no folder of this machine and no other one is named.
         """
         if self.paths.report is not None:
             return Path(self.paths.report)
-        return None if "://" in self.paths.warehouse else Path(self.paths.warehouse) / "_report"
+        return None if "://" in self.paths.warehouse else Path(self.paths.warehouse) / REPORT
 
 
 def load_settings(

@@ -1,11 +1,14 @@
 """Command lines that lead on from a page, as a shell takes them."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Final
 
 from jobs.report.rows import Row, UnitKey
 
+_SPECIAL: Final = re.compile(r'["$`\\!]')
+"""What double quotes do not keep from a shell."""
 _PYTHON: Final = ".venv/bin/python -m"
 _COMPUTES: Final = "op_type IN ('forward-compute', 'backward-compute')"
 _TRANSFERS: Final = "op_type IN ('forward-send', 'forward-recv', 'backward-send', 'backward-recv')"
@@ -21,7 +24,7 @@ def deeper(
     """Return what a command tells, and the command: a scenario of one's own, and a step's timeline."""
     found = []
     if op_types:
-        fix = f"--fix {shlex.quote(_predicate(causes, op_types))}"
+        fix = f"--fix {_quoted(_predicate(causes, op_types))}"
         found.append(
             (
                 "What if these ops had been ideal? Any predicate will do.",
@@ -43,8 +46,8 @@ def report_job(unit: UnitKey, warehouse: str) -> str:
 
 def _command(name: str, unit: UnitKey, warehouse: str, *more: str) -> str:
     day, job_id, run_id = unit
-    where = [f"--warehouse {shlex.quote(warehouse)}"] if warehouse else []
-    which = [f"--job-id={shlex.quote(job_id)}", f"--run-id={shlex.quote(run_id)}", f"--log-date {day}"]
+    where = [f"--warehouse {_quoted(warehouse)}"] if warehouse else []
+    which = [f"--job-id={_quoted(job_id)}", f"--run-id={_quoted(run_id)}", f"--log-date {day}"]
     return " ".join([_PYTHON, f"jobs.{name}", *where, *which, *more])
 
 
@@ -67,6 +70,11 @@ def _predicate(causes: Sequence[Row], op_types: Sequence[Row]) -> str:
         "forward-pp-comm": "op_type IN ('forward-send', 'forward-recv')",
         "backward-pp-comm": "op_type IN ('backward-send', 'backward-recv')",
     }.get(worst, f"op_type = {_text(worst)}")
+
+
+def _quoted(text: str) -> str:
+    """Return a word as a shell takes it; in double quotes where those are easier to read."""
+    return f'"{text}"' if "'" in text and not _SPECIAL.search(text) else shlex.quote(text)
 
 
 def _text(value: str) -> str:

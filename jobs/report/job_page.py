@@ -81,7 +81,7 @@ def _headline(job: Row) -> str:
     if job["slowdown"] is None:
         why = wording.STATUS_WORDS[job["status"]]
         return f"Not analysed: {why}" + (f" ({job['status_detail']})." if job["status_detail"] else ".")
-    told = f"{wording.ratio(job['slowdown'])} times its ideal step time"
+    told = f"A step takes {wording.ratio(job['slowdown'])} times its ideal time"
     if job["wasted_gpu_hours"] is None:
         told += (
             f": {wording.percent(job['waste_fraction'])} of its time is lost; its GPU-hours are not stated."

@@ -66,8 +66,13 @@ def hours(value: float | None) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    """Return a fraction as a percentage, in three digits."""
-    return MISSING if fraction is None else f"{_digits(100 * fraction)} %"
+    """Return a fraction as a percentage, to a tenth of a percent."""
+    if fraction is None:
+        return MISSING
+    size = abs(100 * fraction)
+    if 0 < size < 0.05:
+        return f"{'-' if fraction < 0 else ''}< 0.1 %"
+    return f"{100 * fraction:.{0 if size >= 99.95 or size == 0 else 1}f} %"
 
 
 def ratio(value: float | None) -> str:

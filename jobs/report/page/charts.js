@@ -1,6 +1,9 @@
 // Charts as Vega-Lite describes them. Colours are Okabe and Ito's, and cividis: both are told apart by everybody.
 const CAUSE_COLOURS = ["#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c"];
 const HOTTEST_PERCENT = 30;
+const WIDEST_CELL = 48;
+const HIGHEST_CELL = 24;
+const HIGHEST_MAP = 420;
 const views = new Map();
 
 function colour(name) {
@@ -10,10 +13,11 @@ function colour(name) {
 function theme() {
   const text = colour("--text");
   const faint = colour("--line");
-  const axis = { labelColor: text, titleColor: text, gridColor: faint, domainColor: faint, tickColor: faint, labelLimit: 150 };
+  const sizes = { labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal" };
+  const axis = { ...sizes, labelColor: text, titleColor: text, gridColor: faint, domainColor: faint, tickColor: faint, labelLimit: 190 };
   return {
     background: null, font: "system-ui, sans-serif", view: { stroke: null }, axis,
-    legend: { labelColor: text, titleColor: text, orient: "top", labelLimit: 150 },
+    legend: { ...sizes, labelColor: text, titleColor: text, orient: "top", labelLimit: 230 },
     mark: { color: colour("--accent"), tooltip: true }, rule: { color: text }, text: { color: text },
   };
 }
@@ -27,9 +31,11 @@ function spec(height, parts) {
 
 const field = (name, type, title, more = {}) => ({ field: name, type, title, ...more });
 const SHARE = { format: ".0%" };
+const TREND_FIGURES = ["lost, of analysed GPU-hours", "analysed, of all GPU-hours"];
+const BUCKET_AXIS = { axis: { labelOverlap: true, labelAngle: -40 } };
 
 const CHARTS = {
-  causes: (names) => spec({ step: 28 }, {
+  causes: (names) => spec(230, {
     mark: { type: "bar", cornerRadiusEnd: 2 },
     encoding: {
       y: field("cause", "nominal", null, { sort: null }),
@@ -39,7 +45,7 @@ const CHARTS = {
     },
   }),
   trend: () => spec(220, {
-    encoding: { x: field("bucket", "temporal", null, { scale: { type: "utc" } }) },
+    encoding: { x: field("bucket", "ordinal", null, BUCKET_AXIS) },
     layer: [
       { mark: { type: "line", point: { size: 50 }, strokeWidth: 2 },
         encoding: trendLine() },
@@ -59,7 +65,7 @@ const CHARTS = {
         } },
     ],
   }),
-  opTypes: () => spec({ step: 22 }, {
+  opTypes: () => spec(330, {
     mark: { type: "bar", cornerRadiusEnd: 2 },
     encoding: {
       y: field("op_type", "nominal", null, { sort: "-x" }),
@@ -70,7 +76,7 @@ const CHARTS = {
   causesOverTime: (names) => spec(240, {
     mark: { type: "bar" },
     encoding: {
-      x: field("bucket", "ordinal", null, { axis: { labelOverlap: true, labelAngle: -40 } }),
+      x: field("bucket", "ordinal", null, BUCKET_AXIS),
       y: field("hours", "quantitative", "GPU-hours returned"),
       color: causeColour(names, { title: null, columns: 3 }),
       tooltip: [field("cause", "nominal", "cause"), field("bucket", "ordinal", "from"),
@@ -87,17 +93,17 @@ const CHARTS = {
         field("slowdown", "quantitative", "slowdown", { format: ".2f" })],
     },
   }),
-  workers: () => heat(24, "dp_rank", "data-parallel rank", "stage", "pipeline stage", [
+  workers: () => heat("dp_rank", "data-parallel rank", "stage", "pipeline stage", [
     field("dp_rank", "ordinal", "dp rank"), field("stage", "ordinal", "stage"), field("host", "nominal", "host")]),
-  stepMap: () => heat(null, "step", "step", "worker", "stage / dp rank", [
+  stepMap: () => heat("step", "step", "worker", "stage / dp rank", [
     field("step", "ordinal", "step"), field("worker", "nominal", "stage / dp rank")]),
   steps: () => spec(200, {
-    encoding: { x: field("step", "quantitative", "step", { scale: { zero: false } }) },
+    encoding: { x: field("step", "ordinal", "step", { axis: { labelOverlap: true, labelAngle: 0 } }) },
     layer: [
       { mark: { type: "line", point: { size: 30 } },
         encoding: {
           y: field("slowdown", "quantitative", "slowdown of the step", { scale: { zero: false } }),
-          tooltip: [field("step", "quantitative", "step"), field("slowdown", "quantitative", "slowdown", { format: ".3f" })],
+          tooltip: [field("step", "ordinal", "step"), field("slowdown", "quantitative", "slowdown", { format: ".3f" })],
         } },
       { mark: { type: "rule", strokeDash: [4, 4] }, encoding: { y: { datum: 1.1 }, x: null } },
     ],
@@ -106,10 +112,10 @@ const CHARTS = {
 
 function trendLine() {
   return {
-    y: field("value", "quantitative", null, { axis: SHARE, scale: { domainMin: 0 } }),
+    y: field("value", "quantitative", null, { axis: { ...SHARE, tickCount: 5 }, scale: { domain: [0, 1] } }),
     color: field("figure", "nominal", null, {
-      scale: { domain: ["GPU-hours lost", "GPU-hours analysed"], range: [CAUSE_COLOURS[0], CAUSE_COLOURS[1]] } }),
-    shape: field("figure", "nominal", null),
+      scale: { domain: TREND_FIGURES, range: [CAUSE_COLOURS[0], CAUSE_COLOURS[1]] }, legend: { columns: 1 } }),
+    shape: field("figure", "nominal", null, { legend: null }),
     tooltip: [field("from", "nominal", "from"), field("figure", "nominal", "share of"), field("value", "quantitative", "share", { format: ".1%" })],
   };
 }
@@ -119,8 +125,8 @@ function causeColour(names, legend) {
 }
 
 // One scale for all pages: the root of the excess, so that 2 % can be told from nothing and 15 % from 30 %.
-function heat(step, x, xTitle, y, yTitle, tooltip) {
-  return spec(step === null ? 300 : { step }, {
+function heat(x, xTitle, y, yTitle, tooltip) {
+  return spec(0, {
     mark: { type: "rect" },
     encoding: {
       x: field(x, "ordinal", xTitle, { axis: { labelOverlap: true, labelAngle: 0, ticks: false } }),
@@ -152,8 +158,17 @@ async function draw(name, id, rows, text, ...more) {
 async function embed(place, description, made) {
   const options = { actions: false, renderer: made.rows.length > 1500 ? "canvas" : "svg", config: theme(), ast: false };
   description.data.values = made.rows;
+  if (description.mark?.type === "rect") sizeCells(place, description, made.rows);
   made.view = vegaEmbed(place, description, options).then((result) => result.view);
   await made.view;
+}
+
+// A map of few workers is small; one of many fills the page.
+function sizeCells(place, description, rows) {
+  const count = (channel) => new Set(rows.map((row) => row[description.encoding[channel].field])).size;
+  const width = count("x") * WIDEST_CELL + 80;
+  if (width < place.clientWidth) description.width = width;
+  description.height = Math.min(count("y") * HIGHEST_CELL, HIGHEST_MAP) + 110;
 }
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {

@@ -7,7 +7,7 @@ function startFleet(data) {
     const input = document.getElementById(id);
     Object.assign(input, { min: bounds.from, max: bounds.to, value: bounds[id] });
   }
-  for (const [id, names] of [["team", data.teams], ["cluster", data.clusters], ["cause", data.causes.slice(0, -1).map(([, title]) => title)]]) {
+  for (const [id, names] of [["team", data.teams], ["cluster", data.clusters], ["cause", fixableCauses(data)]]) {
     const choices = names.map((name, place) => [name, place]);
     if (id !== "cause") choices.sort(([a], [b]) => a.localeCompare(b));
     document.getElementById(id).append(...choices.map(([name, place]) => element("option", { value: place }, name)));
@@ -79,41 +79,47 @@ function showFixes(data, chosen, runs) {
   const evidence = ["evidence", false, (fix) => evidenceOf(data, fix)];
   const flagged = ["uncertain", true, (fix) => (fix.flagged ? `${fix.flagged} of ${fix.parts.length}` : "")];
   fillTable("fix-causes", [
-    ["cause", false, (fix) => title(fix.key)], ["what to do", false, (fix) => data.causes[fix.key][2]], ...hours,
-    ["runs", true, (fix) => digits(new Set(fix.parts.map((k) => units.run[parts.unit[k]])).size)], flagged, evidence,
+    ["cause", false, (fix) => title(fix.key)], hours[0], evidence, ["what to do", false, (fix) => data.causes[fix.key][2]],
+    hours[1], ["runs", true, (fix) => digits(new Set(fix.parts.map((k) => units.run[parts.unit[k]])).size)], flagged,
   ], causes, "no cause was found");
   const runOf = new Map(runs.map((run) => [run.run, run]));
   fillTable("fix-jobs", [
-    ["job", false, (fix) => data.runs[fix.key][0]], ["run", false, (fix) => data.runs[fix.key][1]],
-    ["slowdown", true, (fix) => ratio(runOf.get(fix.key).slowdown)], ["lost", true, (fix) => digits(runOf.get(fix.key).wasted)],
-    hours[0],
-    ["causes", false, (fix) => [...new Set(fix.parts.map((k) => title(parts.cause[k])))].join(", ")], evidence,
+    ["job", false, (fix) => data.runs[fix.key][0]], hours[0], ["evidence", false, (fix) => evidenceOf(data, fix, true)],
+    ["run", false, (fix) => data.runs[fix.key][1]], ["slowdown", true, (fix) => ratio(runOf.get(fix.key).slowdown)], ["lost", true, (fix) => digits(runOf.get(fix.key).wasted)],
+    ["causes", false, (fix) => [...new Set(fix.parts.map((k) => title(parts.cause[k])))].join(", ")],
   ], fixes(data, chosen.parts, (k) => units.run[parts.unit[k]]), "no cause was found");
   const record = new Map(data.host_record.map((row) => [row.host, row]));
   const told = (name) => (fix) => record.get(data.hosts[fix.key])?.[name] ?? MISSING;
   fillTable("fix-hosts", [
-    ["host", false, (fix) => data.hosts[fix.key]], ...hours,
+    ["host", false, (fix) => data.hosts[fix.key]], hours[0], evidence, hours[1],
     ["runs slowed", true, (fix) => digits(new Set(fix.parts.map((k) => units.run[parts.unit[k]])).size)],
-    ["pattern", false, told("pattern")], evidence,
+    ["pattern", false, told("pattern")],
   ], fixes(data, chosen.parts, (k) => (parts.host[k] < 0 ? null : parts.host[k])), "no cause was traced to a host");
   const rows = causes.filter((fix) => fix.attributed !== null)
     .map((fix) => ({ cause: title(fix.key), hours: fix.attributed }));
   const text = rows.length ? `Most is returned by fixing: ${rows.map((row) => `${row.cause} ${digits(row.hours)}`).join(", ")} GPU-hours.` : "No hours to return.";
-  return draw("causes", "chart-causes", rows, text, data.causes.map(([, name]) => name));
+  return draw("causes", "chart-causes", rows, text, fixableCauses(data));
+}
+
+// Titles of all causes but the last, which has no fix.
+function fixableCauses(data) {
+  return data.causes.slice(0, -1).map(([, title]) => title);
 }
 
 // Job pages of the units that matter most, or the command that makes one.
-function evidenceOf(data, fix) {
+function evidenceOf(data, fix, isOneRun = false) {
   const { parts, units } = data;
   const weight = (k) => parts.attributed[k] ?? parts.saved[k];
   const sorted = [...fix.parts].sort((a, b) => weight(b) - weight(a)).map((k) => parts.unit[k]);
   const paged = new Set(units.paged);
   const distinct = [...new Set(sorted)];
-  const links = distinct.filter((k) => paged.has(k)).slice(0, 3).map((k) => linkTo(data, k));
+  const shown = distinct.filter((k) => paged.has(k))
+    .filter((k, place, all) => isOneRun || all.findIndex((other) => units.run[other] === units.run[k]) === place);
+  const links = shown.slice(0, 3).map((k) => element("a", { href: pageOf(data, k) }, isOneRun ? data.days[units.day[k]] : data.runs[units.run[k]][0]));
   if (links.length) return links.flatMap((link, place) => (place ? [", ", link] : [link]));
   const [job, run] = data.runs[units.run[distinct[0]]];
   const command = `.venv/bin/python -m jobs.report_job${data.warehouse && ` --warehouse ${quoted(data.warehouse)}`}`
-    + ` --job-id ${quoted(job)} --run-id ${quoted(run)} --log-date ${data.days[units.day[distinct[0]]]}`;
+    + ` --job-id=${quoted(job)} --run-id=${quoted(run)} --log-date ${data.days[units.day[distinct[0]]]}`;
   return element("details", {}, element("summary", {}, "make its page"), element("code", {}, command));
 }
 
@@ -123,16 +129,11 @@ function pageOf(data, unit) {
   return `${folder}/${data.page_of_run[data.units.run[unit]]}`;
 }
 
-function linkTo(data, unit) {
-  const [job] = data.runs[data.units.run[unit]];
-  return element("a", { href: pageOf(data, unit) }, `${job}, ${data.days[data.units.day[unit]]}`);
-}
-
 function showHosts(data) {
   fillTable("hosts", [
     ["host", false, (row) => row.host], ["slow in jobs", true, (row) => `${row.jobs_slow} of ${row.jobs}`],
     ["by chance", true, (row) => digits(row.expected)], ["p-value", true, (row) => digits(row.p_value)],
-    ["beyond chance", false, (row) => (row.is_beyond_chance ? "yes" : "no")], ["pattern", false, (row) => row.pattern],
+    ["beyond chance", false, (row) => (row.is_beyond_chance ? "yes" : "no")], ["pattern", false, (row) => row.pattern.replace("_", "-")],
     ["days slow", true, (row) => digits(row.days_slow)], ["first", false, (row) => row.first_slow],
     ["last", false, (row) => row.last_slow],
   ], data.host_record, "no host was slow");

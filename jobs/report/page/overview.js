@@ -4,11 +4,11 @@ async function showTrend(data, chosen, filters) {
   const rows = [];
   for (const [bucket, places] of grouped(chosen.chosen, (k) => buckets.of(data.days[data.units.day[k]]))) {
     const sums = hoursOf(data, places);
-    for (const [figure, value] of [["GPU-hours lost", share(sums.wasted, sums.analysed)], ["GPU-hours analysed", share(sums.analysed, sums.hours)]]) {
+    for (const [figure, value] of [[TREND_FIGURES[0], share(sums.wasted, sums.analysed)], [TREND_FIGURES[1], share(sums.analysed, sums.hours)]]) {
       if (value !== null) rows.push({ bucket, from: bucket, figure, value });
     }
   }
-  const lost = rows.filter((row) => row.figure === "GPU-hours lost");
+  const lost = rows.filter((row) => row.figure === TREND_FIGURES[0]);
   const text = lost.length > 1
     ? `By ${buckets.name}: ${percent(lost[0].value)} of the analysed GPU-hours were lost in the first, ${percent(lost.at(-1).value)} in the last.`
     : `One ${buckets.name}: there is no trend yet.`;
@@ -43,7 +43,7 @@ async function showOpTypes(data, filters) {
 
 async function showCausesOverTime(data, chosen, filters) {
   const buckets = bucketsOf(filters.from, filters.to);
-  const names = data.causes.map(([, name]) => name);
+  const names = fixableCauses(data);
   const { unit, cause, attributed } = data.parts;
   const rows = [];
   for (const [bucket, places] of grouped(chosen.parts, (k) => buckets.of(data.days[data.units.day[unit[k]]]))) {
@@ -89,6 +89,7 @@ function showWeek(data, filters) {
     ["7 days before", true, ([, of, shown]) => (before.runs.length ? shown(of(before)) : MISSING)],
     ["change", true, ([, of, shown]) => (before.runs.length ? changed(of(now), of(before), shown) : MISSING)],
   ], figures, "");
+  document.getElementById("week").hidden = !before.runs.length;
   caption("week-text", before.runs.length ? newcomers(data, now, before) : "There were no runs in the seven days before: nothing to compare with.");
 }
 

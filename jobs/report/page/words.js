@@ -11,7 +11,10 @@ function digits(value) {
 }
 
 function percent(fraction) {
-  return fraction === null || Number.isNaN(fraction) ? MISSING : `${digits(100 * fraction)} %`;
+  if (fraction === null || fraction === undefined || Number.isNaN(fraction)) return MISSING;
+  const size = Math.abs(100 * fraction);
+  if (size > 0 && size < 0.05) return `${fraction < 0 ? "-" : ""}< 0.1 %`;
+  return `${(100 * fraction).toFixed(size >= 99.95 || size === 0 ? 0 : 1)} %`;
 }
 
 function ratio(value) {
@@ -26,7 +29,8 @@ function share(part, whole) {
   return whole > 0 ? part / whole : null;
 }
 
-// The command line a shell takes as it stands, whatever a name holds.
+// A word as a shell takes it, whatever it holds; the same rules as jobs/report/commands.py.
 function quoted(text) {
-  return /^[A-Za-z0-9_.,\/:@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`;
+  if (/^[A-Za-z0-9_.,/:@%+=-]+$/.test(text)) return text;
+  return text.includes("'") && !/["$`\\!]/.test(text) ? `"${text}"` : `'${text.replaceAll("'", `'"'"'`)}'`;
 }
