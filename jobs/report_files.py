@@ -20,7 +20,7 @@ from jobs.report.names import INDEX_NAME, JOBS_FOLDER
 HEADLINE_NAME: Final = "headline.txt"
 """First sentence of a publication, for the list of all."""
 
-_GLOBALS: Final = "window.vega = vega; window.vegaEmbed = vegaEmbed;"
+_GLOBALS: Final = "window.vegaEmbed = vegaEmbed;"
 """What of the chart library the pages call."""
 
 _IS_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")

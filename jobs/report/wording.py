@@ -96,8 +96,10 @@ def number(value: float | None) -> str:
 
 
 def _digits(value: float) -> str:
-    """Whole numbers from 100 on, else three significant digits; -0 is 0."""
+    """Whole numbers from 100 on, millions from 1,000,000 on, else three significant digits; -0 is 0."""
     size = abs(value)
+    if size >= 1e6:
+        return f"{_digits(value / 1e6)} million"
     decimals = 0 if size >= 99.95 or size == 0 else 2 - math.floor(math.log10(size))
     decimals = min(max(decimals, 0), 4)
     text = f"{value:,.{decimals}f}"

@@ -147,7 +147,7 @@ async function draw(name, id, rows, text, ...more) {
   const drawn = views.get(id);
   if (drawn) {
     drawn.rows = rows;
-    await (await drawn.view).change("rows", vega.changeset().remove(() => true).insert(rows)).resize().runAsync();
+    await (await drawn.view).data("rows", rows).resize().runAsync();
     return;
   }
   const made = { rows, redraw: () => embed(place, CHARTS[name](...more), made) };

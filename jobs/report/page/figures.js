@@ -122,7 +122,7 @@ function bucketsOf(from, to) {
   const length = dayNumber(to) - dayNumber(from) + 1;
   if (length <= 21) return { name: "day", of: (day) => day };
   if (length <= 120) return { name: "week", of: (day) => dayText(dayNumber(day) - ((dayNumber(day) + 3) % 7)) };
-  return { name: "month", of: (day) => `${day.slice(0, 7)}-01` };
+  return { name: "month", of: (day) => day.slice(0, 7) };
 }
 
 function grouped(values, keyOf) {

@@ -5,6 +5,7 @@ const MISSING = "–";
 function digits(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return MISSING;
   const size = Math.abs(value);
+  if (size >= 1e6) return `${digits(value / 1e6)} million`;
   const decimals = size >= 99.95 || size === 0 ? 0 : Math.min(Math.max(2 - Math.floor(Math.log10(size)), 0), 4);
   const text = value.toLocaleString("en-US", { maximumFractionDigits: decimals, minimumFractionDigits: 0 });
   return text === "-0" ? "0" : text;
