@@ -39,7 +39,7 @@ def headline(tables: FleetTables) -> str:
     """GPU-hours lost and what fixes would return, of the whole period, in one sentence."""
     units = tables.units
     if not units.num_rows:
-        return "No job was recorded in this period."
+        return "There are no such jobs in this period."
     analysed = units.filter(pc.equal(units["status"], STATUS_ANALYSED))
     lost, of = (pc.sum(analysed[name]).as_py() for name in ("wasted_gpu_hours", "gpu_hours"))
     returned = pc.sum(tables.parts["attributed_gpu_hours"]).as_py()

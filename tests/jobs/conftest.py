@@ -1,13 +1,38 @@
-"""What tests of backfills, late data and versions share: a small history, done once, and copies to spoil."""
+"""What tests of jobs share: a small history, done once, with copies to spoil; and the demo, made once."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.settings import Settings
+from jobs.settings import REPORT, Settings
+from tests.jobs.commands import start
 from tests.jobs.history import DAYS, JOB_IDS, History, copy_of, history_in
+
+
+@dataclass(frozen=True)
+class Demo:
+    """The demo as its command left it."""
+
+    done: "subprocess.CompletedProcess[str]"
+    warehouse: Path
+
+    @property
+    def report(self) -> Path:
+        """Folder of its reports."""
+        return self.warehouse / REPORT
+
+
+@pytest.fixture(scope="session")
+def demo(published_traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """The whole demo, published traces and all; only slow tests may ask for it."""
+    root = tmp_path_factory.mktemp("demo")
+    folders = ["--landing", str(root / "landing"), "--warehouse", str(root / "warehouse")]
+    return Demo(start([sys.executable, "-m", "jobs.make_demo", *folders]), root / "warehouse")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

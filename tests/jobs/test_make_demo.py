@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from jobs.make_demo import MARKER, NEXT, SUMMARY, make_landing, show
 from jobs.settings import Settings, SettingsError
 from tests.jobs.commands import start
+from tests.jobs.conftest import Demo
 
 
 def test_landing_holds_three_days(tmp_path: Path) -> None:
@@ -59,10 +60,10 @@ def test_summary_of_an_empty_warehouse(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("published_traces")
-def test_the_whole_demo(tmp_path: Path) -> None:
-    folders = ["--landing", str(tmp_path / "landing"), "--warehouse", str(tmp_path / "warehouse")]
-    done = start([sys.executable, "-m", "jobs.make_demo", *folders])
+def test_the_whole_demo(demo: Demo) -> None:
+    done = demo.done
+    assert (demo.report / "index.html").is_file()
+    assert f"The report: open {demo.report}/index.html in a browser." in done.stdout
     assert done.returncode == 0, done.stderr
     tables = [re.split(r"\s{2,}", line.strip()) for line in done.stdout.splitlines()]
     rows = {cells[0]: cells for cells in reversed(tables)}  # of the first table that has such a row

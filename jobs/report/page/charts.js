@@ -144,6 +144,8 @@ async function draw(name, id, rows, text, ...more) {
   const place = document.getElementById(id);
   place.setAttribute("role", "img");
   place.setAttribute("aria-label", text);
+  place.hidden = !rows.length;
+  if (!rows.length) return;
   const drawn = views.get(id);
   if (drawn) {
     drawn.rows = rows;

@@ -88,7 +88,7 @@ function furthest(data) {
 }
 
 function headline(data, chosen) {
-  if (!chosen.inScope.length) return "No job was recorded in this selection.";
+  if (!chosen.chosen.length) return "There are no such jobs in this period.";
   const sums = hoursOf(data, chosen.chosen);
   if (!sums.analysed) return "No analysed job states its GPU-hours: what stragglers cost cannot be said in hours.";
   const returned = sumOf(data.parts.attributed, chosen.parts) ?? 0;

@@ -1,4 +1,4 @@
-"""Rows of the fleet's page as reads would give them, drawn at random: no Spark needed, sums easily checked."""
+"""Rows of the fleet's page as reads would give them, drawn at random, without Spark."""
 
 from datetime import date, timedelta
 from typing import Any, Final
@@ -71,16 +71,25 @@ def fleet(runs: int = 40, days: int = 30, seed: int = 1) -> FleetTables:
             units.append(unit)
             parts += _parts(unit, rng)
     units.sort(key=lambda row: (row["log_date"], row["job_id"], row["run_id"]))
-    parts.sort(key=lambda row: (row["log_date"], row["job_id"], row["run_id"], row["cause"], row["host"] or ""))
+    parts.sort(
+        key=lambda row: (row["log_date"], row["job_id"], row["run_id"], row["cause"], row["host"] or "")
+    )
     ops = [
-        {"log_date": LAST - timedelta(days=day), "op_type": name, "jobs": 3, "gpu_hours": 10.0, "wasted_gpu_hours": lost}
+        {
+            "log_date": LAST - timedelta(days=day),
+            "op_type": name,
+            "jobs": 3,
+            "gpu_hours": 10.0,
+            "wasted_gpu_hours": lost,
+        }
         for day in reversed(range(days))
         for name, lost in (("backward-compute", 1.0), ("forward-compute", 0.5), ("gc", 0.0))
     ]
     hosts = [
         {
-            "host": f"node-{number:04d}", "jobs": 9, "jobs_slow": 3, "days_slow": 2, "expected_jobs_slow": 0.5,
-            "p_value": 0.001, "is_beyond_chance": True, "pattern": "chronic", "first_slow": LAST, "last_slow": LAST,
+            "host": f"node-{number:04d}", "jobs": 9, "jobs_slow": 3, "days_slow": 2, "p_value": 0.001,
+            "expected_jobs_slow": 0.5, "is_beyond_chance": True, "pattern": "chronic", "first_slow": LAST,
+            "last_slow": LAST,
         }
         for number in range(3)
     ]  # fmt: skip
@@ -94,7 +103,9 @@ def fleet(runs: int = 40, days: int = 30, seed: int = 1) -> FleetTables:
 
 def publication(tables: FleetTables, *pages: str) -> Publication:
     """The publication of the last day."""
-    return Publication(LAST, min(tables.units["log_date"].to_pylist(), default=LAST), set(pages), "a b/warehouse")
+    return Publication(
+        LAST, min(tables.units["log_date"].to_pylist(), default=LAST), set(pages), "a b/warehouse"
+    )
 
 
 def _unit(number: int, day: date, rng: np.random.Generator) -> dict[str, Any]:

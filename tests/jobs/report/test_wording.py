@@ -9,7 +9,7 @@ from schemas.vocabulary import CAUSES, FLAG_REASONS, JUDGED_BY_HISTORY, STATUSES
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (None, "–"),
+        (None, wording.MISSING),
         (0.0, "0"),
         (-0.0, "0"),
         (2109.4, "2,109"),
@@ -26,7 +26,14 @@ def test_hours_have_three_digits_or_are_whole(value: float | None, shown: str) -
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(None, "–"), (0.174, "17.4 %"), (0.0, "0 %"), (0.0004, "< 0.1 %"), (-0.0004, "-< 0.1 %"), (1.22, "122 %")],
+    [
+        (None, wording.MISSING),
+        (0.174, "17.4 %"),
+        (0.0, "0 %"),
+        (0.0004, "< 0.1 %"),
+        (-0.0004, "-< 0.1 %"),
+        (1.22, "122 %"),
+    ],
 )
 def test_percentages_have_one_decimal(value: float | None, shown: str) -> None:
     assert wording.percent(value) == shown
@@ -34,7 +41,14 @@ def test_percentages_have_one_decimal(value: float | None, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(None, "–"), (9.11, "9.11 s"), (0.0123, "12.3 ms"), (4.2e-5, "42 µs"), (0.0, "0 s"), (-0.5, "-500 ms")],
+    [
+        (None, wording.MISSING),
+        (9.11, "9.11 s"),
+        (0.0123, "12.3 ms"),
+        (4.2e-5, "42 µs"),
+        (0.0, "0 s"),
+        (-0.5, "-500 ms"),
+    ],
 )
 def test_times_have_the_unit_that_fits(value: float | None, shown: str) -> None:
     assert wording.seconds(value) == shown
