@@ -19,6 +19,8 @@ from schemas.vocabulary import (
     STRAGGLING_SLOWDOWN,
 )
 
+MORE_THAN_LOST: Final = " (why this can be more than was lost, is told below)"
+
 _LONGEST_DETAIL: Final = 200
 """Characters of a status_detail that the page shows."""
 
@@ -45,10 +47,11 @@ def headline(tables: FleetTables) -> str:
     returned = pc.sum(tables.parts["attributed_gpu_hours"]).as_py()
     if not of:
         return "No analysed job states its GPU-hours: what stragglers cost cannot be said in hours."
+    more = MORE_THAN_LOST if (returned or 0.0) > lost else ""
     return (
         f"Stragglers cost {wording.hours(lost)} of {wording.hours(of)} analysed GPU-hours "
         f"({wording.percent(lost / of)}); fixing every cause found would return "
-        f"{wording.hours(returned or 0.0)}."
+        f"{wording.hours(returned or 0.0)}{more}."
     )
 
 
@@ -75,6 +78,7 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
         "statuses": [[name, wording.STATUS_WORDS[name], name in REPLAYED_STATUSES] for name in STATUSES],
         "causes": [[name, *wording.CAUSE_WORDS[name][:2]] for name in CAUSES],
         "straggling_slowdown": STRAGGLING_SLOWDOWN,
+        "more_than_lost": MORE_THAN_LOST,
         "page_of_run": {run: name for (_, run), name in pages.items()},
         "units": {
             "day": days.codes,

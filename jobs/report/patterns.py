@@ -71,7 +71,7 @@ def _spread(excess: Floats, cells: Floats) -> Pattern:
     steps, dp_ranks, stages = excess.shape
     row = cells.sum(axis=0)
     leaning = (
-        f" Stage {int(row.argmax())} has {percent(float(row.max()))} of it."
+        f" Stage {int(row.argmax())} is the hottest."
         if stages > 1 and dp_ranks > 1 and row.max() >= _MOST
         else ""
     )

@@ -228,8 +228,8 @@ def report_of(night: Night) -> dict[str, bytes]:
 
 def test_the_nights_report_adds_up_to_its_tables(night: Night) -> None:
     pages = report_of(night)
-    (good_page,) = [name for name in pages if name.startswith(f"{DAY}/jobs/good-")]
-    assert set(pages) == {"index.html", f"{DAY}/index.html", good_page}
+    (good_page,) = [name for name in pages if name.startswith(f"{DAY}/jobs/")]
+    assert good_page.startswith(f"{DAY}/jobs/good-r1-")
     data = Page(pages[f"{DAY}/index.html"]).data
     (fleet,) = night.tables["fleet_day"]
     units = data["units"]

@@ -121,7 +121,7 @@ def test_filters_change_what_is_shown_to_the_sums_of_what_they_leave(
     assert {cause: shown[cause][0] for cause in returned} == {
         cause: hours(each) for cause, each in returned.items()
     }
-    assert len(shown) == len(set(wanted.parts["cause"].to_pylist())) or "no cause" in str(shown)
+    assert len(shown) == max(1, len(set(wanted.parts["cause"].to_pylist())))
     if "cause" not in filters:
         everyone = {row["job_id"] for row in wanted.units.to_pylist()}
         assert sum(int(cells[0]) for cells in _rows(browser, "coverage").values()) == len(everyone)

@@ -4,6 +4,7 @@ const HOTTEST_PERCENT = 30;
 const WIDEST_CELL = 48;
 const HIGHEST_CELL = 24;
 const HIGHEST_MAP = 420;
+const NARROWEST_MAP = 380;
 const views = new Map();
 
 function colour(name) {
@@ -169,7 +170,7 @@ async function embed(place, description, made) {
 function sizeCells(place, description, rows) {
   const count = (channel) => new Set(rows.map((row) => row[description.encoding[channel].field])).size;
   const width = count("x") * WIDEST_CELL + 80;
-  if (width < place.clientWidth) description.width = width;
+  if (width < place.clientWidth) description.width = Math.max(width, Math.min(NARROWEST_MAP, place.clientWidth));
   description.height = Math.min(count("y") * HIGHEST_CELL, HIGHEST_MAP) + 110;
 }
 

@@ -93,7 +93,7 @@ function headline(data, chosen) {
   if (!sums.analysed) return "No analysed job states its GPU-hours: what stragglers cost cannot be said in hours.";
   const returned = sumOf(data.parts.attributed, chosen.parts) ?? 0;
   return `Stragglers cost ${digits(sums.wasted)} of ${digits(sums.analysed)} analysed GPU-hours `
-    + `(${percent(sums.wasted / sums.analysed)}); fixing every cause found would return ${digits(returned)}.`;
+    + `(${percent(sums.wasted / sums.analysed)}); fixing every cause found would return ${digits(returned)}${returned > sums.wasted ? data.more_than_lost : ""}.`;
 }
 
 // Parts grouped by a key, most attributed hours first, then by what the fix saves of a job's time.

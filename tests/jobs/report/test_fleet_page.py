@@ -31,6 +31,11 @@ def test_the_first_sentence_says_what_was_lost_and_what_fixes_return() -> None:
         f"Stragglers cost {hours(lost)} of {hours(of)} analysed GPU-hours ({100 * lost / of:.1f} %); "
         f"fixing every cause found would return {hours(returned)}."
     )
+    at = FLEET.units.schema.get_field_index("wasted_gpu_hours")
+    little = FLEET.units.set_column(at, "wasted_gpu_hours", pa.array([1.0] * FLEET.units.num_rows))
+    assert headline(replace(FLEET, units=little)).endswith(
+        f"return {hours(returned)} (why this can be more than was lost, is told below)."
+    )
 
 
 def test_without_jobs_or_hours_the_first_sentence_says_so() -> None:
