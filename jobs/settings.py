@@ -66,6 +66,12 @@ class RevisionSettings(_Section):
     minimum_runs: Annotated[int, Field(ge=1)]
 
 
+class MaintenanceSettings(_Section):
+    """For how many days recorded ops are kept."""
+
+    rank_steps_days: Annotated[int, Field(ge=1)]
+
+
 class SparkSettings(_Section):
     """Delta's Maven coordinates, what not to fetch with them, and Spark's own settings.
 
@@ -85,6 +91,7 @@ class Settings(_Section):
     simulation: SimulationSettings
     history: HistorySettings
     revision: RevisionSettings
+    maintenance: MaintenanceSettings
     spark: SparkSettings
 
 
