@@ -105,7 +105,8 @@ def read_units(
     found = _together(frames)
     rows = {name: _by_unit(_sorted(table, *_OF_UNITS.get(name, ()))) for name, table in found.items()}
     jobs = {unit: of_unit[0] for unit, of_unit in rows["jobs"].items()}
-    maps = step_maps(warehouse, settings, _affordable(jobs, units, map_ops))
+    afforded = _affordable(jobs, units, map_ops)
+    maps = step_maps(warehouse, settings, afforded)
     record = {row["host"]: row for row in hosts.to_pylist()}
     return [
         UnitTables(
@@ -116,13 +117,14 @@ def read_units(
             causes=rows[JOB_CAUSES].get(unit, ()),
             hosts=record,
             step_map=maps.get(unit),
+            has_ops=unit in maps or unit not in afforded,
         )
         for unit in units
     ]
 
 
 def step_maps(warehouse: Warehouse, settings: Settings, units: Collection[Unit]) -> dict[Unit, pa.Table]:
-    """Slowdown of every worker in every step, replayed here, of units that can be replayed."""
+    """Slowdown of every worker in every step, replayed here, of those units whose recorded ops are kept."""
     if not units:
         return {}
     days = sorted({unit[0] for unit in units})
@@ -134,18 +136,17 @@ def step_maps(warehouse: Warehouse, settings: Settings, units: Collection[Unit])
         }
     )
     manifests = _by_unit(read[JOBS])
-    rank_steps = read[RANK_STEPS]
-    chosen = simulation(settings)
-    return {
-        unit: worker_steps(
-            rank_steps.filter(
-                pc.and_(pc.equal(rank_steps["job_id"], unit[1]), pc.equal(rank_steps["run_id"], unit[2]))
-            ),
-            manifests[unit][0],
-            chosen,
-        )
-        for unit in units
-    }
+    found = {}
+    for unit in units:
+        rows = _of_unit(read[RANK_STEPS], unit)
+        if rows.num_rows:  # else they have expired
+            found[unit] = worker_steps(rows, manifests[unit][0], simulation(settings))
+    return found
+
+
+def _of_unit(table: pa.Table, unit: Unit) -> pa.Table:
+    _, job_id, run_id = unit
+    return table.filter(pc.and_(pc.equal(table["job_id"], job_id), pc.equal(table["run_id"], run_id)))
 
 
 def _affordable(jobs: Mapping[Unit, Row], units: Sequence[Unit], map_ops: int | None) -> list[Unit]:
