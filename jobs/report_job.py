@@ -15,7 +15,7 @@ from jobs import report_files
 from jobs.cli import Parser, common_parser, log_date, run_entry_point
 from jobs.read_report import read_fleet, read_units
 from jobs.report.job_page import job_page
-from jobs.report.names import job_page_path
+from jobs.report.names import INDEX_NAME, job_page_path
 from jobs.report_fleet import report_root, warehouse_name
 from jobs.settings import Settings
 from jobs.warehouse import Warehouse
@@ -31,7 +31,9 @@ def run(spark: SparkSession, settings: Settings, unit: Unit) -> Path:
     hosts = read_fleet(warehouse, first_day, unit.log_date).hosts
     key = (unit.log_date, unit.job_id, unit.run_id)
     (tables,) = read_units(warehouse, settings, [key], hosts, None)
-    return report_files.add_page(root, job_page_path(*key), job_page(tables, warehouse_name(settings)))
+    has_fleet_page = (root / str(unit.log_date) / INDEX_NAME).is_file()
+    page = job_page(tables, warehouse_name(settings), has_fleet_page=has_fleet_page)
+    return report_files.add_page(root, job_page_path(*key), page)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,13 +15,18 @@ _SLOWEST: Final = 10
 """Workers whose hosts are listed."""
 
 
-def job_page(tables: UnitTables, warehouse: str = "") -> bytes:
-    """Return the page as HTML; warehouse: how a command names the warehouse, empty where it need not."""
+def job_page(tables: UnitTables, warehouse: str = "", *, has_fleet_page: bool = True) -> bytes:
+    """Return the page as HTML.
+
+    warehouse      : how a command names the warehouse; empty where it need not.
+    has_fleet_page : whether there is a fleet's page of that day to lead back to.
+    """
     unit = tables.key
     values: dict[str, Any] = {
         "root": "..",
         "title": f"{unit.job_id}, {unit.day}",
         "unit": unit,
+        "has_fleet_page": has_fleet_page,
         "about": _about(tables.job),
         "headline": _headline(tables.job),
         "figures": [],

@@ -102,6 +102,11 @@ def test_without_a_map_by_steps_it_says_how_to_get_one() -> None:
     assert "One worker is slow" in page.text
 
 
+def test_it_leads_back_to_the_fleets_page_where_there_is_one() -> None:
+    assert "../index.html" in PAGE.all("a", "href")
+    assert Page(job_page(SICK, has_fleet_page=False)).all("a", "href") == ["#main"]
+
+
 def test_where_the_recorded_ops_have_expired_it_says_so() -> None:
     page = Page(job_page(replace(sick_job(mapped=False), has_ops=False)))
     assert "The recorded ops of this day are no longer kept" in page.text
