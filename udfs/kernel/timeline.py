@@ -1,0 +1,99 @@
+"""Timelines of one step: when each op starts and ends, and the chain of ops that its end hangs on."""
+
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from udfs.kernel.graph import OpGraph
+from udfs.kernel.program import Floats, Ints
+from udfs.kernel.replay import replay
+
+Place: TypeAlias = tuple[int, int]
+"""One op of the step: its number in the graph, and its dp lane."""
+
+NO_OP: Final = -1
+
+
+class Timeline(NamedTuple):
+    """One step under one choice of durations. A lane is a dp rank, or the only one where each has its own ops.
+
+    start_s : float64, shape (op, lane); when the op is called, its wait for the others still before it. [s]
+    end_s   : float64, shape (op, lane). [s]
+    """
+
+    start_s: Floats
+    end_s: Floats
+
+
+class CriticalOp(NamedTuple):
+    """One op of the critical path.
+
+    place     : the op.
+    from_s    : from when on the step's end hangs on it: until then it waited for the others. [s]
+    latest    : the op of its rendezvous that came last, often itself: the path goes on behind that one.
+    """
+
+    place: Place
+    from_s: float
+    latest: Place
+
+
+def replayed_timeline(graph: OpGraph, duration_s: Floats) -> Timeline:
+    """Start and end of every op when each starts as soon as what it waits for has ended.
+
+    duration_s : float64, shape (op, lane); transfers in a rendezvous. [s]
+    """
+    end_s = replay(graph, duration_s[:, None, None])[:, 0, 0]
+    start_s = np.zeros(end_s.shape)
+    for op, sources in enumerate(graph.waits_for):
+        if sources:
+            start_s[op] = end_s[list(sources)].max(axis=0)
+    return Timeline(start_s, end_s)
+
+
+def meeting_of_ops(graph: OpGraph) -> tuple[Ints, list[tuple[tuple[int, ...], bool]]]:
+    """Which rendezvous each op belongs to, NO_OP where none; and for each its ops, and if all lanes meet."""
+    found: list[tuple[tuple[int, ...], bool]] = []
+    number = np.full(graph.size, NO_OP)
+    for members, across_dp in graph.meetings:
+        for ops in zip(*members, strict=True):
+            number[list(ops)] = len(found)
+            found.append((ops, across_dp))
+    return number, found
+
+
+def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
+    """The ops that the step's end hangs on, from the first to the last.
+
+    From the op that ends last the path goes back: within its rendezvous to the op that came last, from there
+    to what that one waited for and that ended last. In a replay each begins where the one before it ends; in a
+    recorded step there is a gap where the host came late, an overlap where clocks differ. Of several that end
+    together the first in the order of the graph counts.
+    """
+    number, meetings = meeting_of_ops(graph)
+    place = _last(timeline.end_s)
+    path: list[CriticalOp] = []
+    while True:
+        latest = place
+        if number[place[0]] != NO_OP:
+            ops, across_dp = meetings[number[place[0]]]
+            lanes = range(timeline.end_s.shape[1]) if across_dp else (place[1],)
+            others = [(op, lane) for op in ops for lane in lanes]
+            latest = _last_of(timeline.start_s, [place, *others])
+        path.append(CriticalOp(place, float(timeline.start_s[latest]), latest))
+        sources = graph.waits_for[latest[0]]
+        if not sources:
+            return path[::-1]
+        place = _last_of(timeline.end_s, [(source, latest[1]) for source in sources])
+
+
+def _last(times_s: Floats) -> Place:
+    """Return the first place with the greatest time of all."""
+    op, lane = divmod(int(times_s.argmax()), times_s.shape[1])
+    return op, lane
+
+
+def _last_of(times_s: Floats, places: list[Place]) -> Place:
+    """Return the first of the places with the greatest time."""
+    ops, lanes = zip(*places, strict=True)
+    return places[int(times_s[list(ops), list(lanes)].argmax())]
