@@ -39,7 +39,7 @@ def run(spark: SparkSession, settings: Settings, unit: Unit, step: int | None = 
 
 
 def write_trace(target: Path, unit: Unit, found: StepTimelines, ideal: str) -> int:
-    """Write a trace, packed where the name ends in .gz; returns its number of events. Same step, same bytes."""
+    """Write a trace, packed where the name ends in .gz: same step, same bytes; returns its number of events."""
     about = {
         "job_id": unit.job_id,
         "run_id": unit.run_id,
@@ -55,9 +55,8 @@ def write_trace(target: Path, unit: Unit, found: StepTimelines, ideal: str) -> i
     with _opened(target) as out:
         out.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[')
         for count, event in enumerate(trace_events(found), start=1):
-            out.write(
-                (",\n" if count > 1 else "\n") + json.dumps(event, separators=(",", ":"), allow_nan=False)
-            )
+            line = json.dumps(event, separators=(",", ":"), allow_nan=False)
+            out.write(f",\n{line}" if count > 1 else f"\n{line}")
         out.write("\n]}\n")
     return count
 
@@ -95,8 +94,8 @@ def _export(spark: SparkSession, settings: Settings, args: argparse.Namespace) -
     sys.stdout.write(_summary(unit, found, settings.simulation.ideal))
     size = target.stat().st_size / 1e6
     sys.stdout.write(
-        f"{target}: {events:,} events, {size:.1f} MB; open it in https://ui.perfetto.dev, which reads it without "
-        "sending it anywhere, or in chrome://tracing\n"
+        f"{target}: {events:,} events, {size:.1f} MB; open it in https://ui.perfetto.dev (nothing is sent) "
+        "or chrome://tracing\n"
     )
     return {}
 
@@ -110,18 +109,14 @@ def file_name(unit: Unit, step: int) -> str:
 def _summary(unit: Unit, found: StepTimelines, ideal: str) -> str:
     workers = found.layout.dp_size * found.layout.pp_size
     recorded, replayed, at_best = (shown(found.step_s(kind)) for kind in KINDS)
-    lines = [
-        f"{unit.job_id}, run {unit.run_id}, {unit.log_date}, step {found.step}: {found.ops:,} ops of "
-        f"{workers:,} workers",
-        f"step time: {recorded} s recorded, {replayed} s replayed, {at_best} s ideal ({ideal}); ops on the "
-        f"critical path: {', '.join(str(len(found.critical[kind])) for kind in KINDS)}",
-    ]
+    on_path = ", ".join(str(len(found.critical[kind])) for kind in KINDS)
     left_out = arrows_left_out(found)
-    if left_out:
-        lines.append(
-            f"{left_out:,} pairs have no arrow: by their hosts' clocks the recv ended before the send began"
-        )
-    return "".join(f"{line}\n" for line in lines)
+    return (
+        f"{unit.job_id}, run {unit.run_id}, {unit.log_date}, step {found.step}: "
+        f"{found.ops:,} ops of {workers:,} workers\n"
+        f"step time: {recorded} s recorded, {replayed} s replayed, {at_best} s ideal ({ideal}); "
+        f"ops on the critical path: {on_path}\n"
+    ) + (f"{left_out:,} pairs have no arrow: the recv ended before the send began\n" if left_out else "")
 
 
 def _parser() -> Parser:

@@ -158,8 +158,8 @@ def _position(rows: ReplayedRows, step: int) -> int:
     near = ", ".join(map(str, steps[max(0, at - 2) : at + 2]))
     dropped = f"; {rows.steps_dropped} recorded ones lack a worker" if rows.steps_dropped else ""
     raise NoSuchStepError(
-        f"no step {step} among the {len(steps)} complete ones, {steps[0]} to {steps[-1]}: next to it are {near}"
-        f"{dropped}"
+        f"no step {step} among the {len(steps)} complete ones, {steps[0]} to {steps[-1]}: "
+        f"next to it are {near}{dropped}"
     )
 
 

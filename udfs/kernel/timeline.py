@@ -15,7 +15,7 @@ NO_OP: Final = -1
 
 
 class Timeline(NamedTuple):
-    """One step under one choice of durations. A lane is a dp rank, or the only one where each has its own ops.
+    """One step under one choice of durations; a lane is a dp rank, or the only one if each has its own ops.
 
     start_s : float64, shape (op, lane); when the op is called, its wait for the others still before it. [s]
     end_s   : float64, shape (op, lane). [s]
@@ -66,8 +66,8 @@ def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
     """The ops that the step's end hangs on, from the first to the last.
 
     From the op that ends last the path goes back: within its rendezvous to the op that came last, from there
-    to what that one waited for and that ended last. In a replay each begins where the one before it ends; in a
-    recorded step there is a gap where the host came late, an overlap where clocks differ. Of several that end
+    to what that one waited for and that ended last. In a replay each begins where the one before it ends; in
+    a recorded step there is a gap where the host came late, an overlap where clocks differ. Of several that end
     together the first in the order of the graph counts.
     """
     number, meetings = meeting_of_ops(graph)
