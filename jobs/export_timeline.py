@@ -39,7 +39,7 @@ def run(spark: SparkSession, settings: Settings, unit: Unit, step: int | None = 
 
 
 def write_trace(target: Path, unit: Unit, found: StepTimelines, ideal: str) -> int:
-    """Write a trace, packed where the name ends in .gz: same step, same bytes; returns its number of events."""
+    """Write a trace, packed if the name ends in .gz; returns the number of events. Same step, same bytes."""
     about = {
         "job_id": unit.job_id,
         "run_id": unit.run_id,

@@ -9,23 +9,20 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.vocabulary import OP_TYPES
 from udfs.errors import NoSuchStepError
 from udfs.ideals import IDEALS, PAPER_IDEAL
-from udfs.kernel import op_type as ot
 from udfs.kernel.durations import replayed_durations
 from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph import Layout, OpGraph
 from udfs.kernel.ideal import ideal_durations, ideal_of_ops
-from udfs.kernel.program import DIRECTIONS, Floats, Ints
+from udfs.kernel.program import DIRECTIONS, Floats
 from udfs.kernel.replay import replay, step_time
-from udfs.kernel.timeline import CriticalOp, Place, Timeline, critical_path, replayed_timeline
+from udfs.kernel.timeline import CriticalOp, Place, Timeline, critical_path, replayed_timeline, timeline_of
 from udfs.kernel.trace import StepBlock, Trace, build_trace
 from udfs.layout import read_layout
-from udfs.op_columns import BlockColumns, WorkerRows
+from udfs.op_facts import OpFacts, facts_of
 from udfs.rank_rows import ReplayedRows, rows_to_replay
 from udfs.trace_defects import refuse_endless, trace_error
 from udfs.what_if import garbage_collection_paused
@@ -34,28 +31,6 @@ RECORDED: Final = "recorded"
 REPLAYED: Final = "replayed"
 IDEAL: Final = "ideal"
 KINDS: Final = (RECORDED, REPLAYED, IDEAL)
-
-UNKNOWN: Final = -1
-"""In the facts of an op: the log does not say, or it means nothing there."""
-
-
-@dataclass(frozen=True)
-class OpFacts:
-    """What the ops are; int64, shape (op, lane), UNKNOWN where there is nothing to say.
-
-    op_type     : code, shape (op,).
-    microbatch  : of a transfer that of the compute it belongs to.
-    host        : position in `hosts`.
-    """
-
-    op_type: Ints
-    dp_rank: Ints
-    pp_rank: Ints
-    rank: Ints
-    microbatch: Ints
-    model_chunk: Ints
-    host: Ints
-    hosts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -132,7 +107,7 @@ def _timelines(
     ideal_s = np.broadcast_to(ideal_of_op[:, None], duration_s.shape)
     start_s = block.start_s[:, local] - block.start_s[:, local].min()
     timelines = {
-        RECORDED: Timeline(start_s, start_s + block.duration_s[:, local]),
+        RECORDED: timeline_of(graph, start_s, start_s + block.duration_s[:, local]),
         REPLAYED: replayed_timeline(graph, duration_s),
         IDEAL: replayed_timeline(graph, ideal_s),
     }
@@ -141,7 +116,7 @@ def _timelines(
         layout=layout,
         step=int(rows.steps[at]),
         t0_us=_zero_us(rows, int(at)),
-        facts=_facts(rows, block, local),
+        facts=facts_of(rows, block, local),
         duration_s={RECORDED: block.duration_s[:, local], REPLAYED: duration_s, IDEAL: ideal_s},
         timelines=timelines,
         critical={kind: critical_path(graph, timeline) for kind, timeline in timelines.items()},
@@ -197,41 +172,6 @@ def _zero_us(rows: ReplayedRows, at: int) -> int:
     return int(known.min())
 
 
-def _facts(rows: ReplayedRows, block: StepBlock, local: int) -> OpFacts:
-    columns = BlockColumns(block, rows.steps, WorkerRows.of(rows.table, rows))
-    shape = block.start_s.shape
-
-    def of_step(name: str) -> Ints:
-        found = columns(name)
-        values = np.where(found.is_known, found.values, UNKNOWN)
-        return np.broadcast_to(values, shape)[:, local]
-
-    return OpFacts(
-        op_type=np.array(block.graph.op_types),
-        dp_rank=of_step("dp_rank"),
-        pp_rank=of_step("pp_rank"),
-        rank=of_step("rank"),
-        microbatch=_with_transfers(block.graph, of_step("microbatch")),
-        model_chunk=_with_transfers(block.graph, of_step("model_chunk")),
-        host=of_step("host"),
-        hosts=tuple(columns.workers.hosts),
-    )
-
-
-def _with_transfers(graph: OpGraph, of_computes: Ints) -> npt.NDArray[np.int64]:
-    """Give each transfer what its compute has: the one it waits for, or the one that waits for it."""
-    found = of_computes.copy()
-    for op, sources in enumerate(graph.waits_for):
-        for compute, send, recv in DIRECTIONS:
-            for source in sources:
-                kinds = graph.op_types[source], graph.op_types[op]
-                if kinds == (compute, send):
-                    found[op] = of_computes[source]
-                elif kinds == (recv, compute):
-                    found[source] = of_computes[op]
-    return found
-
-
 def _peers(graph: OpGraph, lanes: int) -> list[tuple[Place, Place]]:
     """Each send with its recv, lane by lane."""
     sends = {send for _, send, _ in DIRECTIONS}
@@ -241,13 +181,3 @@ def _peers(graph: OpGraph, lanes: int) -> list[tuple[Place, Place]]:
             for send, recv in zip(*members, strict=True):
                 pairs += [((send, lane), (recv, lane)) for lane in range(lanes)]
     return pairs
-
-
-def type_name(facts: OpFacts, op: int) -> str:
-    """Op type as the logs spell it."""
-    return OP_TYPES[facts.op_type[op]]
-
-
-def has_microbatch(op_type: int) -> bool:
-    """Whether a microbatch belongs to ops of this type."""
-    return op_type in (*ot.COMPUTE, *ot.TRANSFERS)

@@ -4,9 +4,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from udfs.kernel.graph import OpGraph
+from udfs.kernel.graph import OpGraph, as_index
 from udfs.kernel.program import Floats, Ints
-from udfs.kernel.replay import replay
+from udfs.kernel.replay import latest_of_dp_ranks, replay
 
 Place: TypeAlias = tuple[int, int]
 """One op of the step: its number in the graph, and its dp lane."""
@@ -17,25 +17,26 @@ NO_OP: Final = -1
 class Timeline(NamedTuple):
     """One step under one choice of durations; a lane is a dp rank, or the only one if each has its own ops.
 
-    start_s : float64, shape (op, lane); when the op is called, its wait for the others still before it. [s]
+    start_s : float64, shape (op, lane); when the op is called. [s]
+    met_s   : float64, shape (op, lane); when the last of its rendezvous is called: until then the op only
+              waits; its own start where it meets nobody. [s]
     end_s   : float64, shape (op, lane). [s]
     """
 
     start_s: Floats
+    met_s: Floats
     end_s: Floats
 
 
 class CriticalOp(NamedTuple):
     """One op of the critical path.
 
-    place     : the op.
-    from_s    : from when on the step's end hangs on it: until then it waited for the others. [s]
-    latest    : the op of its rendezvous that came last, often itself: the path goes on behind that one.
+    place  : the op.
+    from_s : from when on the step's end hangs on it: until then it waited for the others. [s]
     """
 
     place: Place
     from_s: float
-    latest: Place
 
 
 def replayed_timeline(graph: OpGraph, duration_s: Floats) -> Timeline:
@@ -48,10 +49,23 @@ def replayed_timeline(graph: OpGraph, duration_s: Floats) -> Timeline:
     for op, sources in enumerate(graph.waits_for):
         if sources:
             start_s[op] = end_s[list(sources)].max(axis=0)
-    return Timeline(start_s, end_s)
+    return timeline_of(graph, start_s, end_s)
 
 
-def meeting_of_ops(graph: OpGraph) -> tuple[Ints, list[tuple[tuple[int, ...], bool]]]:
+def timeline_of(graph: OpGraph, start_s: Floats, end_s: Floats) -> Timeline:
+    """Lay out ops whose times are known; float64, shape (op, lane). [s]"""
+    met_s = start_s.copy()
+    for members, across_dp in graph.meetings:
+        indices = [as_index(ops) for ops in members]
+        latest_s = start_s[indices[0]]
+        for ops in indices[1:]:
+            latest_s = np.maximum(latest_s, start_s[ops])
+        for ops in indices:
+            met_s[ops] = latest_of_dp_ranks(latest_s) if across_dp else latest_s
+    return Timeline(start_s, met_s, end_s)
+
+
+def _meetings_of_ops(graph: OpGraph) -> tuple[Ints, list[tuple[tuple[int, ...], bool]]]:
     """Which rendezvous each op belongs to, NO_OP where none; and for each its ops, and if all lanes meet."""
     found: list[tuple[tuple[int, ...], bool]] = []
     number = np.full(graph.size, NO_OP)
@@ -67,10 +81,10 @@ def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
 
     From the op that ends last the path goes back: within its rendezvous to the op that came last, from there
     to what that one waited for and that ended last. In a replay each begins where the one before it ends; in
-    a recorded step there is a gap where the host came late, an overlap where clocks differ. Of several that end
-    together the first in the order of the graph counts.
+    a recorded step there is a gap where the host came late, an overlap where clocks differ. Of several that
+    end together the first in the order of the graph counts.
     """
-    number, meetings = meeting_of_ops(graph)
+    number, meetings = _meetings_of_ops(graph)
     place = _last(timeline.end_s)
     path: list[CriticalOp] = []
     while True:
@@ -80,7 +94,7 @@ def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
             lanes = range(timeline.end_s.shape[1]) if across_dp else (place[1],)
             others = [(op, lane) for op in ops for lane in lanes]
             latest = _last_of(timeline.start_s, [place, *others])
-        path.append(CriticalOp(place, float(timeline.start_s[latest]), latest))
+        path.append(CriticalOp(place, float(timeline.met_s[place])))
         sources = graph.waits_for[latest[0]]
         if not sources:
             return path[::-1]
