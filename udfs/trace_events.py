@@ -1,9 +1,9 @@
 """Timelines as events of the Trace Event Format, which Perfetto and chrome://tracing open.
 
 One process per timeline, one thread per worker and stream. Both viewers want the slices of a thread to nest,
-so ops that overlap, as on clocks that differ, get a further thread. An op that waits for others is a slice from
-its call on, and within it another one from when all are there; arrows go from that of a send to that of its
-recv. Times are whole nanoseconds before they are written: slices that touch never overlap by rounding.
+so ops that overlap, as on clocks that differ, get a further thread. An op that waits for others is a slice
+from its call on, and within it another one from when all are there; arrows go from that of a send to that of
+its recv. Times are whole nanoseconds before they are written: slices that touch never overlap by rounding.
 """
 
 from collections.abc import Iterator
@@ -14,16 +14,12 @@ from typing import Any, Final, TypeAlias
 from schemas.vocabulary import OP_TYPES
 from udfs.kernel.timeline import Place
 from udfs.op_facts import UNKNOWN
-from udfs.timelines import KINDS, StepTimelines
+from udfs.timelines import IDEAL, KINDS, RECORDED, REPLAYED, StepTimelines
 from udfs.trace_threads import TRANSFER, Span, Threads, category
 
 Event: TypeAlias = dict[str, Any]
 
-TITLES: Final = {
-    "recorded": "1 as recorded",
-    "replayed": "2 replayed, T",
-    "ideal": "3 replayed with every duration ideal, T_ideal",
-}
+TITLES: Final = {RECORDED: "recorded", REPLAYED: "replayed (T)", IDEAL: "ideal (T_ideal)"}
 CRITICAL: Final = "critical"
 """Category of ops on the critical path, beside their own."""
 CRITICAL_PATH: Final = "critical path"
@@ -34,8 +30,9 @@ ALL_THERE: Final = "all there"
 
 _COLOUR: Final = "terrible"
 """chrome://tracing's name for red; Perfetto chooses its own colours, by name."""
-_PIDS: Final = {kind: number * 1_000_000 for number, kind in enumerate(KINDS, start=1)}
-"""Threads are numbered on from their process: some readers keep one list of threads for all processes."""
+_PIDS: Final = {kind: number for number, kind in enumerate(KINDS, start=1)}
+_MILLION: Final = 1_000_000
+"""Threads of the first process are numbered from it on: some readers keep one list of threads for all."""
 
 
 def trace_events(step: StepTimelines) -> Iterator[Event]:
@@ -85,17 +82,20 @@ class _Drawing:
             if max(spans[send].start, spans[recv].start) <= min(spans[send].end, spans[recv].end)
         ]
 
+    def _tid(self, number: int) -> int:
+        return self.pid * _MILLION + number
+
     def _names(self) -> Iterator[Event]:
         pid = self.pid
         yield _meta(
-            pid, pid, "process_name", name=f"{TITLES[self.kind]}: {self.step.step_s(self.kind):.6f} s"
+            pid, pid, "process_name", name=f"{TITLES[self.kind]}: {self.step.step_s(self.kind):.5g} s"
         )
         yield _meta(pid, pid, "process_sort_index", sort_index=pid)
         yield _meta(pid, pid, "thread_name", name=CRITICAL_PATH)
         yield _meta(pid, pid, "thread_sort_index", sort_index=0)
         for thread, number in self.threads.numbers.items():
-            yield _meta(pid, pid + number, "thread_name", name=thread.name)
-            yield _meta(pid, pid + number, "thread_sort_index", sort_index=number)
+            yield _meta(pid, self._tid(number), "thread_name", name=thread.name)
+            yield _meta(pid, self._tid(number), "thread_sort_index", sort_index=number)
 
     def _path(self) -> Iterator[Event]:
         """The critical path in a thread of its own, one op behind the other, with the gaps between them."""
@@ -113,7 +113,7 @@ class _Drawing:
 
     def _slices(self, place: Place, span: Span) -> Iterator[Event]:
         """An op, and within it the part in which all are there, where it had to wait for them."""
-        tid = self.pid + self.threads.numbers[self.threads.of_op[place]]
+        tid = self._tid(self.threads.numbers[self.threads.of_op[place]])
         kind = category(self.step.facts.op_type[place[0]])
         marked = {}
         if place in self.on_path:
@@ -161,8 +161,8 @@ class _Drawing:
         """From within the send to within the recv, from when both are there."""
         met_ns = max(self.threads.spans[send].start, self.threads.spans[recv].start)
         for phase, place in (("s", send), ("f", recv)):
-            tid = self.pid + self.threads.numbers[self.threads.of_op[place]]
-            event = {"ph": phase, "id": self.pid + number, "name": TRANSFER, "cat": TRANSFER}
+            tid = self._tid(self.threads.numbers[self.threads.of_op[place]])
+            event = {"ph": phase, "id": self.pid * _MILLION + number, "name": TRANSFER, "cat": TRANSFER}
             event |= {"pid": self.pid, "tid": tid, "ts": met_ns / 1000}
             yield event | ({"bp": "e"} if phase == "f" else {})
 
