@@ -1,5 +1,6 @@
 """Timelines of one step: when each op starts and ends, and the chain of ops that its end hangs on."""
 
+from bisect import bisect_right
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -79,26 +80,38 @@ def _meetings_of_ops(graph: OpGraph) -> tuple[Ints, list[tuple[tuple[int, ...], 
 def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
     """The ops that the step's end hangs on, from the first to the last.
 
-    From the op that ends last the path goes back: within its rendezvous to the op that came last, from there
-    to what that one waited for and that ended last. In a replay each begins where the one before it ends; in
-    a recorded step there is a gap where the host came late, an overlap where clocks differ. Of several that
-    end together the first in the order of the graph counts.
+    From the op that ends last the path goes back: within its rendezvous to the op that was called last, from
+    there to what ended last before that call, of what it waited for and of the computes of its own worker,
+    behind which hosts call transfers that could have started earlier. In a replay each op begins where the
+    one before it ends; in a recorded step there is a gap where the host came late, an overlap where clocks
+    differ. Of several that end together, what it waited for counts, and the first in the order of the graph.
     """
     number, meetings = _meetings_of_ops(graph)
     place = _last(timeline.end_s)
     path: list[CriticalOp] = []
-    while True:
+    seen: set[Place] = set()
+    while place not in seen:
+        seen.add(place)
+        path.append(CriticalOp(place, float(timeline.met_s[place])))
         latest = place
         if number[place[0]] != NO_OP:
             ops, across_dp = meetings[number[place[0]]]
             lanes = range(timeline.end_s.shape[1]) if across_dp else (place[1],)
-            others = [(op, lane) for op in ops for lane in lanes]
-            latest = _last_of(timeline.start_s, [place, *others])
-        path.append(CriticalOp(place, float(timeline.met_s[place])))
-        sources = graph.waits_for[latest[0]]
-        if not sources:
-            return path[::-1]
-        place = _last_of(timeline.end_s, [(source, latest[1]) for source in sources])
+            latest = _last_of(timeline.start_s, [place, *((op, lane) for op in ops for lane in lanes)])
+        before = [(source, latest[1]) for source in graph.waits_for[latest[0]]]
+        before += _computed_before(graph, timeline, latest)
+        if before:
+            place = _last_of(timeline.end_s, before)
+    return path[::-1]
+
+
+def _computed_before(graph: OpGraph, timeline: Timeline, place: Place) -> list[Place]:
+    """Computes of the same worker that had ended when an op was called."""
+    op, lane = place
+    cell = bisect_right(graph.first_op, op) - 1
+    first = graph.first_op[cell]
+    computes = range(first, first + len(graph.cells[cell].program.compute_order))
+    return [(each, lane) for each in computes if timeline.end_s[each, lane] <= timeline.start_s[place]]
 
 
 def _last(times_s: Floats) -> Place:
