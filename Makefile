@@ -1,6 +1,7 @@
 # make demo · make test     each prepares what it needs, from nothing
 # make setup                only prepares: .venv with packages, Java where none is found, Delta's JARs
 # make test-all · bench     cluster, servers and browser · ops per second and peak memory
+# make sql-server           tables and views for JDBC and ODBC; WAREHOUSE=folder, PORT=10000
 # make package              dist/straggler-fleet.zip, for spark-submit --py-files
 # make lock                 pins what pyproject.toml and conf/*.in name, changing no other pin without need
 # PYTHON=/path/to/python    another interpreter than the first suitable one in PATH
@@ -15,7 +16,7 @@ PIP      := $(VENV) -m pip install --quiet --disable-pip-version-check --require
 LOCK     := $(VENV) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
             --no-emit-index-url --no-emit-find-links --no-header
 
-.PHONY: setup demo test test-all bench package lock java jars
+.PHONY: setup demo test test-all bench sql-server package lock java jars
 .DEFAULT_GOAL := setup
 
 setup: $(PACKAGES) $(JARS)
@@ -76,6 +77,9 @@ test-all: setup package
 
 bench: setup
 	@$(VENV) -m tests.benchmarks
+
+sql-server: setup
+	@exec $(VENV) -m jobs.sql_server $(if $(WAREHOUSE),--warehouse "$(WAREHOUSE)") $(if $(PORT),--port "$(PORT)")
 
 package: setup
 	@$(VENV) -m jobs.package
