@@ -4,12 +4,14 @@ import argparse
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import date
 from typing import Never
 
 from pyspark.sql import SparkSession
 
 from jobs.printing import FORMATS
+from jobs.progress import working
 from jobs.run_log import exit_status, is_plain, one_line, recorded_run
 from jobs.session import session
 from jobs.settings import Settings, load_settings
@@ -85,7 +87,7 @@ def add_format(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         default=FORMATS[0],
-        help="table rounds numbers; csv and json are exact",
+        help="table and markdown round numbers; csv and json are exact",
     )
 
 
@@ -110,7 +112,9 @@ def run_entry_point(
     try:
         parsed = parser.parse_args(arguments)
         settings = load_settings(parsed.settings, parsed.landing, parsed.warehouse)
-        with session(settings, name) as spark:
+        with ExitStack() as open_session:
+            with working(f"{name}: starting Spark"):
+                spark = open_session.enter_context(session(settings, name))
             if not is_recorded or getattr(parsed, "dry_run", False):
                 body(spark, settings, parsed)
                 return EXIT_DONE

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from jobs.cli import Parser, common_parser, log_date, not_negative, run_entry_point
 from jobs.printing import shown
+from jobs.progress import working
 from jobs.settings import Settings
 from jobs.unit import NoSuchUnitError, Unit, find_unit, read_unit
 from jobs.warehouse import Warehouse
@@ -82,9 +83,10 @@ def _export(spark: SparkSession, settings: Settings, args: argparse.Namespace) -
     try:
         warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
         unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
-        found = run(spark, settings, unit, args.step)
-        target = args.out or Path(file_name(unit, found.step))
-        events = write_trace(target, unit, found, settings.simulation.ideal)
+        with working(f"export_timeline: replaying {unit.job_id}"):
+            found = run(spark, settings, unit, args.step)
+            target = args.out or Path(file_name(unit, found.step))
+            events = write_trace(target, unit, found, settings.simulation.ideal)
     except (NoSuchUnitError, NoSuchStepError) as error:
         _fail(str(error), EXIT_WRONG_SETTINGS)
     except OSError as error:

@@ -4,6 +4,7 @@ Every stage has gated its own tables before they became visible; what only all o
 checked here: that the fleet's counts are those of the units that were ingested, and its causes theirs.
 """
 
+import argparse
 import logging
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 
 from jobs.cli import day_parser, run_entry_point
 from jobs.gates import audit_absence
+from jobs.progress import working
 from jobs.settings import Settings
 from jobs.transforms.causes import miscounted_causes
 from jobs.warehouse import Warehouse
@@ -61,9 +63,12 @@ def _summary(fleet: dict[str, object], rejected: int) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Publish one log date; returns the exit status."""
     parser = day_parser("publish_night", "Check a log date across its tables and say what the night found.")
-    return run_entry_point(
-        "publish_night", parser, argv, lambda spark, settings, args: run(spark, settings, [args.log_date])
-    )
+
+    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+        with working(f"publish_night: {args.log_date}"):
+            return run(spark, settings, [args.log_date])
+
+    return run_entry_point("publish_night", parser, argv, body)
 
 
 if __name__ == "__main__":

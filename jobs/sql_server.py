@@ -18,6 +18,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs.cli import Parser, common_parser, positive, run_entry_point
+from jobs.progress import working
 from jobs.settings import Settings, SettingsError
 from jobs.warehouse import Warehouse
 from schemas.dictionary import type_name
@@ -76,7 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _serve(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
     _check_port(args.port)
-    create_views(spark, Warehouse(spark, settings.paths.warehouse, settings.paths.silver))
+    with working("sql_server: making views"):
+        create_views(spark, Warehouse(spark, settings.paths.warehouse, settings.paths.silver))
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())

@@ -1,6 +1,5 @@
 """One unit of the warehouse: which one the arguments mean, and what it holds."""
 
-import difflib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -9,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from jobs.nearest import suggestion
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS
@@ -65,10 +65,7 @@ def _listed(units: Collection[Unit]) -> str:
 def _unknown_job(job_id: str, names: Sequence[str], root: str) -> str:
     if not names:
         return f"no jobs in {root}: run a night first, or name another --warehouse"
-    close = difflib.get_close_matches(job_id, names, n=1)
-    return f"no job {job_id}: " + (
-        f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(names))}"
-    )
+    return f"no job {job_id}: {suggestion(job_id, sorted(names))}"
 
 
 def read_unit(warehouse: Warehouse, unit: Unit) -> tuple[pa.Table, dict[str, Any]]:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from jobs.cli import Parser, add_format, common_parser, log_date, run_entry_point
 from jobs.printing import FORMATS, Result, shown, write
+from jobs.progress import working
 from jobs.settings import Settings
 from jobs.unit import NoSuchUnitError, Unit, find_unit, read_unit
 from jobs.warehouse import Warehouse
@@ -51,7 +52,8 @@ def _answer(spark: SparkSession, settings: Settings, args: argparse.Namespace) -
     try:
         warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
         unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
-        answers = run(spark, settings, unit, args.fix, args.factor)
+        with working(f"what_if: replaying {unit.job_id}"):
+            answers = run(spark, settings, unit, args.fix, args.factor)
     except NoSuchUnitError as error:
         _fail(str(error), EXIT_WRONG_SETTINGS)
     except (NothingToReplayError, LayoutError, TraceError) as error:
