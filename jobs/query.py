@@ -42,6 +42,8 @@ def run(spark: SparkSession, settings: Settings, sql: str, reads: Collection[str
     reads : the tables and views that it reads, where they are known; else its words tell
     Raises QueryError where Spark does not understand the query, or where there are no tables at all.
     """
+    # What is wrong with a query is told in one line; Spark's own logger would add pages of JSON.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
     if not warehouse.register_views(mentioned(" ".join(reads) or sql)):
         raise QueryError(f"no tables in {warehouse.root}: run a night first, or name another --warehouse")
@@ -57,8 +59,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _answer(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-    # What is wrong with a query is told in one line; Spark's own logger would add pages of JSON.
-    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     started = time.monotonic()
     try:
         with working("query: asking"):
