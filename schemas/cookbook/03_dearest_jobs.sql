@@ -2,7 +2,8 @@
 SELECT
     job_id,
     round(sum(wasted_gpu_hours)) AS wasted_gpu_hours,
-    round(try_divide(sum(wasted_gpu_hours), sum(sum(wasted_gpu_hours)) OVER ()), 3) AS part_of_all
+    round(try_divide(sum(wasted_gpu_hours), (SELECT sum(wasted_gpu_hours) FROM job_days WHERE is_analysed)), 3)
+        AS part_of_all
 FROM job_days
 WHERE is_analysed
 GROUP BY job_id

@@ -1,4 +1,4 @@
--- How much was read each day, and is every line accounted for?
+-- How much was read each day from logs of lines, and is every line accounted for?
 SELECT
     log_date,
     count(*) AS files,
@@ -7,5 +7,6 @@ SELECT
     sum(rejects) AS rejects,
     sum(lines) = sum(rows) + sum(rejects) AS is_accounted_for
 FROM source_files
+WHERE lines IS NOT NULL
 GROUP BY log_date
 ORDER BY log_date
