@@ -108,10 +108,9 @@ def test_in_perfetto_arrows_go_from_sends_to_recvs_of_the_same_microbatch() -> N
         assert "send" in sent
 
 
-def test_perfetto_would_tell_of_slices_that_overlap_and_of_an_arrow_from_nowhere() -> None:
+def test_perfetto_would_tell_of_slices_that_overlap() -> None:
     """What the tests above rest on: it does find fault."""
     one = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 10}
-    arrow = {"ph": "f", "id": 7, "name": "b", "cat": "b", "pid": 1, "tid": 1, "ts": 3, "bp": "e"}
-    perfetto = TraceProcessor(json.dumps({"traceEvents": [one, one | {"ts": 5}, arrow]}).encode())
+    perfetto = TraceProcessor(json.dumps({"traceEvents": [one, one | {"ts": 5}]}).encode())
     told = perfetto.rows("SELECT json_array(name) FROM stats WHERE severity <> 'info' AND value > 0")
-    assert [each for (each,) in told] == ["flow_end_without_start", "slice_drop_overlapping_complete_event"]
+    assert told == [["slice_drop_overlapping_complete_event"]]
