@@ -54,7 +54,7 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
         return active
     spark = settings.spark
     # A stopped session leaves its JVM behind, and a process can have only one.
-    gateway = SparkContext._gateway or _start_jvm(spark)  # noqa: SLF001  # no public way to it
+    gateway = running_gateway() or _start_jvm(spark)
     conf = SparkConf(_jvm=gateway.jvm)
     if is_submitted():
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -66,6 +66,11 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
     if not _has_delta(gateway):
         raise SessionError(_no_delta(spark))
     return SparkSession(SparkContext(conf=conf.setAppName(app_name), gateway=gateway))
+
+
+def running_gateway() -> JavaGateway | None:
+    """Return the way to this process's JVM, where one was started."""
+    return SparkContext._gateway  # noqa: SLF001  # no public way to it
 
 
 def _start_jvm(spark: SparkSettings) -> JavaGateway:

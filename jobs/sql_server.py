@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from jobs.cli import Parser, common_parser, positive, run_entry_point
 from jobs.progress import working
+from jobs.session import running_gateway
 from jobs.settings import Settings, SettingsError
 from jobs.warehouse import Warehouse
 from schemas.dictionary import type_name
@@ -46,13 +47,12 @@ def create_views(spark: SparkSession, warehouse: Warehouse) -> None:
 @contextmanager
 def serving(spark: SparkSession, port: int) -> Iterator[None]:
     """Serve the session's catalog to clients on this machine for as long as the block lasts."""
-    jvm = spark._jvm  # noqa: SLF001  # the Thrift server has no Python interface
-    if jvm is None:
-        raise SettingsError("the SQL server needs a Spark of its own, not one by Spark Connect")
+    gateway = running_gateway()
+    assert gateway is not None  # the session has one
     with tempfile.TemporaryDirectory(prefix="sql-server-") as folder:
-        jvm.java.lang.System.setProperty("derby.system.home", folder)  # of a metastore that nobody uses
         spark.sql(f"ALTER DATABASE default SET LOCATION {sql_strings([folder])}")
-        hadoop = spark._jsc.hadoopConfiguration()  # noqa: SLF001  # likewise
+        gateway.jvm.java.lang.System.setProperty("derby.system.home", folder)  # of a metastore nobody uses
+        session = gateway.jvm.org.apache.spark.sql.classic.SparkSession.active()
         for name, value in {
             "hive.server2.thrift.bind.host": HOST,
             "hive.server2.thrift.port": str(port),
@@ -61,9 +61,9 @@ def serving(spark: SparkSession, port: int) -> Iterator[None]:
             "hive.exec.local.scratchdir": folder,
             "hive.downloaded.resources.dir": folder,
         }.items():
-            hadoop.set(name, value)
-        thrift = jvm.org.apache.spark.sql.hive.thriftserver.HiveThriftServer2
-        server = thrift.startWithContext(spark._jsparkSession.sqlContext())  # noqa: SLF001  # likewise
+            session.sparkContext().hadoopConfiguration().set(name, value)
+        thrift = gateway.jvm.org.apache.spark.sql.hive.thriftserver.HiveThriftServer2
+        server = thrift.startWithContext(session.sqlContext())
         try:
             yield
         finally:

@@ -1,19 +1,32 @@
 """What tests of backfills, late data and versions share: a small history, done once, and copies to spoil."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
 
 from jobs.settings import Settings
+from tests.jobs.commands import start
 from tests.jobs.history import DAYS, JOB_IDS, History, copy_of, history_in
 
 
+class Demo(NamedTuple):
+    """Where the demo's tables lie, and what it printed."""
+
+    warehouse: str
+    printed: str
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs the filled history is slow: each of its backfills runs all stages, a minute of planning."""
+    """What needs the filled history is slow: each of its backfills runs all stages, a minute of planning.
+
+    So is the whole demo.
+    """
     for item in items:
-        if "filled" in getattr(item, "fixturenames", ()):
+        if {"filled", "demo"}.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
 
 
@@ -31,6 +44,17 @@ def filled(
     before = history.versions()
     yield history
     assert history.versions() == before, "a test has written to the history that all share"
+
+
+@pytest.fixture(scope="session")
+def demo(published_traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """The whole demo, made once by its own command; to look at, not to write to."""
+    assert published_traces.is_dir()
+    folder = tmp_path_factory.mktemp("demo")
+    folders = ["--landing", str(folder / "landing"), "--warehouse", str(folder / "warehouse")]
+    done = start([sys.executable, "-m", "jobs.make_demo", *folders])
+    assert done.returncode == 0, done.stderr
+    return Demo(str(folder / "warehouse"), done.stdout)
 
 
 @pytest.fixture
