@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from jobs.cli import Parser, common_parser, positive, run_entry_point
 from jobs.progress import working
-from jobs.session import running_gateway
+from jobs.session import SessionError, running_gateway
 from jobs.settings import Settings, SettingsError
 from jobs.warehouse import Warehouse
 from schemas.dictionary import type_name
@@ -48,7 +48,8 @@ def create_views(spark: SparkSession, warehouse: Warehouse) -> None:
 def serving(spark: SparkSession, port: int) -> Iterator[None]:
     """Serve the session's catalog to clients on this machine for as long as the block lasts."""
     gateway = running_gateway()
-    assert gateway is not None  # the session has one
+    if gateway is None:
+        raise SessionError("the SQL server needs Spark in this process, not one by Spark Connect")
     with tempfile.TemporaryDirectory(prefix="sql-server-") as folder:
         spark.sql(f"ALTER DATABASE default SET LOCATION {sql_strings([folder])}")
         gateway.jvm.java.lang.System.setProperty("derby.system.home", folder)  # of a metastore nobody uses
