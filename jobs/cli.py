@@ -14,7 +14,7 @@ from jobs.printing import FORMATS
 from jobs.progress import working
 from jobs.run_log import exit_status, is_plain, one_line, recorded_run
 from jobs.session import session
-from jobs.settings import Settings, load_settings
+from jobs.settings import Settings, load_settings, with_spark_conf
 from jobs.warehouse import Warehouse
 from schemas.vocabulary import EXIT_DONE, EXIT_WRONG_SETTINGS
 
@@ -98,12 +98,15 @@ def run_entry_point(
     body: Body,
     *,
     is_recorded: bool = True,
+    spark_conf: Mapping[str, str] | None = None,
 ) -> int:
     """Parse the arguments, run `body` in a session and return the exit status.
 
     0 done; 2 wrong arguments or settings; 3 a gate refused; 1 anything else, with its traceback in the log.
     What went wrong is the last line of standard error. A run leaves a row in pipeline_runs if `is_recorded`
     and it is not a dry one.
+
+    spark_conf : settings of Spark that this entry point needs, on top of those of conf/
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("py4j", "great_expectations"):
@@ -112,6 +115,7 @@ def run_entry_point(
     try:
         parsed = parser.parse_args(arguments)
         settings = load_settings(parsed.settings, parsed.landing, parsed.warehouse)
+        settings = with_spark_conf(settings, spark_conf or {})
         with ExitStack() as open_session:
             with working(f"{name}: starting Spark"):
                 spark = open_session.enter_context(session(settings, name))

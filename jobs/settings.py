@@ -122,6 +122,12 @@ def with_new_warehouse(settings: Settings, warehouse: str) -> Settings:
     return settings.model_copy(update={"paths": paths})
 
 
+def with_spark_conf(settings: Settings, conf: Mapping[str, str]) -> Settings:
+    """Return settings with more of Spark's own."""
+    spark = settings.spark.model_copy(update={"conf": {**settings.spark.conf, **conf}})
+    return settings.model_copy(update={"spark": spark})
+
+
 def _layers(chosen: str) -> list[_Layer]:
     """All files that take part, the base first, as (name, contents)."""
     layers: list[_Layer] = []

@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -45,45 +46,46 @@ def create_views(spark: SparkSession, warehouse: Warehouse) -> None:
 
 
 @contextmanager
-def serving(spark: SparkSession, port: int) -> Iterator[None]:
-    """Serve the session's catalog to clients on this machine for as long as the block lasts."""
+def serving(port: int, folder: str) -> Iterator[None]:
+    """Serve the active session's catalog to clients on this machine for as long as the block lasts.
+
+    folder : for what the server and its clients leave behind
+    """
     gateway = running_gateway()
     if gateway is None:
         raise SessionError("the SQL server needs Spark in this process, not one by Spark Connect")
-    with tempfile.TemporaryDirectory(prefix="sql-server-") as folder:
-        spark.sql(f"ALTER DATABASE default SET LOCATION {sql_strings([folder])}")
-        gateway.jvm.java.lang.System.setProperty("derby.system.home", folder)  # of a metastore nobody uses
-        session = gateway.jvm.org.apache.spark.sql.classic.SparkSession.active()
-        for name, value in {
-            "hive.server2.thrift.bind.host": HOST,
-            "hive.server2.thrift.port": str(port),
-            "hive.server2.logging.operation.log.location": f"{folder}/operation_logs",
-            "hive.exec.scratchdir": folder,
-            "hive.exec.local.scratchdir": folder,
-            "hive.downloaded.resources.dir": folder,
-        }.items():
-            session.sparkContext().hadoopConfiguration().set(name, value)
-        thrift = gateway.jvm.org.apache.spark.sql.hive.thriftserver.HiveThriftServer2
-        server = thrift.startWithContext(session.sqlContext())
-        try:
-            yield
-        finally:
-            server.stop()
+    gateway.jvm.java.lang.System.setProperty("derby.stream.error.file", f"{folder}/derby.log")
+    session = gateway.jvm.org.apache.spark.sql.classic.SparkSession.active()
+    for name, value in {
+        "hive.server2.thrift.bind.host": HOST,
+        "hive.server2.thrift.port": str(port),
+        "hive.server2.logging.operation.log.location": f"{folder}/operation_logs",
+    }.items():
+        session.sparkContext().hadoopConfiguration().set(name, value)
+    thrift = gateway.jvm.org.apache.spark.sql.hive.thriftserver.HiveThriftServer2
+    server = thrift.startWithContext(session.sqlContext())
+    try:
+        yield
+    finally:
+        server.stop()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until interrupted or terminated; returns the exit status."""
-    return run_entry_point("sql_server", _parser(), argv, _serve, is_recorded=False)
+    with tempfile.TemporaryDirectory(prefix="sql-server-") as folder:
+        conf = {"spark.sql.warehouse.dir": folder}  # of tables that clients create
+        serve = partial(_serve, folder=folder)
+        return run_entry_point("sql_server", _parser(), argv, serve, is_recorded=False, spark_conf=conf)
 
 
-def _serve(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def _serve(spark: SparkSession, settings: Settings, args: argparse.Namespace, folder: str) -> dict[str, int]:
     _check_port(args.port)
     with working("sql_server: making views"):
         create_views(spark, Warehouse(spark, settings.paths.warehouse, settings.paths.silver))
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())
-    with serving(spark, args.port):
+    with serving(args.port, folder):
         sys.stdout.write(
             f"sql_server: {settings.paths.warehouse} at jdbc:hive2://{HOST}:{args.port}/default\n"
         )
