@@ -1,6 +1,7 @@
 """The one module that reads conf/: base.toml, overlays on top of it, and what the command line overrides.
 
-A settings file may say `extends = "base"`, "local" or "cluster"; without it, it lies on top of local.toml.
+A settings file may say `extends = "base"`, "local", "cluster", "kubernetes" or "yarn"; without it, it lies on
+top of local.toml.
 """
 
 import tomllib
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jobs.project import data_root, project_file
 
-SHIPPED: Final = ("base", "local", "cluster")
+SHIPPED: Final = ("base", "local", "cluster", "kubernetes", "yarn")
 """Settings files of the project, by the names under which they can be extended or chosen."""
 
 _DEFAULT: Final = "local"
@@ -66,6 +67,12 @@ class RevisionSettings(_Section):
     minimum_runs: Annotated[int, Field(ge=1)]
 
 
+class MaintenanceSettings(_Section):
+    """For how many days recorded ops are kept."""
+
+    rank_steps_days: Annotated[int, Field(ge=1)]
+
+
 class SparkSettings(_Section):
     """Delta's Maven coordinates, what not to fetch with them, and Spark's own settings.
 
@@ -85,6 +92,7 @@ class Settings(_Section):
     simulation: SimulationSettings
     history: HistorySettings
     revision: RevisionSettings
+    maintenance: MaintenanceSettings
     spark: SparkSettings
 
 

@@ -120,6 +120,38 @@ class Warehouse:
         writer = self._prepared(table, frame).write.format("delta").mode("append")
         _when_writers_meet(writer.option("mergeSchema", value=True).save)(self.path(table.name))
 
+    def remove(self, table: Table, condition: str) -> int:
+        """Delete the rows that fulfil a condition on the partitions; returns how many they were."""
+        if not self.exists(table.name):
+            return 0
+        rows = self.read(table).where(condition).count()  # a delete of whole partitions does not tell
+        if rows:
+            _when_writers_meet(DeltaTable.forPath(self.spark, self.path(table.name)).delete)(condition)
+        return rows
+
+    def compact(self, table: Table) -> tuple[int, int]:
+        """Make few files of the many small ones of each partition; returns how many files became how many."""
+        if not self.exists(table.name):
+            return 0, 0
+        optimize = DeltaTable.forPath(self.spark, self.path(table.name)).optimize()
+        metrics = _when_writers_meet(optimize.executeCompaction)().select("metrics.*").collect()[0]
+        return metrics["numFilesRemoved"], metrics["numFilesAdded"]
+
+    def unused_files(self, table: Table) -> int:
+        """Count the files that no version of the last days needs (Delta keeps them for a week)."""
+        return self._vacuum(table, "DRY RUN").count() if self.exists(table.name) else 0
+
+    def vacuum(self, table: Table) -> int:
+        """Delete the files that unused_files counts; returns how many they were."""
+        files = self.unused_files(table)
+        if files:
+            self._vacuum(table, "")
+        return files
+
+    def _vacuum(self, table: Table, how: str) -> DataFrame:
+        path = self.path(table.name).replace("`", "``")
+        return self.spark.sql(f"VACUUM delta.`{path}` {how}")
+
     def refused_path(self, stage: str) -> str:
         """Where rows are kept that a gate of this stage refused, a folder for each table or rule."""
         return self.path(f"{_REFUSED}/{stage}")

@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 
 from jobs import aggregate_fleet, ingest_rank_logs, publish_night, simulate_what_if
 from jobs.session import session
@@ -48,11 +47,10 @@ def figures() -> Iterator[Figure]:
         with session(settings, "benchmark") as spark:
             _night(spark, settings)
             stages = _night(spark, settings)
-            nothing = _watched(lambda: _udf(spark, settings, _count_rows, "rows long"))
-            simulation = simulate_batches(SimulationSettings())
-            schema = from_arrow_schema(RESULT_SCHEMA)
-            alone = _watched(lambda: _udf(spark, settings, simulation, schema))
-            kernel = _watched(lambda: _kernel(spark, settings))
+            udf = partial(through_udf, spark, settings, [DAY])
+            nothing = watch(partial(udf, count_rows, "rows long"))
+            alone = watch(partial(udf, simulate_batches(SimulationSettings()), RESULT_SCHEMA))
+            kernel = watch(lambda: _kernel(spark, settings))
         for name, measured in {"UDF that does nothing": nothing, **stages, "simulation UDF alone": alone,
                                "simulate_job alone, one process": kernel}.items():  # fmt: skip
             took_s, mib = measured
@@ -78,26 +76,29 @@ def _night(spark: SparkSession, settings: Settings) -> dict[str, Measured]:
     """Each stage of a night."""
     stages = (ingest_rank_logs, simulate_what_if, aggregate_fleet, publish_night)
     return {
-        stage.__name__.removeprefix("jobs."): _watched(partial(stage.run, spark, settings, [DAY]))
+        stage.__name__.removeprefix("jobs."): watch(partial(stage.run, spark, settings, [DAY]))
         for stage in stages
     }
 
 
-def _udf(
+def through_udf(
     spark: SparkSession,
     settings: Settings,
+    days: Sequence[date],
     function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-    schema: str | StructType,
+    schema: str | pa.Schema,
 ) -> None:
     """The rows that the simulation sees, in its order, through a UDF; what comes out goes nowhere."""
     warehouse = Warehouse(spark, settings.paths.warehouse)
-    rank_steps, jobs = (warehouse.read(TABLES[name], [DAY]) for name in (RANK_STEPS, JOBS))
+    rank_steps, jobs = (warehouse.read(TABLES[name], days) for name in (RANK_STEPS, JOBS))
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    done = unit_rows(rank_steps, jobs, partitions).mapInArrow(function, schema)
+    columns = schema if isinstance(schema, str) else from_arrow_schema(schema)
+    done = unit_rows(rank_steps, jobs, partitions).mapInArrow(function, columns)
     done.write.format("noop").mode("overwrite").save()
 
 
-def _count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Do nothing with rows but count them."""
     for batch in batches:
         yield pa.RecordBatch.from_pydict({"rows": pa.array([batch.num_rows], pa.int64())})
 
@@ -111,7 +112,8 @@ def _kernel(spark: SparkSession, settings: Settings) -> None:
         pass
 
 
-def _watched(work: Callable[[], object]) -> Measured:
+def watch(work: Callable[[], object]) -> Measured:
+    """Run something; returns seconds and peak memory."""
     with watched() as peak:
         started = time.perf_counter()
         work()

@@ -1,26 +1,18 @@
 """The project on a real standalone cluster: master and worker processes, executors without our folder."""
 
-import os
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
 from pathlib import Path
 
-import pyspark
 import pytest
 
-from jobs.java import find_java_home
 from jobs.package import write_zip
 from jobs.project import PROJECT
+from tests.jobs.cluster import cluster, overlay
 from tests.jobs.commands import spark_submit, start
 
 pytestmark = pytest.mark.slow
-
-HOST = "127.0.0.1"
-PATIENCE_S = 60.0
 
 PROGRAM = """
 import sys
@@ -41,65 +33,16 @@ with session(load_settings(settings), "program") as spark:
 """
 
 
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_for(port: int) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        with closing(socket.socket()) as probe:
-            if probe.connect_ex((HOST, port)) == 0:
-                return
-        assert time.monotonic() < deadline, f"nothing listens on port {port}"
-        time.sleep(0.2)
-
-
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a cluster of one worker that lives as long as this module's tests, in a folder of its own."""
-    folder = tmp_path_factory.mktemp("cluster")
-    port, worker_port = free_port(), free_port()
-    url = f"spark://{HOST}:{port}"
-    environment = {
-        "PATH": os.environ["PATH"],
-        "JAVA_HOME": str(find_java_home()),
-        "SPARK_LOCAL_IP": HOST,
-        "SPARK_WORKER_DIR": str(folder),
-    }
-    at = ["--host", HOST, "--webui-port", "0"]
-    daemons = [
-        ["master.Master", *at, "--port", str(port)],
-        ["worker.Worker", *at, "--port", str(worker_port), "--cores", "2", "--memory", "1g", url],
-    ]
-    with ExitStack() as stack:
-        for (name, *arguments), listens in zip(daemons, (port, worker_port), strict=True):
-            log = stack.enter_context((folder / f"{name}.log").open("wb"))
-            spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
-            command = [spark_class, f"org.apache.spark.deploy.{name}", *arguments]
-            daemon = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log)
-            stack.callback(daemon.wait)
-            stack.callback(daemon.terminate)
-            wait_for(listens)
-        yield url
+    with cluster(tmp_path_factory.mktemp("cluster"), workers=1, cores=2) as started:
+        yield started.url
 
 
 def program(folder: Path) -> Path:
     file = folder / "program.py"
     file.write_text(PROGRAM)
-    return file
-
-
-def overlay(folder: Path, spark: str = "") -> Path:
-    """The cluster's settings, for one that is small and all on this machine."""
-    file = folder / "overlay.toml"
-    file.write_text(
-        f'extends = "cluster"\n[spark]\n{spark}[spark.conf]\n"spark.driver.host" = "{HOST}"\n'
-        f'"spark.driver.bindAddress" = "{HOST}"\n"spark.sql.shuffle.partitions" = "2"\n'
-        '"spark.databricks.delta.snapshotPartitions" = "2"\n'
-    )
     return file
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.package import write_zip
 from jobs.project import PROJECT
-from jobs.settings import SettingsError, load_settings
+from jobs.settings import SHIPPED, SettingsError, load_settings
 
 
 def overlay(folder: Path, text: str) -> Path:
@@ -26,10 +26,18 @@ def test_without_arguments_the_local_overlay_lies_on_the_base() -> None:
     assert settings.paths.landing == str(PROJECT / "landing")
 
 
-def test_the_cluster_overlay_leaves_the_master_to_spark_submit() -> None:
-    settings = load_settings("cluster")
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name not in {"base", "local"}])
+def test_overlays_of_clusters_leave_the_master_to_spark_submit(name: str) -> None:
+    settings = load_settings(name)
     assert settings.spark.master is None
     assert "spark.driver.memory" not in settings.spark.conf
+    assert settings.spark.conf["spark.sql.shuffle.partitions"] == "400"
+
+
+def test_executors_come_and_go_where_the_cluster_can_spare_them() -> None:
+    for name in ("kubernetes", "yarn"):
+        assert load_settings(name).spark.conf["spark.dynamicAllocation.enabled"] == "true"
+    assert "spark.dynamicAllocation.enabled" not in load_settings("cluster").spark.conf
 
 
 def test_a_file_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
@@ -65,7 +73,7 @@ def test_a_file_can_extend_the_cluster_overlay(tmp_path: Path) -> None:
         ),
         ("[spark]\npackages = []\n", "mine.toml: spark.packages:"),
         ("[spark.conf]\na = 1\n", "mine.toml: spark.conf.a: Input should be a valid string"),
-        ('extends = "cloud"\n', "mine.toml: extends: must be one of base, local, cluster, not 'cloud'"),
+        ('extends = "cloud"\n', "mine.toml: extends: must be one of base, local, cluster, kubernetes,"),
         ("[simulation\n", "mine.toml: not TOML:"),
     ],
 )

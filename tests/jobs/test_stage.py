@@ -168,3 +168,13 @@ def test_a_writer_that_fails_is_told_after_the_others_have_written(
         STAGE_SLOWDOWN: 0,
         DP_RANK_SLOWDOWN: 1,
     }
+
+
+def test_a_small_table_is_one_file_a_day_sorted_by_its_key(spark: SparkSession, warehouse: Warehouse) -> None:
+    keys = [{"log_date": day, "pp_rank": rank} for rank in (3, 1, 2, 0) for day in (DAY, NEXT_DAY)]
+    scattered = frame(spark, STAGE_SLOWDOWN, keys).repartition(3)
+    publish("simulate", warehouse, {STAGE_SLOWDOWN: scattered}, [DAY, NEXT_DAY])
+    for day in (DAY, NEXT_DAY):
+        rows = warehouse.read(TABLES[STAGE_SLOWDOWN], [day])
+        assert len(rows.inputFiles()) == 1
+        assert [row.pp_rank for row in rows.collect()] == [0, 1, 2, 3]

@@ -1,0 +1,96 @@
+"""Maintain: old ingested rows expire, small files become few, files that nobody needs are deleted.
+
+Results, manifests, rejects and all aggregates stay: what expires are the recorded ops (rank_steps), by far
+the largest table. Safe beside a night, safe to end at any moment, and again.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from typing import Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from jobs.cli import day_parser, run_entry_point
+from jobs.printing import Result, write
+from jobs.settings import Settings
+from jobs.warehouse import Warehouse
+from schemas.table import Table
+from schemas.tables import TABLES
+from schemas.vocabulary import INGESTED_TABLES, JOBS, RANK_STEPS, STAGE_INGEST, UNIT_FINGERPRINTS
+
+_DONE: Final = ("table", "rows_expired", "files_compacted", "into_files", "files_deleted")
+_PLANNED: Final = ("table", "rows_to_expire", "files_to_delete")
+
+
+def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[str, int, int, int, int]]:
+    """Maintain every table of the warehouse; returns what was done to each, as _DONE.
+
+    log_date : age is counted back from this day, or from the last one that was ingested where that is earlier
+    """
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    condition = _is_expired(warehouse, settings, log_date)
+    done = []
+    for table in _own_tables(settings):
+        expired = _expire(warehouse, condition) if table.name == RANK_STEPS else 0
+        done.append((table.name, expired, *warehouse.compact(table), warehouse.vacuum(table)))
+    return done
+
+
+def plan(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[str, int, int]]:
+    """What would expire and be deleted of every table: rows and files; changes nothing."""
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    condition = _is_expired(warehouse, settings, log_date)
+    found = []
+    for table in _own_tables(settings):
+        rows = warehouse.read(table).where(condition).count() if table.name == RANK_STEPS else 0
+        found.append((table.name, rows, warehouse.unused_files(table)))
+    return found
+
+
+def _own_tables(settings: Settings) -> list[Table]:
+    """Tables that lie in this warehouse: those it only reads are maintained where they lie."""
+    shared = INGESTED_TABLES if settings.paths.silver is not None else ()
+    return [table for name, table in TABLES.items() if name not in shared]
+
+
+def _is_expired(warehouse: Warehouse, settings: Settings, log_date: date) -> str:
+    """SQL that holds for rows of days that are too old. A date mistyped into the future expires nothing."""
+    last = warehouse.read(TABLES[JOBS]).agg(F.max("log_date")).collect()[0][0]
+    oldest = min(log_date, last or log_date) - timedelta(days=settings.maintenance.rank_steps_days)
+    return f"log_date < DATE'{oldest.isoformat()}'"
+
+
+def _expire(warehouse: Warehouse, condition: str) -> int:
+    """Remove recorded ops; returns rows.
+
+    Their fingerprints go first: a simulation that is asked for then leaves those units, and what was found
+    of them, alone.
+    """
+    warehouse.remove(TABLES[UNIT_FINGERPRINTS], f"{condition} AND stage = '{STAGE_INGEST}'")
+    return warehouse.remove(TABLES[RANK_STEPS], condition)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Maintain the warehouse; returns the exit status."""
+    parser = day_parser(
+        "maintain_tables", "Expire old recorded ops, compact small files, delete unused ones."
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only say what would expire and be deleted")
+    return run_entry_point("maintain_tables", parser, argv, _body)
+
+
+def _body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> Mapping[str, int]:
+    if args.dry_run:
+        found = plan(spark, settings, args.log_date)
+        write(Result(_PLANNED, [False, True, True], found), "table", sys.stdout)
+    else:
+        done = run(spark, settings, args.log_date)
+        write(Result(_DONE, [False, True, True, True, True], done), "table", sys.stdout)
+    return {}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""Maintenance: old ops expire, small files become few, unused ones go; what tables say stays the same."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs import maintain_tables
+from jobs.settings import Settings
+from jobs.warehouse import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    JOB_SLOWDOWN,
+    JOBS,
+    RANK_STEPS,
+    RESULT_TABLES,
+    STAGE_SIMULATE,
+    STAGE_SLOWDOWN,
+    TABLE_NAMES,
+    UNIT_FINGERPRINTS,
+)
+from tests.examples import DAY, NEXT_DAY, frame
+from tests.jobs.history import DAYS, History
+
+Done = dict[str, tuple[int, int, int, int]]
+NOTHING = (0, 0, 0, 0)
+
+
+@pytest.fixture
+def settings(test_settings: Settings, tmp_path: Path) -> Settings:
+    """Ops are kept for ten days."""
+    paths = test_settings.paths.model_copy(update={"warehouse": str(tmp_path / "warehouse")})
+    kept = test_settings.maintenance.model_copy(update={"rank_steps_days": 10})
+    return test_settings.model_copy(update={"paths": paths, "maintenance": kept})
+
+
+@pytest.fixture
+def warehouse(spark: SparkSession, settings: Settings) -> Warehouse:
+    """Two days of a unit; the stages of the first in three files."""
+    made = Warehouse(spark, settings.paths.warehouse)
+    for name in (RANK_STEPS, JOBS):
+        rows = frame(spark, name, [{"log_date": DAY}, {"log_date": NEXT_DAY}])
+        made.replace(TABLES[name], rows, [DAY, NEXT_DAY])
+    stages = frame(spark, STAGE_SLOWDOWN, [{"pp_rank": rank} for rank in range(3)])
+    made.replace(TABLES[STAGE_SLOWDOWN], stages.repartition(3), [DAY])
+    prints = [
+        {"log_date": day, "stage": stage} for day in (DAY, NEXT_DAY) for stage in ("ingest", "simulate")
+    ]
+    made.append(TABLES[UNIT_FINGERPRINTS], frame(spark, UNIT_FINGERPRINTS, prints))
+    return made
+
+
+def maintain(warehouse: Warehouse, settings: Settings, age: int) -> Done:
+    """Maintain so many days after the first day, with what was done to each table."""
+    done = maintain_tables.run(warehouse.spark, settings, DAY + timedelta(days=age))
+    return {name: (expired, before, after, deleted) for name, expired, before, after, deleted in done}
+
+
+def days_of(warehouse: Warehouse, name: str) -> list[object]:
+    return sorted(row["log_date"] for row in warehouse.read(TABLES[name]).collect())
+
+
+def newest(warehouse: Warehouse, age: int) -> None:
+    """Another unit is ingested so many days after the first."""
+    day = DAY + timedelta(days=age)
+    warehouse.replace(TABLES[JOBS], frame(warehouse.spark, JOBS, [{"log_date": day}]), [day])
+
+
+def test_recorded_ops_expire_and_results_stay(warehouse: Warehouse, settings: Settings) -> None:
+    assert maintain(warehouse, settings, 36_500)[RANK_STEPS] == NOTHING, (
+        "no day is that old beside its newest"
+    )
+    newest(warehouse, 30)
+    assert maintain(warehouse, settings, 11)[RANK_STEPS][0] == 1
+    assert days_of(warehouse, RANK_STEPS) == [NEXT_DAY]
+    assert days_of(warehouse, JOBS)[:2] == [DAY, NEXT_DAY]
+    assert days_of(warehouse, STAGE_SLOWDOWN) == 3 * [DAY]
+    prints = warehouse.read(TABLES[UNIT_FINGERPRINTS]).collect()
+    assert sorted((row.log_date, row.stage) for row in prints) == [
+        (DAY, "simulate"),
+        (NEXT_DAY, "ingest"),
+        (NEXT_DAY, "simulate"),
+    ]
+
+
+def test_small_files_become_one_and_say_the_same(warehouse: Warehouse, settings: Settings) -> None:
+    before = warehouse.read(TABLES[STAGE_SLOWDOWN]).toArrow().sort_by("pp_rank")
+    done = maintain(warehouse, settings, 1)
+    assert done[STAGE_SLOWDOWN] == (0, 3, 1, 0)
+    after = warehouse.read(TABLES[STAGE_SLOWDOWN])
+    assert len(after.inputFiles()) == 1
+    assert after.toArrow().sort_by("pp_rank") == before
+    again = maintain(warehouse, settings, 1)
+    assert set(again) == set(TABLE_NAMES)
+    assert set(again.values()) == {NOTHING}
+
+
+def test_files_of_a_writer_that_died_are_deleted_after_their_time(
+    warehouse: Warehouse, settings: Settings
+) -> None:
+    folder = Path(warehouse.path(STAGE_SLOWDOWN)) / f"log_date={DAY}"
+    old, new = folder / "part-old.parquet", folder / "part-new.parquet"
+    for file, hours in ((old, 200), (new, 1)):
+        file.write_bytes(b"half a file")
+        then = file.stat().st_mtime - 3600 * hours
+        os.utime(file, (then, then))
+    planned = maintain_tables.plan(warehouse.spark, settings, DAY)
+    assert {name: files for name, _, files in planned if files} == {STAGE_SLOWDOWN: 1}
+    assert old.exists()
+    assert maintain(warehouse, settings, 1)[STAGE_SLOWDOWN][-1] == 1
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_tables_of_another_warehouse_are_maintained_there(warehouse: Warehouse, settings: Settings) -> None:
+    beside = {"silver": settings.paths.warehouse, "warehouse": f"{settings.paths.warehouse}-new"}
+    changed = settings.model_copy(update={"paths": settings.paths.model_copy(update=beside)})
+    done = maintain(warehouse, changed, 11)
+    assert RANK_STEPS not in done
+    assert STAGE_SLOWDOWN in done
+    assert days_of(warehouse, RANK_STEPS) == [DAY, NEXT_DAY]
+
+
+def test_a_dry_run_prints_and_changes_nothing(
+    warehouse: Warehouse, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newest(warehouse, 300)
+    arguments = [
+        "--warehouse",
+        settings.paths.warehouse,
+        "--log-date",
+        (DAY + timedelta(days=200)).isoformat(),
+    ]
+    assert maintain_tables.main([*arguments, "--dry-run"]) == 0
+    told = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [RANK_STEPS, "2", "0"] in told
+    assert days_of(warehouse, RANK_STEPS) == [DAY, NEXT_DAY]
+
+
+def test_units_whose_ops_have_expired_keep_their_results(history: History) -> None:
+    kept = history.settings.maintenance.model_copy(update={"rank_steps_days": 1})
+    settings = history.settings.model_copy(update={"maintenance": kept})
+    before = {name: history.rows(name) for name in RESULT_TABLES}
+    done = maintain_tables.run(history.spark, settings, DAYS[-1] + timedelta(days=1))
+    assert {name for name, expired, *_ in done if expired} == {RANK_STEPS}
+    assert {row["log_date"] for row in history.rows(RANK_STEPS)} == {DAYS[-1]}
+    assert {name: history.rows(name) for name in RESULT_TABLES} == before
+    other = history.with_settings(minimum_steps=13)
+    assert {day for day, _ in other.fill([STAGE_SIMULATE])[STAGE_SIMULATE]} == {DAYS[-1].isoformat()}
+    first = [row for row in history.rows(JOB_SLOWDOWN) if row["log_date"] == DAYS[0]]
+    assert first == [row for row in before[JOB_SLOWDOWN] if row["log_date"] == DAYS[0]]

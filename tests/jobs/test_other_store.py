@@ -1,0 +1,34 @@
+"""Landing and warehouse in a store that is no local folder: Hadoop's viewfs, reached by URL alone."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from jobs import backfill, refresh_changed_days
+from tests.jobs.history import DAYS, History, assert_same_tables, history_in
+
+STORE = "fleet"
+
+
+def mounted(history: History) -> History:
+    """The same folders by URLs of a store that Python's own file functions know nothing of."""
+    paths = {}
+    store = history.spark.sparkContext._jsc.hadoopConfiguration()
+    for name, folder in (("landing", history.landing), ("warehouse", history.warehouse)):
+        folder.mkdir(parents=True, exist_ok=True)
+        store.set(f"fs.viewfs.mounttable.{STORE}.link./{name}", folder.as_uri())
+        paths[name] = f"viewfs://{STORE}/{name}"
+    settings = history.settings.model_copy(update={"paths": history.settings.paths.model_copy(update=paths)})
+    return History(history.spark, settings)
+
+
+def test_any_store_that_spark_reaches_will_do(filled: History, tmp_path: Path) -> None:
+    local = history_in(tmp_path, filled.spark, filled.settings)
+    local.landing.symlink_to(filled.landing)
+    remote = mounted(local)
+    todo = remote.plan()
+    assert [len(block.log_dates) for block in todo.blocks] == [len(DAYS)]
+    backfill.run(remote.spark, remote.settings, todo)
+    assert_same_tables(local.tables(), filled.tables())
+    assert remote.plan().blocks == []
+    after = DAYS[-1] + timedelta(days=1)
+    assert refresh_changed_days.run(remote.spark, remote.settings, after) == {}
