@@ -2,6 +2,7 @@
 # make setup                only prepares: .venv with packages, Java where none is found, Delta's JARs
 # make test-all · bench     cluster, servers and browser · ops per second and peak memory
 # make sql-server           tables and views for JDBC and ODBC; WAREHOUSE=folder, PORT=10000
+# make screenshots          pictures of the demo's report for README.md, by Chromium; after make demo
 # make package              dist/straggler-fleet.zip, for spark-submit --py-files
 # make lock                 pins what pyproject.toml and conf/*.in name, changing no other pin without need
 # PYTHON=/path/to/python    another interpreter than the first suitable one in PATH
@@ -16,7 +17,7 @@ PIP      := $(VENV) -m pip install --quiet --disable-pip-version-check --require
 LOCK     := $(VENV) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
             --no-emit-index-url --no-emit-find-links --no-header
 
-.PHONY: setup demo test test-all bench sql-server package lock java jars
+.PHONY: setup demo test test-all bench sql-server screenshots package lock java jars
 .DEFAULT_GOAL := setup
 
 setup: $(PACKAGES) $(JARS)
@@ -74,6 +75,9 @@ test: setup
 test-all: setup package
 	@echo "test-all: pytest, the slow tests: cluster, servers, command lines ..."
 	@$(VENV) -m pytest -q -m slow
+
+screenshots: setup
+	@$(VENV) -m tests.screenshots
 
 bench: setup
 	@$(VENV) -m tests.benchmarks

@@ -18,7 +18,8 @@ from jobs.demo_fleet import DAYS, FIRST_DAY, FLEET, write_fleet
 from jobs.printing import Result, write
 from jobs.progress import working
 from jobs.project import data_root
-from jobs.settings import Settings, SettingsError
+from jobs.report.names import INDEX_NAME
+from jobs.settings import REPORT, Settings, SettingsError
 from jobs.warehouse import Warehouse
 
 MARKER: Final = ".made-by-the-demo"
@@ -153,6 +154,7 @@ def show(spark: SparkSession, settings: Settings) -> None:
     warehouse = Path(settings.paths.warehouse)
     if warehouse.is_relative_to(Path.cwd()):
         warehouse = warehouse.relative_to(Path.cwd())
+    sys.stdout.write(f"The report: open {warehouse / REPORT / INDEX_NAME} in a browser.\n\n")
     sys.stdout.write(f"The tables lie in {warehouse}. Ask on:\n\n")
     for sql in NEXT:
         question = " ".join(sql.split())

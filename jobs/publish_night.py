@@ -1,4 +1,4 @@
-"""Publish: hold the tables of the given days against each other, and say what the night found.
+"""Publish: hold the tables of the given days against each other, say what was found, write the report.
 
 Every stage has gated its own tables before they became visible; what only all of them together can show is
 checked here: that the fleet's counts are those of the units that were ingested, and its causes theirs.
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from jobs.cli import day_parser, run_entry_point
 from jobs.gates import audit_absence
 from jobs.progress import working
+from jobs.report_fleet import run as write_report
 from jobs.settings import Settings
 from jobs.transforms.causes import miscounted_causes
 from jobs.warehouse import Warehouse
@@ -26,7 +27,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Check these days across the stages and log their summary; publishes no rows of its own."""
+    """Check these days across the stages, log their summary, write the report of the last of them.
+
+    Publishes no rows of its own.
+    """
     warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
     fleet = warehouse.read(TABLES[FLEET_DAY], log_dates)
     miscounted = _miscounted_days(warehouse.read(TABLES[JOBS], log_dates), fleet)
@@ -41,6 +45,8 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     for day in sorted(log_dates):
         found = fleet.where(F.col("log_date") == F.lit(day)).collect()
         _LOG.info("%s: %s", day, _summary(found[0].asDict(), rejected.get(day, 0)) if found else "no units")
+    if settings.report_folder is not None:
+        write_report(spark, settings, max(log_dates))
     return {}
 
 

@@ -10,12 +10,15 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from jobs.project import data_root, project_file
 
 SHIPPED: Final = ("base", "local", "cluster", "kubernetes", "yarn")
 """Settings files of the project, by the names under which they can be extended or chosen."""
+
+REPORT: Final = "_report"
+"""Folder of the report in a warehouse on this machine."""
 
 _DEFAULT: Final = "local"
 _EXTENDS: Final = "extends"
@@ -35,11 +38,20 @@ class PathSettings(_Section):
     """Where data lies: absolute paths, or URLs of a store that Spark reaches.
 
     `silver` is the warehouse whose ingested tables are used, where that is not this one.
+    `report` is the folder of the report; see Settings.report_folder.
     """
 
     landing: Annotated[str, Field(min_length=1)]
     warehouse: Annotated[str, Field(min_length=1)]
     silver: Annotated[str, Field(min_length=1)] | None = None
+    report: Annotated[str, Field(min_length=1)] | None = None
+
+    @field_validator("report")
+    @classmethod
+    def _is_local(cls, path: str | None) -> str | None:
+        if path is not None and "://" in path:
+            raise ValueError(f"must be a folder of this machine, not {path}")
+        return path
 
 
 class SimulationSettings(_Section):
@@ -73,6 +85,14 @@ class MaintenanceSettings(_Section):
     rank_steps_days: Annotated[int, Field(ge=1)]
 
 
+class ReportSettings(_Section):
+    """How far the report looks back, and how much it says of single jobs."""
+
+    period_days: Annotated[int, Field(ge=1)]
+    job_pages: Annotated[int, Field(ge=0)]
+    step_map_ops: Annotated[int, Field(ge=0)]
+
+
 class SparkSettings(_Section):
     """Delta's Maven coordinates, what not to fetch with them, and Spark's own settings.
 
@@ -93,7 +113,18 @@ class Settings(_Section):
     history: HistorySettings
     revision: RevisionSettings
     maintenance: MaintenanceSettings
+    report: ReportSettings
     spark: SparkSettings
+
+    @property
+    def report_folder(self) -> Path | None:
+        """Where the report goes: REPORT in the warehouse, unless `paths.report` names another folder.
+
+        None where the warehouse is no folder of this machine and no other one is named.
+        """
+        if self.paths.report is not None:
+            return Path(self.paths.report)
+        return None if "://" in self.paths.warehouse else Path(self.paths.warehouse) / REPORT
 
 
 def load_settings(

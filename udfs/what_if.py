@@ -83,7 +83,7 @@ def simulate_job(
         if not len(rows.steps):
             detail = f"none of {rows.steps_dropped} steps has all {layout.dp_size} x {layout.pp_size} workers"
             return empty_results(job_row(facts, chosen.text, STATUS_MISSING_WORKERS, detail))
-        found = _analyse(rows, layout, chosen)
+        found = analyse_rows(rows, layout, chosen, diagnosed=chosen.diagnosed)
         status, detail_or_none = _status(found, rows, chosen)
         replayed = Replayed(found, rows, rank_steps, chosen.ideal, facts)
         return result_tables(job_row(facts, chosen.text, status, detail_or_none), replayed)
@@ -103,7 +103,13 @@ def _refusal_of_manifest(facts: dict[str, object], settings: SimulationSettings)
     return None
 
 
-def _analyse(rows: ReplayedRows, layout: Layout, settings: SimulationSettings) -> WhatIf:
+def analyse_rows(
+    rows: ReplayedRows, layout: Layout, settings: SimulationSettings, *, diagnosed: bool
+) -> WhatIf:
+    """Replay a unit in every scenario; diagnosed: look for causes too.
+
+    raises : TraceError where the recorded ops contradict each other.
+    """
     try:
         found = analyse(
             rows,
@@ -112,7 +118,7 @@ def _analyse(rows: ReplayedRows, layout: Layout, settings: SimulationSettings) -
             rows.worker_host,
             IDEALS[settings.ideal],
             settings.ops_together,
-            diagnosed=settings.diagnosed,
+            diagnosed=diagnosed,
         )
     except TraceDefectError as defect:
         raise trace_error(defect, rows) from None

@@ -12,6 +12,7 @@ VIEW_NAMES: Final = (
     "job_days",
     "fleet_month",
     "cause_month",
+    "fix_parts",
     "fix_first",
     "straggling_jobs",
     "job_history",

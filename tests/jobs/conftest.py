@@ -1,23 +1,29 @@
-"""What tests of backfills, late data and versions share: a small history, done once, and copies to spoil."""
+"""What tests of jobs share: a small history, done once, with copies to spoil; and the demo, made once."""
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.settings import Settings
+from jobs.settings import REPORT, Settings
 from tests.jobs.commands import start
 from tests.jobs.history import DAYS, JOB_IDS, History, copy_of, history_in
 
 
-class Demo(NamedTuple):
-    """Where the demo's tables lie, and what it printed."""
+@dataclass(frozen=True)
+class Demo:
+    """The demo as its command left it: its warehouse, and what it printed."""
 
-    warehouse: str
+    warehouse: Path
     printed: str
+
+    @property
+    def report(self) -> Path:
+        """Folder of its reports."""
+        return self.warehouse / REPORT
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -54,7 +60,7 @@ def demo(published_traces: Path, tmp_path_factory: pytest.TempPathFactory) -> De
     folders = ["--landing", str(folder / "landing"), "--warehouse", str(folder / "warehouse")]
     done = start([sys.executable, "-m", "jobs.make_demo", *folders])
     assert done.returncode == 0, done.stderr
-    return Demo(str(folder / "warehouse"), done.stdout)
+    return Demo(folder / "warehouse", done.stdout)
 
 
 @pytest.fixture

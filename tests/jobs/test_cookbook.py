@@ -63,7 +63,7 @@ def test_a_warehouse_without_tables_is_a_wrong_argument(
 def test_the_demo_gives_the_answers_that_are_told(
     spark: SparkSession, test_settings: Settings, demo: Demo
 ) -> None:
-    paths = test_settings.paths.model_copy(update={"warehouse": demo.warehouse})
+    paths = test_settings.paths.model_copy(update={"warehouse": str(demo.warehouse)})
     found = page(list(run(spark, test_settings.model_copy(update={"paths": paths}))))
     for told, answered in zip(chapters(TOLD), chapters(found), strict=True):
         before, now = cells(told), cells(answered)

@@ -60,6 +60,8 @@ def test_summary_of_an_empty_warehouse(
 
 
 def test_the_whole_demo(demo: Demo) -> None:
+    assert (demo.report / "index.html").is_file()
+    assert f"The report: open {demo.report}/index.html in a browser." in demo.printed
     tables = [re.split(r"\s{2,}", line.strip()) for line in demo.printed.splitlines()]
     rows = {cells[0]: cells for cells in reversed(tables)}  # of the first table that has such a row
     assert rows["published-se"][3] == "1.537"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import run_nightly
-from jobs.settings import Settings
+from jobs import publish_night, report_fleet, report_job, run_nightly
+from jobs.settings import Settings, SettingsError
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.job import GeneratedJob, generate_job
 from jobs.synthetic.mechanisms.loading import SlowStorage
@@ -23,6 +23,7 @@ from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import CAUSES, PIPELINE_RUNS, RESULT_TABLES, TABLE_NAMES, UNIT_KEY
 from tests import published
+from tests.jobs.report.pages import Page
 from tests.udfs.lines import crossed_stages, manifest, rank_steps
 from tests.udfs.test_published import assert_published
 from udfs.what_if import simulate_job
@@ -203,8 +204,10 @@ def test_hosts_and_coverage_of_the_night(night: Night) -> None:
 
 
 def test_a_second_run_of_the_date_gives_the_same_rows(spark: SparkSession, night: Night) -> None:
+    pages = report_of(night)
     run_nightly.run(spark, night.settings, [DAY])
     again = read_tables(spark, night.settings)
+    assert report_of(night) == pages
     for name, rows in night.tables.items():
         assert sorted(again[name], key=repr) == sorted(rows, key=repr), name
 
@@ -214,6 +217,71 @@ def test_an_empty_day_publishes_nothing_and_leaves_other_days(spark: SparkSessio
     assert {name: len(rows) for name, rows in read_tables(spark, night.settings).items()} == {
         name: len(rows) for name, rows in night.tables.items()
     }
+
+
+def report_of(night: Night) -> dict[str, bytes]:
+    """Pages of the night's report, by their path in it."""
+    folder = night.settings.report_folder
+    assert folder is not None
+    return {page.relative_to(folder).as_posix(): page.read_bytes() for page in folder.rglob("*.html")}
+
+
+def test_the_nights_report_adds_up_to_its_tables(night: Night) -> None:
+    pages = report_of(night)
+    (good_page,) = [name for name in pages if name.startswith(f"{DAY}/jobs/")]
+    assert good_page.startswith(f"{DAY}/jobs/good-r1-")
+    data = Page(pages[f"{DAY}/index.html"]).data
+    (fleet,) = night.tables["fleet_day"]
+    units = data["units"]
+    assert len(units["day"]) == fleet["jobs"]
+    assert [data["runs"][units["run"][unit]][0] for unit in units["paged"]] == ["good"]
+    analysed = [
+        unit for unit, status in enumerate(units["status"]) if data["statuses"][status][0] == "analysed"
+    ]
+    assert sum(units["wasted"][unit] or 0 for unit in analysed) == pytest.approx(
+        fleet["wasted_gpu_hours"], rel=1e-5
+    )
+    held = [row for row in night.tables["job_causes"] if row["is_cause"] and row["cause"] != "unexplained"]
+    attributed = sum(row["attributed_gpu_hours"] or 0 for row in held)
+    assert attributed > 0
+    assert sum(hours or 0 for hours in data["parts"]["attributed"]) == pytest.approx(attributed, rel=1e-5)
+    chart_names = [chart["name"] for chart in Page(pages[good_page]).data["charts"]]
+    assert chart_names == ["workers", "steps", "opTypes", "stepMap"]
+
+
+@pytest.mark.parametrize(
+    ("job_id", "said"),
+    [
+        ("slow-loading", "late starts: fixing it saves"),
+        ("cyclic", "Not analysed: recorded ops contradict each other"),
+    ],
+)
+def test_a_page_of_any_job_on_demand(
+    night: Night, capsys: pytest.CaptureFixture[str], job_id: str, said: str
+) -> None:
+    warehouse = night.settings.paths.warehouse
+    assert report_job.main(["--warehouse", warehouse, "--job-id", job_id]) == 0
+    page = Path(capsys.readouterr().out.strip())
+    assert page.parent == Path(warehouse) / "_report" / str(DAY) / "jobs"
+    assert said in Page(page.read_bytes()).text
+    page.unlink()
+
+
+def test_a_page_of_a_job_that_is_not_there_is_refused_on_one_line(
+    night: Night, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report_job.main(["--warehouse", night.settings.paths.warehouse, "--job-id", "god"]) == 2
+    assert "report_job: error: no job god: did you mean good?\n" in capsys.readouterr().err
+
+
+def test_without_a_folder_for_reports_there_is_a_night_but_no_report(
+    spark: SparkSession, night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Settings, "report_folder", None)
+    monkeypatch.setattr("jobs.publish_night.write_report", lambda *_: pytest.fail("a report was written"))
+    publish_night.run(spark, night.settings, [DAY])
+    with pytest.raises(SettingsError, match=r"paths\.report"):
+        report_fleet.run(spark, night.settings, DAY)
 
 
 @pytest.fixture(scope="module")

@@ -63,6 +63,10 @@ def test_a_file_can_extend_the_cluster_overlay(tmp_path: Path) -> None:
         ("[simulation]\nminimum_step = 5\n", "mine.toml: simulation.minimum_step: unknown key"),
         ("[simulations]\nminimum_steps = 5\n", "mine.toml: simulations: unknown key"),
         (
+            '[paths]\nreport = "s3a://bucket/pages"\n',
+            "mine.toml: paths.report: Value error, must be a folder of this machine",
+        ),
+        (
             '[simulation]\nminimum_steps = "5"\n',
             "mine.toml: simulation.minimum_steps: Input should be a valid",
         ),
@@ -104,6 +108,13 @@ def test_paths_of_the_command_line_start_where_it_is_called(
     monkeypatch.chdir(tmp_path)
     paths = load_settings(None, "logs", "/tables").paths
     assert (paths.landing, paths.warehouse) == (str(tmp_path / "logs"), "/tables")
+
+
+def test_the_report_lies_in_a_warehouse_of_this_machine_unless_it_is_put_elsewhere(tmp_path: Path) -> None:
+    assert load_settings(None, None, "/tables").report_folder == Path("/tables/_report")
+    file = overlay(tmp_path, '[paths]\nreport = "pages"\n')
+    assert load_settings(file, None, "s3a://bucket/tables").report_folder == PROJECT / "pages"
+    assert load_settings(None, None, "s3a://bucket/tables").report_folder is None
 
 
 def test_a_url_stays_what_it_is(tmp_path: Path) -> None:

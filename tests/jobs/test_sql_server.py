@@ -32,7 +32,8 @@ def port(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         probe.bind(("127.0.0.1", 0))
         free = int(probe.getsockname()[1])
     folder = tmp_path_factory.mktemp("called-from")
-    command = [sys.executable, "-m", "jobs.sql_server", "--warehouse", demo.warehouse, "--port", str(free)]
+    at = ["--warehouse", str(demo.warehouse), "--port", str(free)]
+    command = [sys.executable, "-m", "jobs.sql_server", *at]
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, env=environment) as server:
         assert server.stdout is not None
@@ -93,7 +94,7 @@ def test_beeline_gets_answers(port: int) -> None:
 
 def test_the_lines_of_the_readme_read_the_tables_without_spark(demo: Demo) -> None:
     (block,) = READERS.findall((PROJECT / "README.md").read_text(encoding="utf-8"))
-    lines = block.replace("demo/warehouse", demo.warehouse)
+    lines = block.replace("demo/warehouse", str(demo.warehouse))
     names = re.findall(r"^(by_\w+) =", block, re.MULTILINE)
     assert names == ["by_deltalake", "by_pandas", "by_polars", "by_duckdb"]
     counted = f"{lines}\nprint(*map(len, [{', '.join(names)}]))"

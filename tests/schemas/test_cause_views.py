@@ -99,6 +99,33 @@ def test_fix_first_shares_the_hours_of_a_unit_among_its_culprits(spark: SparkSes
     assert found == {"x": (4.0, 8.0), "y": (2.0, 4.0), None: (2.0, 4.0), "p": (0.5, 1.0), "q": (0.5, 1.0)}
 
 
+def test_fix_parts_share_out_each_unit_and_cause_once(spark: SparkSession) -> None:
+    culprits = [worker("x", 0.5), worker("y", 0.5, 0.5), worker(None, 0.25)]
+    rows = view(
+        spark,
+        "fix_parts",
+        {
+            JOB_CAUSES: [
+                cause(
+                    "a", DAY, 8.0, 16.0, culprits=culprits, time_saved_fraction=0.4, flag_reason="few_steps"
+                ),
+                cause("a", NEXT_DAY, 2.0, 4.0, culprits=culprits[:1]),
+                cause("b", DAY, None, None, time_saved_fraction=0.2, cause="pause"),
+                cause("b", DAY, 5.0, 5.0, is_cause=False),
+            ]
+        },
+    )
+    names = ("part", "time_saved_fraction", "attributed_gpu_hours", "recoverable_gpu_hours", "is_flagged")
+    found = {(row.job_id, row.log_date, row.host): tuple(row[name] for name in names) for row in rows}
+    assert found == {
+        ("a", DAY, "x"): (0.5, 0.2, 4.0, 8.0, True),
+        ("a", DAY, "y"): (0.25, 0.1, 2.0, 4.0, True),
+        ("a", DAY, None): (0.25, 0.1, 2.0, 4.0, True),
+        ("a", NEXT_DAY, "x"): (1.0, found["a", NEXT_DAY, "x"][1], 2.0, 4.0, False),
+        ("b", DAY, None): (1.0, 0.2, None, None, False),
+    }
+
+
 def test_fix_first_is_ordered_by_attributed_hours_then_by_what_units_without_hours_save(
     spark: SparkSession,
 ) -> None:

@@ -1,0 +1,179 @@
+// Charts as Vega-Lite describes them. Colours are Okabe and Ito's, and cividis: both are told apart by everybody.
+const CAUSE_COLOURS = ["#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c"];
+const HOTTEST_PERCENT = 30;
+const WIDEST_CELL = 48;
+const HIGHEST_CELL = 24;
+const HIGHEST_MAP = 420;
+const NARROWEST_MAP = 380;
+const views = new Map();
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+function theme() {
+  const text = colour("--text");
+  const faint = colour("--line");
+  const sizes = { labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal" };
+  const axis = { ...sizes, labelColor: text, titleColor: text, gridColor: faint, domainColor: faint, tickColor: faint, labelLimit: 190 };
+  return {
+    background: null, font: "system-ui, sans-serif", view: { stroke: null }, axis,
+    legend: { ...sizes, labelColor: text, titleColor: text, orient: "top", labelLimit: 230 },
+    mark: { color: colour("--accent"), tooltip: true }, rule: { color: text }, text: { color: text },
+  };
+}
+
+function spec(height, parts) {
+  return {
+    $schema: "https://vega.github.io/schema/vega-lite/v6.json",
+    width: "container", height, autosize: { type: "fit", contains: "padding" }, data: { name: "rows", values: [] }, ...parts,
+  };
+}
+
+const field = (name, type, title, more = {}) => ({ field: name, type, title, ...more });
+const SHARE = { format: ".0%" };
+const TREND_FIGURES = ["lost, of analysed GPU-hours", "analysed, of all GPU-hours"];
+const BUCKET_AXIS = { axis: { labelOverlap: true, labelAngle: -40 } };
+
+const CHARTS = {
+  causes: (names) => spec(230, {
+    mark: { type: "bar", cornerRadiusEnd: 2 },
+    encoding: {
+      y: field("cause", "nominal", null, { sort: null }),
+      x: field("hours", "quantitative", "GPU-hours returned"),
+      color: causeColour(names, null),
+      tooltip: [field("cause", "nominal", "cause"), field("hours", "quantitative", "GPU-hours", { format: ",.0f" })],
+    },
+  }),
+  trend: () => spec(220, {
+    encoding: { x: field("bucket", "ordinal", null, BUCKET_AXIS) },
+    layer: [
+      { mark: { type: "line", point: { size: 50 }, strokeWidth: 2 },
+        encoding: trendLine() },
+    ],
+  }),
+  waste: () => spec(240, {
+    layer: [
+      { mark: { type: "line", interpolate: "step-after", strokeWidth: 2 },
+        encoding: {
+          x: field("waste", "quantitative", "waste: share of a job's time lost", { axis: SHARE }),
+          y: field("share", "quantitative", "share of analysed jobs", { axis: SHARE, scale: { domain: [0, 1] } }),
+        } },
+      { transform: [{ filter: "datum.mark" }], mark: { type: "point", filled: true, size: 70, shape: "diamond" },
+        encoding: {
+          x: field("waste", "quantitative"), y: field("share", "quantitative"), color: { value: CAUSE_COLOURS[0] },
+          tooltip: [field("mark", "nominal", "percentile"), field("waste", "quantitative", "waste", { format: ".1%" })],
+        } },
+    ],
+  }),
+  opTypes: () => spec(330, {
+    mark: { type: "bar", cornerRadiusEnd: 2 },
+    encoding: {
+      y: field("op_type", "nominal", null, { sort: "-x" }),
+      x: field("value", "quantitative", "time lost by this op type alone", { axis: SHARE }),
+      tooltip: [field("op_type", "nominal", "op type"), field("value", "quantitative", "time lost", { format: ".1%" })],
+    },
+  }),
+  causesOverTime: (names) => spec(240, {
+    mark: { type: "bar" },
+    encoding: {
+      x: field("bucket", "ordinal", null, BUCKET_AXIS),
+      y: field("hours", "quantitative", "GPU-hours returned"),
+      color: causeColour(names, { title: null, columns: 3 }),
+      tooltip: [field("cause", "nominal", "cause"), field("bucket", "ordinal", "from"),
+        field("hours", "quantitative", "GPU-hours", { format: ",.0f" })],
+    },
+  }),
+  sizes: () => spec(260, {
+    mark: { type: "point", filled: true, opacity: 0.6, size: 36 },
+    encoding: {
+      x: field("gpus", "quantitative", "GPUs", { scale: { type: "log", base: 2 }, axis: { grid: false } }),
+      y: field("slowdown", "quantitative", "slowdown", { scale: { zero: false } }),
+      href: { field: "page" },
+      tooltip: [field("job", "nominal", "job"), field("gpus", "quantitative", "GPUs"),
+        field("slowdown", "quantitative", "slowdown", { format: ".2f" })],
+    },
+  }),
+  workers: () => heat("dp_rank", "data-parallel rank", "stage", "pipeline stage", [
+    field("dp_rank", "ordinal", "dp rank"), field("stage", "ordinal", "stage"), field("host", "nominal", "host")]),
+  stepMap: () => heat("step", "step", "worker", "stage / dp rank", [
+    field("step", "ordinal", "step"), field("worker", "nominal", "stage / dp rank")]),
+  steps: () => spec(200, {
+    encoding: { x: field("step", "ordinal", "step", { axis: { labelOverlap: true, labelAngle: 0 } }) },
+    layer: [
+      { mark: { type: "line", point: { size: 30 } },
+        encoding: {
+          y: field("slowdown", "quantitative", "slowdown of the step", { scale: { zero: false } }),
+          tooltip: [field("step", "ordinal", "step"), field("slowdown", "quantitative", "slowdown", { format: ".3f" })],
+        } },
+      { mark: { type: "rule", strokeDash: [4, 4] }, encoding: { y: { datum: 1.1 }, x: null } },
+    ],
+  }),
+};
+
+function trendLine() {
+  return {
+    y: field("value", "quantitative", null, { axis: { ...SHARE, tickCount: 5 }, scale: { domain: [0, 1] } }),
+    color: field("figure", "nominal", null, {
+      scale: { domain: TREND_FIGURES, range: [CAUSE_COLOURS[0], CAUSE_COLOURS[1]] }, legend: { columns: 1 } }),
+    shape: field("figure", "nominal", null, { legend: null }),
+    tooltip: [field("from", "nominal", "from"), field("figure", "nominal", "share of"), field("value", "quantitative", "share", { format: ".1%" })],
+  };
+}
+
+function causeColour(names, legend) {
+  return field("cause", "nominal", null, { scale: { domain: names, range: CAUSE_COLOURS }, legend });
+}
+
+// One scale for all pages: the root of the excess, so that 2 % can be told from nothing and 15 % from 30 %.
+function heat(x, xTitle, y, yTitle, tooltip) {
+  return spec(0, {
+    mark: { type: "rect" },
+    encoding: {
+      x: field(x, "ordinal", xTitle, { axis: { labelOverlap: true, labelAngle: 0, ticks: false } }),
+      y: field(y, "ordinal", yTitle, { sort: null, axis: { labelOverlap: true, ticks: false } }),
+      color: field("excess", "quantitative", "% of the ideal step added by this worker alone", {
+        scale: { type: "pow", exponent: 0.5, scheme: "inferno", reverse: colour("--is-dark") !== "1", domain: [0, HOTTEST_PERCENT], clamp: true },
+        legend: { values: [0, 1, 5, 10, 20, HOTTEST_PERCENT], gradientLength: 220, titleLimit: 400 } }),
+      tooltip: [...tooltip, field("excess", "quantitative", "% added", { format: ".2f" })],
+    },
+  });
+}
+
+// Draw a chart, or give a drawn one other rows. Text says the same as the chart, for who does not see it.
+async function draw(name, id, rows, text, ...more) {
+  const place = document.getElementById(id);
+  place.setAttribute("role", "img");
+  place.setAttribute("aria-label", text);
+  place.hidden = !rows.length;
+  if (!rows.length) return;
+  const drawn = views.get(id);
+  if (drawn) {
+    drawn.rows = rows;
+    await (await drawn.view).data("rows", rows).resize().runAsync();
+    return;
+  }
+  const made = { rows, redraw: () => embed(place, CHARTS[name](...more), made) };
+  views.set(id, made);
+  await made.redraw();
+}
+
+async function embed(place, description, made) {
+  const options = { actions: false, renderer: made.rows.length > 1500 ? "canvas" : "svg", config: theme(), ast: false };
+  description.data.values = made.rows;
+  if (description.mark?.type === "rect") sizeCells(place, description, made.rows);
+  made.view = vegaEmbed(place, description, options).then((result) => result.view);
+  await made.view;
+}
+
+// A map of few workers is small; one of many fills the page.
+function sizeCells(place, description, rows) {
+  const count = (channel) => new Set(rows.map((row) => row[description.encoding[channel].field])).size;
+  const width = count("x") * WIDEST_CELL + 80;
+  if (width < place.clientWidth) description.width = Math.max(width, Math.min(NARROWEST_MAP, place.clientWidth));
+  description.height = Math.min(count("y") * HIGHEST_CELL, HIGHEST_MAP) + 110;
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const made of views.values()) made.redraw();
+});

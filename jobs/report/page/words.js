@@ -1,0 +1,37 @@
+"use strict";
+// Numbers as people read them; the same rules as jobs/report/wording.py.
+const MISSING = "–";
+
+function digits(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return MISSING;
+  const size = Math.abs(value);
+  if (size >= 1e6) return `${digits(value / 1e6)} million`;
+  const decimals = size >= 99.95 || size === 0 ? 0 : Math.min(Math.max(2 - Math.floor(Math.log10(size)), 0), 4);
+  const text = value.toLocaleString("en-US", { maximumFractionDigits: decimals, minimumFractionDigits: 0 });
+  return text === "-0" ? "0" : text;
+}
+
+function percent(fraction) {
+  if (fraction === null || fraction === undefined || Number.isNaN(fraction)) return MISSING;
+  const size = Math.abs(100 * fraction);
+  if (size > 0 && size < 0.05) return `${fraction < 0 ? "-" : ""}< 0.1 %`;
+  return `${(100 * fraction).toFixed(size >= 99.95 || size === 0 ? 0 : 1)} %`;
+}
+
+function ratio(value) {
+  return value === null || Number.isNaN(value) ? MISSING : value.toFixed(2);
+}
+
+function counted(number, one, many = `${one}s`) {
+  return `${digits(number)} ${number === 1 ? one : many}`;
+}
+
+function share(part, whole) {
+  return whole > 0 ? part / whole : null;
+}
+
+// A word as a shell takes it, whatever it holds; the same rules as jobs/report/commands.py.
+function quoted(text) {
+  if (/^[A-Za-z0-9_.,/:@%+=-]+$/.test(text)) return text;
+  return text.includes("'") && !/["$`\\!]/.test(text) ? `"${text}"` : `'${text.replaceAll("'", `'"'"'`)}'`;
+}

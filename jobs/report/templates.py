@@ -1,0 +1,57 @@
+"""Templates of the pages: what comes from outside is escaped, and data is embedded as inert JSON."""
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+from jobs.report import wording
+
+_SCRIPTS: Final = ("words.js", "figures.js", "charts.js", "tables.js", "fleet.js", "overview.js", "job.js")
+_STYLE: Final = "report.css"
+
+LIBRARY_NAME: Final = "charts-library.js"
+SCRIPT_NAME: Final = "report.js"
+STYLE_NAME: Final = "report.css"
+"""Files that all pages of a publication share."""
+
+
+def page(name: str, values: Mapping[str, object]) -> bytes:
+    """Fill in a template; `root` in it leads from the page to the publication's folder."""
+    return _environment().get_template(name).render(values).encode()
+
+
+def shared_files() -> dict[str, bytes]:
+    """Our own script and style, as they lie beside the pages."""
+    script = "".join(_read(name) for name in _SCRIPTS)
+    return {SCRIPT_NAME: script.encode(), STYLE_NAME: _read(_STYLE).encode()}
+
+
+def rounded(values: Iterable[float | None], digits: int = 6) -> list[float | None]:
+    """Numbers as short as a page needs them; what is no number is left out."""
+    return [None if value is None or math.isnan(value) else float(f"{value:.{digits}g}") for value in values]
+
+
+def _read(name: str) -> str:
+    return files("jobs.report").joinpath("page", name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FunctionLoader(_read),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    for each in (wording.hours, wording.percent, wording.ratio, wording.seconds, wording.number):
+        made.filters[each.__name__] = each
+    made.globals.update(
+        library=LIBRARY_NAME, script=SCRIPT_NAME, style=STYLE_NAME, cause_words=wording.CAUSE_WORDS
+    )
+    return made

@@ -1,0 +1,98 @@
+"""Where the report lies: a folder for each publication, and a page that lists them.
+
+<report>/index.html · <report>/2026-01-05/index.html · <report>/2026-01-05/jobs/NAME.html
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import vl_convert
+
+from jobs.report import templates
+from jobs.report.names import INDEX_NAME, JOBS_FOLDER
+
+HEADLINE_NAME: Final = "headline.txt"
+"""First sentence of a publication, for the list of all."""
+
+_GLOBALS: Final = "window.vegaEmbed = vegaEmbed;"
+"""What of the chart library the pages call."""
+
+_IS_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def existing_pages(root: Path) -> set[str]:
+    """Paths of all job pages of all publications, from the report's root."""
+    return {page.relative_to(root).as_posix() for page in root.glob(f"*/{JOBS_FOLDER}/*.html")}
+
+
+def replace_publication(root: Path, day: date, pages: Mapping[str, bytes]) -> Path:
+    """Make these pages the publication of a day, all at once; returns its folder.
+
+    pages : path within the publication -> contents
+    Written beside and renamed: whoever looks finds the old pages or the new ones, for a moment none.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    target, made, old = (root / f"{before}{day}" for before in ("", ".new-", ".old-"))
+    for leftover in (made, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    for name, content in {**_shared(root), **pages}.items():
+        _write(made / name, content)
+    if target.exists():
+        target.rename(old)
+    made.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+    list_publications(root)
+    return target
+
+
+def add_page(root: Path, path: str, content: bytes) -> Path:
+    """Put one job page into the publication of its day, which may be there or not; returns the page."""
+    page = root / path
+    for name, shared in _shared(root).items():
+        _write(page.parents[1] / name, shared)
+    _write(page, content)
+    return page
+
+
+def list_publications(root: Path) -> None:
+    """Write the list of all publications, the latest first."""
+    days = sorted((folder.name for folder in root.iterdir() if _is_publication(folder)), reverse=True)
+    publications = [(day, _read_headline(root / day)) for day in days]
+    values = {"root": days[0] if days else ".", "title": "Fleet reports", "publications": publications}
+    _write(root / INDEX_NAME, templates.page("index.html", values))
+
+
+def _is_publication(folder: Path) -> bool:
+    return bool(_IS_DAY.fullmatch(folder.name)) and (folder / INDEX_NAME).is_file()
+
+
+def _read_headline(folder: Path) -> str:
+    file = folder / HEADLINE_NAME
+    return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+
+
+def _shared(root: Path) -> dict[str, bytes]:
+    """Style, script and chart library of a publication."""
+    return {**templates.shared_files(), templates.LIBRARY_NAME: _library(root)}
+
+
+def _library(root: Path) -> bytes:
+    """Vega, Vega-Lite and Vega-Embed as one script, which takes seconds to put together: kept in the root."""
+    kept = root / f".{version('vl-convert-python')}-{templates.LIBRARY_NAME}"
+    if not kept.is_file():
+        _write(kept, vl_convert.javascript_bundle(_GLOBALS).encode())
+    return kept.read_bytes()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file at once: a reader finds it as it was, or as it is to be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_bytes(content)
+    beside.rename(path)

@@ -1,0 +1,45 @@
+"""What tests read out of a page: its embedded data, its links, its text."""
+
+import json
+from html.parser import HTMLParser
+from typing import Any
+
+
+class Page(HTMLParser):
+    """A parsed page."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self._inside = ""
+        self._data = ""
+        self.feed(content.decode())
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The JSON that the page's script reads."""
+        found: dict[str, Any] = json.loads(self._data)
+        return found
+
+    @property
+    def text(self) -> str:
+        """All text, each run of spaces as one."""
+        return " ".join(" ".join(self.words).split())
+
+    def all(self, tag: str, attribute: str) -> list[str]:
+        """Values of an attribute of all elements of one kind."""
+        return [values[attribute] or "" for name, values in self.tags if name == tag and attribute in values]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self._data += data
+        else:
+            self.words.append(data)

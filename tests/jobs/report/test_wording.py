@@ -1,0 +1,60 @@
+"""Words and numbers: units, digits, and no vocabulary without its words."""
+
+import pytest
+
+from jobs.report import wording
+from schemas.vocabulary import CAUSES, FLAG_REASONS, JUDGED_BY_HISTORY, STATUSES
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, wording.MISSING),
+        (0.0, "0"),
+        (-0.0, "0"),
+        (2109.4, "2,109"),
+        (99.96, "100"),
+        (86.64, "86.6"),
+        (0.01234, "0.0123"),
+        (-5.5, "-5.5"),
+        (1_407_769.0, "1.41 million"),
+    ],
+)
+def test_hours_have_three_digits_or_are_whole(value: float | None, shown: str) -> None:
+    assert wording.hours(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, wording.MISSING),
+        (0.174, "17.4 %"),
+        (0.0, "0 %"),
+        (0.0004, "< 0.1 %"),
+        (-0.0004, "-< 0.1 %"),
+        (1.22, "122 %"),
+    ],
+)
+def test_percentages_have_one_decimal(value: float | None, shown: str) -> None:
+    assert wording.percent(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, wording.MISSING),
+        (9.11, "9.11 s"),
+        (0.0123, "12.3 ms"),
+        (4.2e-5, "42 µs"),
+        (0.0, "0 s"),
+        (-0.5, "-500 ms"),
+    ],
+)
+def test_times_have_the_unit_that_fits(value: float | None, shown: str) -> None:
+    assert wording.seconds(value) == shown
+
+
+def test_everything_that_the_vocabulary_names_has_words() -> None:
+    assert list(wording.CAUSE_WORDS) == list(CAUSES)
+    assert set(wording.FLAG_WORDS) == {*FLAG_REASONS, JUDGED_BY_HISTORY}
+    assert set(wording.STATUS_WORDS) == set(STATUSES)
