@@ -99,6 +99,33 @@ def test_a_drawn_step() -> None:
     assert (pairs, len(found.peers)) == ({("forward-send", "forward-recv")}, 2)
 
 
+def test_a_recorded_path_follows_the_compute_behind_which_a_transfer_was_called() -> None:
+    """Nothing makes a recv wait for a backward-compute of 3 s, but the host calls it only behind that."""
+    first: Ops = [
+        ("forward-compute", 0, 1, 7, 0),
+        ("forward-compute", 1, 1, 9, 0),
+        ("forward-send", 1, 1),
+        ("forward-send", 2, 5),
+    ]
+    last: Ops = [
+        ("forward-recv", 0, 2),
+        ("forward-compute", 2, 1, 7, 0),
+        ("backward-compute", 3, 3, 7, 0),
+        ("forward-recv", 6, 1),
+        ("forward-compute", 7, 1, 9, 0),
+    ]
+    found = step_timelines(rank_steps(line(0, 0, 0, first), line(0, 0, 1, last)), manifest(pp_size=2))
+    names = [OP_TYPES[found.facts.op_type[each.place[0]]] for each in found.critical[RECORDED]]
+    assert names == [
+        "forward-compute",
+        "forward-recv",
+        "forward-compute",
+        "backward-compute",
+        "forward-recv",
+        "forward-compute",
+    ]
+
+
 def test_a_step_that_is_not_there() -> None:
     with pytest.raises(
         NoSuchStepError, match="no step 4 among the 2 complete ones, 3 to 5: next to it are 3, 5"

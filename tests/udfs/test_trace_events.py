@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
-from jobs.synthetic.job import generate_job
+from jobs.synthetic.job import GeneratedJob, generate_job
 from jobs.synthetic.mechanisms.nuisances import ClockSkew
 from tests.perfetto import TraceProcessor
 from tests.random_jobs import NOISY, USUAL, disagreeing_job, named_job
+from tests.udfs.lines import Ops, line, manifest, rank_steps
 from udfs.timelines import KINDS, StepTimelines, step_timelines
 from udfs.trace_events import CRITICAL, LAUNCH_DELAY, arrows_left_out, trace_events
+
+OVERLAPPING: Ops = [("forward-compute", 0, 2, 0), ("forward-compute", 1, 2, 1), ("forward-compute", 2, 2, 2)]
+"""As no stream can run them; a profiler may say so all the same."""
 
 JOBS = {
     "usual": named_job("usual"),
@@ -20,6 +24,7 @@ JOBS = {
     "no_op_transfers": named_job("noop_transfers_without_virtual_pipeline"),
     "disagreeing": disagreeing_job(),
     "clock_skew": generate_job(USUAL, [ClockSkew(0.05)], seed=3, workload=NOISY),
+    "overlapping": GeneratedJob(rank_steps(line(0, 0, 0, OVERLAPPING)), manifest()),
 }
 Events = list[dict[str, Any]]
 
@@ -53,7 +58,7 @@ def nested(events: Events) -> bool:
 def test_the_rules_of_the_format(name: str) -> None:
     step = step_of(name)
     events = list(trace_events(step))
-    assert {each["ph"] for each in events} == {"M", "X", "s", "f"}
+    assert {each["ph"] for each in events} == {"M", "X", "s", "f"} - ({"s", "f"} if not step.peers else set())
     named = {(each["pid"], each["tid"]) for each in events if each["name"] == "thread_name"}
     for pid in (1, 2, 3):
         mine = slices(events, pid)
@@ -78,7 +83,8 @@ def test_the_path_has_a_thread_of_its_own_that_fills_the_step(name: str) -> None
     for pid, kind in enumerate(KINDS, start=1):
         path = [each for each in slices(events, pid) if each["tid"] == pid]
         assert sum(each["dur"] for each in path) == pytest.approx(step.step_s(kind) * 1e6, abs=0.002)
-        assert kind == "recorded" or LAUNCH_DELAY not in {each["name"] for each in path}
+        delays = [each for each in path if each["name"] == LAUNCH_DELAY]
+        assert bool(delays) == (kind == "recorded" and name != "overlapping")
 
 
 @pytest.mark.parametrize("name", JOBS)

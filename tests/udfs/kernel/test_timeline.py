@@ -1,7 +1,5 @@
 """Timelines: the replay's own times, op by op, and the chain that a step's end hangs on."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from jobs.synthetic.mechanisms.nuisances import ClockSkew
 from tests.random_jobs import LAYOUTS, NOISY, USUAL, disagreeing_job, named_job
 from udfs.kernel.durations import replayed_durations
 from udfs.kernel.replay import replay
-from udfs.kernel.timeline import Timeline, critical_path, replayed_timeline, timeline_of
+from udfs.kernel.timeline import Timeline, critical_path, replayed_timeline
 from udfs.kernel.trace import StepBlock, build_trace
 from udfs.layout import read_layout
 from udfs.rank_rows import replayed_rows
@@ -48,16 +46,6 @@ def test_the_critical_path_of_a_replay_has_neither_gaps_nor_overlaps(name: str) 
         ends = [0.0, *(float(timeline.end_s[each.place]) for each in path)]
         assert [each.from_s for each in path] == ends[:-1]
         assert ends[-1] == timeline.end_s.max()
-
-
-def test_a_recorded_path_follows_the_computes_behind_which_a_transfer_was_called() -> None:
-    """Nothing in the graph makes a recv wait for a backward-compute, but hosts call it behind that."""
-    (block,) = blocks(named_job("usual"))
-    start_s, duration_s = block.start_s[:, 0], block.duration_s[:, 0]
-    timeline = timeline_of(block.graph, start_s - start_s.min(), start_s - start_s.min() + duration_s)
-    path = critical_path(block.graph, timeline)
-    gaps_s = [each.from_s - timeline.end_s[before.place] for before, each in pairwise(path)]
-    assert max(gaps_s) < NOISY.forward_s / 4  # launch delays alone; no compute is missing between two ops
 
 
 def test_clocks_that_differ_leave_a_path_that_ends() -> None:
