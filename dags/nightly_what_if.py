@@ -9,7 +9,7 @@ stragglers.
 | `ingest_rank_logs` | `rank_steps`, `jobs`, `rejects`, `source_files` |
 | `simulate_what_if` | `job_slowdown` and its five companions, `job_causes`, `job_baseline` |
 | `aggregate_fleet` | `fleet_day`, `cause_day`, `host_day`, `coverage_day`, `group_day`, `op_type_day` |
-| `publish_night` | nothing; holds these tables against each other and sums up the night |
+| `publish_night` | nothing; holds these tables against each other, sums up the night, writes its report |
 
 **The day** is the run's logical date (`ds`): for a scheduled run the day that has just ended (midnight UTC).
 A run by hand needs a logical date: the day to analyse.

@@ -36,6 +36,8 @@ _READERS: Final = 4
 """Questions asked at a time: a small one mostly waits."""
 _HOSTS: Final = "hosts"
 _MOST_HOSTS: Final = 500
+_HOST_ORDER: Final = [("p_value", "ascending"), ("jobs_slow", "descending"), ("host", "ascending")]
+"""Those first that chance explains least."""
 _KEY: Final = ", ".join(UNIT_KEY)
 _OF_UNITS: Final = {
     WORKER_SLOWDOWN: ("dp_rank", "pp_rank"),
@@ -66,15 +68,14 @@ def read_fleet(warehouse: Warehouse, first_day: date, last_day: date) -> FleetTa
             SELECT log_date, op_type, jobs, gpu_hours, wasted_gpu_hours
             FROM {OP_TYPE_DAY} WHERE {period}""",
         "hosts": f"""
-            SELECT * FROM ({hosts.over(first_day, last_day)}) WHERE jobs_slow > 0
-            ORDER BY p_value, jobs_slow DESC, host LIMIT {_MOST_HOSTS}""",
+            SELECT * FROM ({hosts.over(first_day, last_day)}) WHERE jobs_slow > 0""",
     }
     found = _together({name: warehouse.spark.sql(sql) for name, sql in asked.items()})
     return FleetTables(
         units=_sorted(found["units"], *UNIT_KEY),
         parts=_sorted(found["parts"], *UNIT_KEY, "cause", "host"),
         op_types=_sorted(found["op_types"], "log_date", "op_type"),
-        hosts=found["hosts"],
+        hosts=found[_HOSTS].sort_by(_HOST_ORDER).slice(0, _MOST_HOSTS),
     )
 
 
@@ -105,7 +106,8 @@ def read_units(
     found = _together(frames)
     rows = {name: _by_unit(_sorted(table, *_OF_UNITS.get(name, ()))) for name, table in found.items()}
     jobs = {unit: of_unit[0] for unit, of_unit in rows["jobs"].items()}
-    maps = step_maps(warehouse, settings, _affordable(jobs, units, map_ops))
+    afforded = _affordable(jobs, units, map_ops)
+    maps = step_maps(warehouse, settings, afforded)
     record = {row["host"]: row for row in hosts.to_pylist()}
     return [
         UnitTables(
@@ -116,13 +118,14 @@ def read_units(
             causes=rows[JOB_CAUSES].get(unit, ()),
             hosts=record,
             step_map=maps.get(unit),
+            has_ops=unit in maps or unit not in afforded,
         )
         for unit in units
     ]
 
 
 def step_maps(warehouse: Warehouse, settings: Settings, units: Collection[Unit]) -> dict[Unit, pa.Table]:
-    """Slowdown of every worker in every step, replayed here, of units that can be replayed."""
+    """Slowdown of every worker in every step, replayed here, of those units whose recorded ops are kept."""
     if not units:
         return {}
     days = sorted({unit[0] for unit in units})
@@ -134,18 +137,17 @@ def step_maps(warehouse: Warehouse, settings: Settings, units: Collection[Unit])
         }
     )
     manifests = _by_unit(read[JOBS])
-    rank_steps = read[RANK_STEPS]
-    chosen = simulation(settings)
-    return {
-        unit: worker_steps(
-            rank_steps.filter(
-                pc.and_(pc.equal(rank_steps["job_id"], unit[1]), pc.equal(rank_steps["run_id"], unit[2]))
-            ),
-            manifests[unit][0],
-            chosen,
-        )
-        for unit in units
-    }
+    found = {}
+    for unit in units:
+        rows = _of_unit(read[RANK_STEPS], unit)
+        if rows.num_rows:  # else they have expired
+            found[unit] = worker_steps(rows, manifests[unit][0], simulation(settings))
+    return found
+
+
+def _of_unit(table: pa.Table, unit: Unit) -> pa.Table:
+    _, job_id, run_id = unit
+    return table.filter(pc.and_(pc.equal(table["job_id"], job_id), pc.equal(table["run_id"], run_id)))
 
 
 def _affordable(jobs: Mapping[Unit, Row], units: Sequence[Unit], map_ops: int | None) -> list[Unit]:

@@ -38,23 +38,27 @@ def _replayed(tables: UnitTables, warehouse: str) -> dict[str, Any]:
     step_map_text, drawn = charts(tables)
     held = [row for row in tables.causes if row["is_cause"]]
     others = [row for row in tables.causes if not row["is_cause"] and row["cause"] != "unexplained"]
-    missing = (
-        ""
-        if tables.step_map is not None
-        else "Not replayed step by step in this night. This makes the page with it: "
-        + commands.report_job(tables.key, warehouse)
-    )
     return {
         "causes": [cause_words.told(row) for row in sorted(held, key=_saved)],
         "others": [cause_words.short(row) for row in sorted(others, key=_saved)],
         "pattern": found,
-        "step_map_missing": missing,
+        "step_map_missing": _missing_map(tables, warehouse),
         "step_map_text": step_map_text,
         "slowest": _slowest(tables),
         "figures": _figures(tables.job),
         "trust": _trust(tables.job),
         "data": {"charts": drawn},
     }
+
+
+def _missing_map(tables: UnitTables, warehouse: str) -> str:
+    """Why there is no map by steps; empty where there is one."""
+    if tables.step_map is not None:
+        return ""
+    if not tables.has_ops:
+        return "The recorded ops of this day are no longer kept: it cannot be replayed step by step."
+    again = commands.report_job(tables.key, warehouse)
+    return f"Not replayed step by step in this night. This makes the page with it: {again}"
 
 
 def _saved(row: Row) -> float:

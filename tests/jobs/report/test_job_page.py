@@ -102,6 +102,12 @@ def test_without_a_map_by_steps_it_says_how_to_get_one() -> None:
     assert "One worker is slow" in page.text
 
 
+def test_where_the_recorded_ops_have_expired_it_says_so() -> None:
+    page = Page(job_page(replace(sick_job(mapped=False), has_ops=False)))
+    assert "The recorded ops of this day are no longer kept" in page.text
+    assert "Not replayed step by step" not in page.text
+
+
 @pytest.mark.parametrize("steps", [12, 3])
 def test_a_job_that_nothing_slows_says_so(steps: int) -> None:
     tables = sick_job(steps=steps)
