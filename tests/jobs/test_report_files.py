@@ -83,5 +83,15 @@ def test_a_job_id_never_leads_out_of_its_folder(job_id: str) -> None:
 
 
 def test_other_ids_have_other_names() -> None:
-    ids = [("a", "b"), ("a", "b "), ("ab", ""), ("", "ab"), ("a-b", "c"), ("a", "b-c"), ("a/b", "c")]
+    ids = [
+        ("a", "b"),
+        ("a", "b "),
+        ("ab", ""),
+        ("", "ab"),
+        ("a-b", "c"),
+        ("a", "b-c"),
+        ("a/b", "c"),
+        ("ж", ""),
+        ("", "ж"),
+    ]
     assert len({job_page_path(DAY, *each) for each in ids}) == len(ids)
