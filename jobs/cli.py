@@ -9,6 +9,7 @@ from typing import Never
 
 from pyspark.sql import SparkSession
 
+from jobs.gates import preload
 from jobs.printing import FORMATS
 from jobs.run_log import exit_status, is_plain, one_line, recorded_run
 from jobs.session import session
@@ -110,6 +111,8 @@ def run_entry_point(
     try:
         parsed = parser.parse_args(arguments)
         settings = load_settings(parsed.settings, parsed.landing, parsed.warehouse)
+        if is_recorded:
+            preload()  # while Spark starts: what writes tables has gates
         with session(settings, name) as spark:
             if not is_recorded or getattr(parsed, "dry_run", False):
                 body(spark, settings, parsed)

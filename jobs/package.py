@@ -12,7 +12,7 @@ from jobs.project import PROJECT
 
 ZIP_NAME: Final = "straggler-fleet.zip"
 _FOLDERS: Final = ("jobs", "udfs", "schemas", "conf")
-_SUFFIXES: Final = (".py", ".sql", ".toml")
+_SUFFIXES: Final = (".py", ".sql", ".toml", ".html")
 _ANY_TIME: Final = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows: equal code gives an equal file
 
 

@@ -8,7 +8,7 @@ from jobs.package import write_zip
 
 def test_the_zip_holds_what_executors_import_and_read(tmp_path: Path) -> None:
     names = set(zipfile.ZipFile(write_zip(tmp_path / "new" / "project.zip")).namelist())
-    assert {"jobs/session.py", "udfs/what_if.py", "schemas/vocabulary.py", "schemas/views/ops.sql"} <= names
+    assert {"jobs/quality.html", "udfs/what_if.py", "schemas/vocabulary.py", "schemas/views/ops.sql"} <= names
     assert {"conf/base.toml", "conf/local.toml", "conf/cluster.toml", "jobs/transforms/__init__.py"} <= names
     assert {name.split("/")[0] for name in names} == {"jobs", "udfs", "schemas", "conf"}
 
