@@ -55,8 +55,8 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
         OP_TYPE_DAY: op_type_day(warehouse.read(TABLES[OP_TYPE_SLOWDOWN], log_dates), job_slowdown),
     }
     counted = built_on(simulated, STAGE_AGGREGATE, settings)
-    rows = publish(STAGE_AGGREGATE, warehouse, frames, log_dates, fingerprints=counted)
-    return rows | stage_work(STAGE_AGGREGATE, counted, time.monotonic() - started)
+    rows, gates, _ = publish(STAGE_AGGREGATE, warehouse, frames, log_dates, fingerprints=counted)
+    return rows | stage_work(STAGE_AGGREGATE, counted, time.monotonic() - started, gates)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

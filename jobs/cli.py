@@ -10,6 +10,7 @@ from typing import Never
 
 from pyspark.sql import SparkSession
 
+from jobs.gates import preload
 from jobs.printing import FORMATS
 from jobs.progress import working
 from jobs.run_log import exit_status, is_plain, one_line, recorded_run
@@ -116,6 +117,8 @@ def run_entry_point(
         parsed = parser.parse_args(arguments)
         settings = load_settings(parsed.settings, parsed.landing, parsed.warehouse)
         settings = with_spark_conf(settings, spark_conf or {})
+        if is_recorded:
+            preload()  # while Spark starts: what writes tables has gates
         with ExitStack() as open_session:
             with working(f"{name}: starting Spark"):
                 spark = open_session.enter_context(session(settings, name))

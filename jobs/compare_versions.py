@@ -70,7 +70,7 @@ def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict
     units = None if ours <= theirs else theirs
     frames = {name: source.read(TABLES[name], days) for name in RESULT_TABLES}
     fingerprints = list(recorded(source, STAGE_SIMULATE, days).values())
-    return publish(STAGE_SIMULATE, target, frames, days, units=units, fingerprints=fingerprints)
+    return publish(STAGE_SIMULATE, target, frames, days, units=units, fingerprints=fingerprints).rows
 
 
 def _results(warehouse: Warehouse, log_dates: Sequence[date]) -> DataFrame:

@@ -63,11 +63,11 @@ def run(
             SOURCE_FILES: source_files_table(days.files, days.landed, *settled),
         }
         read = of_files(by_unit(landing.files), digests, _ops(settled.rank_steps))
-        rows = publish(STAGE_INGEST, warehouse, frames, log_dates, units=units, fingerprints=read)
+        rows, gates, _ = publish(STAGE_INGEST, warehouse, frames, log_dates, units=units, fingerprints=read)
     if rows[REJECTS]:
         _LOG.warning("%d lines or files rejected; the table %s says why", rows[REJECTS], REJECTS)
     lines = sum(count for state, count in days.states.items() if state != STATE_BLANK)
-    return rows | {ROWS_IN: lines} | stage_work(STAGE_INGEST, read, time.monotonic() - started)
+    return rows | {ROWS_IN: lines} | stage_work(STAGE_INGEST, read, time.monotonic() - started, gates)
 
 
 def _ops(rank_steps: DataFrame) -> dict[Unit, int]:

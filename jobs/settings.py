@@ -79,6 +79,23 @@ class RevisionSettings(_Section):
     minimum_runs: Annotated[int, Field(ge=1)]
 
 
+class WatchSettings(_Section):
+    """What of a night is told to somebody though nothing is wrong with its tables.
+
+    minimum_coverage : fewer units analysed than this part of all
+    coverage_drop    : less than the day before by this part of all units
+    days, minimum_days : of its own past a day's waste, or a host, is held against; with fewer it is not
+    deviations, rise : above the median of that past by so many scaled median deviations, and by this much
+    """
+
+    minimum_coverage: Annotated[float, Field(ge=0, le=1)]
+    coverage_drop: Annotated[float, Field(gt=0, le=1)]
+    days: Annotated[int, Field(ge=1)]
+    minimum_days: Annotated[int, Field(ge=2)]
+    deviations: Annotated[float, Field(gt=0)]
+    rise: Annotated[float, Field(gt=0)]
+
+
 class MaintenanceSettings(_Section):
     """For how many days recorded ops are kept."""
 
@@ -112,6 +129,7 @@ class Settings(_Section):
     simulation: SimulationSettings
     history: HistorySettings
     revision: RevisionSettings
+    watch: WatchSettings
     maintenance: MaintenanceSettings
     report: ReportSettings
     spark: SparkSettings

@@ -13,8 +13,9 @@ from datetime import date, timedelta
 from pyspark.sql import SparkSession
 
 from jobs.cli import day_parser, run_entry_point
-from jobs.fingerprints import built_on, recorded, simulation
+from jobs.fingerprints import built_on, record, recorded, simulation
 from jobs.progress import working
+from jobs.revise_later_days import revise_later_days
 from jobs.run_log import stage_work
 from jobs.settings import Settings
 from jobs.stage import Violations, publish
@@ -77,8 +78,10 @@ def run(
             ),
         ]
         done = built_on(ingested, STAGE_SIMULATE, settings)
-        rows = publish(STAGE_SIMULATE, warehouse, result_rows(results), log_dates, rules, units, done)
-        return rows | stage_work(STAGE_SIMULATE, done, time.monotonic() - started)
+        rows, gates, _ = publish(STAGE_SIMULATE, warehouse, result_rows(results), log_dates, rules, units)
+        revise_later_days(warehouse, settings.revision, log_dates, units)
+        record(warehouse, STAGE_SIMULATE, done, log_dates, units)  # not before the days that look back on it
+        return rows | stage_work(STAGE_SIMULATE, done, time.monotonic() - started, gates)
     finally:
         results.unpersist()
         simulated.unpersist()
