@@ -1,7 +1,8 @@
 """# Backfill: stages of the night over a range of days
 
-Triggered by hand, with a form. Does what of the range is not done, or was done from other data, under
-other settings that matter, or by another version; everything else is skipped.
+Triggered by hand, with a form that is checked before anything starts. Does what of the range is not done,
+or was done from other data, under other settings that matter, or by another version; everything else is
+skipped.
 
 | task | publishes |
 |---|---|
@@ -16,8 +17,8 @@ other settings that matter, or by another version; everything else is skipped.
 | `dry_run` | only says, in the log, what would be done and how long it will take |
 
 **Again** is always safe: a backfill that was ended early, by whatever, goes on where it was. Exit statuses
-mean what they mean for `nightly_what_if`. Leave out the days that a night or `refresh_changed_days` is
-working on: a table has one writer per day.
+mean what they mean for `nightly_what_if`, and so does the pool of writers: a backfill waits for the task
+that writes, and the next night waits for it.
 
 ## Settings
 The variables of `nightly_what_if`.
@@ -31,7 +32,11 @@ from airflow.sdk import DAG, Param
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only knows this file's folder
 
+from dags.operators.alerts import alert_failure
+from dags.operators.assets import HISTORY
 from dags.operators.spark_submit import SparkSubmitOperator
+from dags.operators.writers import ALONE
+from schemas.vocabulary import STAGE_NAMES
 
 ARGUMENTS = """\
 --from
@@ -40,12 +45,13 @@ ARGUMENTS = """\
 {{ params.last_day }}
 {% if params.stages %}--stages
 {{ params.stages | join(',') }}
-{% endif %}{% for job_id in params.job_ids or [] %}--job-id
-{{ job_id }}
-{% endfor %}{% if params.warehouse_new %}--warehouse-new
-{{ params.warehouse_new }}
+{% endif %}{% for job_id in params.job_ids or [] %}--job-id={{ job_id }}
+{% endfor %}{% if params.warehouse_new %}--warehouse-new={{ params.warehouse_new }}
 {% endif %}{% if params.dry_run %}--dry-run
 {% endif %}"""
+
+LINE = r"^[^\r\n]+$"
+LINE_OR_NOTHING = r"^[^\r\n]*$"
 
 with DAG(
     dag_id="backfill_history",
@@ -57,12 +63,33 @@ with DAG(
     max_active_runs=1,
     tags=["what-if", "backfill", "spark"],
     params={
-        "first_day": Param("2026-01-01", type="string", format="date"),
-        "last_day": Param("2026-01-01", type="string", format="date"),
-        "stages": Param([], type="array", examples=["ingest", "simulate", "aggregate"]),
-        "job_ids": Param([], type="array"),
-        "warehouse_new": Param("", type="string"),
-        "dry_run": Param(default=False, type="boolean"),
+        "first_day": Param(type="string", format="date", title="First day"),
+        "last_day": Param(type="string", format="date", title="Last day", description="not before the first"),
+        "stages": Param(
+            [],
+            type="array",
+            items={"type": "string", "enum": list(STAGE_NAMES)},
+            examples=list(STAGE_NAMES),
+            title="Stages",
+            description="all when empty",
+        ),
+        "job_ids": Param(
+            [],
+            type="array",
+            items={"type": "string", "pattern": LINE},
+            title="Jobs",
+            description="one per line; all when empty",
+        ),
+        "warehouse_new": Param(
+            "",
+            type="string",
+            pattern=LINE_OR_NOTHING,
+            title="New warehouse",
+            description="results go there, and the current ones stay",
+        ),
+        "dry_run": Param(
+            default=False, type="boolean", title="Dry run", description="only say what would be done"
+        ),
     },
     default_args={
         "owner": "training-efficiency",
@@ -71,12 +98,15 @@ with DAG(
         "retry_exponential_backoff": 2,
         "execution_timeout": timedelta(days=2),
         "max_active_tis_per_dag": 1,
+        "on_failure_callback": alert_failure,
     },
 ):
     backfill = SparkSubmitOperator(
         task_id="backfill",
         doc_md="Does the chosen stages on the chosen days, where they are not done.",
         entry_point="backfill",
+        pool_slots=ALONE,
+        outlets=[HISTORY],
         arguments=ARGUMENTS,
         project="{{ var.value.get('what_if_project', '') }}",
         landing="{{ var.value.get('what_if_landing', '') }}",

@@ -9,13 +9,15 @@ stragglers.
 | `ingest_rank_logs` | `rank_steps`, `jobs`, `rejects`, `source_files` |
 | `simulate_what_if` | `job_slowdown` and its five companions, `job_causes`, `job_baseline` |
 | `aggregate_fleet` | `fleet_day`, `cause_day`, `host_day`, `coverage_day`, `group_day`, `op_type_day` |
-| `publish_night` | nothing; holds these tables against each other, sums up the night, writes its report |
+| `publish_night` | the report; holds these tables against each other, sums the night up in log and XCom |
 
-**The day** is the run's logical date (`ds`): for a scheduled run the day that has just ended (midnight UTC).
-A run by hand needs a logical date: the day to analyse.
+**The day** is the run's logical date (`ds`): for a scheduled run the day that has just ended (midnight
+UTC). A run by hand needs a logical date: the day to analyse.
 
 **Again** is always safe: every stage replaces exactly its day, so that a cleared task or a second run of a
-day gives the same rows. A stage checks what it computed before any of it becomes visible.
+day gives the same rows. A stage checks what it computed before any of it becomes visible. Days may be run
+in any order, and many at a time (`airflow backfill create`): the tables become those of a run in order,
+because a day that is done late also revises the causes of the later days that look back on it.
 
 **When a task fails**, the last line of its log says why. What happens then depends on the exit status:
 
@@ -25,12 +27,26 @@ day gives the same rows. A stage checks what it computed before any of it become
 | 2 | wrong arguments or settings | fails at once; mend the settings, clear the task |
 | 3 | a quality gate refused, the published tables are as they were | fails at once |
 
-Rows that a gate refused are kept in `<warehouse>/_refused`. `wait_for_day` looks every five minutes, holds no
-worker slot in between, and gives up after 20 hours; later days do not wait for it.
+`wait_for_day` looks every five minutes, holds no worker slot in between, and gives up after 20 hours; later
+days do not wait for it. A task whose process is killed, with its scheduler or its machine, takes its Spark
+along; what it was doing is done again by its next try, or when it is cleared.
 
-**One writer per table**: every table belongs to one task, and no task runs twice at a time, however many
-runs are active (`max_active_tis_per_dag`; it holds for `airflow backfill` too, and needs no pool to be made).
-Tasks that write different tables do overlap.
+**When a gate refuses**, the published tables are as they were. The refused rows are kept in
+`<warehouse>/_refused`, `<warehouse>/_quality/log_date=<day>` has a page with everything that was held, by
+stage. Mend the defect and clear the task; or, where the rows will do, let them through and clear the task:
+
+    python -m jobs.release_night --log-date <day> --accept <table>.<expectation> --by <who> --because <why>
+
+which `pipeline_runs` remembers (`accepted`, `accepted_by`, `accepted_because`).
+
+**One writer at a time**: every task that writes takes slots of the pool `what_if_writers`, which has to be
+made once: `airflow pools set what_if_writers 3 "tasks that write tables"`. On a local store one task writes
+at a time, whichever DAG it belongs to. On a store that never overwrites a commit (`WHAT_IF_STORE=atomic` in
+the environment in which DAG files are read) the ingest of one day runs beside the stages of another.
+
+**Others** can schedule on the assets of the published tables (`what_if_fleet_day`, ...) and on
+`what_if_night`, whose events carry the night's summary: units by status, rows, seconds of each stage and of
+its gates, warnings, and where the data docs and the report lie.
 
 ## Settings
 Airflow variables, or environment variables of the worker, are read when a task runs. All may be left out;
@@ -42,11 +58,19 @@ relative paths start at the project's folder.
 | `what_if_warehouse` | `AIRFLOW_VAR_WHAT_IF_WAREHOUSE` | as the settings say |
 | `what_if_settings` | `AIRFLOW_VAR_WHAT_IF_SETTINGS` | the project's `conf/` |
 | `what_if_project` | `AIRFLOW_VAR_WHAT_IF_PROJECT` | the project that this file belongs to |
+| `what_if_webhook` | `AIRFLOW_VAR_WHAT_IF_WEBHOOK` | nobody is alerted |
+
+The webhook gets JSON, with `text` for people, when a task has failed for good (`kind`: `gate_refused`,
+`wrong_settings`, `day_not_finished`, `task_failed`) and when a night warns (`night_warnings`: coverage too
+low or fallen, the fleet's waste or a host risen out of its own past; `[watch]` in the settings says from
+where on).
 
 A landing in an object store is named as Spark names it (`s3a://bucket/landing`); to see the marker there,
 `wait_for_day` needs that store's fsspec package, such as s3fs. Spark is the one of the environment in which
-Airflow runs. Its master and its sizes come from the worker's `SPARK_CONF_DIR` and `SPARK_DRIVER_MEMORY`;
-without them it runs on the worker itself, with 4 GB.
+Airflow runs. Its master is the host of the connection `what_if_spark` (`spark://host:7077`, `yarn`,
+`k8s://...`), whose extra may name Spark settings, as in `{"conf": {"spark.executor.memory": "8g"}}`;
+without that connection the worker's `SPARK_CONF_DIR` and `SPARK_DRIVER_MEMORY` decide, and without those it
+runs on the worker itself, with 4 GB.
 """
 
 import sys
@@ -57,8 +81,12 @@ from airflow.sdk import DAG, CronDataIntervalTimetable
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only knows this file's folder
 
+from dags.operators.alerts import alert_failure, alert_warnings
+from dags.operators.assets import FLEET, INGESTED, NIGHT, RESULTS
 from dags.operators.day_marker import DayMarkerSensor
 from dags.operators.spark_submit import SparkSubmitOperator
+from dags.operators.writers import INGEST
+from dags.operators.writers import RESULTS as ONE_OF_RESULTS
 
 PROJECT = "{{ var.value.get('what_if_project', '') }}"
 LANDING = "{{ var.value.get('what_if_landing', '') }}"
@@ -90,6 +118,7 @@ with DAG(
         "retry_exponential_backoff": 2,
         "execution_timeout": timedelta(hours=1),
         "max_active_tis_per_dag": 1,
+        "on_failure_callback": alert_failure,
     },
 ):
     wait_for_day = DayMarkerSensor(
@@ -106,6 +135,8 @@ with DAG(
         task_id="ingest_rank_logs",
         doc_md="The landing's day to `rank_steps`, `jobs`, `rejects` and `source_files`.",
         entry_point="ingest_rank_logs",
+        pool_slots=INGEST,
+        outlets=INGESTED,
         execution_timeout=timedelta(hours=4),
         **STAGE,
     )
@@ -113,6 +144,8 @@ with DAG(
         task_id="simulate_what_if",
         doc_md="What each job would have cost without stragglers: `job_slowdown` and its companions.",
         entry_point="simulate_what_if",
+        pool_slots=ONE_OF_RESULTS,
+        outlets=RESULTS,
         execution_timeout=timedelta(hours=4),
         **STAGE,
     )
@@ -120,12 +153,17 @@ with DAG(
         task_id="aggregate_fleet",
         doc_md="The day's fleet, causes, hosts, coverage, groups and op types: `fleet_day` and companions.",
         entry_point="aggregate_fleet",
+        pool_slots=ONE_OF_RESULTS,
+        outlets=FLEET,
         **STAGE,
     )
     publish_night = SparkSubmitOperator(
         task_id="publish_night",
         doc_md="Holds the day's tables against each other and sums up the night.",
         entry_point="publish_night",
+        pool_slots=ONE_OF_RESULTS,
+        outlets=[NIGHT],
+        on_success_callback=alert_warnings,
         **STAGE,
     )
     wait_for_day >> ingest_rank_logs >> simulate_what_if >> aggregate_fleet >> publish_night

@@ -28,7 +28,10 @@ from airflow.sdk import DAG, CronDataIntervalTimetable
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only knows this file's folder
 
+from dags.operators.alerts import alert_failure
+from dags.operators.assets import HISTORY
 from dags.operators.spark_submit import SparkSubmitOperator
+from dags.operators.writers import ALONE
 
 with DAG(
     dag_id="refresh_changed_days",
@@ -47,12 +50,15 @@ with DAG(
         "retry_exponential_backoff": 2,
         "execution_timeout": timedelta(hours=6),
         "max_active_tis_per_dag": 1,
+        "on_failure_callback": alert_failure,
     },
 ):
     refresh_changed_days = SparkSubmitOperator(
         task_id="refresh_changed_days",
         doc_md="Finds units of the last days whose files have changed, and does them again.",
         entry_point="refresh_changed_days",
+        pool_slots=ALONE,
+        outlets=[HISTORY],
         log_date="{{ ds }}",
         project="{{ var.value.get('what_if_project', '') }}",
         landing="{{ var.value.get('what_if_landing', '') }}",

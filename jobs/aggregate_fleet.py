@@ -4,6 +4,7 @@ job_slowdown and its companions, job_causes, jobs -> fleet_day, cause_day, host_
 op_type_day.
 """
 
+import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from jobs.cli import day_parser, run_entry_point
 from jobs.fingerprints import built_on, recorded
+from jobs.progress import working
 from jobs.run_log import stage_work
 from jobs.settings import Settings
 from jobs.stage import publish
@@ -53,16 +55,19 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
         OP_TYPE_DAY: op_type_day(warehouse.read(TABLES[OP_TYPE_SLOWDOWN], log_dates), job_slowdown),
     }
     counted = built_on(simulated, STAGE_AGGREGATE, settings)
-    rows = publish(STAGE_AGGREGATE, warehouse, frames, log_dates, fingerprints=counted)
-    return rows | stage_work(STAGE_AGGREGATE, counted, time.monotonic() - started)
+    rows, gates, _ = publish(STAGE_AGGREGATE, warehouse, frames, log_dates, fingerprints=counted)
+    return rows | stage_work(STAGE_AGGREGATE, counted, time.monotonic() - started, gates)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Aggregate one log date; returns the exit status."""
     parser = day_parser("aggregate_fleet", "Aggregate a log date: result tables to the fleet's tables.")
-    return run_entry_point(
-        "aggregate_fleet", parser, argv, lambda spark, settings, args: run(spark, settings, [args.log_date])
-    )
+
+    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+        with working(f"aggregate_fleet: {args.log_date}"):
+            return run(spark, settings, [args.log_date])
+
+    return run_entry_point("aggregate_fleet", parser, argv, body)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from jobs.cli import Parser, common_parser, log_date, run_entry_point
 from jobs.do_blocks import do_blocks
 from jobs.fingerprints import Fingerprint, record
 from jobs.printing import Result, write
+from jobs.progress import working
 from jobs.run_log import work_of_stages
 from jobs.settings import Settings, SettingsError, with_new_warehouse
 from jobs.warehouse import Warehouse
@@ -156,7 +157,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.warehouse_new is not None:
             settings = with_new_warehouse(settings, args.warehouse_new)
             stages = _without_ingest(args.stages)
-        todo = plan(spark, settings, log_dates, stages, args.job_id)
+        with working("backfill: looking for what is to be done"):
+            todo = plan(spark, settings, log_dates, stages, args.job_id)
         if args.dry_run:
             tell_plan(spark, settings, todo)
             return {}

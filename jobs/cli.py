@@ -4,15 +4,18 @@ import argparse
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import date
 from typing import Never
 
 from pyspark.sql import SparkSession
 
+from jobs.gates import preload
 from jobs.printing import FORMATS
+from jobs.progress import working
 from jobs.run_log import exit_status, is_plain, one_line, recorded_run
 from jobs.session import session
-from jobs.settings import Settings, load_settings
+from jobs.settings import Settings, load_settings, with_spark_conf
 from jobs.warehouse import Warehouse
 from schemas.vocabulary import EXIT_DONE, EXIT_WRONG_SETTINGS
 
@@ -85,7 +88,7 @@ def add_format(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         default=FORMATS[0],
-        help="table rounds numbers; csv and json are exact",
+        help="table and markdown round numbers; csv and json are exact",
     )
 
 
@@ -96,12 +99,15 @@ def run_entry_point(
     body: Body,
     *,
     is_recorded: bool = True,
+    spark_conf: Mapping[str, str] | None = None,
 ) -> int:
     """Parse the arguments, run `body` in a session and return the exit status.
 
     0 done; 2 wrong arguments or settings; 3 a gate refused; 1 anything else, with its traceback in the log.
     What went wrong is the last line of standard error. A run leaves a row in pipeline_runs if `is_recorded`
     and it is not a dry one.
+
+    spark_conf : settings of Spark that this entry point needs, on top of those of conf/
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("py4j", "great_expectations"):
@@ -110,7 +116,12 @@ def run_entry_point(
     try:
         parsed = parser.parse_args(arguments)
         settings = load_settings(parsed.settings, parsed.landing, parsed.warehouse)
-        with session(settings, name) as spark:
+        settings = with_spark_conf(settings, spark_conf or {})
+        if is_recorded:
+            preload()  # while Spark starts: what writes tables has gates
+        with ExitStack() as open_session:
+            with working(f"{name}: starting Spark"):
+                spark = open_session.enter_context(session(settings, name))
             if not is_recorded or getattr(parsed, "dry_run", False):
                 body(spark, settings, parsed)
                 return EXIT_DONE

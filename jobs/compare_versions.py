@@ -16,6 +16,7 @@ from jobs import backfill
 from jobs.cli import Parser, add_format, common_parser, log_date, run_entry_point
 from jobs.fingerprints import recorded
 from jobs.printing import Result, write
+from jobs.progress import working
 from jobs.run_log import added
 from jobs.settings import Settings, SettingsError, with_new_warehouse
 from jobs.stage import publish
@@ -69,7 +70,7 @@ def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict
     units = None if ours <= theirs else theirs
     frames = {name: source.read(TABLES[name], days) for name in RESULT_TABLES}
     fingerprints = list(recorded(source, STAGE_SIMULATE, days).values())
-    return publish(STAGE_SIMULATE, target, frames, days, units=units, fingerprints=fingerprints)
+    return publish(STAGE_SIMULATE, target, frames, days, units=units, fingerprints=fingerprints).rows
 
 
 def _results(warehouse: Warehouse, log_dates: Sequence[date]) -> DataFrame:
@@ -94,7 +95,9 @@ def _compare(spark: SparkSession, settings: Settings, args: argparse.Namespace) 
         raise SettingsError(f"--warehouse-new: no results of these days in {new.paths.warehouse}")
     changes = run(spark, settings, new, days, args.tolerance).persist()
     try:
-        write(Result.of(changes, args.limit), args.format, sys.stdout)
+        with working("compare_versions: comparing"):
+            result = Result.of(changes, args.limit)
+        write(result, args.format, sys.stdout)
         compared = len(_units(Warehouse(spark, new.paths.warehouse), days))
         found = changes.groupBy("changed").count().orderBy("changed").collect()
     finally:

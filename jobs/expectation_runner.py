@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame
 
 from jobs.gates import GateError
 
-logging.getLogger(gx.__name__).setLevel(logging.WARNING)
+for _chatty in (gx.__name__, "great_expectations.data_context.types.base"):  # the latter has its own level
+    logging.getLogger(_chatty).setLevel(logging.WARNING)
 
 
 class ExpectNoRows(UnexpectedRowsExpectation):

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from jobs.before_after import Comparison, JobDay, comparisons
 from jobs.cli import Parser, add_format, common_parser, log_date, run_entry_point
 from jobs.printing import Result, write
+from jobs.progress import working
 from jobs.settings import Settings
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
@@ -101,7 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _answer(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-    rows = [_row(each) for each in run(spark, settings, args)]
+    with working("fix_effect: comparing before and after"):
+        rows = [_row(each) for each in run(spark, settings, args)]
     write(Result(_COLUMNS, [name not in _TEXTS for name in _COLUMNS], rows), args.format, sys.stdout)
     return {}
 

@@ -4,10 +4,11 @@ One query tells whether anything is wrong at all; only then is every expectation
 """
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -16,6 +17,7 @@ from schemas.table import Expectation, Table
 
 SCHEMA_EXPECTATION: Final = "schema"
 KEY_EXPECTATION: Final = "key_is_unique"
+ON_TIME_EXPECTATION: Final = "log_date_of_this_run"
 _RUNNER: Final = "jobs.expectation_runner"
 _MOST_TOLD: Final = 5
 """Refusals that a message spells out: one wrong column often breaks a dozen expectations."""
@@ -29,6 +31,11 @@ class Refusal:
     expectation: str
     rows: int
     meaning: str
+
+    @property
+    def name(self) -> str:
+        """What it is called where somebody releases it."""
+        return f"{self.table}.{self.expectation}"
 
     def __str__(self) -> str:
         """Name table, expectation and rows."""
@@ -54,11 +61,23 @@ class GateError(Exception):
 
 @dataclass(frozen=True)
 class GateResult:
-    """What passed: the table, how many rows, how many expectations."""
+    """What passed: the table, how many rows, how many expectations, and how long that took to find out.
+
+    seconds : of the expectations alone; rows are counted anyway, and computed for that
+    """
 
     table: str
     rows: int
     expectations: int
+    seconds: float = 0.0
+
+
+class GateWork(NamedTuple):
+    """What the gates of a stage did: seconds, expectations held, refusals released by hand."""
+
+    seconds: float = 0.0
+    expectations: int = 0
+    released: int = 0
 
 
 def preload() -> None:
@@ -79,13 +98,14 @@ def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> 
         )
     rows = frame.count()
     expectations = (*table.all_expectations(), *extra)
+    started = time.monotonic()
     try:
         is_broken = _count(table.name, frame, {"all": _any_violation(table, expectations)})["all"] > 0
     except GateError:
         is_broken = True  # looking at each on its own tells which one it is
     if is_broken:
         raise GateRefusedError(_detail(table, frame, expectations))
-    return GateResult(table.name, rows, len(expectations) + 1)
+    return GateResult(table.name, rows, len(expectations) + 1, time.monotonic() - started)
 
 
 def audit_absence(table: str, name: str, rows: DataFrame, meaning: str) -> None:

@@ -3,6 +3,7 @@
 landing -> rank_steps, jobs, rejects, source_files.
 """
 
+import argparse
 import logging
 import sys
 import time
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F
 from jobs.cli import day_parser, run_entry_point
 from jobs.fingerprints import of_files
 from jobs.landing import Landing
+from jobs.progress import working
 from jobs.read_landing import landed_days
 from jobs.run_log import ROWS_IN, stage_work
 from jobs.settings import Settings, SettingsError
@@ -61,11 +63,11 @@ def run(
             SOURCE_FILES: source_files_table(days.files, days.landed, *settled),
         }
         read = of_files(by_unit(landing.files), digests, _ops(settled.rank_steps))
-        rows = publish(STAGE_INGEST, warehouse, frames, log_dates, units=units, fingerprints=read)
+        rows, gates, _ = publish(STAGE_INGEST, warehouse, frames, log_dates, units=units, fingerprints=read)
     if rows[REJECTS]:
         _LOG.warning("%d lines or files rejected; the table %s says why", rows[REJECTS], REJECTS)
     lines = sum(count for state, count in days.states.items() if state != STATE_BLANK)
-    return rows | {ROWS_IN: lines} | stage_work(STAGE_INGEST, read, time.monotonic() - started)
+    return rows | {ROWS_IN: lines} | stage_work(STAGE_INGEST, read, time.monotonic() - started, gates)
 
 
 def _ops(rank_steps: DataFrame) -> dict[Unit, int]:
@@ -77,9 +79,12 @@ def _ops(rank_steps: DataFrame) -> dict[Unit, int]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Ingest one log date; returns the exit status."""
     parser = day_parser("ingest_rank_logs", "Ingest a log date: landing to rank_steps, jobs, rejects.")
-    return run_entry_point(
-        "ingest_rank_logs", parser, argv, lambda spark, settings, args: run(spark, settings, [args.log_date])
-    )
+
+    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+        with working(f"ingest_rank_logs: {args.log_date}"):
+            return run(spark, settings, [args.log_date])
+
+    return run_entry_point("ingest_rank_logs", parser, argv, body)
 
 
 if __name__ == "__main__":

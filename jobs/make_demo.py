@@ -16,6 +16,7 @@ from jobs import run_nightly
 from jobs.cli import Parser, common_parser, run_entry_point
 from jobs.demo_fleet import DAYS, FIRST_DAY, FLEET, write_fleet
 from jobs.printing import Result, write
+from jobs.progress import working
 from jobs.project import data_root
 from jobs.report.names import INDEX_NAME
 from jobs.settings import REPORT, Settings, SettingsError
@@ -106,7 +107,8 @@ def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int
     """Write the fleet into the landing folder, run every night, print the summary; returns rows per table."""
     landing = Path(settings.paths.landing)
     _say(f"generating {len(FLEET)} jobs on {DAYS} days into {landing} ...")
-    log_dates = make_landing(landing, seed)
+    with working("demo: generating logs"):
+        log_dates = make_landing(landing, seed)
     rows: dict[str, int] = {}
     for log_date in log_dates:
         started = time.monotonic()

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs import query
 from jobs.cli import Parser, add_format, common_parser, log_date, run_entry_point
 from jobs.printing import Result, write
+from jobs.progress import working
 from jobs.settings import Settings
 from schemas.queries import QUERIES, NamedQuery
 from schemas.vocabulary import EXIT_WRONG_SETTINGS
@@ -30,7 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _answer(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
     try:
-        result = Result.of(run(spark, settings, args))
+        with working(f"named_query: {args.name}"):
+            result = Result.of(run(spark, settings, args))
     except query.QueryError as error:
         sys.stderr.write(f"named_query: error: {error}\n")
         raise SystemExit(EXIT_WRONG_SETTINGS) from error

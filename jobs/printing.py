@@ -1,4 +1,4 @@
-"""Rows for people and for programs: an aligned table, CSV or JSON."""
+"""Rows for people and for programs: an aligned table, CSV, JSON or Markdown."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-FORMATS: Final = ("table", "csv", "json")
+FORMATS: Final = ("table", "csv", "json", "markdown")
 
 _UNFOLDED: Final = 100_000
 """Width of a table that nobody's screen limits: a file or a pipe gets every row on one line."""
@@ -62,7 +62,8 @@ class Result:
 
 def write(result: Result, form: str, out: TextIO) -> None:
     """Write rows in one of FORMATS. CSV leaves null empty; JSON is one array of objects."""
-    {"table": _write_table, "csv": _write_csv, "json": _write_json}[form](result, out)
+    writers = {"table": _write_table, "csv": _write_csv, "json": _write_json, "markdown": _write_markdown}
+    writers[form](result, out)
 
 
 def _write_table(result: Result, out: TextIO) -> None:
@@ -107,6 +108,14 @@ def _write_json(result: Result, out: TextIO) -> None:
     objects = [dict(zip(result.columns, map(_plain, row), strict=True)) for row in result.rows]
     lines = ",\n".join(json.dumps(each, ensure_ascii=False, allow_nan=False) for each in objects)
     out.write(f"[\n{lines}\n]\n" if objects else "[]\n")
+
+
+def _write_markdown(result: Result, out: TextIO) -> None:
+    """One table, its numbers rounded like those of a table for people."""
+    rules = ("---:" if is_number else "---" for is_number in result.is_number)
+    for cells in (result.columns, rules, *(map(shown, row) for row in result.rows)):
+        escaped = (" ".join(cell.replace("|", "\\|").split()) for cell in cells)
+        out.write(f"| {' | '.join(escaped)} |\n")
 
 
 def shown(value: object) -> str:

@@ -4,48 +4,83 @@ Every stage has gated its own tables before they became visible; what only all o
 checked here: that the fleet's counts are those of the units that were ingested, and its causes theirs.
 """
 
+import argparse
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from datetime import date
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.cli import day_parser, run_entry_point
-from jobs.gates import audit_absence
+from jobs.night_summary import Summary, night_summary, told, write_summary
+from jobs.progress import working
+from jobs.quality_docs import Page, TableChecks, write_docs
 from jobs.report_fleet import run as write_report
 from jobs.settings import Settings
+from jobs.stage import Violations, publish
 from jobs.transforms.causes import miscounted_causes
 from jobs.warehouse import Warehouse
+from jobs.watch import night_warnings
 from schemas.tables import TABLES
-from schemas.vocabulary import CAUSE_DAY, FLEET_DAY, JOB_CAUSES, JOBS, REJECTS, STATUSES
+from schemas.vocabulary import CAUSE_DAY, FLEET_DAY, JOB_CAUSES, JOBS
 
-_LOG = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
+_STAGE: Final = "publish"
+_SUMMARY: Final = "WHAT_IF_SUMMARY"
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Check these days across the stages, log their summary, write the report of the last of them.
+    """Check these days across the stages, write the report of the last of them, log their summaries.
 
     Publishes no rows of its own.
     """
+    summaries(spark, settings, log_dates)
+    return {}
+
+
+def summaries(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> list[Summary]:
+    """Check these days across the stages, write the report, log and return what each night found."""
     warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
-    fleet = warehouse.read(TABLES[FLEET_DAY], log_dates)
-    miscounted = _miscounted_days(warehouse.read(TABLES[JOBS], log_dates), fleet)
-    audit_absence(FLEET_DAY, "counts_every_unit", miscounted, "a day's jobs are the units that were ingested")
-    causes = warehouse.read(TABLES[CAUSE_DAY], log_dates)
-    contradictions = miscounted_causes(warehouse.read(TABLES[JOB_CAUSES], log_dates), causes, fleet)
-    audit_absence(
-        CAUSE_DAY, "sums_job_causes", contradictions, "a day's causes are those of its replayed units"
-    )
-    rejects = warehouse.read(TABLES[REJECTS], log_dates).groupBy("log_date").count()
-    rejected = {row["log_date"]: row["count"] for row in rejects.collect()}
-    for day in sorted(log_dates):
-        found = fleet.where(F.col("log_date") == F.lit(day)).collect()
-        _LOG.info("%s: %s", day, _summary(found[0].asDict(), rejected.get(day, 0)) if found else "no units")
+    held = publish(_STAGE, warehouse, {}, log_dates, _rules(warehouse, log_dates)).checks
     if settings.report_folder is not None:
         write_report(spark, settings, max(log_dates))
-    return {}
+    return [_told(warehouse, settings, day, held) for day in sorted(log_dates)]
+
+
+def _rules(warehouse: Warehouse, log_dates: Sequence[date]) -> list[Violations]:
+    fleet = warehouse.read(TABLES[FLEET_DAY], log_dates)
+    causes = warehouse.read(TABLES[CAUSE_DAY], log_dates)
+    return [
+        Violations(
+            "counts_every_unit",
+            _miscounted_days(warehouse.read(TABLES[JOBS], log_dates), fleet),
+            FLEET_DAY,
+            "a day's jobs are the units that were ingested",
+        ),
+        Violations(
+            "sums_job_causes",
+            miscounted_causes(warehouse.read(TABLES[JOB_CAUSES], log_dates), causes, fleet),
+            CAUSE_DAY,
+            "a day's causes are those of its replayed units",
+        ),
+    ]
+
+
+def _told(warehouse: Warehouse, settings: Settings, day: date, held: Sequence[TableChecks]) -> Summary:
+    """Log what a night found, and put it on its page."""
+    notices = night_warnings(warehouse, settings.watch, day)
+    summary = night_summary(warehouse, day, notices, settings.report_folder)
+    texts = [notice.text for notice in notices]
+    figures = {name: value for name, value in summary.items() if name not in {"warnings", "rows", "stages"}}
+    figures |= {f"rows of {name}": count for name, count in summary["rows"].items()}
+    write_docs(warehouse.spark, warehouse.root, Page(_STAGE, [day], held, "", figures, texts))
+    for line in told(summary):
+        _LOG.log(logging.WARNING if line.startswith("warning: ") else logging.INFO, line)
+    return summary
 
 
 def _miscounted_days(jobs: DataFrame, fleet: DataFrame) -> DataFrame:
@@ -56,20 +91,20 @@ def _miscounted_days(jobs: DataFrame, fleet: DataFrame) -> DataFrame:
     return both.where(~F.col("ingested").eqNullSafe(F.col("counted")))
 
 
-def _summary(fleet: dict[str, object], rejected: int) -> str:
-    by_status = ", ".join(f"{fleet[status]} {status}" for status in STATUSES if fleet[status])
-    text = f"{fleet['jobs']} units ({by_status}); {fleet['straggling']} straggling; {rejected} rejects"
-    if fleet["wasted_gpu_hours"] is None:
-        return text
-    return f"{text}; {fleet['wasted_gpu_hours']:.1f} of {fleet['analysed_gpu_hours']:.1f} GPU-hours wasted"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Publish one log date; returns the exit status."""
+
+    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+        with working(f"publish_night: {args.log_date}"):
+            (summary,) = summaries(spark, settings, [args.log_date])
+        if args.summary:
+            write_summary(summary, args.summary)
+        return {}
+
     parser = day_parser("publish_night", "Check a log date across its tables and say what the night found.")
-    return run_entry_point(
-        "publish_night", parser, argv, lambda spark, settings, args: run(spark, settings, [args.log_date])
-    )
+    summary_help = f"also leave that there, as JSON (without it, where {_SUMMARY} says)"
+    parser.add_argument("--summary", default=os.environ.get(_SUMMARY), metavar="FILE", help=summary_help)
+    return run_entry_point("publish_night", parser, argv, body)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
-"""Query: SQL over tables and views, printed as a table, CSV or JSON."""
+"""Query: SQL over tables and views, printed as a table, CSV, JSON or Markdown.
+
+The SQL is the argument, or standard input: `python -m jobs.query < question.sql`.
+"""
 
 import argparse
-import difflib
 import logging
+import re
 import sys
+import time
 from collections.abc import Collection, Sequence
 from typing import Final, Never
 
@@ -12,14 +16,20 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.cli import Parser, add_format, common_parser, run_entry_point
+from jobs.nearest import suggestion
 from jobs.printing import Result, write
+from jobs.progress import working
 from jobs.settings import Settings
 from jobs.warehouse import Warehouse
+from schemas.tables import TABLES
 from schemas.views import VIEW_NAMES, mentioned
 from schemas.vocabulary import EXIT_FAILED, EXIT_WRONG_SETTINGS, TABLE_NAMES
 
 DEFAULT_LIMIT: Final = 1000
 """Rows that are shown when the command does not say how many."""
+
+_STANDARD_INPUT: Final = "-"
+_NAMES: Final = (*TABLE_NAMES, *VIEW_NAMES)
 
 
 class QueryError(Exception):
@@ -32,13 +42,15 @@ def run(spark: SparkSession, settings: Settings, sql: str, reads: Collection[str
     reads : the tables and views that it reads, where they are known; else its words tell
     Raises QueryError where Spark does not understand the query, or where there are no tables at all.
     """
+    # What is wrong with a query is told in one line; Spark's own logger would add pages of JSON.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
     if not warehouse.register_views(mentioned(" ".join(reads) or sql)):
         raise QueryError(f"no tables in {warehouse.root}: run a night first, or name another --warehouse")
     try:
         return spark.sql(sql)
     except (AnalysisException, ParseException) as error:
-        raise QueryError(_advice(error)) from error
+        raise QueryError(_advice(spark, error, sql)) from error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,10 +59,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _answer(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-    # What is wrong with a query is told in one line; Spark's own logger would add pages of JSON.
-    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    started = time.monotonic()
     try:
-        result = Result.of(run(spark, settings, args.sql), args.limit)
+        with working("query: asking"):
+            result = Result.of(run(spark, settings, args.sql), args.limit)
     except QueryError as error:
         _fail(str(error), EXIT_WRONG_SETTINGS)
     except PySparkException as error:
@@ -58,6 +70,8 @@ def _answer(spark: SparkSession, settings: Settings, args: argparse.Namespace) -
     write(result, args.format, sys.stdout)
     if result.is_cut:
         sys.stderr.write(f"only the first {args.limit:,} rows are shown (--limit 0 shows all)\n")
+    elif sys.stdout.isatty():
+        sys.stderr.write(f"{len(result.rows):,} rows in {time.monotonic() - started:.1f} s\n")
     return {}
 
 
@@ -65,7 +79,14 @@ def _parser() -> Parser:
     parser = common_parser(
         "query", "Answer a SQL query over the warehouse's tables and views. Times are UTC."
     )
-    parser.add_argument("sql", metavar="SQL", help='such as "SELECT * FROM straggling_jobs"')
+    parser.add_argument(
+        "sql",
+        nargs="?",
+        default=_STANDARD_INPUT,
+        type=_sql,
+        metavar="SQL",
+        help='such as "SELECT * FROM straggling_jobs"; - or nothing: read from standard input',
+    )
     add_format(parser)
     parser.add_argument(
         "--limit",
@@ -77,20 +98,46 @@ def _parser() -> Parser:
     return parser
 
 
+def _sql(text: str) -> str:
+    """The SQL itself, or what standard input holds."""
+    if text != _STANDARD_INPUT:
+        return text
+    if sys.stdin.isatty():
+        raise argparse.ArgumentTypeError(
+            'is missing: such as "SELECT * FROM straggling_jobs", or a file by <'
+        )
+    return sys.stdin.read()
+
+
 def _limit(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows")
     return int(text)
 
 
-def _advice(error: PySparkException) -> str:
-    """Say what Spark does not understand and, for a table, which one may be meant."""
-    if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
-        return _first_line(error)
-    name = (error.getMessageParameters() or {}).get("relationName", "").strip("`")
-    close = difflib.get_close_matches(name, (*TABLE_NAMES, *VIEW_NAMES), n=1)
-    meant = f"did you mean {close[0]}?" if close else f"there are {', '.join((*TABLE_NAMES, *VIEW_NAMES))}"
-    return f"no table or view {name}: {meant}"
+def _advice(spark: SparkSession, error: PySparkException, sql: str) -> str:
+    """Say what Spark does not understand and, for a table or column, which one may be meant."""
+    condition, facts = error.getCondition() or "", error.getMessageParameters() or {}
+    if condition == "TABLE_OR_VIEW_NOT_FOUND":
+        name = facts.get("relationName", "").replace("`", "")
+        return f"no table or view {name}: {suggestion(name, _NAMES)}"
+    if condition.startswith("UNRESOLVED_COLUMN"):
+        return _no_column(spark, facts, sql)
+    return _first_line(error)
+
+
+def _no_column(spark: SparkSession, facts: dict[str, str], sql: str) -> str:
+    """Name a column like the one that is not there, of those read and those Spark knows of, or who has it."""
+    name = facts.get("objectName", "").replace("`", "").split(".")[-1]
+    words = set(re.findall(r"\w+", sql.lower()))
+    read = [each for each in _NAMES if each in words]
+    offered = facts.get("proposal", "").replace("`", "").split(", ")
+    columns = [each.split(".")[-1] for each in offered if each]
+    columns += [column for each in read for column in spark.table(each).columns]
+    owners = [table.name for table in TABLES.values() if name.lower() in table.column_names]
+    if owners and not set(owners) <= set(read):
+        return f"no column {name} in {', '.join(read) or 'the query'}: {', '.join(owners)} have it"
+    return f"no column {name}: {suggestion(name, list(dict.fromkeys(columns)))}"
 
 
 def _first_line(error: PySparkException) -> str:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from jobs import backfill
 from jobs.cli import day_parser, run_entry_point
 from jobs.landing import Landing
+from jobs.progress import working
 from jobs.settings import Settings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -28,7 +29,8 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> dict[str, in
     if not finished:
         _LOG.warning("none of %s .. %s is finished in %s", days[0], days[-1], settings.paths.landing)
         return {}
-    todo = backfill.plan(spark, settings, finished, data_only=True)
+    with working("refresh_changed_days: looking for what has changed"):
+        todo = backfill.plan(spark, settings, finished, data_only=True)
     for block in todo.blocks:
         for unit in sorted(set().union(*block.units.values())):
             stages = [stage for stage, units in block.units.items() if unit in units]

@@ -18,8 +18,8 @@ from jobs.report.job_page import job_page
 from jobs.report.names import INDEX_NAME, job_page_path
 from jobs.report_fleet import report_root, warehouse_name
 from jobs.settings import Settings
+from jobs.unit import NoSuchUnitError, Unit, find_unit
 from jobs.warehouse import Warehouse
-from jobs.what_if import NoSuchUnitError, Unit, find_unit
 from schemas.vocabulary import EXIT_WRONG_SETTINGS
 
 

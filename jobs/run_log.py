@@ -6,11 +6,12 @@ import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from jobs.fingerprints import Fingerprint
-from jobs.gates import GateRefusedError
+from jobs.gates import GateRefusedError, GateWork
 from jobs.java import JavaNotFoundError
 from jobs.session import SessionError
 from jobs.settings import SettingsError
@@ -59,13 +60,21 @@ def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0].strip() if lines else 'no message'}"[:_LONGEST_LINE]
 
 
-def stage_work(stage: str, done: Collection[Fingerprint], seconds: float) -> dict[str, int]:
+def refused_by(error: Exception) -> list[dict[str, Any]] | None:
+    """What gates refused, as the column `refusals` of pipeline_runs has it; None where they did not."""
+    return [asdict(each) for each in error.refusals] if isinstance(error, GateRefusedError) else None
+
+
+def stage_work(stage: str, done: Collection[Fingerprint], seconds: float, gates: GateWork) -> dict[str, int]:
     """What a stage worked on, as counts that add up over blocks of days."""
     return {
         f"{stage}.{_MICROSECONDS}": round(seconds * 1e6),
         f"{stage}.units": len(done),
         f"{stage}.bytes": sum(each.bytes for each in done),
         f"{stage}.ops": sum(each.ops for each in done),
+        f"{stage}.gate_{_MICROSECONDS}": round(gates.seconds * 1e6),
+        f"{stage}.expectations": gates.expectations,
+        f"{stage}.released": gates.released,
     }
 
 
@@ -84,7 +93,9 @@ def work_of_stages(counts: Mapping[str, int]) -> list[dict[str, Any]]:
             name.partition(".")[2]: count for name, count in counts.items() if name.startswith(f"{stage}.")
         }
         if mine:
-            found.append({"stage": stage, "seconds": mine.pop(_MICROSECONDS) / 1e6, **mine})
+            of_gates_s = mine.pop(f"gate_{_MICROSECONDS}") / 1e6
+            seconds = mine.pop(_MICROSECONDS) / 1e6
+            found.append({"stage": stage, "seconds": seconds, **mine, "gate_seconds": of_gates_s})
     return found
 
 
@@ -109,7 +120,8 @@ def recorded_run(
         yield counts
     except Exception as error:
         try:
-            _append(warehouse, facts, time.monotonic() - start, {}, exit_status(error))
+            told = {**facts, "refusals": refused_by(error)}
+            _append(warehouse, told, time.monotonic() - start, {}, exit_status(error))
         except Exception:
             logger.exception("pipeline_runs has no row for this run")
         raise
@@ -128,5 +140,5 @@ def _append(
         "outcome": RUN_OUTCOMES[status],
         "stages": work_of_stages(counts) or None,
     }
-    values = [tuple(row[name] for name in TABLE.column_names)]
+    values = [tuple(row.get(name) for name in TABLE.column_names)]
     warehouse.append(TABLE, warehouse.spark.createDataFrame(values, spark_schema(TABLE)))

@@ -7,6 +7,7 @@ from datetime import date
 from pyspark.sql import SparkSession
 
 from jobs.cli import day_parser, run_entry_point
+from jobs.progress import steps
 from jobs.publish_night import run as publish_night
 from jobs.settings import Settings
 from jobs.stages import STAGES
@@ -15,9 +16,11 @@ from jobs.stages import STAGES
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
     """Run every stage over these days; returns rows per table."""
     rows: dict[str, int] = {}
-    for stage in STAGES.values():
-        rows |= stage(spark, settings, log_dates)
-    return rows | publish_night(spark, settings, log_dates)
+    parts = {**STAGES, "publish": publish_night}
+    with steps(f"night of {', '.join(map(str, log_dates))}", list(parts)) as names:
+        for name in names:
+            rows |= parts[name](spark, settings, log_dates)
+    return rows
 
 
 def main(argv: Sequence[str] | None = None) -> int:

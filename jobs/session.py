@@ -7,7 +7,7 @@ found here. Under spark-submit its own options win over conf/.
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,7 @@ from jobs.settings import Settings, SparkSettings
 
 _DELTA_CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _LOOPBACK: Final = "127.0.0.1"
+_CLASS_PATH: Final = "spark.driver.extraClassPath"
 
 
 class SessionError(Exception):
@@ -53,7 +54,7 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
         return active
     spark = settings.spark
     # A stopped session leaves its JVM behind, and a process can have only one.
-    gateway = SparkContext._gateway or _start_jvm(spark)  # noqa: SLF001  # no public way to it
+    gateway = running_gateway() or _start_jvm(spark)
     conf = SparkConf(_jvm=gateway.jvm)
     if is_submitted():
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -67,19 +68,30 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
     return SparkSession(SparkContext(conf=conf.setAppName(app_name), gateway=gateway))
 
 
+def running_gateway() -> JavaGateway | None:
+    """Return the way to this process's JVM, where one was started."""
+    return SparkContext._gateway  # noqa: SLF001  # no public way to it
+
+
 def _start_jvm(spark: SparkSettings) -> JavaGateway:
     """Connect to spark-submit's JVM, or start one with Delta on its class path."""
     if is_submitted():
         return launch_jvm({})
     conf = _spark_conf(spark, spark.master)
     jars = resolved_jars(spark.packages)
-    conf |= {"spark.jars": ",".join(jars)} if jars else resolver_conf(spark)
+    conf |= _by_path(jars, conf) if jars else resolver_conf(spark)
     if not _is_local(spark.master):
         conf["spark.submit.pyFiles"] = str(_project_zip())
     try:
         return launch_jvm(conf)
     except JvmError as error:
         raise SessionError(str(error) if jars else _no_delta(spark)) from None
+
+
+def _by_path(jars: Sequence[str], conf: Mapping[str, str]) -> dict[str, str]:
+    """Give executors these JARs, and the driver's own class path: the SQL server's threads know no other."""
+    class_path = [*filter(None, [conf.get(_CLASS_PATH, "")]), *jars]
+    return {"spark.jars": ",".join(jars), _CLASS_PATH: os.pathsep.join(class_path)}
 
 
 def _spark_conf(spark: SparkSettings, master: str | None) -> dict[str, str]:

@@ -79,18 +79,35 @@ class RevisionSettings(_Section):
     minimum_runs: Annotated[int, Field(ge=1)]
 
 
-class ReportSettings(_Section):
-    """How far the report looks back, and how much it says of single jobs."""
+class WatchSettings(_Section):
+    """What of a night is told to somebody though nothing is wrong with its tables.
 
-    period_days: Annotated[int, Field(ge=1)]
-    job_pages: Annotated[int, Field(ge=0)]
-    step_map_ops: Annotated[int, Field(ge=0)]
+    minimum_coverage : fewer units analysed than this part of all
+    coverage_drop    : less than the day before by this part of all units
+    days, minimum_days : of its own past a day's waste, or a host, is held against; with fewer it is not
+    deviations, rise : above the median of that past by so many scaled median deviations, and by this much
+    """
+
+    minimum_coverage: Annotated[float, Field(ge=0, le=1)]
+    coverage_drop: Annotated[float, Field(gt=0, le=1)]
+    days: Annotated[int, Field(ge=1)]
+    minimum_days: Annotated[int, Field(ge=2)]
+    deviations: Annotated[float, Field(gt=0)]
+    rise: Annotated[float, Field(gt=0)]
 
 
 class MaintenanceSettings(_Section):
     """For how many days recorded ops are kept."""
 
     rank_steps_days: Annotated[int, Field(ge=1)]
+
+
+class ReportSettings(_Section):
+    """How far the report looks back, and how much it says of single jobs."""
+
+    period_days: Annotated[int, Field(ge=1)]
+    job_pages: Annotated[int, Field(ge=0)]
+    step_map_ops: Annotated[int, Field(ge=0)]
 
 
 class SparkSettings(_Section):
@@ -112,8 +129,9 @@ class Settings(_Section):
     simulation: SimulationSettings
     history: HistorySettings
     revision: RevisionSettings
-    report: ReportSettings
+    watch: WatchSettings
     maintenance: MaintenanceSettings
+    report: ReportSettings
     spark: SparkSettings
 
     @property
@@ -159,6 +177,12 @@ def with_new_warehouse(settings: Settings, warehouse: str) -> Settings:
         raise SettingsError(f"--warehouse-new: {root} is the warehouse itself")
     paths = settings.paths.model_copy(update={"warehouse": root, "silver": shared})
     return settings.model_copy(update={"paths": paths})
+
+
+def with_spark_conf(settings: Settings, conf: Mapping[str, str]) -> Settings:
+    """Return settings with more of Spark's own."""
+    spark = settings.spark.model_copy(update={"conf": {**settings.spark.conf, **conf}})
+    return settings.model_copy(update={"spark": spark})
 
 
 def _layers(chosen: str) -> list[_Layer]:

@@ -4,6 +4,7 @@ rank_steps, jobs -> job_slowdown and its companions, job_causes. What a unit's o
 causes is revised with what other jobs and earlier days say, before anything is published.
 """
 
+import argparse
 import sys
 import time
 from collections.abc import Collection, Sequence
@@ -12,7 +13,9 @@ from datetime import date, timedelta
 from pyspark.sql import SparkSession
 
 from jobs.cli import day_parser, run_entry_point
-from jobs.fingerprints import built_on, recorded, simulation
+from jobs.fingerprints import built_on, record, recorded, simulation
+from jobs.progress import working
+from jobs.revise_later_days import revise_later_days
 from jobs.run_log import stage_work
 from jobs.settings import Settings
 from jobs.stage import Violations, publish
@@ -75,8 +78,10 @@ def run(
             ),
         ]
         done = built_on(ingested, STAGE_SIMULATE, settings)
-        rows = publish(STAGE_SIMULATE, warehouse, result_rows(results), log_dates, rules, units, done)
-        return rows | stage_work(STAGE_SIMULATE, done, time.monotonic() - started)
+        rows, gates, _ = publish(STAGE_SIMULATE, warehouse, result_rows(results), log_dates, rules, units)
+        revise_later_days(warehouse, settings.revision, log_dates, units)
+        record(warehouse, STAGE_SIMULATE, done, log_dates, units)  # not before the days that look back on it
+        return rows | stage_work(STAGE_SIMULATE, done, time.monotonic() - started, gates)
     finally:
         results.unpersist()
         simulated.unpersist()
@@ -91,9 +96,12 @@ def _days_before(log_dates: Sequence[date], days: int) -> list[date]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Simulate one log date; returns the exit status."""
     parser = day_parser("simulate_what_if", "Simulate a log date: rank_steps to the result tables.")
-    return run_entry_point(
-        "simulate_what_if", parser, argv, lambda spark, settings, args: run(spark, settings, [args.log_date])
-    )
+
+    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+        with working(f"simulate_what_if: {args.log_date}"):
+            return run(spark, settings, [args.log_date])
+
+    return run_entry_point("simulate_what_if", parser, argv, body)
 
 
 if __name__ == "__main__":

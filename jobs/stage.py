@@ -1,6 +1,7 @@
 """Write, audit, publish: a stage's tables become visible only when all of them pass their gates."""
 
 import logging
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,7 +12,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from jobs.fingerprints import Fingerprint, forget, record
-from jobs.gates import GateRefusedError, Refusal, audit, audit_absence
+from jobs.gates import (
+    ON_TIME_EXPECTATION,
+    GateRefusedError,
+    GateWork,
+    Refusal,
+    audit,
+    audit_absence,
+)
+from jobs.quality_docs import Page, Rule, TableChecks, table_checks, write_docs
+from jobs.releases import NEVER, released
 from jobs.transforms.landed_files import Unit
 from jobs.warehouse import Warehouse, on_units
 from schemas.table import Expectation
@@ -36,7 +46,23 @@ class Violations(NamedTuple):
     meaning: str = "no row breaks this rule"
 
 
+class Published(NamedTuple):
+    """Rows of each table that was published, the work of the gates before it, and what they held."""
+
+    rows: dict[str, int]
+    gates: GateWork
+    checks: list[TableChecks]
+
+
 _Refused = dict[str, tuple[DataFrame, tuple[Refusal, ...]]]  # by the name under which the rows are kept
+
+
+class _Audited(NamedTuple):
+    """Rows of every frame, what was refused, and seconds of the gates alone."""
+
+    rows: dict[str, int]
+    refused: _Refused
+    seconds: float
 
 
 def publish(
@@ -47,25 +73,47 @@ def publish(
     violations: Sequence[Violations] = (),
     units: Collection[Unit] | None = None,
     fingerprints: Sequence[Fingerprint] = (),
-) -> dict[str, int]:
-    """Replace these days in the tables named, once every frame and rule was found good; rows per table.
+) -> Published:
+    """Replace these days in the tables named, if any, once every frame and rule was found good.
 
     units : replace these alone, not all of the days
     fingerprints : of the units published. The stage's own are gone while its tables change, so that whatever
     ends this early, the units are not taken as done.
     Each frame is computed once. Raises GateRefusedError with all that is refused, and keeps those rows in
-    `<warehouse>/_refused/<stage>`; raises GateError where an expectation could not be evaluated. Nothing is
-    published in either case.
+    `<warehouse>/_refused/<stage>`, unless all of it was released for all of these days; raises GateError
+    where an expectation could not be evaluated. Nothing is published in either case.
     """
     with _persisted(frames):
-        rows, refused = _audit_all(frames, on_units(log_dates, units), violations)
-        if refused:
-            raise _keep(stage, warehouse, refused)
-        forget(warehouse, stage, log_dates, units)
-        arranged = {name: _in_few_files(name, frame, rows[name]) for name, frame in frames.items()}
-        _replace_all(warehouse, arranged, log_dates, units)
-        record(warehouse, stage, fingerprints, log_dates, units)
-    return rows
+        audited = _audit_all(frames, on_units(log_dates, units), violations)
+        passed = _passed(stage, warehouse, log_dates, violations, audited)
+        if frames:
+            forget(warehouse, stage, log_dates, units)
+            rows = passed.rows
+            arranged = {name: _in_few_files(name, frame, rows[name]) for name, frame in frames.items()}
+            _replace_all(warehouse, arranged, log_dates, units)
+            record(warehouse, stage, fingerprints, log_dates, units)
+    return passed
+
+
+def _passed(
+    stage: str,
+    warehouse: Warehouse,
+    log_dates: Sequence[date],
+    violations: Sequence[Violations],
+    audited: _Audited,
+) -> Published:
+    """Tell on a page what was held; raises GateRefusedError where not all that was refused is released."""
+    refusals = [refusal for _, found in audited.refused.values() for refusal in found]
+    accepted = _accepted(warehouse, log_dates, refusals)
+    refusal = _keep(stage, warehouse, audited.refused) if refusals else None
+    rules = [Rule(rule.table, rule.name, rule.meaning) for rule in violations]
+    checks = table_checks(audited.rows, rules, refusals, accepted)
+    kept_in = warehouse.refused_path(stage) if refusals else ""
+    write_docs(warehouse.spark, warehouse.root, Page(stage, log_dates, checks, kept_in))
+    if refusal and len(accepted) < len(refusals):
+        raise refusal
+    held = sum(len(table.checks) for table in checks)
+    return Published(audited.rows, GateWork(audited.seconds, held, len(accepted)), checks)
 
 
 @contextmanager
@@ -79,24 +127,40 @@ def _persisted(frames: Mapping[str, DataFrame]) -> Iterator[None]:
             frame.unpersist()
 
 
-def _audit_all(
-    frames: Mapping[str, DataFrame], scope: str, violations: Sequence[Violations]
-) -> tuple[dict[str, int], _Refused]:
-    """Rows of every frame that passed, and what was refused; one refusal does not hide the next."""
-    on_time = Expectation("log_date_of_this_run", scope, "rows are of the days, or the units, computed")
+def _audit_all(frames: Mapping[str, DataFrame], scope: str, violations: Sequence[Violations]) -> _Audited:
+    """Audit every frame and rule; one refusal does not hide the next."""
+    on_time = Expectation(ON_TIME_EXPECTATION, scope, "rows are of the days, or the units, computed")
     rows: dict[str, int] = {}
     refused: _Refused = {}
+    seconds = 0.0
     for name, frame in frames.items():
         try:
-            rows[name] = audit(TABLES[name], frame, [on_time]).rows
+            passed = audit(TABLES[name], frame, [on_time])
         except GateRefusedError as error:
             refused[name] = frame, error.refusals
+            rows[name] = frame.count()
+        else:
+            rows[name] = passed.rows
+            seconds += passed.seconds
+    started = time.monotonic()
     for rule in violations:
         try:
             audit_absence(rule.table, rule.name, rule.rows, rule.meaning)
         except GateRefusedError as error:
             refused[rule.name] = rule.rows, error.refusals
-    return rows, refused
+    return _Audited(rows, refused, seconds + time.monotonic() - started)
+
+
+def _accepted(warehouse: Warehouse, log_dates: Sequence[date], refusals: Sequence[Refusal]) -> set[str]:
+    """Names of refusals that somebody released; looked up only where something was refused."""
+    if not refusals:
+        return set()
+    can_be = {refusal.name for refusal in refusals if refusal.expectation not in NEVER}
+    accepted = can_be & released(warehouse, log_dates)
+    for refusal in refusals:
+        if refusal.name in accepted:
+            _LOG.warning("released by hand, published all the same: %s", refusal)
+    return accepted
 
 
 def _keep(stage: str, warehouse: Warehouse, refused: _Refused) -> GateRefusedError:

@@ -5,45 +5,29 @@
 """
 
 import argparse
-import difflib
 import math
 import sys
-from collections.abc import Collection, Sequence
-from dataclasses import astuple, dataclass, fields
-from datetime import date
+from collections.abc import Sequence
+from dataclasses import astuple, fields
 from typing import Final, Never
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from jobs.cli import Parser, add_format, common_parser, log_date, run_entry_point
 from jobs.printing import FORMATS, Result, shown, write
+from jobs.progress import working
 from jobs.settings import Settings
+from jobs.unit import NoSuchUnitError, Unit, find_unit, read_unit
 from jobs.warehouse import Warehouse
-from schemas.tables import TABLES
-from schemas.vocabulary import EXIT_FAILED, EXIT_WRONG_SETTINGS, JOBS, RANK_STEPS
+from schemas.vocabulary import EXIT_FAILED, EXIT_WRONG_SETTINGS
 from udfs.custom_scenario import Answer, Answers, replay_scenarios
 from udfs.errors import NothingToReplayError, PredicateError, TraceError
 from udfs.layout import LayoutError
 from udfs.op_predicate import OpPredicate, parse_predicate
 from udfs.predicate_words import COLUMNS
-from udfs.unit_batches import SIMULATED_COLUMNS
 
 _TEXT_COLUMNS: Final = 2
 """Of the answer: scenario and change; all others are numbers."""
-
-
-class NoSuchUnitError(Exception):
-    """Raised where the arguments name no unit of the warehouse, or more than one; the message lists them."""
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One run of one job on one log date."""
-
-    job_id: str
-    run_id: str
-    log_date: date
 
 
 def run(
@@ -55,64 +39,8 @@ def run(
 ) -> Answers:
     """Replay a unit of the warehouse with some ops changed; what it raises, replay_scenarios says."""
     warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
-    jobs, rank_steps = (
-        warehouse.read(TABLES[name], [unit.log_date]).where(
-            (F.col("job_id") == unit.job_id) & (F.col("run_id") == unit.run_id)
-        )
-        for name in (JOBS, RANK_STEPS)
-    )
-    (manifest,) = jobs.collect()
-    if manifest["manifest_status"] is not None:
-        raise NothingToReplayError(f"{manifest['manifest_status']}: {manifest['manifest_detail']}")
-    return replay_scenarios(
-        rank_steps.select(*SIMULATED_COLUMNS).toArrow(),
-        manifest.asDict(),
-        predicates,
-        factor,
-        settings.simulation.ideal,
-    )
-
-
-def find_unit(warehouse: Warehouse, job_id: str, run_id: str | None, day: date | None) -> Unit:
-    """Unit that the arguments name: of the latest day that fits, unless a day is given.
-
-    Raises NoSuchUnitError where there is none, and where several runs fit and none is named.
-    """
-    jobs = warehouse.read(TABLES[JOBS])
-    rows = jobs.where(F.col("job_id") == job_id).select("run_id", "log_date").distinct().collect()
-    if not rows:
-        names = [row["job_id"] for row in jobs.select("job_id").distinct().collect()]
-        raise NoSuchUnitError(_unknown_job(job_id, names, warehouse.root))
-    units = [Unit(job_id, row["run_id"], row["log_date"]) for row in rows]
-    return choose_unit(units, run_id, day)
-
-
-def choose_unit(units: Collection[Unit], run_id: str | None, day: date | None) -> Unit:
-    """Choose among the units of one job; see find_unit."""
-    job_id = next(iter(units)).job_id
-    fitting = [unit for unit in units if run_id in (None, unit.run_id) and day in (None, unit.log_date)]
-    if not fitting:
-        missing = "nothing" if run_id is None else f"no run {run_id}"
-        when = "" if day is None else f" on {day}"
-        raise NoSuchUnitError(f"job {job_id} has {missing}{when}: there are {_listed(units)}")
-    latest = max(unit.log_date for unit in fitting)
-    of_latest = [unit for unit in fitting if unit.log_date == latest]
-    if len(of_latest) > 1:
-        raise NoSuchUnitError(f"job {job_id} has several runs, name one by --run-id: {_listed(of_latest)}")
-    return of_latest[0]
-
-
-def _listed(units: Collection[Unit]) -> str:
-    return ", ".join(sorted(f"run {unit.run_id} on {unit.log_date}" for unit in units))
-
-
-def _unknown_job(job_id: str, names: Sequence[str], root: str) -> str:
-    if not names:
-        return f"no jobs in {root}: run a night first, or name another --warehouse"
-    close = difflib.get_close_matches(job_id, names, n=1)
-    return f"no job {job_id}: " + (
-        f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(names))}"
-    )
+    rank_steps, manifest = read_unit(warehouse, unit)
+    return replay_scenarios(rank_steps, manifest, predicates, factor, settings.simulation.ideal)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -124,7 +52,8 @@ def _answer(spark: SparkSession, settings: Settings, args: argparse.Namespace) -
     try:
         warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
         unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
-        answers = run(spark, settings, unit, args.fix, args.factor)
+        with working(f"what_if: replaying {unit.job_id}"):
+            answers = run(spark, settings, unit, args.fix, args.factor)
     except NoSuchUnitError as error:
         _fail(str(error), EXIT_WRONG_SETTINGS)
     except (NothingToReplayError, LayoutError, TraceError) as error:

@@ -15,6 +15,18 @@ STAGE_WORK: Final = pa.struct(
         ("units", pa.int64()),
         ("bytes", pa.int64()),
         ("ops", pa.int64()),
+        ("gate_seconds", pa.float64()),
+        ("expectations", pa.int64()),
+        ("released", pa.int64()),
+    ]
+)
+
+REFUSAL: Final = pa.struct(
+    [
+        ("table", pa.string()),
+        ("expectation", pa.string()),
+        ("rows", pa.int64()),
+        ("meaning", pa.string()),
     ]
 )
 
@@ -35,10 +47,25 @@ TABLE = Table(
         Column(
             "stages",
             pa.list_(STAGE_WORK),
-            "what each stage of the run worked on: seconds; units; bytes of their files; ops stored; null "
-            "where no stage ended well",
+            "what each stage of the run worked on: seconds; units; bytes of their files; ops stored; "
+            "gate_seconds: of its seconds, those that its gates took; expectations: that its gates held; "
+            "released: refusals that were let through by hand; null where no stage ended well",
             nullable=True,
         ),
+        Column(
+            "refusals",
+            pa.list_(REFUSAL),
+            "what gates refused, by table and expectation, and for how many rows; null where nothing was",
+            nullable=True,
+        ),
+        Column(
+            "accepted",
+            pa.list_(pa.string()),
+            "of release_night: refusals (table.expectation) that no longer stop the log date; else null",
+            nullable=True,
+        ),
+        Column("accepted_by", pa.string(), "who released them; else null", nullable=True),
+        Column("accepted_because", pa.string(), "why; else null", nullable=True),
     ),
     partition_by=(),
 )

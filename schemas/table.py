@@ -76,8 +76,9 @@ class Column:
         array_contains is null where the value is not found and an element is null; the lambda then decides.
         """
         low, high = f"array_min({self.name})", f"array_max({self.name})"
-        absent = f"NOT array_contains({self.name}, {_least(element)})"
-        without_nulls = f"({absent}) OR forall({self.name}, element -> element IS NOT NULL)"
+        without_nulls = f"forall({self.name}, element -> element IS NOT NULL)"
+        if pa.types.is_primitive(element):
+            without_nulls = f"(NOT array_contains({self.name}, {_least(element)})) OR {without_nulls}"
         found = [self._unless_null("elements_not_null", without_nulls, "no element is null")]
         if pa.types.is_floating(element):
             bounds = f"{low} > double('-Infinity') AND {high} < double('Infinity')"

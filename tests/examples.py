@@ -212,7 +212,9 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "seconds": 60.0,
         "rows_out": 12,
         "outcome": "done",
-        "stages": [("ingest", 12.5, 2, 4096, 800)],
+        "stages": [("ingest", 12.5, 2, 4096, 800, 0.5, 30, 0)],
+        "refusals": [("fleet_day", "replayed_is_sum", 1, "replayed = sum of its statuses")],
+        "accepted": ["fleet_day.replayed_is_sum"],
     },
     UNIT_FINGERPRINTS: _UNIT
     | {

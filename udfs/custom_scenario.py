@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from udfs.errors import NothingToReplayError
 from udfs.ideals import IDEALS, PAPER_IDEAL
 from udfs.kernel.custom import CustomTimes, replay_changes
 from udfs.kernel.errors import TraceDefectError
@@ -22,7 +21,7 @@ from udfs.kernel.trace import Trace, build_trace
 from udfs.layout import read_layout
 from udfs.op_columns import BlockColumns, WorkerRows
 from udfs.op_predicate import OpPredicate, parse_predicate
-from udfs.rank_rows import ReplayedRows, replayed_rows
+from udfs.rank_rows import ReplayedRows, rows_to_replay
 from udfs.trace_defects import refuse_endless, trace_error
 from udfs.what_if import garbage_collection_paused
 
@@ -94,12 +93,7 @@ def replay_scenarios(
     chosen = [parse_predicate(each) if isinstance(each, str) else each for each in predicates]
     layout = read_layout(manifest)
     with garbage_collection_paused():
-        rows = replayed_rows(rank_steps, layout)
-        if not len(rows.steps):
-            raise NothingToReplayError(
-                f"no step can be replayed: {rows.steps_dropped} recorded, none of them with ops of all "
-                f"{layout.dp_size} x {layout.pp_size} workers"
-            )
+        rows = rows_to_replay(rank_steps, layout)
         try:
             trace = build_trace(rows.stages(), layout, len(rows.steps))
             scenarios = _scenarios(trace, rows, rank_steps, chosen)

@@ -15,3 +15,7 @@ class PredicateError(ValueError):
 
 class NothingToReplayError(ValueError):
     """A unit has no step that could be replayed; the message says why."""
+
+
+class NoSuchStepError(ValueError):
+    """A unit has no such step that could be replayed; the message names those next to it."""

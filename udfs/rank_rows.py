@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from udfs.errors import TraceError
+from udfs.errors import NothingToReplayError, TraceError
 from udfs.kernel.graph import Layout
 from udfs.kernel.program import Floats, Ints
 from udfs.kernel.rows import StageRows
@@ -88,6 +88,20 @@ def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
         ops=int(lengths[chosen].sum()),
         recorded=True,
     )
+
+
+def rows_to_replay(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
+    """Choose the rows that count, of a unit that is to be replayed.
+
+    raises : TraceError where a row lies outside the layout, NothingToReplayError where no step is complete.
+    """
+    rows = replayed_rows(rank_steps, layout)
+    if not len(rows.steps):
+        raise NothingToReplayError(
+            f"no step can be replayed: {rows.steps_dropped} recorded, none of them with ops of all "
+            f"{layout.dp_size} x {layout.pp_size} workers"
+        )
+    return rows
 
 
 def _nothing(rank_steps: pa.Table, dropped: int, *, recorded: bool) -> ReplayedRows:

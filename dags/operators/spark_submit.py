@@ -1,47 +1,73 @@
 """Runs an entry point of this project by spark-submit; its exit status decides whether a retry can help."""
 
+import json
 import os
 import shutil
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.standard.operators.bash import BashOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk import Connection
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
 from dags import PROJECT
+from dags.operators.alerts import GateRefused, WrongSettings
+from dags.operators.writers import POOL
 from schemas.vocabulary import EXIT_DONE, EXIT_GATE_REFUSED, EXIT_WRONG_SETTINGS
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-_FINAL: Final = {
-    EXIT_WRONG_SETTINGS: "wrong arguments or settings",
-    EXIT_GATE_REFUSED: "a quality gate refused, nothing of this stage was published",
+SPARK: Final = "what_if_spark"
+"""Connection that names the master, as its host, and in its extra `conf` Spark's own settings."""
+
+_FINAL: Final[dict[int, tuple[type[AirflowFailException], str]]] = {
+    EXIT_WRONG_SETTINGS: (WrongSettings, "wrong arguments or settings"),
+    EXIT_GATE_REFUSED: (GateRefused, "a quality gate refused, nothing of this stage was published"),
 }
 """Exit statuses after which the same command would end in the same way."""
 
 _COMMAND: Final = f"""\
 set -e
+# Where the task is killed so hard that it can stop nothing, nobody goes on writing in its name.
+( trap '' TERM
+  while kill -0 "$PPID"; do sleep 2; done
+  kill -TERM -- "-$$"; sleep 10; kill -KILL -- "-$$" ) > /dev/null 2>&1 &
+watch=$!
+disown "$watch"  # the shell says nothing of its end
+scratch="$(mktemp -d)"
+trap 'kill -KILL "$watch"; rm -rf "$scratch"' EXIT
 unset SPARK_HOME PYSPARK_DRIVER_PYTHON  # whatever the worker has exported: Spark is the environment's own
 export PYSPARK_PYTHON="$PROGRAMS/python"
 export SPARK_CONF_DIR="${{SPARK_CONF_DIR:-$PWD/conf}}" SPARK_DRIVER_MEMORY="${{SPARK_DRIVER_MEMORY:-4g}}"
 JAVA_HOME="$(python -m jobs.java)" || exit {EXIT_WRONG_SETTINGS}
 export JAVA_HOME
-scratch="$(mktemp -d)"
-trap 'rm -rf "$scratch"' EXIT
 # A zip of its own for each task: never older than the code, never half written by another task.
 python -c 'import pathlib, sys; from jobs.package import write_zip; write_zip(pathlib.Path(sys.argv[1]))' \\
   "$scratch/project.zip"
 mapfile -t arguments < <(printf '%s' "$ARGUMENTS" | grep -v '^$')
+mapfile -t spark < <(printf '%s' "$SPARK_OPTIONS" | grep -v '^$')
 (
   set -x  # the log shows the command
-  "$PROGRAMS/spark-submit" --py-files "$scratch/project.zip" "jobs/$ENTRY_POINT.py" \\
+  "$PROGRAMS/spark-submit" "${{spark[@]}}" --py-files "$scratch/project.zip" "jobs/$ENTRY_POINT.py" \\
     ${{LOG_DATE:+--log-date "$LOG_DATE"}} "${{arguments[@]}}" \\
     ${{LANDING:+--landing "$LANDING"}} ${{WAREHOUSE:+--warehouse "$WAREHOUSE"}} \\
     ${{SETTINGS:+--settings "$SETTINGS"}}
 )
 """
+
+
+def _spark_options() -> list[str]:
+    """Options of spark-submit that the connection `what_if_spark` stands for; none without it."""
+    try:
+        spark = Connection.get(SPARK)
+    except AirflowNotFoundException:
+        return []
+    master = f"{spark.host}:{spark.port}" if spark.port else spark.host
+    conf = spark.extra_dejson.get("conf", {})
+    return [*([f"--master={master}"] if master else []), *(f"--conf={key}={conf[key]}" for key in conf)]
 
 
 class SparkSubmitOperator(BashOperator):
@@ -51,8 +77,10 @@ class SparkSubmitOperator(BashOperator):
     arguments : what else the entry point is told, one argument on each line; templates are filled in
     project   : folder where the command runs and relative paths start; the DAGs' own where empty
     landing, warehouse, settings : given to the entry point where they are not empty
-    The command's last line becomes the task's XCom. Raises AirflowFailException, after which nothing is
-    retried, for wrong settings and refused gates; AirflowException for any other failure.
+    The task's XCom is the command's last line, or where it leaves a summary as JSON, that; so is the extra
+    of its assets' events. What it writes, it writes while it holds `pool_slots` of the pool of writers.
+    Raises WrongSettings and GateRefused, after which nothing is retried; AirflowException for any other
+    failure.
     """
 
     def __init__(
@@ -75,20 +103,38 @@ class SparkSubmitOperator(BashOperator):
             "WAREHOUSE": warehouse,
             "SETTINGS": settings,
         }
+        kwargs = {"pool": POOL, **kwargs}
         super().__init__(bash_command=_COMMAND, env=env, append_env=True, cwd=project, **kwargs)
 
     def get_env(self, context: "Context") -> dict[str, str]:
         """Return the worker's environment with the arguments, and its own programs before all others."""
         programs = str(Path(sys.executable).parent)
         path = os.pathsep.join([programs, os.environ.get("PATH", os.defpath)])
-        return {**super().get_env(context), "PROGRAMS": programs, "PATH": path}
+        ours = {"PROGRAMS": programs, "PATH": path, "SPARK_OPTIONS": "\n".join(_spark_options())}
+        return {**super().get_env(context), **ours}
 
-    def execute(self, context: "Context") -> str:
+    def execute(self, context: "Context") -> object:
         """Run the command; its output goes to the task's log line by line."""
+        with TemporaryDirectory(prefix="what-if-") as scratch:
+            summary = Path(scratch, "summary.json")
+            last_line = self._run({**self.get_env(context), "WHAT_IF_SUMMARY": str(summary)})
+            told = json.loads(summary.read_text()) if summary.exists() else last_line
+        for asset in self.outlets:
+            context["outlet_events"][asset].extra = dict(told if isinstance(told, dict) else self._asked())
+        return told
+
+    def _run(self, env: dict[str, str]) -> str:
         shell = [shutil.which("bash") or "bash", "-c", str(self.bash_command)]
-        done = self.subprocess_hook.run_command(shell, self.get_env(context), cwd=self.cwd or PROJECT)
+        done = self.subprocess_hook.run_command(shell, env, cwd=self.cwd or PROJECT)
         if done.exit_code == EXIT_DONE:
             return str(done.output)
         if done.exit_code in _FINAL:
-            raise AirflowFailException(f"{self.task_id}: {_FINAL[done.exit_code]}: {done.output}")
+            error, meaning = _FINAL[done.exit_code]
+            raise error(f"{self.task_id}: {meaning}: {done.output}")
         raise AirflowException(f"{self.task_id}: exit status {done.exit_code}: {done.output}")
+
+    def _asked(self) -> dict[str, str]:
+        """What the entry point was asked for."""
+        asked = self.env or {}
+        words = " ".join(asked["ARGUMENTS"].split())
+        return {key: value for key, value in (("log_date", asked["LOG_DATE"]), ("asked", words)) if value}

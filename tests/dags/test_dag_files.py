@@ -1,5 +1,6 @@
 """Every DAG file: that it can be read, quickly and without Spark, and keeps to the house's policy."""
 
+import runpy
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -13,10 +14,13 @@ from airflow.serialization.encoders import coerce_to_core_timetable
 from airflow.timetables.base import TimeRestriction
 from pendulum import DateTime
 
+from dags.operators.alerts import alert_failure, alert_warnings
+from schemas.vocabulary import FLEET_TABLES, INGESTED_TABLES, RESULT_TABLES
 from tests.dags import AIRFLOW, DAGS
 
 TASKS = {
     "backfill_history": ["backfill"],
+    "maintain_tables": ["maintain_tables"],
     "nightly_what_if": [
         "wait_for_day",
         "ingest_rank_logs",
@@ -97,6 +101,40 @@ def test_a_task_is_retried_twice_and_later_each_time(dag_bag: DagBag) -> None:
 
 def test_no_task_runs_twice_at_a_time(dag_bag: DagBag) -> None:
     assert {task.max_active_tis_per_dag for task in tasks_of(dag_bag)} == {1}
+
+
+def test_whoever_writes_writes_alone_and_who_waits_holds_up_nobody(dag_bag: DagBag) -> None:
+    """On a local store: a store of whose kind nothing is known is taken as one."""
+    slots = {task.task_id: (task.pool, task.pool_slots) for task in tasks_of(dag_bag)}
+    assert slots.pop("wait_for_day") == ("default_pool", 1)
+    assert set(slots.values()) == {("what_if_writers", 3)}
+
+
+def test_on_a_store_of_atomic_commits_a_day_is_ingested_beside_the_stages_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WHAT_IF_STORE", "atomic")
+    slots = runpy.run_path(str(DAGS / "operators" / "writers.py"))
+    ingest, results, alone = (slots[name] for name in ("INGEST", "RESULTS", "ALONE"))
+    assert ingest + results <= slots["SLOTS"] < 2 * results
+    assert alone == slots["SLOTS"]
+
+
+def test_every_failure_is_told(dag_bag: DagBag) -> None:
+    assert {tuple(task.on_failure_callback) for task in tasks_of(dag_bag)} == {(alert_failure,)}
+    told = {task.task_id for task in tasks_of(dag_bag) if alert_warnings in task.on_success_callback}
+    assert told == {"publish_night"}
+
+
+def test_every_published_table_is_an_asset_of_the_task_that_publishes_it(nightly: DAG) -> None:
+    outlets = {task.task_id: [asset.name for asset in task.outlets] for task in nightly.tasks}
+    assert outlets == {
+        "wait_for_day": [],
+        "ingest_rank_logs": [f"what_if_{name}" for name in INGESTED_TABLES],
+        "simulate_what_if": [f"what_if_{name}" for name in RESULT_TABLES],
+        "aggregate_fleet": [f"what_if_{name}" for name in FLEET_TABLES],
+        "publish_night": ["what_if_night"],
+    }
 
 
 def test_the_night_of_a_day_is_scheduled_when_the_day_has_ended(nightly: DAG) -> None:

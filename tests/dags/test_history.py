@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
+from airflow.sdk.exceptions import ParamValidationError
 
 from dags.operators.spark_submit import SparkSubmitOperator
 from jobs.backfill import _parser
@@ -24,6 +25,36 @@ def told_by(dag: DAG, told: Path, conf: dict[str, Any] | None = None) -> list[st
     run: Any = dag.test(logical_date=logical_date, run_conf=conf)
     assert [str(each.state) for each in run.get_task_instances()] == ["success"]
     return told.read_text().removeprefix("<").removesuffix(">").split("><")[2:]
+
+
+def test_upkeep_is_told_its_day_or_to_say_what_it_would_do(dag_bag: DagBag, told: Path) -> None:
+    asked = ["jobs/maintain_tables.py", "--log-date", "2026-01-05"]
+    assert told_by(dag_bag.dags["maintain_tables"], told) == asked
+    assert told_by(dag_bag.dags["maintain_tables"], told, {"dry_run": True}) == [*asked, "--dry-run"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"first_day": "5 January"},
+        {"last_day": None},
+        {"stages": ["simulate", "publish"]},
+        {"stages": "simulate"},
+        {"job_ids": ["one\n--dry-run"]},
+        {"job_ids": [""]},
+        {"warehouse_new": "a\n--dry-run"},
+        {"dry_run": "maybe"},
+    ],
+    ids=str,
+)
+def test_a_form_that_cannot_be_used_is_refused_before_anything_starts(
+    dag_bag: DagBag, wrong: dict[str, Any]
+) -> None:
+    params = dag_bag.dags["backfill_history"].params
+    params.update({"first_day": "2026-01-01", "last_day": "2026-01-31"})
+    params.validate()
+    with pytest.raises(ParamValidationError):
+        params.update(wrong)
 
 
 @pytest.fixture

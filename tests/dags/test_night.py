@@ -14,17 +14,23 @@ from airflow.sdk.exceptions import AirflowFailException
 from pyspark.sql import SparkSession
 
 from dags.operators.spark_submit import SparkSubmitOperator
+from jobs.quality_docs import docs_path
 from jobs.rank_log_writer import Rank, RankLogWriter, Run, finish_day
+from jobs.releases import Release, record_release
 from jobs.run_nightly import run as run_nightly
 from jobs.settings import load_settings
 from jobs.warehouse import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
-from schemas.vocabulary import FLEET_TABLES, PIPELINE_RUNS, STATUS_ANALYSED
+from schemas.vocabulary import FLEET_DAY, FLEET_TABLES, PIPELINE_RUNS, STATUS_ANALYSED
 from tests.conftest import TRACES
 from tests.dags import AIRFLOW
 from tests.dags.conftest import Run as RunDag
-from tests.examples import DAY
+from tests.dags.conftest import stand_in
+from tests.dags.test_alerts import Posts, posts
+from tests.examples import DAY, frame
+
+__all__ = ["posts"]
 
 STAGES = ("ingest_rank_logs", "simulate_what_if", "aggregate_fleet", "publish_night")
 SUM_TOLERANCE = 1e-12
@@ -161,6 +167,47 @@ def test_wrong_settings_end_a_real_stage_with_what_is_wrong(tmp_path: Path) -> N
     with pytest.raises(AirflowFailException) as raised:
         stage.execute({})
     assert str(raised.value).startswith(wrong)
+
+
+@pytest.mark.slow
+def test_a_refused_night_is_told_kept_and_released(
+    nightly: DAG,
+    run_dag: RunDag,
+    spark: SparkSession,
+    tmp_path: Path,
+    posts: Posts,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last stage is real, and meets a fleet that speaks of units which were never ingested."""
+    finish_day(tmp_path, DAY)
+    warehouse = Warehouse(spark, str(tmp_path / "warehouse"))
+    warehouse.append(TABLES[FLEET_DAY], frame(spark, FLEET_DAY))
+    last = nightly.task_dict["publish_night"]
+    assert isinstance(last, SparkSubmitOperator)
+    real = last.bash_command
+    stand_in(nightly, tmp_path, "true")
+    last.bash_command = real
+    monkeypatch.setenv("AIRFLOW_VAR_WHAT_IF_WAREHOUSE", warehouse.root)
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", SHORT_LIVED)
+    assert run_dag(nightly)["publish_night"] == ("failed", 1)
+    ((kind, text),) = [(post["kind"], post["text"]) for post in posts]
+    assert kind == "gate_refused"
+    assert text.startswith(
+        "nightly_what_if.publish_night failed: publish_night: a quality gate refused, nothing of this stage "
+        "was published: publish_night: error: gate refused: table fleet_day, expectation counts_every_unit, "
+        "1 row: a day's jobs are the units that were ingested; table cause_day, expectation sums_job_causes, "
+        "7 rows: "
+    )
+    assert text.endswith(f"(refused rows are kept in {warehouse.refused_path('publish')})")
+    assert "refused" in Path(docs_path(warehouse.root, DAY, "publish")).read_text()
+    (run,) = warehouse.read(TABLES[PIPELINE_RUNS]).collect()
+    assert (run["outcome"], [each["rows"] for each in run["refusals"]]) == ("gate_refused", [1, 7])
+
+    accepted = ["fleet_day.counts_every_unit", "cause_day.sums_job_causes"]
+    record_release(warehouse, Release(DAY, accepted, "anna", "known"), "")
+    assert run_dag(nightly)["publish_night"] == ("success", 1)
+    assert [post["kind"] for post in posts] == ["gate_refused"]
+    assert "released by hand" in Path(docs_path(warehouse.root, DAY, "publish")).read_text()
 
 
 @pytest.mark.slow

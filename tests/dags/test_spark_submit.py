@@ -1,15 +1,18 @@
 """How an entry point is started, and what its exit status makes of the task. Without Spark."""
 
+import json
 import os
+import subprocess
 import sys
+import time
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from dags.operators.alerts import GateRefused, WrongSettings
 from dags.operators.spark_submit import SparkSubmitOperator
 from jobs.java import find_java_home
 from jobs.project import PROJECT
@@ -24,7 +27,8 @@ echo "$PWD|$SPARK_HOME|$PYSPARK_PYTHON|$SPARK_CONF_DIR|$(command -v python)|$JAV
 echo summary
 """
 
-Stub = Callable[[str], None]
+PYTHON = sys.executable
+"""Before a test puts another in its place."""
 
 
 @pytest.fixture
@@ -108,10 +112,10 @@ def test_without_java_the_task_says_so_and_is_not_retried(
     ("status", "error", "message"),
     [
         (1, AirflowException, "stage: exit status 1: the reason"),
-        (2, AirflowFailException, "stage: wrong arguments or settings: the reason"),
+        (2, WrongSettings, "stage: wrong arguments or settings: the reason"),
         (
             3,
-            AirflowFailException,
+            GateRefused,
             "stage: a quality gate refused, nothing of this stage was published: the reason",
         ),
         (137, AirflowException, "stage: exit status 137: the reason"),
@@ -149,3 +153,52 @@ def test_a_failure_that_passes_leaves_a_complete_night(nightly: DAG, run_dag: Ru
     ended = run_dag(nightly)
     assert ended.pop("wait_for_day") == ("success", 1)
     assert set(ended.values()) == {("success", 2)}
+
+
+def test_the_connection_names_the_master_and_sparks_own_settings(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = {"conn_type": "spark", "host": "spark://10.0.0.1", "port": 7077}
+    conf = {"spark.executor.memory": "8g", "spark.app.name": "a night"}
+    monkeypatch.setenv("AIRFLOW_CONN_WHAT_IF_SPARK", json.dumps({**spark, "extra": {"conf": conf}}))
+    write_script(environment / "spark-submit", 'printf \'<%s>\' "$@" > "$TOLD"')
+    stage().execute({})
+    assert (
+        (tmp_path / "told")
+        .read_text()
+        .startswith(
+            "<--master=spark://10.0.0.1:7077><--conf=spark.executor.memory=8g><--conf=spark.app.name=a night>"
+            "<--py-files>"
+        )
+    )
+
+
+KILLED = """
+import sys
+from dags.operators.spark_submit import SparkSubmitOperator
+sys.executable = sys.argv[1]
+SparkSubmitOperator(task_id="stage", entry_point="ingest_rank_logs", log_date="2026-01-05").execute({})
+"""
+
+
+def test_a_task_that_is_killed_takes_its_spark_along(environment: Path, tmp_path: Path) -> None:
+    """Even where it has no chance to say so: what would go on writing beside the next try is stopped."""
+    started, stopped = tmp_path / "started", tmp_path / "stopped"
+    write_script(
+        environment / "spark-submit", f"trap 'touch {stopped}; exit' TERM; touch {started}; sleep 60 & wait"
+    )
+    command = [PYTHON, "-c", KILLED, str(environment / "python")]
+    task = subprocess.Popen(command, cwd=PROJECT, env={**os.environ, "PYTHONPATH": str(PROJECT)})
+    assert appears(started)
+    task.kill()
+    task.wait()
+    assert appears(stopped)
+
+
+def appears(file: Path) -> bool:
+    """Whether a file is there within half a minute."""
+    for _ in range(300):
+        if file.exists():
+            return True
+        time.sleep(0.1)
+    return False

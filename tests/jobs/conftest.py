@@ -1,6 +1,5 @@
 """What tests of jobs share: a small history, done once, with copies to spoil; and the demo, made once."""
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from tests.jobs.history import DAYS, JOB_IDS, History, copy_of, history_in
 
 @dataclass(frozen=True)
 class Demo:
-    """The demo as its command left it."""
+    """The demo as its command left it: its warehouse, and what it printed."""
 
-    done: "subprocess.CompletedProcess[str]"
     warehouse: Path
+    printed: str
 
     @property
     def report(self) -> Path:
@@ -27,18 +26,13 @@ class Demo:
         return self.warehouse / REPORT
 
 
-@pytest.fixture(scope="session")
-def demo(published_traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    """The whole demo, published traces and all; only slow tests may ask for it."""
-    root = tmp_path_factory.mktemp("demo")
-    folders = ["--landing", str(root / "landing"), "--warehouse", str(root / "warehouse")]
-    return Demo(start([sys.executable, "-m", "jobs.make_demo", *folders]), root / "warehouse")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs the filled history is slow: each of its backfills runs all stages, a minute of planning."""
+    """What needs the filled history is slow: each of its backfills runs all stages, a minute of planning.
+
+    So is the whole demo.
+    """
     for item in items:
-        if "filled" in getattr(item, "fixturenames", ()):
+        if {"filled", "demo"}.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
 
 
@@ -56,6 +50,17 @@ def filled(
     before = history.versions()
     yield history
     assert history.versions() == before, "a test has written to the history that all share"
+
+
+@pytest.fixture(scope="session")
+def demo(published_traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """The whole demo, made once by its own command; to look at, not to write to."""
+    assert published_traces.is_dir()
+    folder = tmp_path_factory.mktemp("demo")
+    folders = ["--landing", str(folder / "landing"), "--warehouse", str(folder / "warehouse")]
+    done = start([sys.executable, "-m", "jobs.make_demo", *folders])
+    assert done.returncode == 0, done.stderr
+    return Demo(folder / "warehouse", done.stdout)
 
 
 @pytest.fixture

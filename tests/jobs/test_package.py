@@ -14,6 +14,7 @@ def test_the_zip_holds_what_executors_import_and_read(tmp_path: Path) -> None:
         "jobs/report/page/report.css",
         "jobs/report/page/charts.js",
     } <= names
+    assert "jobs/quality.html" in names
     assert {"conf/base.toml", "conf/local.toml", "conf/cluster.toml", "jobs/transforms/__init__.py"} <= names
     assert {name.split("/")[0] for name in names} == {"jobs", "udfs", "schemas", "conf"}
 

@@ -98,6 +98,16 @@ def test_json_is_one_array_of_objects() -> None:
     ]
 
 
+def test_markdown_is_a_table_whose_cells_stay_cells() -> None:
+    odd = Result(["a|b", "n"], [False, True], [["x | y\nz", 0.1234567], [None, 2.0]])
+    assert written(odd, "markdown").splitlines() == [
+        "| a\\|b | n |",
+        "| --- | ---: |",
+        "| x \\| y z | 0.123457 |",
+        "| null | 2.0 |",
+    ]
+
+
 def test_json_knows_no_nan_and_takes_decimals_and_structs() -> None:
     row = [math.nan, Decimal("1.20"), Row(a=1, b=[Row(c=math.inf)])]
     told = json.loads(written(Result(["x", "y", "z"], [True, True, False], [row]), "json"))
@@ -106,7 +116,8 @@ def test_json_knows_no_nan_and_takes_decimals_and_structs() -> None:
 
 def test_no_rows_are_shown_in_every_format() -> None:
     empty = Result(["a"], [True], [])
-    assert [written(empty, form).split() for form in FORMATS[1:]] == [["a"], ["[]"]]
+    lines = [written(empty, form).splitlines() for form in FORMATS[1:]]
+    assert lines == [["a"], ["[]"], ["| a |", "| ---: |"]]
     assert written(empty, "table").split()[0] == "a"
 
 

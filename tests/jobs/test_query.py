@@ -1,5 +1,6 @@
 """The query command: what it prints where, and what it says of a query it does not understand."""
 
+import io
 import json
 import subprocess
 import sys
@@ -71,7 +72,13 @@ def test_rows_beyond_the_limit_are_left_out_and_it_says_so(
     ("sql", "reason"),
     [
         ("SELEC 1", "PARSE_SYNTAX_ERROR"),
-        ("SELECT nope FROM job_slowdown", "UNRESOLVED_COLUMN"),
+        ("SELECT slowdwn FROM job_slowdown", "no column slowdwn: did you mean slowdown?"),
+        ("SELECT j.worlds_size FROM job_slowdown AS j", "no column worlds_size: did you mean world_size?"),
+        ("SELECT frist_day FROM job_history", "no column frist_day: did you mean first_day?"),
+        ("SELECT a FROM (SELECT 1 AS aa)", "no column a: did you mean aa?"),
+        ("SELECT zzz FROM (SELECT 1 AS b, 2 AS c)", "no column zzz: there are b, c"),
+        ("SELECT team FROM job_slowdown", "no column team in job_slowdown: jobs have it"),
+        ("SELECT * FROM slow_hosts", "no table or view slow_hosts: there are rank_steps, jobs,"),
         ("SELECT * FROM job_slowdwn", "no table or view job_slowdwn: did you mean job_slowdown?"),
         ("SELECT * FROM zzz", "no table or view zzz: there are rank_steps, jobs, rejects,"),
         ("", "PARSE_EMPTY_STATEMENT"),
@@ -104,12 +111,36 @@ def test_a_folder_without_tables_is_a_wrong_argument(
     assert f"no tables in {tmp_path}: run a night first, or name another --warehouse" in err.splitlines()[-1]
 
 
-@pytest.mark.parametrize("arguments", [[], [BY_SLOWDOWN, "--format", "xml"], [BY_SLOWDOWN, "--limit", "-1"]])
+@pytest.mark.parametrize("arguments", [[BY_SLOWDOWN, "--format", "xml"], [BY_SLOWDOWN, "--limit", "-1"]])
 def test_wrong_arguments_are_told_in_one_line(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     assert main(arguments) == 2
     assert capsys.readouterr().err.startswith("query: error: ")
+
+
+class Keyboard(io.StringIO):
+    """Standard input that nobody has redirected."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("arguments", [[], ["-"]])
+def test_sql_comes_from_standard_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, warehouse: str, arguments: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("-- which\nSELECT count(*) AS n\nFROM job_slowdown;\n"))
+    status, out, _ = ask(capsys, warehouse, *arguments, "--format", "csv")
+    assert (status, out) == (0, "n\n2\n")
+
+
+def test_without_sql_and_at_a_keyboard_it_says_what_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Keyboard())
+    assert main([]) == 2
+    assert capsys.readouterr().err.startswith("query: error: argument SQL: is missing: such as")
 
 
 def test_only_what_a_query_reads_is_made_ready() -> None:

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import run_nightly, simulate_what_if
+from jobs.fingerprints import recorded
 from jobs.settings import Settings
 from jobs.stages import STAGES
 from jobs.synthetic.identity import JobIdentity
@@ -22,7 +23,7 @@ from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.shape import JobShape
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JUDGED_BY_HISTORY
+from schemas.vocabulary import CAUSE_DAY, JOB_CAUSES, JOB_SLOWDOWN, JUDGED_BY_HISTORY, STAGE_NAMES
 
 pytestmark = pytest.mark.slow
 
@@ -170,3 +171,46 @@ def test_days_again_in_one_block_give_the_same_rows(
     """Each day looks back on the same days, and on what was measured, not on what was revised."""
     simulate_what_if.run(spark, settings, DAYS)
     assert read(spark, settings) == nights
+
+
+def elsewhere(settings: Settings, warehouse: Path) -> Settings:
+    paths = settings.paths.model_copy(update={"warehouse": str(warehouse)})
+    return settings.model_copy(update={"paths": paths})
+
+
+def causes_by_day(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
+    """Rows of cause_day in order; sums to 12 digits, because they may be added up in another order."""
+    counted = Warehouse(spark, settings.paths.warehouse).read(TABLES[CAUSE_DAY])
+    rows = counted.orderBy("log_date", "cause").toArrow().to_pylist()
+    return [
+        {name: f"{value:.12g}" if isinstance(value, float) else value for name, value in row.items()}
+        for row in rows
+    ]
+
+
+def test_nights_in_any_order_give_the_same_rows(
+    spark: SparkSession, settings: Settings, nights: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    """A day that is done late changes what later days look back on: their causes, and the counts of those."""
+    backwards = elsewhere(settings, tmp_path)
+    for day in reversed(DAYS):
+        run_nightly.run(spark, backwards, [day])
+    assert read(spark, backwards) == nights
+    assert causes_by_day(spark, backwards) == causes_by_day(spark, settings)
+    done = [set(recorded(Warehouse(spark, str(tmp_path)), stage, DAYS)) for stage in STAGE_NAMES]
+    assert done[0] == done[1] == done[2]
+
+
+def test_what_of_earlier_days_is_done_late_is_looked_back_on(
+    spark: SparkSession, settings: Settings, nights: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    """The job that knows the sick host comes last, alone, as late data does."""
+    late = elsewhere(settings, tmp_path)
+    STAGES["ingest"](spark, late, DAYS)
+    warehouse = Warehouse(spark, str(tmp_path))
+    units = set(recorded(warehouse, "ingest", DAYS))
+    seen = {unit for unit in units if unit[1] == "seen"}
+    simulate_what_if.run(spark, late, DAYS, units - seen)
+    assert read(spark, late) != nights
+    simulate_what_if.run(spark, late, sorted(unit[0] for unit in seen), seen)
+    assert read(spark, late) == nights

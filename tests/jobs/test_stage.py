@@ -29,7 +29,7 @@ def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
 def published(spark: SparkSession, warehouse: Warehouse) -> Warehouse:
     """A warehouse in which the day was published before."""
     frames = {name: frame(spark, name) for name in (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)}
-    assert publish("simulate", warehouse, frames, [DAY]) == {STAGE_SLOWDOWN: 1, DP_RANK_SLOWDOWN: 1}
+    assert publish("simulate", warehouse, frames, [DAY]).rows == {STAGE_SLOWDOWN: 1, DP_RANK_SLOWDOWN: 1}
     return warehouse
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.unit import NoSuchUnitError, Unit, choose_unit
 from jobs.warehouse import Warehouse
-from jobs.what_if import NoSuchUnitError, Unit, choose_unit, main
+from jobs.what_if import main
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, PIPELINE_RUNS, RANK_STEPS
 from tests.examples import DAY, NEXT_DAY, frame

@@ -60,7 +60,7 @@ def test_causes_of_units_come_back_from_delta_as_they_went(
 ) -> None:
     warehouse = Warehouse(spark, str(tmp_path))
     causes = result_rows(results)[JOB_CAUSES]
-    assert publish("simulate", warehouse, {JOB_CAUSES: causes}, [DAY]) == {JOB_CAUSES: 14}
+    assert publish("simulate", warehouse, {JOB_CAUSES: causes}, [DAY]).rows == {JOB_CAUSES: 14}
     stored = warehouse.read(TABLES[JOB_CAUSES])
     rows = {
         (row["job_id"], row["cause"]): row for row in stored.toArrow().to_pylist(maps_as_pydicts="strict")

@@ -1,0 +1,83 @@
+"""Alerts: callbacks that post to a webhook, where the variable `what_if_webhook` names one.
+
+A post is JSON: `text` for people (chat systems show it), and the facts beside it. One that fails is a line in
+the task's log; it never fails the task.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+from airflow.sdk import Variable
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
+from airflow.sdk.log import mask_secret
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+WEBHOOK: Final = "what_if_webhook"
+"""Variable (AIRFLOW_VAR_WHAT_IF_WEBHOOK) with the URL to post to; nothing is posted without it."""
+
+_TIMEOUT_S: Final = 10.0
+_SCHEMES: Final = ("http://", "https://")
+_LOG: Final = logging.getLogger(__name__)
+
+
+class GateRefused(AirflowFailException):
+    """A quality gate refused: nothing of the stage was published."""
+
+
+class WrongSettings(AirflowFailException):
+    """Arguments or settings that cannot be used."""
+
+
+_KINDS: Final = {
+    GateRefused: "gate_refused",
+    WrongSettings: "wrong_settings",
+    AirflowSensorTimeout: "day_not_finished",
+}
+
+
+def alert_failure(context: "Context") -> None:
+    """Post that a task has failed for good, and why: the callback of every task."""
+    error = context.get("exception")
+    kind = next((name for type_, name in _KINDS.items() if isinstance(error, type_)), "task_failed")
+    task = context["task_instance"]
+    reason = str(error) if error else "the process ended without a word (killed, or lost with its machine)"
+    post(context, kind, f"{task.dag_id}.{task.task_id} failed: {reason}", {})
+
+
+def alert_warnings(context: "Context") -> None:
+    """Post what a night warns of: the callback of the task whose XCom is the night's summary."""
+    task = context["task_instance"]
+    summary = task.xcom_pull(task_ids=task.task_id)
+    warnings = summary.get("warnings", []) if isinstance(summary, dict) else []
+    if warnings:
+        text = "\n".join(warning["text"] for warning in warnings)
+        post(context, "night_warnings", text, {"warnings": warnings, "data_docs": summary["data_docs"]})
+
+
+def post(context: "Context", kind: str, text: str, facts: Mapping[str, Any]) -> None:
+    """Post one alert, if somebody wants to hear."""
+    url = Variable.get(WEBHOOK, default="")
+    if not url:
+        return
+    mask_secret(url)
+    if not url.startswith(_SCHEMES):
+        _LOG.warning("no alert: the variable %s does not begin with http:// or https://", WEBHOOK)
+        return
+    task = context["task_instance"]
+    run = {"dag_id": task.dag_id, "task_id": task.task_id, "run_id": task.run_id}
+    message = {"kind": kind, "text": text, **run, "log_date": context.get("ds"), **facts}
+    body = json.dumps(message).encode()
+    # The scheme was looked at: no file is opened.
+    request = Request(url, data=body, headers={"Content-Type": "application/json"})  # noqa: S310
+    try:
+        # The same.
+        with urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310
+            _LOG.info("posted an alert: %s", kind)
+    except (URLError, OSError) as error:
+        _LOG.warning("the alert %s could not be posted: %s", kind, error)

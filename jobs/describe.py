@@ -1,0 +1,117 @@
+"""Describe: the data dictionary in the terminal, or as a page.
+
+`python -m jobs.describe` lists tables and views, `python -m jobs.describe job_slowdown` tells all that is
+declared of one, `python -m jobs.describe --html FILE` writes the whole as one page. No Spark, no warehouse.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from jobs.cli import Parser, add_format
+from jobs.dictionary import render
+from jobs.nearest import suggestion
+from jobs.printing import FORMATS, Result, write
+from schemas.dictionary import Entry, entries
+from schemas.queries import QUERIES
+from schemas.symbols import symbols_of
+from schemas.table import Table
+from schemas.tables import TABLES
+from schemas.views import VIEWS
+from schemas.vocabulary import EXIT_DONE, EXIT_WRONG_SETTINGS
+
+_LISTED: Final = ("name", "kind", "one_row_per", "meaning")
+_COLUMNS: Final = ("column", "type", "unit", "key", "null", "meaning", "formula")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the dictionary, or one table of it; returns the exit status."""
+    try:
+        return _describe(_parser().parse_args(argv))
+    except SystemExit as end:  # the parser has said what is wrong, or printed its help
+        return int(end.code or EXIT_DONE)
+
+
+def _describe(args: argparse.Namespace) -> int:
+    name = args.name and args.name.lower()
+    if args.html is not None:
+        return _write_page(args.html)
+    if name is None:
+        write(_list(), args.format, sys.stdout)
+    elif name in TABLES:
+        _describe_table(TABLES[name], args.format)
+    elif name in VIEWS or name in QUERIES:
+        told = VIEWS[name] if name in VIEWS else QUERIES[name]
+        _describe_sql(told.name, told.meaning, told.sources, told.sql, args.format)
+    else:
+        known = (*TABLES, *VIEWS, *QUERIES)
+        sys.stderr.write(f"describe: error: no table or view {args.name}: {suggestion(name, known)}\n")
+        return EXIT_WRONG_SETTINGS
+    return EXIT_DONE
+
+
+def _write_page(target: Path) -> int:
+    try:
+        target.write_text(render(), encoding="utf-8")
+    except OSError as error:
+        sys.stderr.write(f"describe: error: --html: {target}: {error.strerror}\n")
+        return EXIT_WRONG_SETTINGS
+    sys.stdout.write(f"{target}: {len(TABLES)} tables, {len(VIEWS)} views, {len(QUERIES)} named queries\n")
+    return EXIT_DONE
+
+
+def _list() -> Result:
+    rows = [(each.name, "table", ", ".join(each.grain), _sentence(each.meaning)) for each in TABLES.values()]
+    rows += [(each.name, "view", "", _sentence(each.meaning)) for each in VIEWS.values()]
+    rows += [(each.name, "named query", "", _sentence(each.meaning)) for each in QUERIES.values()]
+    return Result(_LISTED, [False] * len(_LISTED), rows)
+
+
+def _sentence(text: str) -> str:
+    """The first sentence."""
+    return text.split(". ", maxsplit=1)[0].removesuffix(".") + "."
+
+
+def _describe_table(table: Table, form: str) -> None:
+    columns = [_row(entry) for entry in entries() if entry.table == table.name]
+    result = Result(_COLUMNS, [False] * len(_COLUMNS), columns)
+    if form != FORMATS[0]:
+        write(result, form, sys.stdout)
+        return
+    sys.stdout.write(f"{table.name}: {table.meaning}\nOne row per {', '.join(table.grain)}.\n")
+    write(result, form, sys.stdout)
+    if table.expectations:
+        sys.stdout.write("Holds for every row:\n")
+        sys.stdout.writelines(f"  {each.meaning}\n" for each in table.expectations)
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    formula = "; ".join(f"{each.symbol} = {each.formula}" for each in symbols_of(entry.table, entry.column))
+    is_key, is_nullable = ("yes" if each else "" for each in (entry.is_key, entry.is_nullable))
+    return entry.column, entry.type, entry.unit, is_key, is_nullable, entry.meaning, formula
+
+
+def _describe_sql(name: str, meaning: str, sources: Sequence[str], sql: str, form: str) -> None:
+    if form != FORMATS[0]:
+        row = (name, meaning, ", ".join(sources), sql)
+        write(Result(("name", "meaning", "reads", "sql"), [False] * 4, [row]), form, sys.stdout)
+        return
+    sys.stdout.write(f"{name}: {meaning}\nReads {', '.join(sources)}.\n\n{sql}\n")
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="describe", description="Tell what tables, views and columns mean.", allow_abbrev=False
+    )
+    parser.add_argument(
+        "name", nargs="?", metavar="TABLE", help="a table, view or named query; all are listed if left out"
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the whole dictionary as one page")
+    add_format(parser)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

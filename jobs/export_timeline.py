@@ -1,0 +1,154 @@
+"""Export timeline: one step of one unit as recorded, replayed and ideal, for Perfetto or chrome://tracing.
+
+`python -m jobs.export_timeline --job-id J --step N` writes a trace and says where; nothing else is written.
+"""
+
+import argparse
+import gzip
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Final, Never, TextIO
+
+from pyspark.sql import SparkSession
+
+from jobs.cli import Parser, common_parser, log_date, not_negative, run_entry_point
+from jobs.printing import shown
+from jobs.progress import working
+from jobs.settings import Settings
+from jobs.unit import NoSuchUnitError, Unit, find_unit, read_unit
+from jobs.warehouse import Warehouse
+from schemas.vocabulary import EXIT_FAILED, EXIT_WRONG_SETTINGS
+from udfs.errors import NoSuchStepError, NothingToReplayError, TraceError
+from udfs.layout import LayoutError
+from udfs.result_tables import SIMULATOR_VERSION
+from udfs.timelines import KINDS, StepTimelines, step_timelines
+from udfs.trace_events import arrows_left_out, trace_events
+
+_COMPRESSION: Final = 6
+
+
+def run(spark: SparkSession, settings: Settings, unit: Unit, step: int | None = None) -> StepTimelines:
+    """Lay out a step of a unit of the warehouse; what it raises, step_timelines says."""
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    rank_steps, manifest = read_unit(warehouse, unit)
+    return step_timelines(rank_steps, manifest, step, settings.simulation.ideal)
+
+
+def write_trace(target: Path, unit: Unit, found: StepTimelines, ideal: str) -> int:
+    """Write a trace, packed if the name ends in .gz; returns the number of events. Same step, same bytes."""
+    about = {
+        "job_id": unit.job_id,
+        "run_id": unit.run_id,
+        "log_date": unit.log_date.isoformat(),
+        "step": found.step,
+        "t0_us": found.t0_us,
+        **found.layout._asdict(),
+        **{f"{kind}_step_s": found.step_s(kind) for kind in KINDS},
+        "ideal": ideal,
+        "simulator_version": SIMULATOR_VERSION,
+    }
+    count = 0
+    with _opened(target) as out:
+        out.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[')
+        for count, event in enumerate(trace_events(found), start=1):
+            line = json.dumps(event, separators=(",", ":"), allow_nan=False)
+            out.write(f",\n{line}" if count > 1 else f"\n{line}")
+        out.write("\n]}\n")
+    return count
+
+
+@contextmanager
+def _opened(target: Path) -> Iterator[TextIO]:
+    """Open a file for writing, packed or not; without name and time in the packed one's head."""
+    with target.open("wb") as file:
+        if target.suffix == ".gz":
+            with gzip.GzipFile("", "wb", _COMPRESSION, file, mtime=0) as packed, TextIOWrapper(packed) as out:
+                yield out
+        else:
+            with TextIOWrapper(file, "utf-8") as out:
+                yield out
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the trace of one step; returns the exit status."""
+    return run_entry_point("export_timeline", _parser(), argv, _export, is_recorded=False)
+
+
+def _export(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    try:
+        warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+        unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
+        with working(f"export_timeline: replaying {unit.job_id}"):
+            found = run(spark, settings, unit, args.step)
+            target = args.out or Path(file_name(unit, found.step))
+            events = write_trace(target, unit, found, settings.simulation.ideal)
+    except (NoSuchUnitError, NoSuchStepError) as error:
+        _fail(str(error), EXIT_WRONG_SETTINGS)
+    except OSError as error:
+        _fail(f"--out: {error.filename}: {error.strerror}", EXIT_WRONG_SETTINGS)
+    except (NothingToReplayError, LayoutError, TraceError) as error:
+        _fail(str(error), EXIT_FAILED)
+    sys.stdout.write(_summary(unit, found, settings.simulation.ideal))
+    size = target.stat().st_size / 1e6
+    sys.stdout.write(
+        f"{target}: {events:,} events, {size:.1f} MB; open it in https://ui.perfetto.dev (nothing is sent) "
+        "or chrome://tracing\n"
+    )
+    return {}
+
+
+def file_name(unit: Unit, step: int) -> str:
+    """Name of a trace where none is given: names may hold any text, files not."""
+    named = f"timeline-{unit.job_id}-{unit.run_id}-{unit.log_date}-step-{step}"
+    return re.sub(r"[^\w.-]+", "_", named)[:200] + ".json.gz"
+
+
+def _summary(unit: Unit, found: StepTimelines, ideal: str) -> str:
+    workers = found.layout.dp_size * found.layout.pp_size
+    recorded, replayed, at_best = (shown(found.step_s(kind)) for kind in KINDS)
+    on_path = ", ".join(str(len(found.critical[kind])) for kind in KINDS)
+    left_out = arrows_left_out(found)
+    return (
+        f"{unit.job_id}, run {unit.run_id}, {unit.log_date}, step {found.step}: "
+        f"{found.ops:,} ops of {workers:,} workers\n"
+        f"step time: {recorded} s recorded, {replayed} s replayed, {at_best} s ideal ({ideal}); "
+        f"ops on the critical path: {on_path}\n"
+    ) + (f"{left_out:,} pairs have no arrow: the recv ended before the send began\n" if left_out else "")
+
+
+def _parser() -> Parser:
+    parser = common_parser(
+        "export_timeline", "Write one step as recorded, replayed and ideal, for Perfetto or chrome://tracing."
+    )
+    parser.add_argument("--job-id", required=True, metavar="JOB", help="the job")
+    parser.add_argument("--run-id", metavar="RUN", help="its run; needed where the day has several")
+    parser.add_argument(
+        "--log-date",
+        type=log_date,
+        metavar="DATE",
+        help="the day, as 2026-01-05; the job's latest if left out",
+    )
+    parser.add_argument(
+        "--step", type=not_negative, metavar="N", help="training step; the slowest replayed one if left out"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="the trace, packed if it ends in .gz; timeline-JOB-RUN-DATE-step-N.json.gz if left out",
+    )
+    return parser
+
+
+def _fail(message: str, status: int) -> Never:
+    sys.stderr.write(f"export_timeline: error: {message}\n")
+    raise SystemExit(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""What a night did, in one place: for the end of its log, its page among the data docs, and the DAG."""
+
+import json
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import functions as F
+
+from jobs.quality_docs import docs_path
+from jobs.report.names import INDEX_NAME
+from jobs.transforms.watch import WASTE
+from jobs.warehouse import Warehouse, on_days
+from jobs.watch import Notice, coverage
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    FLEET_DAY,
+    FLEET_TABLES,
+    INGESTED_TABLES,
+    PIPELINE_RUNS,
+    REJECTS,
+    RESULT_TABLES,
+    RUN_OUTCOMES,
+    STAGE_NAMES,
+    STATUSES,
+)
+
+_OF_GATES: Final = ("gate_seconds", "expectations", "released")
+
+Summary = dict[str, Any]
+
+
+def night_summary(
+    warehouse: Warehouse, log_date: date, notices: list[Notice], report_folder: Path | None
+) -> Summary:
+    """Return what the tables say of a published night; what does not exist is null."""
+    found = (
+        warehouse.read(TABLES[FLEET_DAY], [log_date]).withColumn("waste_fraction", F.expr(WASTE)).collect()
+    )
+    fleet = found[0].asDict() if found else None
+    report = report_folder / INDEX_NAME if report_folder else None
+    return {
+        "log_date": log_date.isoformat(),
+        "units": fleet["jobs"] if fleet else 0,
+        "by_status": {status: fleet[status] for status in STATUSES if fleet[status]} if fleet else {},
+        "coverage_fraction": coverage(fleet) if fleet else None,
+        "straggling": fleet["straggling"] if fleet else 0,
+        "waste_fraction": fleet["waste_fraction"] if fleet else None,
+        "wasted_gpu_hours": fleet["wasted_gpu_hours"] if fleet else None,
+        "analysed_gpu_hours": fleet["analysed_gpu_hours"] if fleet else None,
+        "rows": _rows(warehouse, log_date),
+        "stages": _stages(warehouse, log_date),
+        "warnings": [notice._asdict() for notice in notices],
+        "data_docs": docs_path(warehouse.root, log_date, "publish"),
+        "report": str(report) if report and report.is_file() else None,
+    }
+
+
+def told(summary: Mapping[str, Any]) -> list[str]:
+    """Say a summary in lines, the figures first and what to look at last."""
+    day = summary["log_date"]
+    rows = ", ".join(f"{name} {count:,}" for name, count in summary["rows"].items())
+    lines = [
+        f"{day}: {_figures(summary)}",
+        *(f"{day}: {_of_stage(stage)}" for stage in summary["stages"]),
+        f"{day}: rows: {rows}",
+        *(f"warning: {warning['text']}" for warning in summary["warnings"]),
+        f"data docs: {summary['data_docs']}",
+    ]
+    return [*lines, f"report: {summary['report']}"] if summary["report"] else lines
+
+
+def _figures(summary: Mapping[str, Any]) -> str:
+    if not summary["units"]:
+        return "no units"
+    statuses = ", ".join(f"{count} {status}" for status, count in summary["by_status"].items())
+    rejects = summary["rows"][REJECTS]
+    text = f"{summary['units']} units ({statuses}); {summary['straggling']} straggling; {rejects} rejects"
+    if summary["waste_fraction"] is None:
+        return text
+    wasted, of = summary["wasted_gpu_hours"], summary["analysed_gpu_hours"]
+    return f"{text}; {wasted:.1f} of {of:.1f} GPU-hours wasted ({summary['waste_fraction']:.1%})"
+
+
+def _of_stage(stage: Mapping[str, Any]) -> str:
+    took = f"{stage['stage']} took {stage['seconds']:.1f} s"
+    if stage["gate_seconds"] is None:
+        return took
+    share = stage["gate_seconds"] / stage["seconds"] if stage["seconds"] else 0.0
+    gates = f"{stage['expectations']} expectations held in {stage['gate_seconds']:.1f} s ({share:.0%})"
+    released = f", {stage['released']} refusals released by hand" if stage["released"] else ""
+    return f"{took}; gates: {gates}{released}"
+
+
+def write_summary(summary: Summary, file: str) -> None:
+    """Leave a summary as JSON for whoever started the run."""
+    Path(file).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+
+
+def _rows(warehouse: Warehouse, log_date: date) -> dict[str, int]:
+    """Rows of the night in every table, counted in one query."""
+    names = [*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES]
+    counted = [
+        warehouse.read(TABLES[name]).where(on_days([log_date])).agg(F.lit(name), F.count("*"))
+        for name in names
+    ]
+    first, *others = counted
+    for other in others:
+        first = first.union(other)
+    return {row[0]: row[1] for row in first.collect()}
+
+
+def _stages(warehouse: Warehouse, log_date: date) -> list[dict[str, Any]]:
+    """What the latest runs that worked on this night alone did in each stage."""
+    runs = warehouse.read(TABLES[PIPELINE_RUNS], [log_date]).where(F.col("outcome") == RUN_OUTCOMES[0])
+    rows = runs.orderBy("started_at").select(F.inline("stages")).collect()
+    # A run of an earlier version did not count what its gates did.
+    latest = {row["stage"]: {**dict.fromkeys(_OF_GATES), **row.asDict()} for row in rows}
+    return [latest[stage] for stage in STAGE_NAMES if stage in latest]

@@ -1,0 +1,51 @@
+"""That something goes on, what, and for how long: on standard error, and silent where nobody watches."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+SCREEN: Final = Console(stderr=True)
+"""One for all bars, so that one within another stands beneath it."""
+
+
+@contextmanager
+def working(text: str) -> Iterator[None]:
+    """Show what is done while the block lasts, of which nobody knows how long it takes."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with _bar(*columns) as bar:
+        bar.add_task(text, total=None)
+        yield
+
+
+@contextmanager
+def steps(text: str, names: Sequence[str]) -> Iterator[Iterator[str]]:
+    """Lend the names one after the other, and show which of how many is being done."""
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
+    with _bar(*columns, TimeElapsedColumn()) as bar:
+        task = bar.add_task(text, total=len(names))
+
+        def each() -> Iterator[str]:
+            for name in names:
+                bar.update(task, description=f"{text}: {name}")
+                yield name
+                bar.advance(task)
+
+        yield each()
+
+
+def _bar(*columns: ProgressColumn) -> Progress:
+    """Make a bar that is gone when it ends; standard output stays what it is: it may be a file."""
+    return Progress(
+        *columns, console=SCREEN, transient=True, redirect_stdout=False, disable=not SCREEN.is_terminal
+    )

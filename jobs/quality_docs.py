@@ -1,0 +1,139 @@
+"""Data docs: what the gates held of one night, a page per stage, kept beside the tables."""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Final, NamedTuple
+
+from jinja2 import Environment
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from jobs.gates import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION, Refusal
+from jobs.project import project_file
+from jobs.store import write_text
+from schemas.tables import TABLES
+
+STAGES_TOLD: Final = ("ingest", "simulate", "aggregate", "publish")
+"""Pages of a night, each of which links to the others."""
+
+_OF_EVERY_TABLE: Final = {
+    SCHEMA_EXPECTATION: "has the columns and types that its declaration names, and no others",
+    KEY_EXPECTATION: "no two rows have the same key",
+    ON_TIME_EXPECTATION: "rows are of the days, or the units, computed",
+}
+
+_LOG: Final = logging.getLogger(__name__)
+_FOLDER: Final = "_quality"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was held.
+
+    rows : that break it
+    is_released : somebody let them through
+    named : what it is called where somebody does
+    """
+
+    name: str
+    meaning: str
+    rows: int = 0
+    is_released: bool = False
+    named: str = ""
+
+
+class Rule(NamedTuple):
+    """A rule that no single row can show."""
+
+    table: str
+    name: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class TableChecks:
+    """What was held of the rows of one table, or across several."""
+
+    table: str
+    meaning: str
+    rows: int | None
+    checks: Sequence[Check]
+
+    @property
+    def broken(self) -> list[Check]:
+        """Checks that did not hold."""
+        return [check for check in self.checks if check.rows]
+
+
+@dataclass(frozen=True)
+class Page:
+    """All that one page says: which stage of which days, how it ended and what was held."""
+
+    stage: str
+    log_dates: Sequence[date]
+    tables: Sequence[TableChecks]
+    kept_in: str = ""
+    figures: Mapping[str, object] | None = None
+    warnings: Sequence[str] = ()
+
+    @property
+    def broken(self) -> list[Check]:
+        """Checks of all tables that did not hold."""
+        return [check for table in self.tables for check in table.broken]
+
+    @property
+    def outcome(self) -> str:
+        """One word for all tables."""
+        if not self.broken:
+            return "held"
+        return "released by hand" if all(check.is_released for check in self.broken) else "refused"
+
+
+def table_checks(
+    rows: Mapping[str, int], rules: Sequence[Rule], refusals: Sequence[Refusal], released: Collection[str]
+) -> list[TableChecks]:
+    """What the gates of a stage held, table by table, and last what only several tables together show.
+
+    rows : of each table
+    released : names of refusals that somebody let through
+    """
+    broken = {refusal.name: refusal.rows for refusal in refusals}
+
+    def check(table: str, name: str, meaning: str) -> Check:
+        named = f"{table}.{name}"
+        return Check(name, meaning, broken.get(named, 0), named in released, named)
+
+    found = []
+    for name, count in rows.items():
+        table = TABLES[name]
+        held = [check(name, each.name, each.meaning) for each in table.all_expectations()]
+        held += [check(name, rule, meaning) for rule, meaning in _OF_EVERY_TABLE.items()]
+        found.append(TableChecks(name, table.meaning, count, held))
+    if rules:
+        held = [check(rule.table, rule.name, f"{rule.table}: {rule.meaning}") for rule in rules]
+        found.append(TableChecks("rules across rows and tables", "", None, held))
+    return found
+
+
+def docs_path(warehouse_root: str, log_date: date, stage: str) -> str:
+    """Where the page of a stage lies for a night."""
+    return f"{warehouse_root}/{_FOLDER}/log_date={log_date.isoformat()}/{stage}.html"
+
+
+def write_docs(spark: SparkSession, warehouse_root: str, page: Page) -> None:
+    """Write a page for each of its days; what goes wrong with that is a warning, and no more."""
+    text = html(page)
+    try:
+        for day in page.log_dates:
+            write_text(spark, docs_path(warehouse_root, day, page.stage), text)
+    except Py4JError as error:  # what a gate says matters more than its page
+        _LOG.warning("data docs of %s could not be written: %s", page.stage, str(error).splitlines()[0])
+
+
+def html(page: Page) -> str:
+    """Return a page as HTML that needs nothing else."""
+    text = project_file("jobs", "quality.html").read_text(encoding="utf-8")
+    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
+    return template.render(page=page, stages=STAGES_TOLD)

@@ -1,0 +1,74 @@
+"""Release: let through, for one log date, what a gate has refused; who does it and why is recorded.
+
+Nothing is published by it: the refused stage has to run again, and then publishes with a warning.
+"""
+
+import argparse
+import logging
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from jobs.cli import Parser, day_parser, run_entry_point
+from jobs.releases import ENTRY_POINT, NEVER, Release, record_release
+from jobs.settings import Settings
+from jobs.warehouse import Warehouse
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+def run(spark: SparkSession, settings: Settings, release: Release, arguments: str = "") -> None:
+    """Record a release."""
+    record_release(Warehouse(spark, settings.paths.warehouse), release, arguments)
+    _LOG.info("%s: released %s; run the refused stage again", release.log_date, ", ".join(release.accepted))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Release refusals of one log date; returns the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+
+    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+        release = Release(args.log_date, args.accept, args.by, args.because)
+        run(spark, settings, release, shlex.join(arguments))
+        return {}
+
+    return run_entry_point(ENTRY_POINT, _parser(), arguments, body, is_recorded=False)
+
+
+def _parser() -> Parser:
+    parser = day_parser(ENTRY_POINT, "Let through what a gate has refused on a log date.")
+    accept_help = (
+        "what the refusal named, such as fleet_day.every_unit_has_one_status; may be given several times"
+    )
+    parser.add_argument(
+        "--accept", type=_refusal, action="append", required=True, metavar="NAME", help=accept_help
+    )
+    parser.add_argument("--by", type=_said, required=True, metavar="WHO", help="who takes the responsibility")
+    parser.add_argument(
+        "--because", type=_said, required=True, metavar="WHY", help="why the rows are good enough"
+    )
+    return parser
+
+
+def _refusal(text: str) -> str:
+    table, dot, expectation = text.partition(".")
+    if not (table and dot and expectation):
+        raise argparse.ArgumentTypeError(f"{text!r} is not table.expectation, as the refusal named it")
+    if expectation in NEVER:
+        raise argparse.ArgumentTypeError(
+            f"{text}: without it the table cannot be written; nothing releases it"
+        )
+    return text
+
+
+def _said(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("must not be empty")
+    return text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

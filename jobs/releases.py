@@ -1,0 +1,54 @@
+"""Releases: what a person has let through for a log date, as pipeline_runs remembers it."""
+
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from typing import Final, NamedTuple
+
+from pyspark.sql import functions as F
+
+from jobs.gates import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION
+from jobs.warehouse import Warehouse, spark_schema
+from schemas.pipeline_runs import TABLE
+from schemas.vocabulary import EXIT_DONE, RUN_OUTCOMES
+
+ENTRY_POINT: Final = "release_night"
+NEVER: Final = (SCHEMA_EXPECTATION, KEY_EXPECTATION, ON_TIME_EXPECTATION)
+"""Expectations without which a table cannot be written, or not be replaced again: no release covers them."""
+
+
+class Release(NamedTuple):
+    """Refusals, by their names, that no longer stop a log date; by whom and why."""
+
+    log_date: date
+    accepted: Sequence[str]
+    by: str
+    because: str
+
+
+def released(warehouse: Warehouse, log_dates: Sequence[date]) -> set[str]:
+    """Names of refusals that were released for every one of these days."""
+    rows = warehouse.read(TABLE).where(F.col("log_date").isin(list(log_dates)))
+    told = (
+        rows.where("accepted IS NOT NULL").select("log_date", F.explode("accepted").alias("name")).collect()
+    )
+    by_day = {day: {row["name"] for row in told if row["log_date"] == day} for day in log_dates}
+    return set.intersection(*by_day.values()) if by_day else set()
+
+
+def record_release(warehouse: Warehouse, release: Release, arguments: str) -> None:
+    """Append a release to pipeline_runs."""
+    row = {
+        "pipeline_run_id": str(uuid.uuid4()),
+        "entry_point": ENTRY_POINT,
+        "arguments": arguments,
+        "log_date": release.log_date,
+        "started_at": datetime.now(UTC),
+        "seconds": 0.0,
+        "outcome": RUN_OUTCOMES[EXIT_DONE],
+        "accepted": list(release.accepted),
+        "accepted_by": release.by,
+        "accepted_because": release.because,
+    }
+    values = [tuple(row.get(name) for name in TABLE.column_names)]
+    warehouse.append(TABLE, warehouse.spark.createDataFrame(values, spark_schema(TABLE)))

@@ -1,0 +1,75 @@
+"""Causes of later days, when a day before them has changed: they are revised by the days before their own.
+
+So the order in which days are done makes no difference: each stage's last run sees what a run in order sees.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import date, timedelta
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.fingerprints import recorded
+from jobs.settings import RevisionSettings
+from jobs.stage import Violations, publish
+from jobs.transforms.causes import cause_day, units_of_other_gpu_hours
+from jobs.transforms.history import revised_results
+from jobs.transforms.landed_files import Unit
+from jobs.transforms.measured import MEASURED_TABLES, measured_results
+from jobs.warehouse import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    CAUSE_DAY,
+    JOB_BASELINE,
+    JOB_CAUSES,
+    STAGE_AGGREGATE,
+    STAGE_SIMULATE,
+    UNIT_KEY,
+)
+
+
+def revise_later_days(
+    warehouse: Warehouse,
+    revision: RevisionSettings,
+    log_dates: Sequence[date],
+    units: Collection[Unit] | None,
+) -> None:
+    """Revise anew the causes of days that look back on these, and count them anew where they were counted.
+
+    units : what changed on these days, where not all of it; others of the same days look back on it too
+    """
+    own = set(log_dates) if units is None else {min(log_dates)}
+    after = {day + timedelta(days=age) for day in log_dates for age in range(1, revision.days + 1)}
+    later = _days_of(warehouse, JOB_BASELINE, sorted(after - own))
+    if not later:
+        return
+    span = (later[-1] - later[0]).days + revision.days
+    before = {later[-1] - timedelta(days=age) for age in range(1, span + 1)} - set(later)
+    measured = measured_results({name: warehouse.read(TABLES[name], later) for name in MEASURED_TABLES})
+    earlier = warehouse.read(TABLES[JOB_BASELINE], sorted(before))
+    # Cut off from the table that is about to be written.
+    revised = revised_results(measured, earlier, **revision.model_dump()).localCheckpoint()
+    rule = Violations(
+        "causes_share_the_gpu_hours_of_the_unit",
+        units_of_other_gpu_hours(revised),
+        JOB_CAUSES,
+        "GPU-hours of a cause are those of its unit, in job_slowdown, times its fractions",
+    )
+    same = list(recorded(warehouse, STAGE_SIMULATE, later).values())
+    publish(STAGE_SIMULATE, warehouse, {JOB_CAUSES: _causes(revised)}, later, [rule], None, same)
+    counted = _days_of(warehouse, CAUSE_DAY, later)
+    if counted:
+        frame = cause_day(warehouse.read(TABLES[JOB_CAUSES], counted))
+        same = list(recorded(warehouse, STAGE_AGGREGATE, counted).values())
+        publish(STAGE_AGGREGATE, warehouse, {CAUSE_DAY: frame}, counted, (), None, same)
+
+
+def _days_of(warehouse: Warehouse, name: str, log_dates: Sequence[date]) -> list[date]:
+    """Those of these days that have rows in a table."""
+    rows = warehouse.read(TABLES[name], log_dates).select("log_date").distinct().collect()
+    return sorted(row["log_date"] for row in rows)
+
+
+def _causes(results: DataFrame) -> DataFrame:
+    rows = results.select(*UNIT_KEY, F.inline(JOB_CAUSES))
+    return rows.select(*TABLES[JOB_CAUSES].column_names)

@@ -1,0 +1,85 @@
+"""One unit of the warehouse: which one the arguments mean, and what it holds."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from jobs.nearest import suggestion
+from jobs.warehouse import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import JOBS, RANK_STEPS
+from udfs.errors import NothingToReplayError
+from udfs.unit_batches import SIMULATED_COLUMNS
+
+
+class NoSuchUnitError(Exception):
+    """Raised where the arguments name no unit of the warehouse, or more than one; the message lists them."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One run of one job on one log date."""
+
+    job_id: str
+    run_id: str
+    log_date: date
+
+
+def find_unit(warehouse: Warehouse, job_id: str, run_id: str | None, day: date | None) -> Unit:
+    """Unit that the arguments name: of the latest day that fits, unless a day is given.
+
+    Raises NoSuchUnitError where there is none, and where several runs fit and none is named.
+    """
+    jobs = warehouse.read(TABLES[JOBS])
+    rows = jobs.where(F.col("job_id") == job_id).select("run_id", "log_date").distinct().collect()
+    if not rows:
+        names = [row["job_id"] for row in jobs.select("job_id").distinct().collect()]
+        raise NoSuchUnitError(_unknown_job(job_id, names, warehouse.root))
+    units = [Unit(job_id, row["run_id"], row["log_date"]) for row in rows]
+    return choose_unit(units, run_id, day)
+
+
+def choose_unit(units: Collection[Unit], run_id: str | None, day: date | None) -> Unit:
+    """Choose among the units of one job; see find_unit."""
+    job_id = next(iter(units)).job_id
+    fitting = [unit for unit in units if run_id in (None, unit.run_id) and day in (None, unit.log_date)]
+    if not fitting:
+        missing = "nothing" if run_id is None else f"no run {run_id}"
+        when = "" if day is None else f" on {day}"
+        raise NoSuchUnitError(f"job {job_id} has {missing}{when}: there are {_listed(units)}")
+    latest = max(unit.log_date for unit in fitting)
+    of_latest = [unit for unit in fitting if unit.log_date == latest]
+    if len(of_latest) > 1:
+        raise NoSuchUnitError(f"job {job_id} has several runs, name one by --run-id: {_listed(of_latest)}")
+    return of_latest[0]
+
+
+def _listed(units: Collection[Unit]) -> str:
+    return ", ".join(sorted(f"run {unit.run_id} on {unit.log_date}" for unit in units))
+
+
+def _unknown_job(job_id: str, names: Sequence[str], root: str) -> str:
+    if not names:
+        return f"no jobs in {root}: run a night first, or name another --warehouse"
+    return f"no job {job_id}: {suggestion(job_id, sorted(names))}"
+
+
+def read_unit(warehouse: Warehouse, unit: Unit) -> tuple[pa.Table, dict[str, Any]]:
+    """Rows of rank_steps and manifest of a unit.
+
+    Raises NothingToReplayError where the manifest is of no use.
+    """
+    jobs, rank_steps = (
+        warehouse.read(TABLES[name], [unit.log_date]).where(
+            (F.col("job_id") == unit.job_id) & (F.col("run_id") == unit.run_id)
+        )
+        for name in (JOBS, RANK_STEPS)
+    )
+    (manifest,) = jobs.collect()
+    if manifest["manifest_status"] is not None:
+        raise NothingToReplayError(f"{manifest['manifest_status']}: {manifest['manifest_detail']}")
+    return rank_steps.select(*SIMULATED_COLUMNS).toArrow(), manifest.asDict()

@@ -1,0 +1,11 @@
+-- What do stragglers cost the fleet, day by day, and for how much of it do these figures speak?
+SELECT
+    log_date,
+    jobs,
+    analysed,
+    straggling,
+    round(try_divide(analysed_gpu_hours, gpu_hours), 3) AS gpu_hours_analysed,
+    round(wasted_gpu_hours) AS wasted_gpu_hours,
+    round(try_divide(wasted_gpu_hours, analysed_gpu_hours), 3) AS waste
+FROM fleet_day
+ORDER BY log_date

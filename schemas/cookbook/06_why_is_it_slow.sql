@@ -1,0 +1,13 @@
+-- Why is gpt-175b slow, on which worker, and how far is that to be trusted?
+SELECT
+    log_date,
+    cause,
+    round(time_saved_fraction, 3) AS time_saved,
+    get(culprits, 0).dp_rank AS dp_rank,
+    get(culprits, 0).pp_rank AS pp_rank,
+    get(culprits, 0).host AS host,
+    get(culprits, 0).pattern AS pattern,
+    flag_reason
+FROM job_causes
+WHERE job_id = 'gpt-175b' AND is_cause
+ORDER BY log_date, time_saved_fraction DESC

@@ -1,0 +1,6 @@
+-- Which kinds of ops cost most GPU-hours, each by itself?
+SELECT op_type, sum(jobs) AS job_days, sum(slowed) AS slowed, round(sum(wasted_gpu_hours)) AS wasted_gpu_hours
+FROM op_type_day
+GROUP BY op_type
+ORDER BY wasted_gpu_hours DESC NULLS LAST, op_type
+LIMIT 6

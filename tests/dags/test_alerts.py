@@ -1,0 +1,142 @@
+"""Alerts: what is posted to a webhook, when, and that nothing else is. Against a server of the test's own."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from dags.operators.alerts import alert_failure
+from jobs.rank_log_writer import finish_day
+from tests.dags.conftest import Run, stand_in
+from tests.examples import DAY
+
+SUMMARY = {
+    "warnings": [{"kind": "coverage_low", "text": "few"}, {"kind": "host_rose", "text": "slow"}],
+    "data_docs": "/w/_quality",
+}
+
+Posts = list[dict[str, Any]]
+
+
+@pytest.fixture
+def posts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Posts]:
+    """What is posted to the webhook."""
+    found: Posts = []
+
+    class Webhook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            found.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Webhook)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("AIRFLOW_VAR_WHAT_IF_WEBHOOK", f"http://127.0.0.1:{server.server_port}/hook")
+    yield found
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def told(posts: Posts) -> list[tuple[str, str]]:
+    return [(post["kind"], post["text"]) for post in posts]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "meaning"),
+    [
+        (1, "task_failed", "simulate_what_if: exit status 1: the reason"),
+        (2, "wrong_settings", "simulate_what_if: wrong arguments or settings: the reason"),
+        (
+            3,
+            "gate_refused",
+            "simulate_what_if: a quality gate refused, nothing of this stage was published: the reason",
+        ),
+    ],
+)
+def test_a_failed_night_is_posted_once_when_no_retry_is_left(
+    nightly: DAG, run_dag: Run, tmp_path: Path, posts: Posts, status: int, kind: str, meaning: str
+) -> None:
+    finish_day(tmp_path, DAY)
+    stand_in(
+        nightly, tmp_path, f"[ $ENTRY_POINT != simulate_what_if ] || {{ echo the reason; exit {status}; }}"
+    )
+    run_dag(nightly)
+    assert told(posts) == [(kind, f"nightly_what_if.simulate_what_if failed: {meaning}")]
+    assert posts[0]["log_date"] == "2026-01-05"
+
+
+def test_a_day_that_its_producers_did_not_finish_is_posted(
+    nightly: DAG, run_dag: Run, tmp_path: Path, posts: Posts
+) -> None:
+    stand_in(nightly, tmp_path, "true").timeout = 0
+    run_dag(nightly)
+    ((kind, text),) = told(posts)
+    assert kind == "day_not_finished"
+    assert "the producers have not finished 2026-01-05" in text
+
+
+def test_what_a_night_warns_of_is_posted_and_is_on_its_run(
+    nightly: DAG, run_dag: Run, tmp_path: Path, posts: Posts
+) -> None:
+    finish_day(tmp_path, DAY)
+    leave = f"[ $ENTRY_POINT != publish_night ] || echo '{json.dumps(SUMMARY)}' > $WHAT_IF_SUMMARY"
+    stand_in(nightly, tmp_path, leave)
+    assert set(run_dag(nightly).values()) == {("success", 1)}
+    assert told(posts) == [("night_warnings", "few\nslow")]
+    assert posts[0]["warnings"] == SUMMARY["warnings"]
+
+
+def test_a_good_night_is_no_news(nightly: DAG, run_dag: Run, tmp_path: Path, posts: Posts) -> None:
+    finish_day(tmp_path, DAY)
+    quiet = json.dumps({**SUMMARY, "warnings": []})
+    leave = f"[ $ENTRY_POINT != publish_night ] || echo '{quiet}' > $WHAT_IF_SUMMARY"
+    stand_in(nightly, tmp_path, leave)
+    assert set(run_dag(nightly).values()) == {("success", 1)}
+    assert posts == []
+
+
+def context(error: Exception | str | None) -> Any:  # noqa: ANN401  # Airflow's own is no easier to make
+    class Task:
+        dag_id, task_id, run_id = "nightly_what_if", "ingest_rank_logs", "manual"
+
+    return {"task_instance": Task(), "exception": error, "ds": "2026-01-05"}
+
+
+def test_a_task_that_was_killed_is_posted_all_the_same(posts: Posts) -> None:
+    alert_failure(context(None))
+    alert_failure(context("heartbeat lost"))
+    assert [kind for kind, _ in told(posts)] == ["task_failed", "task_failed"]
+    assert "killed" in posts[0]["text"]
+    assert posts[1]["text"].endswith("failed: heartbeat lost")
+
+
+def test_without_a_webhook_nothing_is_posted(posts: Posts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_VAR_WHAT_IF_WEBHOOK")
+    alert_failure(context(ValueError("lost")))
+    assert posts == []
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://127.0.0.1:9/secret", "could not be posted"),
+        ("file:///etc/secret", "does not begin with http"),
+    ],
+)
+def test_a_webhook_that_does_not_answer_is_a_line_in_the_log_without_its_address(
+    url: str, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("AIRFLOW_VAR_WHAT_IF_WEBHOOK", url)
+    alert_failure(context(ValueError("lost")))
+    assert said in caplog.text
+    assert "secret" not in caplog.text

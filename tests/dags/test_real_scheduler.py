@@ -1,0 +1,137 @@
+"""Nights by the real scheduler: backwards, through a crash, to the tables of nights in order.
+
+An Airflow home of its own, the loopback interface alone; it is ended whatever happens.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dags.operators.local_airflow import HOST, LocalAirflow
+from dags.operators.writers import POOL
+from jobs.rank_log_writer import finish_day
+from jobs.run_nightly import run as run_nightly
+from jobs.settings import load_settings
+from schemas.vocabulary import JUDGED_BY_HISTORY
+from tests.dags.test_dag_files import TASKS
+from tests.dags.test_night import SHORT_LIVED, SMALL, assert_same_tables, published
+from tests.jobs.test_revised_causes import DAYS, REPLICA, SICK, hosts, write
+
+pytestmark = pytest.mark.slow
+
+NIGHT = "nightly_what_if"
+NIGHTS = DAYS[:2]
+QUICK = {
+    "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "10",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "20",
+    "SPARK_SUBMIT_OPTS": SHORT_LIVED,
+}
+"""What shortens the test: what a dead scheduler has lost is found in half a minute, not in five."""
+
+BOUND_S = 1200
+"""Longest that anything is waited for."""
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> dict[str, str]:
+    """Two finished days of one job; on the second a host is sick, which only the first can tell."""
+    landing, settings = tmp_path / "landing", tmp_path / "settings.toml"
+    for number, day in enumerate(NIGHTS):
+        write(landing, number, "sick-stage", REPLICA, hosts("a", number, 4, *([2] if number else [])))
+        finish_day(landing, day)
+    settings.write_text(f"[revision]\nminimum_runs = 1\n{SMALL}")
+    named = {"landing": landing, "warehouse": tmp_path / "warehouse", "settings": settings}
+    return {f"what_if_{name}": str(path) for name, path in named.items()}
+
+
+@pytest.fixture
+def airflow(tmp_path: Path, folders: dict[str, str]) -> Iterator[LocalAirflow]:
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        port = free.getsockname()[1]
+    with LocalAirflow(tmp_path / "airflow", port, folders, QUICK) as started:
+        assert sorted(started.wait_for_dags(len(TASKS))) == sorted(TASKS)
+        yield started
+
+
+def tasks_of(airflow: LocalAirflow) -> list[dict[str, Any]]:
+    """Tasks of the nights of the backfill."""
+    tasks = ask(airflow, "dagRuns/~/taskInstances?limit=100")["task_instances"]
+    days = {day.isoformat() for day in NIGHTS}
+    found = [each for each in tasks if (each["logical_date"] or "")[:10] in days]
+    assert len(found) == len(NIGHTS) * len(TASKS[NIGHT])
+    return found
+
+
+def ask(airflow: LocalAirflow, what: str, method: str = "GET", body: object = None) -> Any:  # noqa: ANN401  # JSON
+    return airflow.ask(f"/api/v2/dags/{NIGHT}/{what}".rstrip("/"), method, body)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + BOUND_S
+    while not is_so():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(1)
+
+
+def extras(events: list[dict[str, Any]], asset: str) -> dict[str, dict[str, Any]]:
+    """What the events of an asset carry, by log date."""
+    return {event["extra"]["log_date"]: event["extra"] for event in events if event["name"] == asset}
+
+
+def test_a_backfill_backwards_through_a_crash_gives_the_tables_of_nights_in_order(
+    airflow: LocalAirflow, folders: dict[str, str], spark: SparkSession, tmp_path: Path
+) -> None:
+    ask(airflow, "", "PATCH", {"is_paused": False})
+    first, last = (day.isoformat() for day in NIGHTS)
+    days = ["--from-date", first, "--to-date", last, "--run-backwards", "--max-active-runs", "1"]
+    airflow.command("backfill", "create", "--dag-id", NIGHT, *days)
+    writers: list[int] = []
+
+    def lost() -> list[tuple[str, str]]:
+        """Day and start of simulations that run, as far as the database knows."""
+        tasks = [each for each in tasks_of(airflow) if each["task_id"] == "simulate_what_if"]
+        return [(each["logical_date"], each["start_date"]) for each in tasks if each["state"] == "running"]
+
+    def is_over() -> bool:
+        found = tasks_of(airflow)
+        running = [each for each in found if each["state"] == "running"]
+        writers.append(sum(each["pool"] == POOL for each in running))
+        return all(each["state"] == "success" for each in found)
+
+    wait_until(lambda: bool(lost()))
+    ((day, started),) = lost()
+    airflow.kill("scheduler")
+    airflow.start("scheduler")
+    wait_until(is_over)
+    again = [each for each in tasks_of(airflow) if each["task_id"] == "simulate_what_if"]
+    assert started not in {each["start_date"] for each in again if each["logical_date"] == day}
+    assert max(writers) == 1
+
+    expected = tmp_path / "expected"
+    settings = load_settings(folders["what_if_settings"], folders["what_if_landing"], str(expected))
+    for night in NIGHTS:
+        run_nightly(spark, settings, [night])
+    tables = published(spark, expected)
+    assert_same_tables(published(spark, Path(folders["what_if_warehouse"])), tables)
+    judged = [row for row in tables["job_causes"].to_pylist() if row["flag_reason"] == JUDGED_BY_HISTORY]
+    assert SICK in {culprit["host"] for row in judged for culprit in row["culprits"]}
+
+    events = airflow.ask("/api/v2/assets/events?limit=100")["asset_events"]
+    nights = {
+        event["extra"]["log_date"]: event["extra"] for event in events if event["name"] == "what_if_night"
+    }
+    assert sorted(nights) == [first, last]
+    assert nights[last]["rows"]["job_causes"] == 7
+    assert [stage["stage"] for stage in nights[last]["stages"]] == ["ingest", "simulate", "aggregate"]
+    assert Path(nights[last]["data_docs"]).exists()
+    assert {event["extra"]["log_date"] for event in events if event["name"] == "what_if_fleet_day"} == {
+        first,
+        last,
+    }

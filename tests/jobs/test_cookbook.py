@@ -1,0 +1,72 @@
+"""The cookbook: every question is understood, and its answers are those that the demo's fleet gives."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.cookbook import main, page, run
+from jobs.project import PROJECT
+from jobs.settings import Settings
+from jobs.warehouse import Warehouse
+from schemas.cookbook import RECIPES
+from tests.jobs.conftest import Demo
+
+TOLD = (PROJECT / "schemas" / "cookbook" / "README.md").read_text(encoding="utf-8")
+ROUNDED = 1e-9
+"""Relative: answers are rounded by their SQL; what is left is how a number is written."""
+
+
+def chapters(text: str) -> list[str]:
+    return re.split(r"^## \d+\. ", text, flags=re.MULTILINE)[1:]
+
+
+def cells(chapter: str) -> list[list[str]]:
+    """Cells of the table of an answer, its head first."""
+    lines = [line for line in chapter.splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    return [rows[0], *rows[2:]]
+
+
+def same(told: str, found: str) -> bool:
+    try:
+        return float(told) == pytest.approx(float(found), rel=ROUNDED)
+    except ValueError:
+        return told == found
+
+
+def test_there_are_twenty_questions_each_with_its_sql_and_an_answer() -> None:
+    assert len(RECIPES) == len(chapters(TOLD)) == 20
+    for number, (recipe, chapter) in enumerate(zip(RECIPES, chapters(TOLD), strict=True), start=1):
+        assert recipe.name.startswith(f"{number:02}_")
+        assert recipe.question.endswith("?")
+        assert chapter.startswith(f"{recipe.question}\n\n```sql\n{recipe.sql}\n```\n")
+        assert len(cells(chapter)) > 1
+
+
+def test_every_question_is_understood_and_has_the_columns_of_its_answer(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    Warehouse(spark, str(tmp_path)).register_views()
+    for recipe, chapter in zip(RECIPES, chapters(TOLD), strict=True):
+        assert spark.sql(recipe.sql).columns == cells(chapter)[0], recipe.name
+
+
+def test_a_warehouse_without_tables_is_a_wrong_argument(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["--warehouse", str(tmp_path)]) == 2
+    assert f"cookbook: error: no tables in {tmp_path}" in capsys.readouterr().err
+
+
+def test_the_demo_gives_the_answers_that_are_told(
+    spark: SparkSession, test_settings: Settings, demo: Demo
+) -> None:
+    paths = test_settings.paths.model_copy(update={"warehouse": str(demo.warehouse)})
+    found = page(list(run(spark, test_settings.model_copy(update={"paths": paths}))))
+    for told, answered in zip(chapters(TOLD), chapters(found), strict=True):
+        before, now = cells(told), cells(answered)
+        assert len(before) == len(now), answered
+        for row, other in zip(before, now, strict=True):
+            assert all(map(same, row, other)), (row, other)

@@ -1,0 +1,137 @@
+"""The data dictionary in the terminal and as a page."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from jobs.describe import main
+from jobs.dictionary import GROUPS, render
+from jobs.nearest import suggestion
+from schemas.queries import QUERIES
+from schemas.symbols import SYMBOLS
+from schemas.tables import TABLES
+from schemas.views import VIEWS
+
+VOID = {"meta", "input", "br", "wbr"}
+
+
+class Page(HTMLParser):
+    """Ids, links, and whether every element is closed where it should be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.outside: list[str] = []
+        self.open: list[str] = []
+        self.labels: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        self.outside += [value for name, value in attrs if name in {"src", "srcset"} and value]
+        if tag == "a":
+            self.links.append(found["href"] or "")
+        if tag == "label":
+            self.labels.append(found["for"] or "")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return render()
+
+
+def test_the_page_tells_every_column_view_and_query(page: str) -> None:
+    read = Page()
+    read.feed(page)
+    assert read.open == []
+    assert len(read.ids) == len(set(read.ids))
+    wanted = {*TABLES, *VIEWS, *(f"query-{name}" for name in QUERIES)}
+    wanted |= {f"{table.name}.{column}" for table in TABLES.values() for column in table.column_names}
+    assert wanted <= set(read.ids)
+    assert [name for _, names in GROUPS for name in names] == list(TABLES)
+
+
+def test_the_page_needs_nothing_else_and_its_links_lead_somewhere(page: str) -> None:
+    read = Page()
+    read.feed(page)
+    assert read.outside == []
+    assert not re.search(r"@import|url\(|https?://", page)
+    assert {link[1:] for link in read.links} <= set(read.ids)
+    assert set(read.labels) <= set(read.ids)
+    assert "prefers-color-scheme: dark" in page
+
+
+def test_the_page_escapes_what_it_tells(page: str) -> None:
+    assert "times_slow > 0" not in page
+    assert "CAST(times_slow &gt; 0 AS DOUBLE)" in page
+
+
+def test_every_symbol_stands_by_columns_that_there_are(page: str) -> None:
+    for symbol in SYMBOLS:
+        assert symbol.columns
+        for table, column in symbol.columns:
+            assert column in TABLES[table].column_names
+    assert "S = T / T_ideal" in page
+    assert [symbol.equation for symbol in SYMBOLS if symbol.equation] == [f"Eq. {n}" for n in range(1, 6)]
+
+
+def test_the_list_of_tables_and_views(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [each["name"] for each in told] == [*TABLES, *VIEWS, *QUERIES]
+
+
+def test_a_table_a_view_and_a_query(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["Worker_Slowdown"]) == 0
+    told = capsys.readouterr().out
+    assert "One row per log_date, job_id, run_id, dp_rank, pp_rank." in told
+    assert re.search(r"\n slowdown_approx +double +ratio +the paper's shortcut", told)
+    assert main(["fix_first"]) == 0
+    assert "Reads job_causes.\n\nWITH held AS" in capsys.readouterr().out
+    assert main(["trend", "--format", "csv"]) == 0
+    assert capsys.readouterr().out.startswith("name,meaning,reads,sql\ntrend,")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["job_slowdwn"], "no table or view job_slowdwn: did you mean job_slowdown?"),
+        (["--html", "/nowhere/at/all.html"], "--html: /nowhere/at/all.html: No such file or directory"),
+        (["--format", "xml"], "argument --format: invalid choice"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert main(arguments) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"describe: error: {said}")
+
+
+def test_the_page_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path, page: str) -> None:
+    target = tmp_path / "dictionary.html"
+    assert main(["--html", str(target)]) == 0
+    assert target.read_text(encoding="utf-8") == page
+    assert capsys.readouterr().out.startswith(f"{target}: {len(TABLES)} tables, ")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Hots", "did you mean host?"),
+        ("job", "did you mean job_days or jobs?"),
+        ("zzz", "there are host, jobs, job_days"),
+        ("", "there are host, jobs, job_days"),
+    ],
+)
+def test_the_nearest_name(name: str, said: str) -> None:
+    assert suggestion(name, ["host", "jobs", "job_days"]) == said or name == "job"

@@ -1,0 +1,100 @@
+"""The export_timeline command: which step it takes, what it writes, and what it says of what it cannot."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.export_timeline import file_name, main
+from jobs.unit import Unit
+from jobs.warehouse import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import JOBS, RANK_STEPS
+from tests.examples import DAY, frame
+from tests.udfs.lines import Ops, line
+
+SIZES = {"dp_size": 2, "pp_size": 1, "tp_size": 1, "cp_size": 1, "vpp_size": 1, "world_size": 2}
+KEY: dict[str, object] = {"job_id": 'llm "a"/ü', "run_id": "r3", "log_date": DAY}
+
+
+def replica(step: int, dp_rank: int, slow_s: float) -> dict[str, Any]:
+    forward_s = slow_s if dp_rank else 1
+    ops: Ops = [
+        ("forward-compute", 0, forward_s),
+        ("grads-reduce-scatter", forward_s, slow_s + 1 - forward_s),
+    ]
+    return KEY | line(step, dp_rank, 0, ops, host=f"node-{dp_rank}")
+
+
+@pytest.fixture(scope="module")
+def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One job with three steps, the second the slowest, the last without one of its workers."""
+    made = Warehouse(spark, str(tmp_path_factory.mktemp("warehouse")))
+    rows = [replica(7, 0, 2), replica(7, 1, 2), replica(9, 0, 3), replica(9, 1, 3), replica(11, 0, 9)]
+    made.replace(TABLES[JOBS], frame(spark, JOBS, [KEY | SIZES]), [DAY])
+    made.replace(TABLES[RANK_STEPS], frame(spark, RANK_STEPS, rows), [DAY])
+    return made.root
+
+
+def ask(warehouse: str, *arguments: str) -> int:
+    return main(["--job-id", str(KEY["job_id"]), "--warehouse", warehouse, *arguments])
+
+
+def test_a_step_is_written_and_told(
+    capsys: pytest.CaptureFixture[str], warehouse: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "trace.json"
+    assert ask(warehouse, "--step", "7", "--out", str(target)) == 0
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first == 'llm "a"/ü, run r3, 2026-01-05, step 7: 4 ops of 2 workers'
+    assert second.startswith("step time: 3.0 s recorded, 3.0 s replayed, 2.75 s ideal (pooled-mean-median);")
+    trace = json.loads(target.read_text())
+    assert third.startswith(f"{target}: {len(trace['traceEvents'])} events, ")
+    about = trace["otherData"]
+    assert (about["job_id"], about["step"], about["recorded_step_s"]) == (KEY["job_id"], 7, 3.0)
+    slow = [each for each in trace["traceEvents"] if each.get("args", {}).get("host") == "node-1"]
+    assert {each["args"]["rank"] for each in slow} == {100}
+
+
+def test_the_slowest_step_is_packed_the_same_each_time(
+    warehouse: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert ask(warehouse) == 0
+    (written,) = tmp_path.iterdir()
+    assert written.name == "timeline-llm_a_ü-r3-2026-01-05-step-9.json.gz"
+    before = written.read_bytes()
+    assert ask(warehouse) == 0
+    assert written.read_bytes() == before
+    assert json.loads(gzip.decompress(before))["otherData"]["step"] == 9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["--step", "8"],
+            "no step 8 among the 2 complete ones, 7 to 9: next to it are 7, 9; 1 recorded ones",
+        ),
+        (["--step", "-1"], "argument --step: -1 is less than 0"),
+        (["--run-id", "r4"], 'job llm "a"/ü has no run r4'),
+        (["--out", "/nowhere/at/all.json"], "--out: /nowhere/at/all.json: No such file or directory"),
+    ],
+)
+def test_what_is_not_there_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], warehouse: str, arguments: list[str], said: str
+) -> None:
+    assert ask(warehouse, *arguments) == 2
+    (told,) = (each for each in capsys.readouterr().err.splitlines() if "incubator" not in each)
+    assert told.startswith(f"export_timeline: error: {said}")
+
+
+def test_a_name_of_any_text_is_a_file_name() -> None:
+    name = file_name(Unit("../../x\n" + "y" * 500, "0", DAY), 3)
+    assert "/" not in name
+    assert "\n" not in name
+    assert len(name) < 255
+    assert name.endswith(".json.gz")

@@ -1,0 +1,189 @@
+"""What a night warns of: coverage, waste and hosts, against settings and their own past."""
+
+from collections.abc import Mapping
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from jobs.night_summary import night_summary, told
+from jobs.settings import REPORT, Settings, WatchSettings
+from jobs.warehouse import Warehouse
+from jobs.watch import Notice, night_warnings
+from schemas.tables import TABLES
+from schemas.vocabulary import FLEET_DAY, HOST_DAY, PIPELINE_RUNS, STATUSES
+from tests.examples import frame
+
+DAY = date(2026, 2, 10)
+BEFORE = [DAY - timedelta(days=age) for age in range(1, 8)]
+
+
+class Past:
+    """A warehouse whose days are written as a test says."""
+
+    def __init__(self, warehouse: Warehouse, watch: WatchSettings) -> None:
+        self.warehouse, self.watch = warehouse, watch
+
+    def put(self, name: str, rows: list[Mapping[str, Any]]) -> None:
+        self.warehouse.append(TABLES[name], frame(self.warehouse.spark, name, rows))
+
+    def fleet(self, days: Mapping[date, Mapping[str, Any]]) -> None:
+        self.put(FLEET_DAY, [{"log_date": day, **of_units(), **changes} for day, changes in days.items()])
+
+    def hosts(self, values: Mapping[str, Mapping[date, float]]) -> None:
+        of_host = [(host, day, value) for host, days in values.items() for day, value in days.items()]
+        self.put(
+            HOST_DAY,
+            [{"log_date": day, "host": host, "worker_slowdown_max": value} for host, day, value in of_host],
+        )
+
+    def told(self) -> list[Notice]:
+        return night_warnings(self.warehouse, self.watch, DAY)
+
+
+def of_units(analysed: int = 8, failed: int = 0, no_ops: int = 2) -> dict[str, int]:
+    counts = dict.fromkeys(STATUSES, 0) | {"analysed": analysed, "failed": failed, "no_ops": no_ops}
+    return counts | {"jobs": analysed + failed + no_ops, "replayed": analysed}
+
+
+@pytest.fixture
+def past(spark: SparkSession, test_settings: Settings, tmp_path: Path) -> Past:
+    return Past(Warehouse(spark, str(tmp_path)), test_settings.watch)
+
+
+def test_a_usual_night_warns_of_nothing(past: Past) -> None:
+    past.fleet({day: {} for day in (DAY, *BEFORE)})
+    past.hosts({"node-1": dict.fromkeys([DAY, *BEFORE], 1.3)})
+    assert past.told() == []
+
+
+def test_a_night_without_units_says_so(past: Past) -> None:
+    assert past.told() == [Notice("no_units", "2026-02-10: no units at all")]
+
+
+def test_coverage_below_the_setting_and_below_the_day_before_is_told(past: Past) -> None:
+    past.fleet({DAY: of_units(analysed=2, no_ops=8), BEFORE[0]: {}})
+    assert past.told() == [
+        Notice(
+            "coverage_low",
+            "2026-02-10: 2 of 10 units analysed (20%), less than watch.minimum_coverage, 30%",
+        ),
+        Notice(
+            "coverage_fell",
+            "2026-02-10: 2 of 10 units analysed (20%), 80% the day before, a drop of more than "
+            "watch.coverage_drop, 20%",
+        ),
+    ]
+
+
+def test_a_small_drop_of_coverage_is_no_news_and_a_unit_that_failed_is(past: Past) -> None:
+    past.fleet({DAY: of_units(analysed=7, failed=1), BEFORE[0]: {}})
+    assert [notice.kind for notice in past.told()] == ["units_failed"]
+
+
+def waste(percent: float) -> dict[str, float]:
+    return {"analysed_gpu_hours": 100.0, "wasted_gpu_hours": percent}
+
+
+@pytest.mark.parametrize(
+    ("before", "today", "is_told"),
+    [
+        ([10.0] * 7, 15.5, True),
+        ([10.0] * 7, 14.5, False),  # rises by less than watch.rise
+        ([2.0, 4.0, 8.0, 10.0, 12.0, 16.0, 18.0], 30.0, False),  # its past is as unruly
+        ([2.0, 4.0, 8.0, 10.0, 12.0, 16.0, 18.0], 46.0, True),
+        ([10.0] * 4, 90.0, False),  # too short a past
+    ],
+)
+def test_waste_that_rises_out_of_its_own_past_is_told(
+    past: Past, before: list[float], today: float, is_told: bool
+) -> None:
+    days = dict(zip(BEFORE, map(waste, before), strict=False))
+    past.fleet({DAY: waste(today), **days})
+    found = past.told()
+    assert [notice.kind for notice in found] == (["waste_rose"] if is_told else [])
+    if is_told:
+        text = f"{today:.1f}% of the analysed GPU-hours wasted, usually 10.0% (median of 7 days)"
+        assert found[0].text == f"2026-02-10: {text}"
+
+
+def test_waste_of_days_that_do_not_state_their_hours_is_not_held_against_anything(past: Past) -> None:
+    unknown = {"analysed_gpu_hours": None, "wasted_gpu_hours": None}
+    past.fleet({DAY: waste(90.0), **dict.fromkeys(BEFORE, unknown)})
+    assert past.told() == []
+
+
+def test_hosts_that_rise_out_of_their_own_past_are_told_worst_first(past: Past) -> None:
+    past.fleet({day: {} for day in (DAY, *BEFORE)})
+    usual = dict.fromkeys(BEFORE, 1.01)
+    past.hosts(
+        {
+            "always {slow}": {DAY: 1.5, **dict.fromkeys(BEFORE, 1.5)},
+            "slower": {DAY: 1.2, **usual},
+            "slowest <b>{0}": {DAY: 1.4, **usual},
+            "steady": {DAY: 1.02, **usual},
+            "new": {DAY: 1.9},
+            "gone": usual,
+        }
+    )
+    assert past.told() == [
+        Notice(
+            "host_rose",
+            "2026-02-10: host slowest <b>{0} slows a job 1.400-fold, usually 1.010-fold (median of 7 days)",
+        ),
+        Notice(
+            "host_rose",
+            "2026-02-10: host slower slows a job 1.200-fold, usually 1.010-fold (median of 7 days)",
+        ),
+    ]
+
+
+def test_many_hosts_are_counted(past: Past) -> None:
+    past.fleet({day: {} for day in (DAY, *BEFORE)})
+    past.hosts({f"node-{number}": {DAY: 1.4, **dict.fromkeys(BEFORE, 1.01)} for number in range(8)})
+    assert past.told()[-1].text == "2026-02-10: and 3 more hosts"
+    assert len(past.told()) == 6
+
+
+def test_a_summary_says_the_night_in_lines(past: Past) -> None:
+    past.fleet({DAY: {**of_units(), **waste(12.5), "straggling": 3}})
+    summary = night_summary(past.warehouse, DAY, [Notice("host_rose", "slow")], None)
+    summary["stages"] = [
+        {"stage": "simulate", "seconds": 20.0, "gate_seconds": 1.0, "expectations": 90, "released": 1}
+    ]
+    first, stage, rows, *rest = told(summary)
+    assert first == (
+        "2026-02-10: 10 units (2 no_ops, 8 analysed); 3 straggling; 0 rejects; "
+        "12.5 of 100.0 GPU-hours wasted (12.5%)"
+    )
+    assert stage == (
+        "2026-02-10: simulate took 20.0 s; gates: 90 expectations held in 1.0 s (5%), "
+        "1 refusals released by hand"
+    )
+    assert rows.startswith("2026-02-10: rows: rank_steps 0, ")
+    assert "fleet_day 1" in rows
+    assert rest == [
+        "warning: slow",
+        f"data docs: {past.warehouse.root}/_quality/log_date=2026-02-10/publish.html",
+    ]
+
+
+def test_runs_of_an_earlier_version_say_nothing_of_their_gates(past: Past, spark: SparkSession) -> None:
+    of_gates = ("gate_seconds", "expectations", "released")
+    stages = F.transform("stages", lambda stage: stage.dropFields(*of_gates))
+    runs = frame(spark, PIPELINE_RUNS, [{"log_date": DAY}]).withColumn("stages", stages).drop("accepted")
+    runs.write.format("delta").save(past.warehouse.path(PIPELINE_RUNS))
+    _, stage, *_ = told(night_summary(past.warehouse, DAY, [], None))
+    assert stage == "2026-02-10: ingest took 12.5 s"
+
+
+def test_a_report_is_named_where_there_is_one(past: Past) -> None:
+    folder = Path(past.warehouse.root, REPORT)
+    report = folder / "index.html"
+    assert night_summary(past.warehouse, DAY, [], folder)["report"] is None
+    report.parent.mkdir(parents=True)
+    report.touch()
+    assert told(night_summary(past.warehouse, DAY, [], folder))[-1] == f"report: {report}"

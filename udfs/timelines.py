@@ -1,0 +1,183 @@
+"""One step of one unit as recorded, replayed and ideal, op by op; callable without Spark.
+
+`step_timelines(rows, manifest, step=1200).timelines["ideal"].end_s`
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from udfs.errors import NoSuchStepError
+from udfs.ideals import IDEALS, PAPER_IDEAL
+from udfs.kernel.durations import replayed_durations
+from udfs.kernel.errors import TraceDefectError
+from udfs.kernel.graph import Layout, OpGraph
+from udfs.kernel.ideal import ideal_durations, ideal_of_ops
+from udfs.kernel.program import DIRECTIONS, Floats
+from udfs.kernel.replay import replay, step_time
+from udfs.kernel.timeline import CriticalOp, Place, Timeline, critical_path, replayed_timeline, timeline_of
+from udfs.kernel.trace import StepBlock, Trace, build_trace
+from udfs.layout import read_layout
+from udfs.op_facts import OpFacts, facts_of
+from udfs.rank_rows import ReplayedRows, rows_to_replay
+from udfs.trace_defects import refuse_endless, trace_error
+from udfs.what_if import garbage_collection_paused
+
+RECORDED: Final = "recorded"
+REPLAYED: Final = "replayed"
+IDEAL: Final = "ideal"
+KINDS: Final = (RECORDED, REPLAYED, IDEAL)
+
+
+@dataclass(frozen=True)
+class StepTimelines:
+    """One step, three times; times in seconds from its start.
+
+    layout     : sizes of the run.
+    step       : training step number.
+    t0_us      : Unix time of the step's zero, by the clock of the host that was first; 0 if not known. [us]
+    facts      : what each op is.
+    duration_s : by kind, what each op takes once all are there: the transfer in a rendezvous, else all. [s]
+    timelines  : by kind, start and end of each op.
+    critical   : by kind, the chain of ops that the end of the step hangs on.
+    peers      : sends and recvs that meet.
+    """
+
+    layout: Layout
+    step: int
+    t0_us: int
+    facts: OpFacts
+    duration_s: Mapping[str, Floats]
+    timelines: Mapping[str, Timeline]
+    critical: Mapping[str, list[CriticalOp]]
+    peers: list[tuple[Place, Place]]
+
+    @property
+    def ops(self) -> int:
+        """Number of ops."""
+        return self.facts.dp_rank.size
+
+    def step_s(self, kind: str) -> float:
+        """Step time: latest end, all timelines start at 0. [s]"""
+        return float(self.timelines[kind].end_s.max())
+
+
+def step_timelines(
+    rank_steps: pa.Table,
+    manifest: Mapping[str, object],
+    step: int | None = None,
+    ideal: str = PAPER_IDEAL,
+) -> StepTimelines:
+    """Start and end of every op of one step: as recorded, replayed (T), and ideal (T_ideal).
+
+    rank_steps : rows of the whole unit in any order, from which the ideal follows; see replay_scenarios.
+    step       : training step number; the one that takes longest replayed where left out.
+    raises     : LayoutError, NothingToReplayError, NoSuchStepError, TraceError.
+    """
+    layout = read_layout(manifest)
+    with garbage_collection_paused():
+        rows = rows_to_replay(rank_steps, layout)
+        at = None if step is None else _position(rows, step)
+        try:
+            trace = build_trace(rows.stages(), layout, len(rows.steps))
+        except TraceDefectError as defect:
+            raise trace_error(defect, rows) from None
+        replayed_s = [
+            replayed_durations(each.graph, each.start_s, each.duration_s)[0] for each in trace.blocks
+        ]
+        ideal_s = ideal_durations(
+            [(block.graph, found) for block, found in zip(trace.blocks, replayed_s, strict=True)],
+            IDEALS[ideal],
+        )
+        at = _slowest(trace, replayed_s) if at is None else at
+        block, local, duration_s = _of_step(trace, replayed_s, at)
+        refuse_endless(_recorded_step_s(trace, len(rows.steps)), rows)
+        return _timelines(rows, layout, block, local, duration_s, ideal_of_ops(block.graph, ideal_s))
+
+
+def _timelines(
+    rows: ReplayedRows, layout: Layout, block: StepBlock, local: int, duration_s: Floats, ideal_of_op: Floats
+) -> StepTimelines:
+    """Lay out one step of a block; local is its place among the block's steps."""
+    graph = block.graph
+    ideal_s = np.broadcast_to(ideal_of_op[:, None], duration_s.shape)
+    start_s = block.start_s[:, local] - block.start_s[:, local].min()
+    timelines = {
+        RECORDED: timeline_of(graph, start_s, start_s + block.duration_s[:, local]),
+        REPLAYED: replayed_timeline(graph, duration_s),
+        IDEAL: replayed_timeline(graph, ideal_s),
+    }
+    at = block.steps[local]
+    return StepTimelines(
+        layout=layout,
+        step=int(rows.steps[at]),
+        t0_us=_zero_us(rows, int(at)),
+        facts=facts_of(rows, block, local),
+        duration_s={RECORDED: block.duration_s[:, local], REPLAYED: duration_s, IDEAL: ideal_s},
+        timelines=timelines,
+        critical={kind: critical_path(graph, timeline) for kind, timeline in timelines.items()},
+        peers=_peers(graph, duration_s.shape[1]),
+    )
+
+
+def _position(rows: ReplayedRows, step: int) -> int:
+    """Place of a step among the replayed ones."""
+    steps = rows.steps.tolist()
+    at = bisect_left(steps, step)
+    if at < len(steps) and steps[at] == step:
+        return at
+    near = ", ".join(map(str, steps[max(0, at - 2) : at + 2]))
+    dropped = f"; {rows.steps_dropped} recorded ones lack a worker" if rows.steps_dropped else ""
+    raise NoSuchStepError(
+        f"no step {step} among the {len(steps)} complete ones, {steps[0]} to {steps[-1]}: "
+        f"next to it are {near}{dropped}"
+    )
+
+
+def _slowest(trace: Trace, replayed_s: list[Floats]) -> int:
+    """Place of the step that takes longest."""
+    longest = (-1.0, 0)
+    for block, duration_s in zip(trace.blocks, replayed_s, strict=True):
+        step_s = step_time(replay(block.graph, duration_s[:, None]))[0]
+        longest = max(
+            longest, (float(step_s.max()), int(block.steps[step_s.argmax()])), key=lambda each: each[0]
+        )
+    return longest[1]
+
+
+def _of_step(trace: Trace, replayed_s: list[Floats], at: int) -> tuple[StepBlock, int, Floats]:
+    """Block of a step, its place there, and its replayed durations, shape (op, lane)."""
+    for block, duration_s in zip(trace.blocks, replayed_s, strict=True):
+        (local,) = np.nonzero(block.steps == at)
+        if len(local):
+            return block, int(local[0]), duration_s[:, local[0]]
+    raise AssertionError(f"step {at} is in no block")
+
+
+def _recorded_step_s(trace: Trace, steps: int) -> Floats:
+    step_s = np.zeros(steps)
+    for block in trace.blocks:
+        latest_s = (block.start_s + block.duration_s).max(axis=(0, 2))
+        step_s[block.steps] = latest_s - block.start_s.min(axis=(0, 2))
+    return step_s
+
+
+def _zero_us(rows: ReplayedRows, at: int) -> int:
+    first = rows.table.column("t0_us").take(pa.array(rows.replayed_row[:, at].ravel()))
+    known = first.drop_null().to_numpy() if first.null_count < len(first) else np.zeros(1)
+    return int(known.min())
+
+
+def _peers(graph: OpGraph, lanes: int) -> list[tuple[Place, Place]]:
+    """Each send with its recv, lane by lane."""
+    sends = {send for _, send, _ in DIRECTIONS}
+    pairs = []
+    for members, across_dp in graph.meetings:
+        if not across_dp and graph.op_types[members[0][0]] in sends:
+            for send, recv in zip(*members, strict=True):
+                pairs += [((send, lane), (recv, lane)) for lane in range(lanes)]
+    return pairs
