@@ -96,7 +96,7 @@ def test_a_table_a_view_and_a_query(capsys: pytest.CaptureFixture[str]) -> None:
     assert "One row per log_date, job_id, run_id, dp_rank, pp_rank." in told
     assert re.search(r"\n slowdown_approx +double +ratio +the paper's shortcut", told)
     assert main(["fix_first"]) == 0
-    assert "Reads job_causes.\n\nWITH held AS" in capsys.readouterr().out
+    assert "Reads fix_parts.\n\nSELECT\n    cause," in capsys.readouterr().out
     assert main(["trend", "--format", "csv"]) == 0
     assert capsys.readouterr().out.startswith("name,meaning,reads,sql\ntrend,")
 
