@@ -28,10 +28,8 @@ class FakeEvent:
 
 
 def _printed_code(landing: Path) -> list[str]:
-    text = (PROJECT / "README.md").read_text()
-    blocks = [
-        block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "simulate_job" not in block
-    ]
+    _, page = (PROJECT / "README.md").read_text().split("\n## With your own logs\n")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     return [block.replace("/data/landing", str(landing)) for block in blocks]
 
 
