@@ -2,8 +2,6 @@
 
 import math
 import os
-import subprocess
-import sys
 from pathlib import Path
 from shutil import copy
 
@@ -24,7 +22,6 @@ from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_DAY, FLEET_TABLES, PIPELINE_RUNS, STATUS_ANALYSED
 from tests.conftest import TRACES
-from tests.dags import AIRFLOW
 from tests.dags.conftest import Run as RunDag
 from tests.dags.conftest import stand_in
 from tests.dags.test_alerts import Posts, posts
@@ -208,19 +205,3 @@ def test_a_refused_night_is_told_kept_and_released(
     assert run_dag(nightly)["publish_night"] == ("success", 1)
     assert [post["kind"] for post in posts] == ["gate_refused"]
     assert "released by hand" in Path(docs_path(warehouse.root, DAY, "publish")).read_text()
-
-
-@pytest.mark.slow
-def test_the_night_of_the_command_line_is_that_of_run_nightly(
-    spark: SparkSession, expected: dict[str, pa.Table], variables: dict[str, str], tmp_path: Path
-) -> None:
-    """`airflow dags test`, in an Airflow home of its own and from a folder that is not the project."""
-    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    environment = inherited | AIRFLOW | {"AIRFLOW_HOME": str(tmp_path / "airflow")} | variables
-    airflow = str(Path(sys.executable).with_name("airflow"))
-    for arguments in (["db", "migrate"], ["dags", "test", "nightly_what_if", "2026-01-05"]):
-        done = subprocess.run(
-            [airflow, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert_same_tables(published(spark, tmp_path / "warehouse"), expected)

@@ -71,18 +71,6 @@ def beside(filled: History, folder: Path) -> History:
     return found
 
 
-def test_two_workers_give_the_tables_of_one_machine(
-    two_workers: Cluster, filled: History, tmp_path: Path
-) -> None:
-    history = beside(filled, tmp_path)
-    entry_point = tmp_path / "backfill.py"
-    entry_point.write_text("import sys\nfrom jobs import backfill\nsys.exit(backfill.main())\n")
-    done = submit(two_workers, history, tmp_path, str(entry_point))
-    assert done.returncode == 0, done.stderr
-    assert "2 of 2 days had something to do" in done.stdout
-    assert_same_tables(history.tables(), filled.tables())
-
-
 def test_a_worker_that_dies_in_the_middle_of_a_stage_changes_nothing(
     two_workers: Cluster, filled: History, tmp_path: Path
 ) -> None:
