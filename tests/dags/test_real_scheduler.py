@@ -3,7 +3,6 @@
 An Airflow home of its own, the loopback interface alone; it is ended whatever happens.
 """
 
-import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dags.operators.local_airflow import HOST, LocalAirflow
+from dags.operators.local_airflow import LocalAirflow
 from dags.operators.writers import POOL
 from jobs.rank_log_writer import finish_day
 from jobs.run_nightly import run as run_nightly
@@ -21,6 +20,7 @@ from schemas.vocabulary import JUDGED_BY_HISTORY
 from tests.dags.test_dag_files import TASKS
 from tests.dags.test_night import SHORT_LIVED, SMALL, assert_same_tables, published
 from tests.jobs.test_revised_causes import DAYS, REPLICA, SICK, hosts, write
+from tests.ports import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -52,10 +52,7 @@ def folders(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def airflow(tmp_path: Path, folders: dict[str, str]) -> Iterator[LocalAirflow]:
-    with socket.socket() as free:
-        free.bind((HOST, 0))
-        port = free.getsockname()[1]
-    with LocalAirflow(tmp_path / "airflow", port, folders, QUICK) as started:
+    with LocalAirflow(tmp_path / "airflow", free_port(), folders, QUICK) as started:
         assert sorted(started.wait_for_dags(len(TASKS))) == sorted(TASKS)
         yield started
 

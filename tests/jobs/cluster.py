@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pyspark
 
 from jobs.java import find_java_home
+from tests.ports import HOST, free_port
 
-HOST = "127.0.0.1"
 PATIENCE_S = 60.0
 
 
@@ -62,13 +62,6 @@ def _start(stack: ExitStack, folder: Path, name: str, port: int, *arguments: str
     stack.callback(daemon.terminate)
     _wait_for(port)
     return daemon.pid
-
-
-def free_port() -> int:
-    """A port on which nothing listens."""
-    with closing(socket.socket()) as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_for(port: int) -> None:

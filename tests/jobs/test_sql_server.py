@@ -21,6 +21,7 @@ from schemas.tables import TABLES
 from schemas.views import VIEWS
 from tests.jobs.commands import start
 from tests.jobs.conftest import Demo
+from tests.ports import free_port
 
 READERS = re.compile(r"```python\n(# Every table by .*?)```", re.DOTALL)
 
@@ -28,9 +29,7 @@ READERS = re.compile(r"```python\n(# Every table by .*?)```", re.DOTALL)
 @pytest.fixture(scope="module")
 def port(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """A server of the demo's tables; it ends when it is told to, and leaves nothing in its folder."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        free = int(probe.getsockname()[1])
+    free = free_port()
     folder = tmp_path_factory.mktemp("called-from")
     at = ["--warehouse", str(demo.warehouse), "--port", str(free)]
     command = [sys.executable, "-m", "jobs.sql_server", *at]
