@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from jobs import run_nightly
 from jobs.fingerprints import STAGE_VERSIONS, forget
-from jobs.gates import GateRefusedError
+from jobs.gates import GateRefusedError, Refusal
 from jobs.transforms.landed_files import Unit
 from jobs.warehouse import Warehouse
 from schemas.table import Table
@@ -173,7 +173,7 @@ def test_a_refused_gate_ends_a_backfill_and_leaves_what_was_there(
     filled: History, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
-        raise GateRefusedError([])
+        raise GateRefusedError([Refusal("jobs", "key_is_unique", 2, "(log_date, job_id, run_id) is unique")])
 
     history.put("alpha", DAYS[0], slow=2.0)
     with monkeypatch.context() as patch:
