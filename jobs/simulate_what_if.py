@@ -54,8 +54,9 @@ def run(
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     simulated = what_if(rank_steps, jobs, simulation(settings), partitions).persist()
     # Cut off from its table: what is kept of a table, Spark forgets when that is written, and computes again.
-    before = _days_before(log_dates, settings.revision.days)
-    earlier = warehouse.read(TABLES[JOB_BASELINE], before).localCheckpoint()
+    # It is small, and the driver holds it: blocks of a local checkpoint would be lost with an executor.
+    before = warehouse.read(TABLES[JOB_BASELINE], _days_before(log_dates, settings.revision.days))
+    earlier = spark.createDataFrame(before.toArrow(), schema=before.schema)
     results = revised_results(simulated, earlier, **settings.revision.model_dump()).persist()
     try:
         rules = [
