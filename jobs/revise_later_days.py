@@ -16,12 +16,13 @@ from jobs.transforms.causes import cause_day, units_of_other_gpu_hours
 from jobs.transforms.history import revised_results
 from jobs.transforms.landed_files import Unit
 from jobs.transforms.measured import MEASURED_TABLES, measured_results
-from jobs.warehouse import Warehouse
+from jobs.warehouse import Warehouse, held
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSE_DAY,
     JOB_BASELINE,
     JOB_CAUSES,
+    JOB_SLOWDOWN,
     STAGE_AGGREGATE,
     STAGE_SIMULATE,
     UNIT_KEY,
@@ -47,8 +48,8 @@ def revise_later_days(
     before = {later[-1] - timedelta(days=age) for age in range(1, span + 1)} - set(later)
     measured = measured_results({name: warehouse.read(TABLES[name], later) for name in MEASURED_TABLES})
     earlier = warehouse.read(TABLES[JOB_BASELINE], sorted(before))
-    # Cut off from the table that is about to be written.
-    revised = revised_results(measured, earlier, **revision.model_dump()).localCheckpoint()
+    results = revised_results(measured, earlier, **revision.model_dump())
+    revised = held(results.select(*UNIT_KEY, JOB_SLOWDOWN, JOB_CAUSES))
     rule = Violations(
         "causes_share_the_gpu_hours_of_the_unit",
         units_of_other_gpu_hours(revised),

@@ -23,7 +23,7 @@ from jobs.transforms.causes import units_of_other_gpu_hours
 from jobs.transforms.history import revised_results
 from jobs.transforms.landed_files import Unit
 from jobs.transforms.what_if import incomplete_units, result_rows, units_without_result, what_if
-from jobs.warehouse import Warehouse
+from jobs.warehouse import Warehouse, held
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     JOB_BASELINE,
@@ -53,10 +53,7 @@ def run(
     jobs = warehouse.read(TABLES[JOBS], log_dates, units)
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     simulated = what_if(rank_steps, jobs, simulation(settings), partitions).persist()
-    # Cut off from its table: what is kept of a table, Spark forgets when that is written, and computes again.
-    # It is small, and the driver holds it: blocks of a local checkpoint would be lost with an executor.
-    before = warehouse.read(TABLES[JOB_BASELINE], _days_before(log_dates, settings.revision.days))
-    earlier = spark.createDataFrame(before.toArrow(), schema=before.schema)
+    earlier = held(warehouse.read(TABLES[JOB_BASELINE], _days_before(log_dates, settings.revision.days)))
     results = revised_results(simulated, earlier, **settings.revision.model_dump()).persist()
     try:
         rules = [
