@@ -1,16 +1,19 @@
 """Quality gates: rows are held against the declaration of their table before they become visible.
 
-One query tells whether anything is wrong at all; only then is every expectation counted on its own.
+One query over all tables of a stage tells whether anything is wrong at all; only then is every expectation
+counted on its own.
 """
 
 import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from importlib import import_module
 from typing import Final, NamedTuple, cast
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from schemas.table import Expectation, Table
@@ -19,6 +22,7 @@ SCHEMA_EXPECTATION: Final = "schema"
 KEY_EXPECTATION: Final = "key_is_unique"
 ON_TIME_EXPECTATION: Final = "log_date_of_this_run"
 _RUNNER: Final = "jobs.expectation_runner"
+_ALL: Final = "SELECT 1 FROM {batch}"
 _MOST_TOLD: Final = 5
 """Refusals that a message spells out: one wrong column often breaks a dozen expectations."""
 
@@ -61,15 +65,11 @@ class GateError(Exception):
 
 @dataclass(frozen=True)
 class GateResult:
-    """What passed: the table, how many rows, how many expectations, and how long that took to find out.
-
-    seconds : of the expectations alone; rows are counted anyway, and computed for that
-    """
+    """What passed: the table, how many rows, how many expectations."""
 
     table: str
     rows: int
     expectations: int
-    seconds: float = 0.0
 
 
 class GateWork(NamedTuple):
@@ -85,27 +85,47 @@ def preload() -> None:
     threading.Thread(target=import_module, args=(_RUNNER,), name="import-gates", daemon=True).start()
 
 
+def rows_of(frames: Mapping[str, DataFrame]) -> dict[str, int]:
+    """How many rows each frame has, by its name, in one query: it computes those that are persisted."""
+    if not frames:
+        return {}
+    counts = [frame.agg(F.lit(name), F.count("*")) for name, frame in frames.items()]
+    return dict(reduce(DataFrame.union, counts).collect())
+
+
+def all_hold(
+    frames: Sequence[tuple[Table, DataFrame]],
+    extra: Sequence[Expectation] = (),
+    none_of: Iterable[DataFrame] = (),
+) -> bool:
+    """Whether every frame is as its table and `extra` say, and no row of `none_of` exists: in one query.
+
+    What could not be evaluated does not hold: a look at each alone then tells which one it is.
+    """
+    if any(_differences(table, frame) for table, frame in frames):
+        return False
+    try:
+        broken = [rows for table, frame in frames for rows in _broken_rows(table, frame, extra)]
+        found = [rows.select(F.lit(1).alias("broken")) for rows in (*broken, *none_of)]
+        return not found or not _count("gate", reduce(DataFrame.union, found), {"all": _ALL})["all"]
+    except (GateError, AnalysisException):
+        return False
+
+
 def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> GateResult:
     """Hold a frame, best a persisted one, against its table and `extra`.
 
     Raises GateRefusedError with every broken expectation, GateError where one could not be evaluated.
     Only one audit at a time: Great Expectations gives every batch the same view name.
     """
-    differences = table.differences(to_arrow_schema(frame.schema, timezone="UTC"))
+    differences = _differences(table, frame)
     if differences:
         raise GateRefusedError(
             [Refusal(table.name, SCHEMA_EXPECTATION, frame.count(), "; ".join(differences))]
         )
-    rows = frame.count()
-    expectations = (*table.all_expectations(), *extra)
-    started = time.monotonic()
-    try:
-        is_broken = _count(table.name, frame, {"all": _any_violation(table, expectations)})["all"] > 0
-    except GateError:
-        is_broken = True  # looking at each on its own tells which one it is
-    if is_broken:
-        raise GateRefusedError(_detail(table, frame, expectations))
-    return GateResult(table.name, rows, len(expectations) + 1, time.monotonic() - started)
+    if not all_hold([(table, frame)], extra):
+        raise GateRefusedError(_detail(table, frame, (*table.all_expectations(), *extra)))
+    return GateResult(table.name, frame.count(), len(table.all_expectations()) + len(extra) + 1)
 
 
 def audit_absence(table: str, name: str, rows: DataFrame, meaning: str) -> None:
@@ -113,7 +133,7 @@ def audit_absence(table: str, name: str, rows: DataFrame, meaning: str) -> None:
 
     Raises GateRefusedError otherwise, GateError where it could not be evaluated.
     """
-    found = _count(name, rows, {name: "SELECT 1 FROM {batch}"})[name]
+    found = _count(name, rows, {name: _ALL})[name]
     if found:
         raise GateRefusedError([Refusal(table, name, found, meaning)])
 
@@ -131,12 +151,14 @@ def _detail(table: Table, frame: DataFrame, expectations: Sequence[Expectation])
     return refusals
 
 
-def _any_violation(table: Table, expectations: Sequence[Expectation]) -> str:
-    keys = ", ".join(table.grain)
-    return (
-        f"SELECT 1 FROM {{batch}} WHERE {_broken(expectations)}"
-        f" UNION ALL SELECT 1 FROM {{batch}} GROUP BY {keys} HAVING count(*) > 1"
-    )
+def _differences(table: Table, frame: DataFrame) -> list[str]:
+    return table.differences(to_arrow_schema(frame.schema, timezone="UTC"))
+
+
+def _broken_rows(table: Table, frame: DataFrame, extra: Sequence[Expectation]) -> tuple[DataFrame, DataFrame]:
+    """Rows that break an expectation, and one row for each key that several have."""
+    several = frame.groupBy(*table.grain).count().where("count > 1")
+    return frame.where(_broken([*table.all_expectations(), *extra])), several
 
 
 def _broken(expectations: Sequence[Expectation]) -> str:

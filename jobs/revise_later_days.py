@@ -41,7 +41,7 @@ def revise_later_days(
     """
     own = set(log_dates) if units is None else {min(log_dates)}
     after = {day + timedelta(days=age) for day in log_dates for age in range(1, revision.days + 1)}
-    later = _days_of(warehouse, JOB_BASELINE, sorted(after - own))
+    later = _days_done(warehouse, STAGE_SIMULATE, sorted(after - own))
     if not later:
         return
     span = (later[-1] - later[0]).days + revision.days
@@ -58,17 +58,16 @@ def revise_later_days(
     )
     same = list(recorded(warehouse, STAGE_SIMULATE, later).values())
     publish(STAGE_SIMULATE, warehouse, {JOB_CAUSES: _causes(revised)}, later, [rule], None, same)
-    counted = _days_of(warehouse, CAUSE_DAY, later)
+    counted = _days_done(warehouse, STAGE_AGGREGATE, later)
     if counted:
         frame = cause_day(warehouse.read(TABLES[JOB_CAUSES], counted))
         same = list(recorded(warehouse, STAGE_AGGREGATE, counted).values())
         publish(STAGE_AGGREGATE, warehouse, {CAUSE_DAY: frame}, counted, (), None, same)
 
 
-def _days_of(warehouse: Warehouse, name: str, log_dates: Sequence[date]) -> list[date]:
-    """Those of these days that have rows in a table."""
-    rows = warehouse.read(TABLES[name], log_dates).select("log_date").distinct().collect()
-    return sorted(row["log_date"] for row in rows)
+def _days_done(warehouse: Warehouse, stage: str, log_dates: Sequence[date]) -> list[date]:
+    """Those of these days that a stage is done with; any other is yet to be done, and looks back then."""
+    return sorted({log_date for log_date, *_ in recorded(warehouse, stage, log_dates)})
 
 
 def _causes(results: DataFrame) -> DataFrame:
