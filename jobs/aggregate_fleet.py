@@ -4,7 +4,6 @@ job_slowdown and its companions, job_causes, jobs -> fleet_day, cause_day, host_
 op_type_day.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -12,9 +11,8 @@ from datetime import date
 
 from pyspark.sql import SparkSession
 
-from jobs.cli import day_parser, run_entry_point
+from jobs.cli import run_stage
 from jobs.fingerprints import built_on, recorded
-from jobs.progress import working
 from jobs.run_log import stage_work
 from jobs.settings import Settings
 from jobs.stage import publish
@@ -61,13 +59,9 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Aggregate one log date; returns the exit status."""
-    parser = day_parser("aggregate_fleet", "Aggregate a log date: result tables to the fleet's tables.")
-
-    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-        with working(f"aggregate_fleet: {args.log_date}"):
-            return run(spark, settings, [args.log_date])
-
-    return run_entry_point("aggregate_fleet", parser, argv, body)
+    return run_stage(
+        "aggregate_fleet", "Aggregate a log date: result tables to the fleet's tables.", argv, run
+    )
 
 
 if __name__ == "__main__":

@@ -51,6 +51,20 @@ def day_parser(name: str, description: str) -> Parser:
     return parser
 
 
+def unit_parser(name: str, description: str) -> Parser:
+    """Return the parser of an entry point that works on one unit."""
+    parser = common_parser(name, description)
+    parser.add_argument("--job-id", required=True, metavar="JOB", help="the job")
+    parser.add_argument("--run-id", metavar="RUN", help="its run; needed where the day has several")
+    parser.add_argument(
+        "--log-date",
+        type=log_date,
+        metavar="DATE",
+        help="the day, as 2026-01-05; the job's latest if left out",
+    )
+    return parser
+
+
 def log_date(text: str) -> date:
     """Read a date as the landing's folders spell it, and in no other way.
 
@@ -136,3 +150,18 @@ def run_entry_point(
         sys.stderr.write(f"{name}: error: {one_line(error)}\n")
         return exit_status(error)
     return EXIT_DONE
+
+
+def run_stage(
+    name: str,
+    description: str,
+    argv: Sequence[str] | None,
+    stage: Callable[[SparkSession, Settings, Sequence[date]], Mapping[str, int]],
+) -> int:
+    """Run a stage over one log date, as its own entry point; returns the exit status."""
+
+    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> Mapping[str, int]:
+        with working(f"{name}: {args.log_date}"):
+            return stage(spark, settings, [args.log_date])
+
+    return run_entry_point(name, day_parser(name, description), argv, body)

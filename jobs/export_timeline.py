@@ -12,19 +12,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Final, Never, TextIO
+from typing import Final, TextIO
 
 from pyspark.sql import SparkSession
 
-from jobs.cli import Parser, common_parser, log_date, not_negative, run_entry_point
+from jobs.cli import Parser, not_negative, run_entry_point, unit_parser
 from jobs.printing import shown
-from jobs.progress import working
-from jobs.settings import Settings
-from jobs.unit import NoSuchUnitError, Unit, find_unit, read_unit
+from jobs.settings import Settings, SettingsError
+from jobs.unit import Unit, find_unit, read_unit, replaying
 from jobs.warehouse import Warehouse
-from schemas.vocabulary import EXIT_FAILED, EXIT_WRONG_SETTINGS
-from udfs.errors import NoSuchStepError, NothingToReplayError, TraceError
-from udfs.layout import LayoutError
 from udfs.result_tables import SIMULATOR_VERSION
 from udfs.timelines import KINDS, StepTimelines, step_timelines
 from udfs.trace_events import arrows_left_out, trace_events
@@ -80,19 +76,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _export(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-    try:
-        warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
-        unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
-        with working(f"export_timeline: replaying {unit.job_id}"):
-            found = run(spark, settings, unit, args.step)
-            target = args.out or Path(file_name(unit, found.step))
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
+    with replaying("export_timeline", unit):
+        found = run(spark, settings, unit, args.step)
+        target = args.out or Path(file_name(unit, found.step))
+        try:
             events = write_trace(target, unit, found, settings.simulation.ideal)
-    except (NoSuchUnitError, NoSuchStepError) as error:
-        _fail(str(error), EXIT_WRONG_SETTINGS)
-    except OSError as error:
-        _fail(f"--out: {error.filename}: {error.strerror}", EXIT_WRONG_SETTINGS)
-    except (NothingToReplayError, LayoutError, TraceError) as error:
-        _fail(str(error), EXIT_FAILED)
+        except OSError as error:
+            raise SettingsError(f"--out: {error.filename}: {error.strerror}") from error
     sys.stdout.write(_summary(unit, found, settings.simulation.ideal))
     size = target.stat().st_size / 1e6
     sys.stdout.write(
@@ -122,16 +114,8 @@ def _summary(unit: Unit, found: StepTimelines, ideal: str) -> str:
 
 
 def _parser() -> Parser:
-    parser = common_parser(
+    parser = unit_parser(
         "export_timeline", "Write one step as recorded, replayed and ideal, for Perfetto or chrome://tracing."
-    )
-    parser.add_argument("--job-id", required=True, metavar="JOB", help="the job")
-    parser.add_argument("--run-id", metavar="RUN", help="its run; needed where the day has several")
-    parser.add_argument(
-        "--log-date",
-        type=log_date,
-        metavar="DATE",
-        help="the day, as 2026-01-05; the job's latest if left out",
     )
     parser.add_argument(
         "--step", type=not_negative, metavar="N", help="training step; the slowest replayed one if left out"
@@ -143,11 +127,6 @@ def _parser() -> Parser:
         help="the trace, packed if it ends in .gz; timeline-JOB-RUN-DATE-step-N.json.gz if left out",
     )
     return parser
-
-
-def _fail(message: str, status: int) -> Never:
-    sys.stderr.write(f"export_timeline: error: {message}\n")
-    raise SystemExit(status)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 landing -> rank_steps, jobs, rejects, source_files.
 """
 
-import argparse
 import logging
 import sys
 import time
@@ -15,10 +14,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.cli import day_parser, run_entry_point
+from jobs.cli import run_stage
 from jobs.fingerprints import of_files
 from jobs.landing import Landing
-from jobs.progress import working
 from jobs.read_landing import landed_days
 from jobs.run_log import ROWS_IN, stage_work
 from jobs.settings import Settings, SettingsError
@@ -78,13 +76,9 @@ def _ops(rank_steps: DataFrame) -> dict[Unit, int]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Ingest one log date; returns the exit status."""
-    parser = day_parser("ingest_rank_logs", "Ingest a log date: landing to rank_steps, jobs, rejects.")
-
-    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-        with working(f"ingest_rank_logs: {args.log_date}"):
-            return run(spark, settings, [args.log_date])
-
-    return run_entry_point("ingest_rank_logs", parser, argv, body)
+    return run_stage(
+        "ingest_rank_logs", "Ingest a log date: landing to rank_steps, jobs, rejects.", argv, run
+    )
 
 
 if __name__ == "__main__":

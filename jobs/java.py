@@ -54,12 +54,13 @@ def _ask(launcher: str) -> tuple[int | None, Path | None]:
     """Major version and home of a java, from its own mouth; (None, None) when it does not run."""
     command = [launcher, "-XshowSettings:properties", "-version"]
     try:
-        # The command is JAVA_HOME's or PATH's own java, which Spark would start in any case.
-        told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stderr  # noqa: S603
+        done = subprocess.run(  # noqa: S603  # the java that Spark would start in any case
+            command, capture_output=True, text=True, timeout=60, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None, None
     properties = dict(
-        re.findall(r"^\s*(java\.home|java\.specification\.version) = (.+)$", told, re.MULTILINE)
+        re.findall(r"^\s*(java\.home|java\.specification\.version) = (.+)$", done.stderr, re.MULTILINE)
     )
     version = re.match(r"\d+", properties.get("java.specification.version", ""))
     if version is None or "java.home" not in properties:

@@ -10,16 +10,16 @@ import re
 from collections.abc import Collection, Sequence
 from datetime import date
 from functools import cached_property
-from typing import Final, cast
+from typing import Final
 from urllib.parse import unquote
 
-from py4j.java_gateway import JVMView
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from jobs.store import matching
 from jobs.transforms.landed_files import PACKED_RANK_LOG, RANK_LOG, LandedFile, Unit
 from udfs.gzip_files import CHECKED_SCHEMA, broken_files
 
@@ -92,11 +92,7 @@ class Landing:
 
     def finished_days(self) -> set[date]:
         """Days of which the producers have said, by the marker that they write last, that all is there."""
-        # Spark's readers hide names with an underscore, so the store is asked as they ask it.
-        context, jvm = self._spark.sparkContext, cast("JVMView", self._spark._jvm)  # noqa: SLF001  # no public way to a store
-        marker = jvm.org.apache.hadoop.fs.Path(f"{self._days}/{_MARKER}")
-        store = marker.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001  # the same
-        found = [status.getPath().getParent().getName() for status in store.globStatus(marker) or ()]
+        found = [path.getParent().getName() for path in matching(self._spark, f"{self._days}/{_MARKER}")]
         return {date.fromisoformat(name.removeprefix("log_date=")) for name in found}
 
     def digests(self, only: Collection[str] | None = None) -> dict[str, str]:

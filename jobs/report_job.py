@@ -12,15 +12,14 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from jobs import report_files
-from jobs.cli import Parser, common_parser, log_date, run_entry_point
+from jobs.cli import run_entry_point, unit_parser
 from jobs.read_report import read_fleet, read_units
 from jobs.report.job_page import job_page
 from jobs.report.names import INDEX_NAME, job_page_path
 from jobs.report_fleet import report_root, warehouse_name
 from jobs.settings import Settings
-from jobs.unit import NoSuchUnitError, Unit, find_unit
+from jobs.unit import Unit, find_unit
 from jobs.warehouse import Warehouse
-from schemas.vocabulary import EXIT_WRONG_SETTINGS
 
 
 def run(spark: SparkSession, settings: Settings, unit: Unit) -> Path:
@@ -38,28 +37,15 @@ def run(spark: SparkSession, settings: Settings, unit: Unit) -> Path:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Write one job's page and say where it lies; returns the exit status."""
-    return run_entry_point("report_job", _parser(), argv, _write, is_recorded=False)
+    parser = unit_parser("report_job", "Write the page of one job on one of its days.")
+    return run_entry_point("report_job", parser, argv, _write, is_recorded=False)
 
 
 def _write(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
     warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
-    try:
-        unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
-    except NoSuchUnitError as error:
-        sys.stderr.write(f"report_job: error: {error}\n")
-        raise SystemExit(EXIT_WRONG_SETTINGS) from error
+    unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
     sys.stdout.write(f"{run(spark, settings, unit)}\n")
     return {}
-
-
-def _parser() -> Parser:
-    parser = common_parser("report_job", "Write the page of one job on one of its days.")
-    parser.add_argument("--job-id", required=True, metavar="JOB", help="the job")
-    parser.add_argument("--run-id", metavar="RUN", help="its run; needed where the day has several")
-    parser.add_argument(
-        "--log-date", type=log_date, metavar="DATE", help="the day; the job's latest if left out"
-    )
-    return parser
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from jobs.gates import GateRefusedError, GateWork
 from jobs.java import JavaNotFoundError
 from jobs.session import SessionError
 from jobs.settings import SettingsError
+from jobs.unit import NoSuchUnitError, NotReplayedError
 from jobs.warehouse import Warehouse, spark_schema
 from schemas.pipeline_runs import TABLE
 from schemas.vocabulary import (
@@ -26,6 +27,7 @@ from schemas.vocabulary import (
     STAGE_NAMES,
     TABLE_NAMES,
 )
+from udfs.errors import NoSuchStepError
 
 ROWS_IN: Final = "rows_in"
 """Key under which an entry point tells the rows that it read; the other keys are tables that it published,
@@ -33,6 +35,9 @@ and those of stage_work."""
 
 _PLAIN: Final[Mapping[type[Exception], int]] = {
     SettingsError: EXIT_WRONG_SETTINGS,
+    NoSuchUnitError: EXIT_WRONG_SETTINGS,
+    NoSuchStepError: EXIT_WRONG_SETTINGS,
+    NotReplayedError: EXIT_FAILED,
     GateRefusedError: EXIT_GATE_REFUSED,
     SessionError: EXIT_FAILED,
     JavaNotFoundError: EXIT_FAILED,
@@ -122,7 +127,7 @@ def recorded_run(
         try:
             told = {**facts, "refusals": refused_by(error)}
             _append(warehouse, told, time.monotonic() - start, {}, exit_status(error))
-        except Exception:
+        except Exception:  # the error of the run itself is what its caller must hear of
             logger.exception("pipeline_runs has no row for this run")
         raise
     _append(warehouse, facts, time.monotonic() - start, counts, EXIT_DONE)

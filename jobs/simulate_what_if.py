@@ -4,7 +4,6 @@ rank_steps, jobs -> job_slowdown and its companions, job_causes. What a unit's o
 causes is revised with what other jobs and earlier days say, before anything is published.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Collection, Sequence
@@ -12,9 +11,8 @@ from datetime import date, timedelta
 
 from pyspark.sql import SparkSession
 
-from jobs.cli import day_parser, run_entry_point
+from jobs.cli import run_stage
 from jobs.fingerprints import built_on, record, recorded, simulation
-from jobs.progress import working
 from jobs.revise_later_days import revise_later_days
 from jobs.run_log import stage_work
 from jobs.settings import Settings
@@ -93,13 +91,7 @@ def _days_before(log_dates: Sequence[date], days: int) -> list[date]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Simulate one log date; returns the exit status."""
-    parser = day_parser("simulate_what_if", "Simulate a log date: rank_steps to the result tables.")
-
-    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-        with working(f"simulate_what_if: {args.log_date}"):
-            return run(spark, settings, [args.log_date])
-
-    return run_entry_point("simulate_what_if", parser, argv, body)
+    return run_stage("simulate_what_if", "Simulate a log date: rank_steps to the result tables.", argv, run)
 
 
 if __name__ == "__main__":

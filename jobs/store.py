@@ -16,6 +16,12 @@ def write_text(spark: SparkSession, path: str, text: str) -> None:
         stream.close()
 
 
+def matching(spark: SparkSession, pattern: str) -> list[JavaObject]:
+    """Hadoop's paths that fit a pattern, of names too that Spark's readers hide."""
+    store, target = _located(spark, pattern)
+    return [status.getPath() for status in store.globStatus(target) or ()]
+
+
 def _located(spark: SparkSession, path: str) -> tuple[JavaObject, JavaObject]:
     """Hadoop's file system and path: the store is asked as Spark's readers and writers ask it."""
     context, jvm = spark.sparkContext, cast("JVMView", spark._jvm)  # noqa: SLF001  # no public way to a store

@@ -1,6 +1,7 @@
 """One unit of the warehouse: which one the arguments mean, and what it holds."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -9,15 +10,21 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from jobs.nearest import suggestion
+from jobs.progress import working
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS
-from udfs.errors import NothingToReplayError
+from udfs.errors import NothingToReplayError, TraceError
+from udfs.layout import LayoutError
 from udfs.unit_batches import SIMULATED_COLUMNS
 
 
 class NoSuchUnitError(Exception):
     """Raised where the arguments name no unit of the warehouse, or more than one; the message lists them."""
+
+
+class NotReplayedError(Exception):
+    """Raised where a unit that was asked for cannot be replayed; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -83,3 +90,13 @@ def read_unit(warehouse: Warehouse, unit: Unit) -> tuple[pa.Table, dict[str, Any
     if manifest["manifest_status"] is not None:
         raise NothingToReplayError(f"{manifest['manifest_status']}: {manifest['manifest_detail']}")
     return rank_steps.select(*SIMULATED_COLUMNS).toArrow(), manifest.asDict()
+
+
+@contextmanager
+def replaying(name: str, unit: Unit) -> Iterator[None]:
+    """Show that an entry point replays a unit. Raises NotReplayedError where it cannot be replayed."""
+    try:
+        with working(f"{name}: replaying {unit.job_id}"):
+            yield
+    except (NothingToReplayError, LayoutError, TraceError) as error:
+        raise NotReplayedError(str(error)) from error

@@ -9,20 +9,17 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import astuple, fields
-from typing import Final, Never
+from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.cli import Parser, add_format, common_parser, log_date, run_entry_point
+from jobs.cli import Parser, add_format, run_entry_point, unit_parser
 from jobs.printing import FORMATS, Result, shown, write
-from jobs.progress import working
 from jobs.settings import Settings
-from jobs.unit import NoSuchUnitError, Unit, find_unit, read_unit
+from jobs.unit import Unit, find_unit, read_unit, replaying
 from jobs.warehouse import Warehouse
-from schemas.vocabulary import EXIT_FAILED, EXIT_WRONG_SETTINGS
 from udfs.custom_scenario import Answer, Answers, replay_scenarios
-from udfs.errors import NothingToReplayError, PredicateError, TraceError
-from udfs.layout import LayoutError
+from udfs.errors import PredicateError
 from udfs.op_predicate import OpPredicate, parse_predicate
 from udfs.predicate_words import COLUMNS
 
@@ -49,15 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _answer(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-    try:
-        warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
-        unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
-        with working(f"what_if: replaying {unit.job_id}"):
-            answers = run(spark, settings, unit, args.fix, args.factor)
-    except NoSuchUnitError as error:
-        _fail(str(error), EXIT_WRONG_SETTINGS)
-    except (NothingToReplayError, LayoutError, TraceError) as error:
-        _fail(str(error), EXIT_FAILED)
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
+    with replaying("what_if", unit):
+        answers = run(spark, settings, unit, args.fix, args.factor)
     # A program that reads csv or json finds nothing but rows on standard output.
     (sys.stdout if args.format == FORMATS[0] else sys.stderr).write(_heading(unit, answers))
     write(_result(answers, args.factor), args.format, sys.stdout)
@@ -87,16 +79,8 @@ def _result(answers: Answers, factor: float | None) -> Result:
 
 
 def _parser() -> Parser:
-    parser = common_parser(
+    parser = unit_parser(
         "what_if", "Replay one unit with some of its ops ideal, or scaled, and all others as recorded."
-    )
-    parser.add_argument("--job-id", required=True, metavar="JOB", help="the job")
-    parser.add_argument("--run-id", metavar="RUN", help="its run; needed where the day has several")
-    parser.add_argument(
-        "--log-date",
-        type=log_date,
-        metavar="DATE",
-        help="the day, as 2026-01-05; the job's latest if left out",
     )
     parser.add_argument(
         "--fix",
@@ -132,11 +116,6 @@ def _factor(text: str) -> float:
     if not (math.isfinite(factor) and factor >= 0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on, such as 0.9")
     return factor
-
-
-def _fail(message: str, status: int) -> Never:
-    sys.stderr.write(f"what_if: error: {message}\n")
-    raise SystemExit(status)
 
 
 if __name__ == "__main__":

@@ -73,11 +73,10 @@ def post(context: "Context", kind: str, text: str, facts: Mapping[str, Any]) -> 
     run = {"dag_id": task.dag_id, "task_id": task.task_id, "run_id": task.run_id}
     message = {"kind": kind, "text": text, **run, "log_date": context.get("ds"), **facts}
     body = json.dumps(message).encode()
-    # The scheme was looked at: no file is opened.
-    request = Request(url, data=body, headers={"Content-Type": "application/json"})  # noqa: S310
+    headers = {"Content-Type": "application/json"}
+    request = Request(url, data=body, headers=headers)  # noqa: S310  # the scheme was looked at: no file
     try:
-        # The same.
-        with urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310
+        with urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310  # the same
             _LOG.info("posted an alert: %s", kind)
     except (URLError, OSError) as error:
         _LOG.warning("the alert %s could not be posted: %s", kind, error)

@@ -77,8 +77,7 @@ class DayMarkerSensor(BaseSensorOperator):
 
     def _landing_of_settings(self) -> str:
         command = [sys.executable, "-c", _ASK, *filter(None, [self.settings])]
-        # The command is this module's own; the settings' name reaches it as an argument, through no shell.
-        asked = subprocess.run(  # noqa: S603
+        asked = subprocess.run(  # noqa: S603  # our own command; the settings' name passes through no shell
             command, cwd=self.project or PROJECT, capture_output=True, text=True, check=False
         )
         if asked.returncode:

@@ -103,8 +103,8 @@ class LocalAirflow:
         if not path.startswith("/auth"):
             headers["Authorization"] = f"Bearer {self.ask('/auth/token')['access_token']}"
         data = None if body is None else json.dumps(body).encode()
-        # The address is our own, and begins with http.
-        request = Request(f"{self.url}{path}", data, headers, method=method)  # noqa: S310
+        url = f"{self.url}{path}"
+        request = Request(url, data, headers, method=method)  # noqa: S310  # our own address, of http
         with urlopen(request, timeout=30) as answer:  # noqa: S310  # the same
             return json.load(answer)
 

@@ -1,0 +1,107 @@
+"""Gates: what holds between the columns of a row, from waste and slowdown to counts and percentiles."""
+
+from datetime import date
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    FLEET_DAY,
+    JOB_SLOWDOWN,
+    JOBS,
+    OP_TYPE_SLOWDOWN,
+    SOURCE_FILES,
+)
+from tests.jobs.test_gates import refused
+
+JANUARY = [date(2026, 1, day) for day in range(1, 32)]
+
+
+def test_waste_that_is_not_that_of_its_slowdown_is_refused(spark: SparkSession) -> None:
+    names = ("gc", "optimizer", "forward-pp-comm", "backward-pp-comm", "forward-compute")
+    figures = [
+        (0.96, (1 - 1 / 0.96) * (1 + 1e-13)),
+        (1.25, 0.2 + 1e-11),
+        (0.0, 0.0),
+        (1.25, -0.2),
+        (1.0, 0.0),
+    ]
+    rows = [
+        {"op_type": name, "slowdown": slowdown, "waste_fraction": waste}
+        for name, (slowdown, waste) in zip(names, figures, strict=True)
+    ]
+    assert refused(spark, OP_TYPE_SLOWDOWN, rows) == {"waste_fraction_of_slowdown": 3}
+    assert refused(spark, OP_TYPE_SLOWDOWN, [{"op_type": "forward-send"}]) == {"op_type_allowed": 1}
+
+
+def test_identities_of_a_units_figures_are_held(spark: SparkSession) -> None:
+    unreplayed = {column.name: None for column in TABLES[JOB_SLOWDOWN].columns if column.nullable}
+    rows: list[dict[str, Any]] = [
+        {"run_id": "good"},
+        unreplayed | {"run_id": "good too", "status": "no_ops"},
+        {"run_id": "1", "status": "no_ops"},
+        {"run_id": "2", "ideal_step_s": None},
+        {"run_id": "3", "simulated_total_s": 51.0},
+        {"run_id": "4", "wasted_gpu_hours": None},
+        {"run_id": "5", "gpu_hours": None},
+        {"run_id": "6", "discrepancy": 0.05},
+        {"run_id": "7", "launch_slowdown": 1.0},
+        unreplayed | {"run_id": "8", "status": "failed"},
+        {"run_id": "9", "status": "fine"},
+    ]
+    found = refused(spark, JOB_SLOWDOWN, rows)
+    with_replay = {name: count for name, count in found.items() if name.endswith("_with_replay")}
+    assert set(with_replay.values()) == {2, 3}  # rows 1 and 9, and row 2 where the ideal step is null
+    assert with_replay["ideal_step_s_with_replay"] == 3
+    assert len(with_replay) == 18
+    assert {name: count for name, count in found.items() if name not in with_replay} == {
+        "status_allowed": 1,
+        "ideal_step_s_is_mean": 1,
+        "slowdown_is_ratio_of_sums": 1,
+        "simulated_step_s_is_mean": 1,
+        "wasted_gpu_hours_of_waste": 2,
+        "discrepancy_of_step_times": 1,
+        "launch_slowdown_of_step_times": 1,
+        "failed_says_why": 1,
+    }
+
+
+def test_line_accounting_and_manifests_are_held(spark: SparkSession) -> None:
+    files: list[dict[str, Any]] = [
+        {"source_file": "a", "lines": 4},
+        {"source_file": "b", "lines": None},
+        {"source_file": "c"},
+    ]
+    assert refused(spark, SOURCE_FILES, files) == {"every_line_is_accounted_for": 1}
+    manifests: list[dict[str, Any]] = [
+        {"run_id": "1", "world_size": 9},
+        {"run_id": "2", "manifest_status": "bad_layout", "manifest_detail": "9 is not 8", "world_size": 9},
+        {"run_id": "3", "vpp_size": None},
+        {"run_id": "4", "manifest_status": "no_manifest"},
+        {"run_id": "5", "dp_size": 2**31 - 1, "pp_size": 2**31 - 1},  # the product fits no integer
+    ]
+    assert refused(spark, JOBS, manifests) == {
+        "world_size_is_the_product": 2,
+        "good_manifest_is_complete": 1,
+        "bad_manifest_says_why": 1,
+    }
+
+
+def test_counts_and_percentiles_of_the_fleet_are_held(spark: SparkSession) -> None:
+    changes: list[dict[str, Any]] = [
+        {"jobs": 4},
+        {"replayed": 3},
+        {"straggling": 2},
+        {"waste_p90": 0.1},
+        {"waste_p50": None},
+        {"failed": -1},
+    ]
+    rows = [{**change, "log_date": day} for change, day in zip(changes, JANUARY, strict=False)]
+    assert refused(spark, FLEET_DAY, rows) == {
+        "every_unit_has_one_status": 2,
+        "replayed_is_sum": 1,
+        "straggling_are_analysed": 1,
+        "percentiles_with_analysed": 2,
+        "failed_in_range": 1,
+    }

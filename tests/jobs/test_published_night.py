@@ -1,0 +1,65 @@
+"""The published traces through a whole night: the reference's results, and the same as rank logs."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs import run_nightly
+from jobs.settings import Settings
+from jobs.synthetic.job import GeneratedJob
+from jobs.synthetic.rank_log_files import write_rank_logs
+from schemas.vocabulary import RESULT_TABLES, UNIT_KEY
+from tests import published
+from tests.jobs.test_night import DAY, Night, read_tables
+from tests.udfs.test_published import assert_published
+
+
+@pytest.fixture(scope="module")
+def published_night(
+    spark: SparkSession,
+    test_settings: Settings,
+    published_traces: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Night:
+    """SE and ST as published, and ST once more, written out as rank logs."""
+    root = tmp_path_factory.mktemp("published")
+    landing = root / "landing"
+    for name in published.NAMES:
+        folder = landing / f"log_date={DAY}" / f"job_id={name}" / "run_id=0"
+        folder.mkdir(parents=True)
+        for file in (f"trace-{name}.parquet", f"meta-{name}.yaml"):
+            shutil.copyfile(published_traces / name / file, folder / file)
+    facts = published.manifest(published_traces, "ST") | {"job_id": "ST-as-rank-log", "run_id": "0"}
+    rows = published.rank_steps(published_traces, "ST")
+    zeros = rows.column("t0_us").fill_null(1_767_600_000_000_000)
+    rows = rows.set_column(rows.column_names.index("t0_us"), "t0_us", zeros)
+    write_rank_logs(landing, DAY, GeneratedJob(rows, facts))
+    paths = test_settings.paths.model_copy(
+        update={"landing": str(landing), "warehouse": str(root / "warehouse")}
+    )
+    settings = test_settings.model_copy(update={"paths": paths})
+    run_nightly.run(spark, settings, [DAY])
+    return Night(settings, read_tables(spark, settings))
+
+
+@pytest.mark.parametrize("name", published.NAMES)
+def test_published_traces_through_landing_delta_and_spark(
+    name: str, published_night: Night, published_traces: Path
+) -> None:
+    assert_published(published_night.of(name), published.results(published_traces, name))
+
+
+def test_same_trace_as_parquet_and_as_rank_log(published_night: Night) -> None:
+    as_parquet, as_log = published_night.of("ST"), published_night.of("ST-as-rank-log")
+    for name in RESULT_TABLES:
+        left, right = sorted(as_parquet[name], key=repr), sorted(as_log[name], key=repr)
+        assert len(left) == len(right) > 0, name
+        for one, other in zip(left, right, strict=True):
+            assert {key: one[key] for key in UNIT_KEY} | {"job_id": "ST-as-rank-log"} == {
+                key: other[key] for key in UNIT_KEY
+            }
+            for key in one.keys() - set(UNIT_KEY):
+                is_number = isinstance(one[key], float)
+                assert one[key] == (pytest.approx(other[key], rel=1e-9) if is_number else other[key]), key
