@@ -1,4 +1,4 @@
-"""Months of history: a backfill from rank logs to aggregates, its stages, growth, nights and queries.
+"""Months of history: a backfill from rank logs to aggregates; nights and queries upon it; other layouts.
 
 `python -m tests.benchmarks.history` makes five months of a fleet, 300 million ops (13 GB), and takes an hour;
 --landing DIR takes a generated one instead, or keeps the one that it makes there.
@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs import aggregate_fleet, backfill, ingest_rank_logs, publish_night, simulate_what_if
 from jobs.cli import positive
@@ -70,7 +70,8 @@ def backfills(spark: SparkSession, settings: Settings, all_days: int) -> Iterato
         exponent = math.log(took_s / before[1]) / math.log(ops / before[0]) if before else math.nan
         before = ops, took_s
         for stage in stages:
-            yield Figure(f"{stage['stage']} of {len(days)} days", ops, stage["seconds"], math.nan)
+            gates = f"gates {stage['gate_seconds'] / stage['seconds']:.1%}"
+            yield Figure(f"{stage['stage']} of {len(days)} days, {gates}", ops, stage["seconds"], math.nan)
         mib = peak.jvm + peak.workers + peak.driver
         yield Figure(f"backfill of {len(days)} days", ops, took_s, exponent, mib)
 
@@ -112,7 +113,7 @@ def _copy_logs(spark: SparkSession, settings: Settings, days: Sequence[date]) ->
     schema = f"{names}, host string, gpu int, step bigint, t0_us bigint, {arrays}"
     folders = [f"{settings.paths.landing}/log_date={day}/*/*" for day in days]
     rows = spark.read.schema(schema).option("pathGlobFilter", "*.jsonl*").json(folders)
-    _write_and_forget(rows.write.format("delta").save)
+    _write_and_forget(rows)
 
 
 def _copy_tables(
@@ -124,12 +125,12 @@ def _copy_tables(
         warehouse.read(TABLES[name], days).write.format("noop").mode("overwrite").save()
     for name in written:
         rows = warehouse.read(TABLES[name], days)
-        _write_and_forget(rows.write.format("delta").partitionBy(*TABLES[name].partition_by).save)
+        _write_and_forget(rows, TABLES[name].partition_by)
 
 
-def _write_and_forget(save: Callable[[str], None]) -> None:
+def _write_and_forget(rows: DataFrame, partition_by: Sequence[str] = ()) -> None:
     with tempfile.TemporaryDirectory(prefix="plain-") as folder:
-        save(f"{folder}/rows")
+        _save(rows, partition_by, f"{folder}/rows")
 
 
 def nights(spark: SparkSession, settings: Settings, all_days: int) -> Iterator[Figure]:
@@ -156,13 +157,45 @@ def _night(spark: SparkSession, settings: Settings, day: Sequence[date]) -> Meas
 def queries(spark: SparkSession, settings: Settings) -> Iterator[Figure]:
     """Every named query over the whole history, median of five; ratio: to the three seconds it may take."""
     Warehouse(spark, settings.paths.warehouse).register_views()
-    for name, query in QUERIES.items():
-        seconds = []
-        for _ in range(REPEATS):
-            started = time.perf_counter()
-            spark.sql(query.over(None, None)).collect()
-            seconds.append(time.perf_counter() - started)
-        yield Figure(f"query {name}", 1, statistics.median(seconds), statistics.median(seconds) / 3)
+    for name in QUERIES:
+        median = _of_query(spark, name, REPEATS)
+        yield Figure(f"query {name}", 1, median, median / 3)
+
+
+def layouts(spark: SparkSession, settings: Settings) -> Iterator[Figure]:
+    """All named queries on the same rows laid out otherwise; ratio: to the layout that nights write."""
+    root = settings.paths.warehouse
+    as_written = _of_all_queries(spark, root)
+    yield Figure("one file a day", 1, as_written, 1.0)
+    for name, files, columns in (
+        ("four files a day, by day", 4, ["log_date"]),
+        ("one file, all days", 1, []),
+    ):
+        with tempfile.TemporaryDirectory(prefix="layout-", dir=Path(root).parent) as other:
+            for table in TABLES.values():
+                rows = Warehouse(spark, root).read(table)
+                if table.name != RANK_STEPS:
+                    _save(rows.repartition(files), columns, f"{other}/{table.name}")
+            took = _of_all_queries(spark, other)
+        yield Figure(name, 1, took, took / as_written)
+
+
+def _of_all_queries(spark: SparkSession, root: str) -> float:
+    Warehouse(spark, root).register_views()
+    return sum(_of_query(spark, name, 3) for name in QUERIES)
+
+
+def _of_query(spark: SparkSession, name: str, repeats: int) -> float:
+    seconds = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        spark.sql(QUERIES[name].over(None, None)).collect()
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds)
+
+
+def _save(rows: DataFrame, partition_by: Sequence[str], path: str) -> None:
+    rows.write.format("delta").partitionBy(*partition_by).save(path)
 
 
 def main() -> None:
@@ -192,6 +225,7 @@ def measure(spark: SparkSession, settings: Settings, all_days: int) -> None:
     list(show("One block, warm", "the plain read and write of its rows", block(spark, settings, days, ops)))
     list(show("A night", "the same on one day of history", nights(spark, settings, all_days)))
     list(show("Named queries", "3 seconds", queries(spark, settings)))
+    list(show("All of them, on the same rows", "the first layout", layouts(spark, settings)))
 
 
 if __name__ == "__main__":
