@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs.project import PROJECT
-from schemas.vocabulary import JOB_SLOWDOWN, JOBS, UNIT_FINGERPRINTS
+from schemas.vocabulary import JOB_SLOWDOWN, UNIT_FINGERPRINTS
 from tests.jobs.history import DAYS, History, assert_same_tables
 
 pytestmark = pytest.mark.slow
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 PATIENCE_S = 300.0
 
 
-@pytest.mark.parametrize(("table", "commit"), [(JOBS, 1), (JOB_SLOWDOWN, 1), (UNIT_FINGERPRINTS, 2)])
+@pytest.mark.parametrize(("table", "commit"), [(JOB_SLOWDOWN, 1), (UNIT_FINGERPRINTS, 1)])
 def test_a_killed_backfill_is_completed_by_the_next(
     filled: History, tmp_path: Path, table: str, commit: int
 ) -> None:

@@ -1,6 +1,7 @@
 """Maintenance: old ops expire, small files become few, unused ones go; what tables say stays the same."""
 
 import os
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -36,20 +37,28 @@ def settings(test_settings: Settings, tmp_path: Path) -> Settings:
     return test_settings.model_copy(update={"paths": paths, "maintenance": kept})
 
 
-@pytest.fixture
-def warehouse(spark: SparkSession, settings: Settings) -> Warehouse:
-    """Two days of a unit; the stages of the first in three files."""
-    made = Warehouse(spark, settings.paths.warehouse)
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two days of a unit; the stages of the first in three files. To be copied."""
+    root = tmp_path_factory.mktemp("maintained")
+    warehouse = Warehouse(spark, str(root))
     for name in (RANK_STEPS, JOBS):
         rows = frame(spark, name, [{"log_date": DAY}, {"log_date": NEXT_DAY}])
-        made.replace(TABLES[name], rows, [DAY, NEXT_DAY])
+        warehouse.replace(TABLES[name], rows, [DAY, NEXT_DAY])
     stages = frame(spark, STAGE_SLOWDOWN, [{"pp_rank": rank} for rank in range(3)])
-    made.replace(TABLES[STAGE_SLOWDOWN], stages.repartition(3), [DAY])
+    warehouse.replace(TABLES[STAGE_SLOWDOWN], stages.repartition(3), [DAY])
     prints = [
         {"log_date": day, "stage": stage} for day in (DAY, NEXT_DAY) for stage in ("ingest", "simulate")
     ]
-    made.append(TABLES[UNIT_FINGERPRINTS], frame(spark, UNIT_FINGERPRINTS, prints))
-    return made
+    warehouse.append(TABLES[UNIT_FINGERPRINTS], frame(spark, UNIT_FINGERPRINTS, prints))
+    return root
+
+
+@pytest.fixture
+def warehouse(made: Path, spark: SparkSession, settings: Settings) -> Warehouse:
+    """A copy to maintain."""
+    shutil.copytree(made, settings.paths.warehouse)
+    return Warehouse(spark, settings.paths.warehouse)
 
 
 def maintain(warehouse: Warehouse, settings: Settings, age: int) -> Done:

@@ -22,7 +22,7 @@ from udfs.unit_batches import (
 )
 from udfs.what_if import SimulationSettings
 
-UNITS = 5_000
+UNITS = 2_000
 ROWS_PER_BATCH = 1_000
 OPS: Ops = [("forward-compute", 0, 1), ("backward-compute", 1, 2)]
 
