@@ -1,10 +1,13 @@
 """What tests share: one Spark session for all of them, and the published traces."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
+from py4j.java_gateway import JVMView
 from pyspark.sql import SparkSession
 
 from jobs.project import PROJECT
@@ -21,6 +24,7 @@ def test_settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     overlay = root / "settings.toml"
     overlay.write_text(
         '[spark]\nmaster = "local[2]"\n[spark.conf]\n"spark.sql.shuffle.partitions" = "2"\n'
+        '"spark.driver.memory" = "6g"\n'
         f'"spark.sql.warehouse.dir" = "{root / "spark-warehouse"}"\n'
     )
     return load_settings(overlay, str(root / "landing"), str(root / "warehouse"))
@@ -42,3 +46,15 @@ def published_traces() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return TRACES
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forgotten_tables() -> Iterator[None]:
+    """Delta keeps an hour what it knows of each table: of hundreds in a run, more than fits into memory."""
+    yield
+    session_of_tests = SparkSession.getActiveSession()
+    if session_of_tests is not None:
+        gc.collect()  # frames that Python no longer needs keep their plans alive
+        cast(
+            "JVMView", session_of_tests._jvm
+        ).org.apache.spark.sql.delta.DeltaLog.clearCache()  # no public way
