@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from jobs.fingerprints import Fingerprint, forget, record
 from jobs.gates import (
     ON_TIME_EXPECTATION,
+    GateError,
     GateRefusedError,
     GateWork,
     Refusal,
@@ -132,7 +133,10 @@ def _persisted(frames: Mapping[str, DataFrame]) -> Iterator[None]:
 
 
 def _audit_all(frames: Mapping[str, DataFrame], scope: str, violations: Sequence[Violations]) -> _Audited:
-    """Audit every frame and rule; one refusal does not hide the next."""
+    """Audit every frame and rule; one refusal does not hide the next.
+
+    Raises GateError where what was found together is not found again: that is never a pass.
+    """
     on_time = Expectation(ON_TIME_EXPECTATION, scope, "rows are of the days, or the units, computed")
     rows = rows_of(frames)
     started = time.monotonic()
@@ -140,6 +144,9 @@ def _audit_all(frames: Mapping[str, DataFrame], scope: str, violations: Sequence
     refused: _Refused = {}
     if not all_hold(tables, [on_time], [rule.rows for rule in violations]):
         refused = _look_at_each(tables, on_time, violations)
+        if not refused:
+            named = ", ".join(frames) or "rules across tables"
+            raise GateError(f"{named}: broken together, and none where each is looked at alone")
     return _Audited(rows, refused, time.monotonic() - started)
 
 

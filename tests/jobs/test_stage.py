@@ -113,6 +113,16 @@ def test_an_expectation_that_cannot_be_evaluated_publishes_nothing(
     assert contents(published) == before
 
 
+def test_what_is_broken_at_the_first_look_alone_is_an_error_and_not_a_pass(
+    spark: SparkSession, published: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(published)
+    monkeypatch.setattr("jobs.stage.all_hold", lambda *_: False)
+    with pytest.raises(GateError, match=f"{DP_RANK_SLOWDOWN}: broken together"):
+        publish("simulate", published, {DP_RANK_SLOWDOWN: frame(spark, DP_RANK_SLOWDOWN)}, [DAY])
+    assert contents(published) == before
+
+
 def test_refused_rows_that_cannot_be_kept_do_not_hide_the_refusal(
     spark: SparkSession, warehouse: Warehouse, caplog: pytest.LogCaptureFixture
 ) -> None:
