@@ -72,8 +72,7 @@ def backfills(spark: SparkSession, settings: Settings, all_days: int) -> Iterato
         for stage in stages:
             gates = f"gates {stage['gate_seconds'] / stage['seconds']:.1%}"
             yield Figure(f"{stage['stage']} of {len(days)} days, {gates}", ops, stage["seconds"], math.nan)
-        mib = peak.jvm + peak.workers + peak.driver
-        yield Figure(f"backfill of {len(days)} days", ops, took_s, exponent, mib)
+        yield Figure(f"backfill of {len(days)} days", ops, took_s, exponent, peak.together)
 
 
 def block(spark: SparkSession, settings: Settings, days: Sequence[date], ops: int) -> Iterator[Figure]:

@@ -1,25 +1,31 @@
-"""Peak memory of this process and all beneath it, sampled while something runs."""
+"""Peak memory of this process and all beneath it, sampled while something runs.
+
+Between its fork and its exec a child still has the name and the size of what started it: a JVM that starts a
+command looks like two. Such a child is passed over.
+"""
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from os import getpid
 from typing import Final
 
 import psutil
 
 PAUSE_S: Final = 0.2
 MIB: Final = 1 << 20
+_JVM: Final = "java"
 
 
 @dataclass
 class Peak:
-    """Highest resident memory seen [MiB]: the JVM, all Python workers together, this process."""
+    """Highest resident memory seen [MiB]: the JVM, all Python workers, this process; all at a time."""
 
     jvm: float = 0.0
     workers: float = 0.0
     driver: float = 0.0
-    processes: set[int] = field(default_factory=set)
+    together: float = 0.0
 
     def look(self) -> None:
         """Take one sample."""
@@ -28,13 +34,22 @@ class Peak:
         for child in this.children(recursive=True):
             try:
                 size = child.memory_info().rss / MIB
-                is_jvm = child.name() == "java"
+                is_jvm, is_forking = child.name() == _JVM, _is_forking(child)
             except psutil.NoSuchProcess:
                 continue
-            jvm += size * is_jvm
-            workers += size * (not is_jvm)
+            if not is_forking:
+                jvm += size * is_jvm
+                workers += size * (not is_jvm)
+        driver = this.memory_info().rss / MIB
         self.jvm, self.workers = max(self.jvm, jvm), max(self.workers, workers)
-        self.driver = max(self.driver, this.memory_info().rss / MIB)
+        self.driver, self.together = max(self.driver, driver), max(self.together, jvm + workers + driver)
+
+
+def _is_forking(child: psutil.Process) -> bool:
+    """Whether this is a JVM beneath a JVM, or a Python process right beneath this one: not started yet."""
+    above = child.parent()
+    can_be = above is not None and (child.name() == _JVM or above.pid == getpid())
+    return can_be and above.name() == child.name()
 
 
 @contextmanager

@@ -118,4 +118,4 @@ def watch(work: Callable[[], object]) -> Measured:
         started = time.perf_counter()
         work()
         took_s = time.perf_counter() - started
-    return took_s, peak.jvm + peak.workers + peak.driver
+    return took_s, peak.together
