@@ -51,7 +51,6 @@ def run(
     if not landing.files:
         named = ", ".join(day.isoformat() for day in sorted(log_dates))
         _LOG.warning("nothing to ingest: no run folder of %s in %s", named, settings.paths.landing)
-    digests = landing.digests()  # of what is there before it is read: a file that changes now is read again
     with landed_days(spark, landing) as days, settled_rows(days, landing) as settled:
         jobs = pa.Table.from_pylist(days.jobs, schema=TABLES[JOBS].arrow_schema)
         frames = {
@@ -60,7 +59,7 @@ def run(
             REJECTS: settled.rejects,
             SOURCE_FILES: source_files_table(days.files, days.landed, *settled),
         }
-        read = of_files(by_unit(landing.files), digests, _ops(settled.rank_steps))
+        read = of_files(by_unit(landing.files), days.digests, _ops(settled.rank_steps))
         rows, gates, _ = publish(STAGE_INGEST, warehouse, frames, log_dates, units=units, fingerprints=read)
     if rows[REJECTS]:
         _LOG.warning("%d lines or files rejected; the table %s says why", rows[REJECTS], REJECTS)

@@ -9,7 +9,8 @@ import logging
 import re
 from collections.abc import Collection, Sequence
 from datetime import date
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import Final
 from urllib.parse import unquote
 
@@ -36,6 +37,7 @@ _LARGEST_DIGESTED: Final = 256 << 20
 """Spark holds a file whole to hash it, so that one task takes about twice as much memory."""
 _OF_NOTHING: Final = hashlib.sha256(b"").hexdigest()
 _MARKER: Final = "_SUCCESS"
+_NAME: Final = "_metadata.file_name"
 _PATH: Final = "_metadata.file_path"
 _SIZE: Final = "_metadata.file_size"
 _MODIFIED: Final = "_metadata.file_modification_time"
@@ -66,7 +68,7 @@ class Landing:
         Spark hides names that begin with an underscore or a dot, and lists empty files but never reads them.
         """
         try:
-            frame = self._reader().format("binaryFile").load(self._folders)
+            frame = self._whole_files
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
@@ -90,6 +92,12 @@ class Landing:
             )
         return sorted(found)
 
+    @cached_property
+    def _whole_files(self) -> DataFrame:
+        """All files, listed once: to list them again takes about as long as to look at their sizes."""
+        reader = self._reader().format("binaryFile").option("ignoreCorruptFiles", value=True)
+        return reader.load(self._folders)
+
     def finished_days(self) -> set[date]:
         """Days of which the producers have said, by the marker that they write last, that all is there."""
         found = [path.getParent().getName() for path in matching(self._spark, f"{self._days}/{_MARKER}")]
@@ -100,12 +108,29 @@ class Landing:
 
         only : paths; without, all files
         """
+        return self.digests_and_contents((), only)[0]
+
+    def digests_and_contents(
+        self, names: Collection[str], only: Collection[str] | None = None
+    ) -> tuple[dict[str, str], dict[str, bytes]]:
+        """Digests, and the contents of small files with such names, by path; each file is read once.
+
+        names : patterns with `*`; what cannot be read, is empty or not small has no contents
+        """
         if not self.files:
-            return {}
-        contents = self.contents("*", is_strict=False, only=only).where(F.col("size") <= _LARGEST_DIGESTED)
-        found = contents.select("path", F.sha2("content", 256).alias("digest")).collect()
+            return {}, {}
+        is_asked_for = reduce(
+            or_, (F.col(_NAME).like(name.replace("*", "%")) for name in names), F.lit(col=False)
+        )
+        hashed = self._chosen(self._whole_files, (), only).where(F.col(_SIZE) <= _LARGEST_DIGESTED)
+        found = hashed.select(
+            F.col(_PATH).alias("path"),
+            F.sha2("content", 256).alias("digest"),
+            F.when(is_asked_for & (F.col(_SIZE) <= _SMALL), F.col("content")).alias("content"),
+        ).collect()
         empty = {file.path: _OF_NOTHING for file in self.files if file.size == 0}
-        return empty | {row["path"]: row["digest"] for row in found}
+        contents = {row["path"]: bytes(row["content"]) for row in found if row["content"] is not None}
+        return empty | {row["path"]: row["digest"] for row in found}, contents
 
     def lines(self, without: Collection[str] = (), only: Collection[str] | None = None) -> DataFrame:
         """Read rank logs as text: value, path, block_start and position; the last two order a file's lines.
@@ -113,7 +138,7 @@ class Landing:
         The frame fails on a file that cannot be read to its end, unless its path is in `without`.
         """
         reader = self._reader(f"{{{RANK_LOG},{PACKED_RANK_LOG}}}").format("text").option("lineSep", "\n")
-        return self._chosen(reader, without, only).select(
+        return self._chosen(reader.load(self._folders), without, only).select(
             "value",
             F.col(_PATH).alias("path"),
             F.col("_metadata.file_block_start").alias("block_start"),
@@ -134,24 +159,7 @@ class Landing:
         """
         reader = self._reader(pattern).format("binaryFile").option("ignoreCorruptFiles", not is_strict)
         columns = F.col(_PATH).alias("path"), F.col(_SIZE).alias("size"), "content"
-        return self._chosen(reader, without, only).select(*columns)
-
-    def small_contents(self, pattern: str) -> dict[str, bytes]:
-        """Read small files of such names, by path; what cannot be read, or is not small, is not there."""
-        if not self.files:
-            return {}
-        try:
-            return self._small_contents(pattern, is_strict=True)
-        except FAILED_READS as error:
-            if self.failed_file(error) is None:
-                raise
-        return self._small_contents(pattern, is_strict=False)
-
-    def _small_contents(self, pattern: str, *, is_strict: bool) -> dict[str, bytes]:
-        contents = self.contents(pattern, is_strict=is_strict)
-        return {
-            row["path"]: bytes(row["content"]) for row in contents.where(F.col("size") <= _SMALL).collect()
-        }
+        return self._chosen(reader.load(self._folders), without, only).select(*columns)
 
     def broken_gzip_files(self) -> dict[str, str]:
         """Find rank logs whose gzip is broken, by path, with what is wrong; the largest are not looked at."""
@@ -169,11 +177,8 @@ class Landing:
         reader = self._spark.read.option("recursiveFileLookup", value=True)
         return reader.option("pathGlobFilter", pattern)
 
-    def _chosen(
-        self, reader: DataFrameReader, without: Collection[str], only: Collection[str] | None
-    ) -> DataFrame:
+    def _chosen(self, frame: DataFrame, without: Collection[str], only: Collection[str] | None) -> DataFrame:
         """Leave files out by a filter on their path: Spark then does not even open them."""
-        frame = reader.load(self._folders)
         excluded = [*self._misplaced, *without]
         if excluded:
             frame = frame.where(~F.col(_PATH).isin(excluded))

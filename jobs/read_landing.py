@@ -33,6 +33,7 @@ _LOG: Final = logging.getLogger(__name__)
 class LandedDays(NamedTuple):
     """What lies in the landing.
 
+    digests : SHA-256 of files by path, never newer than what was read: a file that changes now is read again
     landed : persisted; landed_rows.LANDED_SCHEMA and `bucket`, arranged by unit
     states : how many of the landed rows are in each state
     buckets : how many partitions they are arranged in
@@ -41,6 +42,7 @@ class LandedDays(NamedTuple):
     whole_files : rejects of whole files, as LANDED_SCHEMA
     """
 
+    digests: Mapping[str, str]
     landed: DataFrame
     states: Mapping[str, int]
     buckets: int
@@ -53,7 +55,8 @@ class LandedDays(NamedTuple):
 def landed_days(spark: SparkSession, landing: Landing) -> Iterator[LandedDays]:
     """Read the landing; the frames can be used until the block ends."""
     units = by_unit(landing.files)
-    jobs, rejects = read_manifests(units, landing.small_contents(f"{{{MANIFEST},{META}}}"))
+    digests, manifests = landing.digests_and_contents((MANIFEST, META))
+    jobs, rejects = read_manifests(units, manifests)
     table = log_files(landing.files, jobs, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     buckets = 1 + max(table.column("bucket").to_pylist(), default=0)
     files = spark.createDataFrame(table)
@@ -65,7 +68,7 @@ def landed_days(spark: SparkSession, landing: Landing) -> Iterator[LandedDays]:
     has_lines = F.col("has_lines") & ~F.col("path").isin([*unreadable])
     files = files.withColumn("has_lines", has_lines)
     try:
-        yield LandedDays(landed, states, buckets, files, jobs, whole_files)
+        yield LandedDays(digests, landed, states, buckets, files, jobs, whole_files)
     finally:
         landed.unpersist()
 

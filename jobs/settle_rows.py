@@ -16,7 +16,7 @@ from udfs.landed_rows import STATE_SUSPECT
 
 
 class SettledRows(NamedTuple):
-    """The tables rank_steps and rejects; they can be looked at several times."""
+    """The tables rank_steps and rejects; they can be looked at several times, as all of it is persisted."""
 
     rank_steps: DataFrame
     rejects: DataFrame
@@ -41,12 +41,15 @@ def settled_rows(days: LandedDays, landing: Landing) -> Iterator[SettledRows]:
         if again is not None:
             rejected.append(again)
             rows, is_arranged = without(rows, again), False
-        if not is_arranged:
-            rows = arranged(rows, days.buckets)
+        if is_arranged:
+            rank_steps = rank_steps_of(rows)
+            rank_steps.is_cached = True  # as a part of days.landed; nobody should store the same rows twice
+        else:
+            rank_steps = _keep(kept, rank_steps_of(arranged(rows, days.buckets)))
         rejects = numbered(reduce(DataFrame.unionByName, rejected), days.landed)
         if again is not None:
             rejects = with_texts(rejects, _lines_again(again, days, landing), days.files)
-        yield SettledRows(_keep(kept, rank_steps_of(rows)), _keep(kept, rejects_table(rejects)))
+        yield SettledRows(rank_steps, _keep(kept, rejects_table(rejects)))
 
 
 def _keep(kept: ExitStack, frame: DataFrame) -> DataFrame:
