@@ -1,7 +1,7 @@
 """Peak memory of this process and all beneath it, sampled while something runs.
 
-Between its fork and its exec a child still has the name and the size of what started it: a JVM that starts a
-command looks like two. Such a child is passed over.
+Between its fork and its exec a child is as large as what started it, and has the name of one of its threads:
+a JVM that starts a command looks like two. Such a child is passed over; its program is still its parent's.
 """
 
 import threading
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import getpid
+from pathlib import Path
 from typing import Final
 
 import psutil
@@ -34,8 +35,8 @@ class Peak:
         for child in this.children(recursive=True):
             try:
                 size = child.memory_info().rss / MIB
-                is_jvm, is_forking = child.name() == _JVM, _is_forking(child)
-            except psutil.NoSuchProcess:
+                is_jvm, is_forking = _program(child) == _JVM, _is_forking(child)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue
             if not is_forking:
                 jvm += size * is_jvm
@@ -45,11 +46,15 @@ class Peak:
         self.driver, self.together = max(self.driver, driver), max(self.together, jvm + workers + driver)
 
 
+def _program(process: psutil.Process) -> str:
+    return Path(process.exe()).name
+
+
 def _is_forking(child: psutil.Process) -> bool:
     """Whether this is a JVM beneath a JVM, or a Python process right beneath this one: not started yet."""
     above = child.parent()
-    can_be = above is not None and (child.name() == _JVM or above.pid == getpid())
-    return can_be and above.name() == child.name()
+    can_be = above is not None and (_program(child) == _JVM or above.pid == getpid())
+    return can_be and above.exe() == child.exe()
 
 
 @contextmanager

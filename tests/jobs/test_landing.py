@@ -1,6 +1,7 @@
 """The landing: files of days or of single units, with what fingerprints need to know of them."""
 
 import hashlib
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -50,6 +51,20 @@ def test_digests_are_those_of_contents_also_of_nothing(spark: SparkSession, fold
     assert len(wanted) == 2 * len(ODD)
     some = [file.path for file in landing.files if file.job_id == "a,b" and file.size]
     assert {path: digests[path] for path in some}.items() <= landing.digests(only=some).items()
+
+
+def test_contents_are_of_the_files_asked_for_that_say_something(spark: SparkSession, tmp_path: Path) -> None:
+    made = Folders(tmp_path)
+    files = {"job.json": b"{}", "meta-X.yaml": b"a: 1", "meta-Y.yaml": b"", "rank-00000.jsonl": b"1\n"}
+    for name, content in files.items():
+        made.put("a,b", name, content)
+    digests, contents = Landing(spark, str(tmp_path), [DAY]).digests_and_contents(("job.json", "meta-*.yaml"))
+    named = {path.rsplit("/", 1)[1]: content for path, content in contents.items()}
+    assert named == {name: files[name] for name in ("job.json", "meta-X.yaml")}
+    assert {digests[path] for path in contents} == {
+        hashlib.sha256(content).hexdigest() for content in named.values()
+    }
+    assert len(digests) == len(files)
 
 
 def test_a_file_too_large_to_be_hashed_has_no_digest(
