@@ -25,26 +25,28 @@ host_days AS (
     GROUP BY host, log_date
 ),
 
-dated AS (
+slow_spans AS (
     SELECT
         host,
-        log_date,
-        is_slow,
-        min(CASE WHEN is_slow THEN log_date END) OVER (PARTITION BY host) AS first_slow,
-        max(CASE WHEN is_slow THEN log_date END) OVER (PARTITION BY host) AS last_slow
+        count(*) AS days,
+        count_if(is_slow) AS days_slow,
+        min(log_date) FILTER (WHERE is_slow) AS first_slow,
+        max(log_date) FILTER (WHERE is_slow) AS last_slow
     FROM host_days
+    GROUP BY host
 ),
 
 spans AS (
     SELECT
         host,
+        days,
+        days_slow,
         first_slow,
         last_slow,
-        count(*) AS days,
-        count_if(is_slow) AS days_slow,
         count_if(log_date BETWEEN first_slow AND last_slow) AS days_between
-    FROM dated
-    GROUP BY host, first_slow, last_slow
+    FROM host_days
+    JOIN slow_spans USING (host)
+    GROUP BY host, days, days_slow, first_slow, last_slow
 ),
 
 host_jobs AS (
