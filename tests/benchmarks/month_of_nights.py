@@ -1,7 +1,8 @@
 """A month of nights by Airflow's real scheduler, last day first, some at a time; then some tasks are cleared.
 
 `python -m tests.benchmarks.month_of_nights` takes about a minute and a half for each night on two cores. Its
-tables are held against those of the same nights run in order, in one process.
+tables are held against those of one backfill of these days in one process, which are those of nights in order
+(`tests/jobs/test_backfill.py`).
 """
 
 import argparse
@@ -17,10 +18,10 @@ from typing import Any, Final
 
 from dags.operators.local_airflow import LocalAirflow
 from dags.operators.writers import POOL
+from jobs import backfill
 from jobs.cli import positive
 from jobs.make_fleet import FIRST_DAY
 from jobs.project import PROJECT
-from jobs.run_nightly import run as run_nightly
 from jobs.session import session
 from jobs.settings import load_settings
 from tests.dags.test_dag_files import TASKS
@@ -119,14 +120,13 @@ def main() -> None:
         with LocalAirflow(root / "airflow", free_port(), variables, SETTINGS) as airflow:
             airflow.wait_for_dags(len(TASKS))
             measure(airflow, days, args.at_a_time)
-        in_order = load_settings(str(settings), str(landing), str(root / "in-order"))
-        with session(in_order, "month_of_nights") as spark:
-            for day in days:
-                run_nightly(spark, in_order, [day])
-            expected = published(spark, root / "in-order")
+        together = load_settings(str(settings), str(landing), str(root / "together"))
+        with session(together, "month_of_nights") as spark:
+            backfill.run(spark, together, backfill.plan(spark, together, days))
+            expected = published(spark, root / "together")
             assert_same_tables(published(spark, root / "nights"), expected)
     rows = sum(map(len, expected.values()))
-    print(f"  all {len(expected)} tables, {rows:,} rows, are those of nights in order")
+    print(f"  all {len(expected)} tables, {rows:,} rows, are those of a backfill")
 
 
 if __name__ == "__main__":
