@@ -1,10 +1,11 @@
 """The landing: files of days or of single units, with what fingerprints need to know of them."""
 
 import hashlib
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from jobs.landing import Landing
 from tests.jobs.night import DAY, EMPTY_DAY, NEXT_DAY
@@ -65,6 +66,22 @@ def test_contents_are_of_the_files_asked_for_that_say_something(spark: SparkSess
         hashlib.sha256(content).hexdigest() for content in named.values()
     }
     assert len(digests) == len(files)
+
+
+def test_a_manifest_that_the_store_fails_on_once_is_read_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Folders(tmp_path).put("a,b", "job.json", b"{}")
+    read, looks = Landing._whole, []
+
+    def fail_once(landing: Landing, names: Collection[str], only: Collection[str] | None) -> list[Row]:
+        looks.append(only)
+        return read(landing, names, only) if len(looks) > 1 else []
+
+    monkeypatch.setattr(Landing, "_whole", fail_once)
+    digests, contents = Landing(spark, str(tmp_path), [DAY]).digests_and_contents(("job.json",))
+    assert [*contents.values()] == [b"{}"]
+    assert [*digests.values()] == [hashlib.sha256(b"{}").hexdigest()]
 
 
 def test_a_file_too_large_to_be_hashed_has_no_digest(
