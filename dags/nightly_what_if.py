@@ -25,19 +25,24 @@ because a day that is done late also revises the causes of the later days that l
 |---|---|---|
 | 1 | what may pass: an executor was lost, a store did not answer | two retries, after 5 and 10 minutes |
 | 2 | wrong arguments or settings | fails at once; mend the settings, clear the task |
-| 3 | a quality gate refused, the published tables are as they were | fails at once |
+| 3 | a quality gate refused: what it refused is as it was | fails at once |
 
 `wait_for_day` looks every five minutes, holds no worker slot in between, and gives up after 20 hours; later
-days do not wait for it. A task whose process is killed, with its scheduler or its machine, takes its Spark
-along; what it was doing is done again by its next try, or when it is cleared.
+days do not wait for it. In a backfill it looks once: days that are over are finished, or never will be.
 
-**When a gate refuses**, the published tables are as they were. The refused rows are kept in
-`<warehouse>/_refused`, `<warehouse>/_quality/log_date=<day>` has a page with everything that was held, by
-stage. Mend the defect and clear the task; or, where the rows will do, let them through and clear the task:
+A task whose process is killed, with its scheduler or its machine, takes its Spark along; what it was doing is
+done again by its next try, or when it is cleared.
 
-    python -m jobs.release_night --log-date <day> --accept <table>.<expectation> --by <who> --because <why>
+**When a gate refuses**, the published tables are as they were; only where it refuses causes of later days,
+which look back on this one, the day itself is published, and the message says so. The refused rows are kept
+in `<warehouse>/_refused/<stage>/<day>`, `<warehouse>/_quality/log_date=<day>` has a page of each stage with
+everything that was held, and one of what changed in the day later (`<stage>-later.html`). Mend the defect and
+clear the task; or, where the rows will do, let them through, in the project's folder, and clear the task:
 
-which `pipeline_runs` remembers (`accepted`, `accepted_by`, `accepted_because`).
+    python -m jobs.release_night --warehouse <warehouse> --log-date <day> --accept <table>.<expectation> ...
+
+The page has this command, filled in (add `--settings` where the store needs some); `--by` and `--because` say
+who lets them through, and why. `pipeline_runs` remembers it (`accepted`, `accepted_by`, `accepted_because`).
 
 **One writer at a time**: every task that writes takes slots of the pool `what_if_writers`, which has to be
 made once: `airflow pools set what_if_writers 3 "tasks that write tables"`. On a local store one task writes

@@ -2,7 +2,8 @@
 
 Looks back over the days before its own (`history.look_back_days` of the settings, 7 as delivered) for rank
 logs that arrived after the night, corrected manifests and units that were taken away, and does exactly those
-units again, with the aggregates of their days. Its own day belongs to `nightly_what_if`.
+units again, with the aggregates of their days. Its own day belongs to `nightly_what_if`; a run by hand
+without a logical date takes the day on which it starts.
 
 | task | publishes |
 |---|---|
@@ -12,6 +13,8 @@ A unit has changed when names, sizes or times of its files are not those that we
 ingested (`unit_fingerprints`); where only times differ, contents decide, so that a day sent twice changes
 nothing. Only days with `_SUCCESS` are looked at. A day that no night has done is done as well. What another
 version of the simulator or other settings would change is left to `backfill_history`.
+
+A day that a gate refuses keeps no other back; the task fails all the same, when the others are done.
 
 **Again** is always safe: what is done and unchanged is skipped. After a failure the next run goes on; exit
 statuses mean what they mean for `nightly_what_if`.
@@ -59,7 +62,7 @@ with DAG(
         entry_point="refresh_changed_days",
         pool_slots=ALONE,
         outlets=[HISTORY],
-        log_date="{{ ds }}",
+        log_date="{{ (dag_run.logical_date or dag_run.run_after) | ds }}",
         project="{{ var.value.get('what_if_project', '') }}",
         landing="{{ var.value.get('what_if_landing', '') }}",
         warehouse="{{ var.value.get('what_if_warehouse', '') }}",

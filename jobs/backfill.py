@@ -7,6 +7,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from datetime import date, timedelta
 from typing import Final, NamedTuple
 
@@ -19,7 +20,8 @@ from jobs.do_blocks import do_blocks
 from jobs.fingerprints import Fingerprint, record
 from jobs.printing import Result, write
 from jobs.progress import working
-from jobs.run_log import work_of_stages
+from jobs.run_log import recorded_refusal, work_of_stages
+from jobs.run_summary import add_summary, leave, of_history
 from jobs.settings import Settings, SettingsError, with_new_warehouse
 from jobs.warehouse import Warehouse
 from schemas.vocabulary import STAGE_INGEST, STAGE_NAMES, STAGE_SIMULATE
@@ -34,6 +36,11 @@ class Plan(NamedTuple):
     blocks: list[Block]
     wants: dict[str, Wanted]
     retouched: tuple[Fingerprint, ...]
+
+    @property
+    def log_dates(self) -> list[date]:
+        """Days with something to be done."""
+        return [day for block in self.blocks for day in block.log_dates]
 
 
 def plan(
@@ -99,15 +106,13 @@ def tell_plan(spark: SparkSession, settings: Settings, todo: Plan) -> None:
         is_number = [name not in {"days", "stage"} for name in _COLUMNS]
         write(Result(_COLUMNS, is_number, rows), "table", sys.stdout)
     jobs = len({job for block in todo.blocks for job in block.jobs})
-    days_to_do = sum(len(block.log_dates) for block in todo.blocks)
     seconds = sum(float(row[-1]) for row in rows)
-    _say(f"{jobs} jobs on {days_to_do} days to do, about {_duration(seconds)}")
+    _say(f"{jobs} jobs on {len(todo.log_dates)} days to do, about {_duration(seconds)}")
 
 
 def tell_summary(counts: dict[str, int], asked: int, todo: Plan) -> None:
     """Print what was done."""
-    done = sum(len(block.log_dates) for block in todo.blocks)
-    _say(f"{done} of {asked} days had something to do; the others were done and unchanged")
+    _say(f"{len(todo.log_dates)} of {asked} days had something to do; the others were done and unchanged")
     for each in work_of_stages(counts):
         size = f"{each['units']:,} units, {each['ops'] / 1e6:,.1f} million ops, {each['bytes'] / 1e6:,.1f} MB"
         _say(f"{each['stage']}: {size} in {_duration(each['seconds'])}")
@@ -134,6 +139,7 @@ def _parser() -> Parser:
     parser.add_argument("--dry-run", action="store_true", help="say what would be done and do nothing")
     new_help = "write results there and read ingested tables from --warehouse: see compare_versions"
     parser.add_argument("--warehouse-new", metavar="DIR", help=new_help)
+    add_summary(parser)
     return parser
 
 
@@ -161,9 +167,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             todo = plan(spark, settings, log_dates, stages, args.job_id)
         if args.dry_run:
             tell_plan(spark, settings, todo)
+            leave(of_history(todo.log_dates, {}, dry_run=True), args.summary)
             return {}
-        counts = run(spark, settings, todo)
+        new = Warehouse(spark, settings.paths.warehouse) if args.warehouse_new is not None else None
+        arguments = sys.argv[1:] if argv is None else argv
+        with recorded_refusal(new, "backfill", arguments) if new else nullcontext():
+            counts = run(spark, settings, todo)
         tell_summary(counts, len(log_dates), todo)
+        leave(of_history(todo.log_dates, counts), args.summary)
         return counts
 
     return run_entry_point("backfill", _parser(), argv, body)

@@ -1,7 +1,7 @@
 """What a backfill has to do, in blocks of days that share gates and commits, and how long that may take."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import chain
 from typing import Final
@@ -51,6 +51,13 @@ class Block:
     def work(self, stage: str) -> Work:
         """How much a stage has to do."""
         return sum((self.sizes[unit] for unit in self.units[stage]), Work())
+
+    def on(self, log_dates: Collection[date]) -> "Block":
+        """Return what it has to do on some of its days."""
+        days = tuple(day for day in self.log_dates if day in log_dates)
+        return replace(
+            self, log_dates=days, units={stage: _on(units, days) for stage, units in self.units.items()}
+        )
 
     @property
     def jobs(self) -> set[str]:

@@ -1,7 +1,9 @@
 """Does blocks of work, stage by stage, with a bar that shows how far it is."""
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date
+from typing import Final
 
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -10,11 +12,14 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from jobs import aggregate_fleet, ingest_rank_logs, simulate_what_if
 from jobs.blocks import Block, rates, seconds_for, total
 from jobs.changed_units import Wanted, changed_days, changed_results, recollect
+from jobs.gates import GateRefusedError
 from jobs.run_log import added
 from jobs.settings import Settings
 from jobs.transforms.landed_files import Unit
 from jobs.warehouse import Warehouse
 from schemas.vocabulary import STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 def do_blocks(
@@ -23,16 +28,64 @@ def do_blocks(
     """Do all blocks; returns rows per table and the work of each stage, over all of them.
 
     What a stage has to do is looked up again when its turn comes: the stage before may have found the same.
+    A day that a gate refuses keeps no other back, not even one of its own block. Raises GateRefusedError with
+    all that was refused when everything else is done.
     """
     counts: dict[str, int] = {}
+    refused: list[tuple[Block, GateRefusedError]] = []
     rate = rates(Warehouse(spark, settings.paths.warehouse, settings.paths.silver))
     with progress_bar(Console(stderr=True)) as bar:
         advance = Advance(bar, blocks, wants, rate)
-        for block in blocks:
-            for stage in wants:
-                added(counts, _do(spark, settings, block, stage, wants[stage]))
+
+        def do(block: Block, stages: Sequence[str]) -> None:
+            for number, stage in enumerate(stages):
+                try:
+                    added(counts, _do(spark, settings, block, stage, wants[stage]))
+                except GateRefusedError as error:
+                    rest = _without_refused(block, error)
+                    days = {day for each in rest for day in each.log_dates}
+                    left = block.on(set(block.log_dates) - days)
+                    if left.log_dates:
+                        refused.append((left, error))
+                        _LOG.warning("%s: %s", _days(left), error)
+                    for each in rest:
+                        do(each, stages[number:])
+                    return
                 advance(block, stage)
+
+        for block in blocks:
+            do(block, list(wants))
+    if refused:
+        raise _together(refused)
     return counts
+
+
+def _without_refused(block: Block, error: GateRefusedError) -> list[Block]:
+    """What of a refused block can still be done: its other days; where none is told, each day alone.
+
+    Nothing where the block itself was published, and later days were refused.
+    """
+    if error.published or len(block.log_dates) == 1:
+        return []
+    others = set(block.log_dates) - error.log_dates
+    if len(others) == len(block.log_dates):
+        return [block.on({day}) for day in block.log_dates]
+    return [block.on(others)] if others else []
+
+
+def _together(refused: Sequence[tuple[Block, GateRefusedError]]) -> GateRefusedError:
+    """All refusals as one; a single one that says what was published as it is."""
+    errors = [error for _, error in refused]
+    if len(errors) == 1 and errors[0].published:
+        return errors[0]
+    days = ", ".join(_days(block) for block, _ in refused)
+    kept_in = ", ".join(dict.fromkeys(error.kept_in for error in errors if error.kept_in))
+    refusals = [refusal for error in errors for refusal in error.refusals]
+    return GateRefusedError(refusals, kept_in, f"all was done but {days}")
+
+
+def _days(block: Block) -> str:
+    return ", ".join(day.isoformat() for day in block.log_dates)
 
 
 def _do(spark: SparkSession, settings: Settings, block: Block, stage: str, want: Wanted) -> Mapping[str, int]:
@@ -82,7 +135,8 @@ class Advance:
     def __call__(self, block: Block, stage: str) -> None:
         """Tell that a stage of a block is done."""
         if stage == self._last:
-            self._jobs += len(block.jobs)
+            # A job whose days were done apart, because of a refused one, counts again with each part.
+            self._jobs = min(self._jobs + len(block.jobs), self._of[0])
             self._ops += _ops(block)
         days: tuple[date, ...] = block.log_dates
         said = f"{stage} {days[0]} .. {days[-1]}"

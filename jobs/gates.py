@@ -5,14 +5,16 @@ counted on its own.
 """
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from datetime import date
 from functools import reduce
 from importlib import import_module
+from operator import add
 from typing import Final, NamedTuple, cast
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -21,20 +23,26 @@ from schemas.table import Expectation, Table
 SCHEMA_EXPECTATION: Final = "schema"
 KEY_EXPECTATION: Final = "key_is_unique"
 ON_TIME_EXPECTATION: Final = "log_date_of_this_run"
+_LOG_DATE: Final = "log_date"
 _RUNNER: Final = "jobs.expectation_runner"
 _ALL: Final = "SELECT 1 FROM {batch}"
+_NOTHING: Final = "nothing of this stage was published"
 _MOST_TOLD: Final = 5
 """Refusals that a message spells out: one wrong column often breaks a dozen expectations."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """One expectation that does not hold, and for how many rows."""
+    """One expectation that does not hold, and for how many rows.
+
+    log_dates : of these rows; none where they do not tell, and any day may be meant
+    """
 
     table: str
     expectation: str
     rows: int
     meaning: str
+    log_dates: tuple[date, ...] = ()
 
     @property
     def name(self) -> str:
@@ -48,15 +56,26 @@ class Refusal:
 
 
 class GateRefusedError(Exception):
-    """Raised when rows break an expectation: nothing of the stage is published, exit 3."""
+    """Raised when rows break an expectation: what was refused is not published, exit 3.
 
-    def __init__(self, refusals: Sequence[Refusal], kept_in: str = "") -> None:
+    kept_in : folder of the refused rows
+    published : what of the same run is, all the same; the message says that nothing is where this is empty
+    """
+
+    def __init__(self, refusals: Sequence[Refusal], kept_in: str = "", published: str = "") -> None:
         self.refusals = tuple(refusals)
+        self.kept_in, self.published = kept_in, published
         told = "; ".join(map(str, self.refusals[:_MOST_TOLD]))
         more = len(self.refusals) - _MOST_TOLD
         and_more = f"; and {more} more" if more > 0 else ""
         kept = f" (refused rows are kept in {kept_in})" if kept_in else ""
-        super().__init__(f"gate refused: {told}{and_more}{kept}")
+        super().__init__(f"gate refused, {published or _NOTHING}: {told}{and_more}{kept}")
+
+    @property
+    def log_dates(self) -> set[date]:
+        """Days of what was refused; none where one refusal does not tell, and any day may be meant."""
+        known = all(refusal.log_dates for refusal in self.refusals)
+        return {day for refusal in self.refusals for day in refusal.log_dates} if known else set()
 
 
 class GateError(Exception):
@@ -78,6 +97,10 @@ class GateWork(NamedTuple):
     seconds: float = 0.0
     expectations: int = 0
     released: int = 0
+
+    def and_also(self, other: "GateWork") -> "GateWork":
+        """Both together."""
+        return GateWork(*map(add, self, other))
 
 
 def preload() -> None:
@@ -105,7 +128,7 @@ def all_hold(
     if any(_differences(table, frame) for table, frame in frames):
         return False
     try:
-        broken = [rows for table, frame in frames for rows in _broken_rows(table, frame, extra)]
+        broken = [rows for table, frame in frames for rows in _violations(table, frame, extra)]
         found = [rows.select(F.lit(1).alias("broken")) for rows in (*broken, *none_of)]
         return not found or not _count("gate", reduce(DataFrame.union, found), {"all": _ALL})["all"]
     except (GateError, AnalysisException):
@@ -124,7 +147,7 @@ def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> 
             [Refusal(table.name, SCHEMA_EXPECTATION, frame.count(), "; ".join(differences))]
         )
     if not all_hold([(table, frame)], extra):
-        raise GateRefusedError(_detail(table, frame, (*table.all_expectations(), *extra)))
+        raise GateRefusedError(_detail(table, frame, extra))
     return GateResult(table.name, frame.count(), len(table.all_expectations()) + len(extra) + 1)
 
 
@@ -135,27 +158,66 @@ def audit_absence(table: str, name: str, rows: DataFrame, meaning: str) -> None:
     """
     found = _count(name, rows, {name: _ALL})[name]
     if found:
-        raise GateRefusedError([Refusal(table, name, found, meaning)])
+        raise GateRefusedError([Refusal(table, name, found, meaning, _days_of(rows))])
 
 
-def _detail(table: Table, frame: DataFrame, expectations: Sequence[Expectation]) -> list[Refusal]:
+def broken_rows(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> DataFrame:
+    """Rows of a frame that break an expectation, and in `broken` which ones; all rows of another schema."""
+    if _differences(table, frame):
+        return frame
+    same_keys = F.count("*").over(Window.partitionBy(*table.grain))
+    is_broken = {each.name: F.expr(_broken([each])) for each in (*table.all_expectations(), *extra)}
+    is_broken[KEY_EXPECTATION] = same_keys > 1
+    names = [F.when(rule, F.lit(name)) for name, rule in is_broken.items()]
+    told = frame.withColumn("broken", F.array_compact(F.array(*names)))
+    return told.where(F.size("broken") > 0)
+
+
+def _days_of(rows: DataFrame) -> tuple[date, ...]:
+    """Log dates of rows; none where one of them does not tell."""
+    if _LOG_DATE not in rows.columns:
+        return ()
+    return _known({row[0] for row in rows.select(_LOG_DATE).distinct().collect()})
+
+
+def _detail(table: Table, frame: DataFrame, extra: Sequence[Expectation]) -> list[Refusal]:
     """Count what each expectation alone refuses."""
+    expectations = (*table.all_expectations(), *extra)
     queries = {each.name: f"SELECT 1 FROM {{batch}} WHERE {_broken([each])}" for each in expectations}
     queries[KEY_EXPECTATION] = _rows_with_equal_keys(table)
     meanings = {each.name: each.meaning for each in expectations}
     meanings[KEY_EXPECTATION] = f"({', '.join(table.grain)}) is unique"
     counts = _count(table.name, frame, queries)
-    refusals = [Refusal(table.name, name, rows, meanings[name]) for name, rows in counts.items() if rows]
-    if not refusals:
+    if not any(counts.values()):
         raise GateError(f"{table.name}: not the same rows at a second look; persist the frame")
-    return refusals
+    days = _days_by_name(broken_rows(table, frame, extra))
+    return [
+        Refusal(table.name, name, rows, meanings[name], days.get(name, ()))
+        for name, rows in counts.items()
+        if rows
+    ]
+
+
+def _days_by_name(broken: DataFrame) -> dict[str, tuple[date, ...]]:
+    """Log dates of the rows that break each expectation; none where one of them does not tell."""
+    if _LOG_DATE not in broken.columns:
+        return {}
+    found: dict[str, set[date | None]] = {}
+    for day, name in broken.select(_LOG_DATE, F.explode("broken")).distinct().collect():
+        found.setdefault(name, set()).add(day)
+    return {name: _known(days) for name, days in found.items()}
+
+
+def _known(days: Set[date | None]) -> tuple[date, ...]:
+    known = [day for day in days if day is not None]
+    return tuple(sorted(known)) if len(known) == len(days) else ()
 
 
 def _differences(table: Table, frame: DataFrame) -> list[str]:
     return table.differences(to_arrow_schema(frame.schema, timezone="UTC"))
 
 
-def _broken_rows(table: Table, frame: DataFrame, extra: Sequence[Expectation]) -> tuple[DataFrame, DataFrame]:
+def _violations(table: Table, frame: DataFrame, extra: Sequence[Expectation]) -> tuple[DataFrame, DataFrame]:
     """Rows that break an expectation, and one row for each key that several have."""
     several = frame.groupBy(*table.grain).count().where("count > 1")
     return frame.where(_broken([*table.all_expectations(), *extra])), several

@@ -1,6 +1,5 @@
 """What a night did, in one place: for the end of its log, its page among the data docs, and the DAG."""
 
-import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -12,6 +11,7 @@ from pyspark.sql import functions as F
 
 from jobs.quality_docs import docs_path
 from jobs.report.names import INDEX_NAME
+from jobs.run_summary import Summary
 from jobs.transforms.watch import WASTE
 from jobs.warehouse import Warehouse
 from jobs.watch import Notice, coverage
@@ -30,8 +30,6 @@ from schemas.vocabulary import (
 
 _READERS: Final = 4
 _OF_GATES: Final = ("gate_seconds", "expectations", "released")
-
-Summary = dict[str, Any]
 
 
 def night_summary(
@@ -94,11 +92,6 @@ def _of_stage(stage: Mapping[str, Any]) -> str:
     gates = f"{stage['expectations']} expectations held in {stage['gate_seconds']:.1f} s ({share:.0%})"
     released = f", {stage['released']} refusals released by hand" if stage["released"] else ""
     return f"{took}; gates: {gates}{released}"
-
-
-def write_summary(summary: Summary, file: str) -> None:
-    """Leave a summary as JSON for whoever started the run."""
-    Path(file).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
 
 
 def _rows(warehouse: Warehouse, log_date: date) -> dict[str, int]:

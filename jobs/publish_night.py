@@ -6,7 +6,6 @@ checked here: that the fleet's counts are those of the units that were ingested,
 
 import argparse
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from datetime import date
@@ -16,10 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.cli import day_parser, run_entry_point
-from jobs.night_summary import Summary, night_summary, told, write_summary
+from jobs.night_summary import night_summary, told
 from jobs.progress import working
 from jobs.quality_docs import Page, TableChecks, write_docs
 from jobs.report_fleet import run as write_report
+from jobs.run_summary import Summary, add_summary, leave
 from jobs.settings import Settings
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import miscounted_causes
@@ -30,7 +30,6 @@ from schemas.vocabulary import CAUSE_DAY, FLEET_DAY, JOB_CAUSES, JOBS
 
 _LOG: Final = logging.getLogger(__name__)
 _STAGE: Final = "publish"
-_SUMMARY: Final = "WHAT_IF_SUMMARY"
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
@@ -77,7 +76,8 @@ def _told(warehouse: Warehouse, settings: Settings, day: date, held: Sequence[Ta
     texts = [notice.text for notice in notices]
     figures = {name: value for name, value in summary.items() if name not in {"warnings", "rows", "stages"}}
     figures |= {f"rows of {name}": count for name, count in summary["rows"].items()}
-    write_docs(warehouse.spark, warehouse.root, Page(_STAGE, [day], held, "", figures, texts))
+    page = Page(_STAGE, [day], warehouse.root, held, figures=figures, warnings=texts)
+    write_docs(warehouse.spark, page)
     for line in told(summary):
         _LOG.log(logging.WARNING if line.startswith("warning: ") else logging.INFO, line)
     return summary
@@ -97,13 +97,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
         with working(f"publish_night: {args.log_date}"):
             (summary,) = summaries(spark, settings, [args.log_date])
-        if args.summary:
-            write_summary(summary, args.summary)
+        leave(summary, args.summary)
         return {}
 
     parser = day_parser("publish_night", "Check a log date across its tables and say what the night found.")
-    summary_help = f"also leave that there, as JSON (without it, where {_SUMMARY} says)"
-    parser.add_argument("--summary", default=os.environ.get(_SUMMARY), metavar="FILE", help=summary_help)
+    add_summary(parser)
     return run_entry_point("publish_night", parser, argv, body)
 
 

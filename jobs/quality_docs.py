@@ -1,6 +1,7 @@
 """Data docs: what the gates held of one night, a page per stage, kept beside the tables."""
 
 import logging
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from jobs.gates import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION, Refusal
 from jobs.project import project_file
+from jobs.releases import NEVER
 from jobs.store import write_text
 from schemas.tables import TABLES
 
@@ -26,6 +28,7 @@ _OF_EVERY_TABLE: Final = {
 
 _LOG: Final = logging.getLogger(__name__)
 _FOLDER: Final = "_quality"
+_RELEASE: Final = "python -m jobs.release_night"
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class Check:
 
     rows : that break it
     is_released : somebody let them through
-    named : what it is called where somebody does
+    named : what it is called where somebody does; empty where nobody can
+    log_dates : of the rows that break it; none where any day may be meant
     """
 
     name: str
@@ -42,6 +46,7 @@ class Check:
     rows: int = 0
     is_released: bool = False
     named: str = ""
+    log_dates: Sequence[date] = ()
 
 
 class Rule(NamedTuple):
@@ -69,11 +74,15 @@ class TableChecks:
 
 @dataclass(frozen=True)
 class Page:
-    """All that one page says: which stage of which days, how it ended and what was held."""
+    """All that one page says: which stage of which days, how it ended and what was held.
+
+    root : of the warehouse
+    """
 
     stage: str
     log_dates: Sequence[date]
-    tables: Sequence[TableChecks]
+    root: str
+    tables: Sequence[TableChecks] = ()
     kept_in: str = ""
     figures: Mapping[str, object] | None = None
     warnings: Sequence[str] = ()
@@ -82,6 +91,19 @@ class Page:
     def broken(self) -> list[Check]:
         """Checks of all tables that did not hold."""
         return [check for table in self.tables for check in table.broken]
+
+    @property
+    def releases(self) -> list[str]:
+        """Commands by which somebody lets all of it through, day by day; none where that is not possible."""
+        if not all(check.named for check in self.broken):
+            return []
+        commands = []
+        for day in self.log_dates:
+            named = [check.named for check in self.broken if day in (check.log_dates or self.log_dates)]
+            accept = [word for name in named for word in ("--accept", name)]
+            words = ["--warehouse", self.root, "--log-date", day.isoformat(), *accept]
+            commands += [f"{_RELEASE} {shlex.join(words)} --by WHO --because WHY"] if named else []
+        return commands
 
     @property
     def outcome(self) -> str:
@@ -99,11 +121,15 @@ def table_checks(
     rows : of each table
     released : names of refusals that somebody let through
     """
-    broken = {refusal.name: refusal.rows for refusal in refusals}
+    broken = {refusal.name: refusal for refusal in refusals}
 
     def check(table: str, name: str, meaning: str) -> Check:
         named = f"{table}.{name}"
-        return Check(name, meaning, broken.get(named, 0), named in released, named)
+        refusal = broken.get(named)
+        if refusal is None:
+            return Check(name, meaning)
+        can_be = "" if name in NEVER else named
+        return Check(name, meaning, refusal.rows, named in released, can_be, refusal.log_dates)
 
     found = []
     for name, count in rows.items():
@@ -122,12 +148,12 @@ def docs_path(warehouse_root: str, log_date: date, stage: str) -> str:
     return f"{warehouse_root}/{_FOLDER}/log_date={log_date.isoformat()}/{stage}.html"
 
 
-def write_docs(spark: SparkSession, warehouse_root: str, page: Page) -> None:
+def write_docs(spark: SparkSession, page: Page) -> None:
     """Write a page for each of its days; what goes wrong with that is a warning, and no more."""
     text = html(page)
     try:
         for day in page.log_dates:
-            write_text(spark, docs_path(warehouse_root, day, page.stage), text)
+            write_text(spark, docs_path(page.root, day, page.stage), text)
     except Py4JError as error:  # what a gate says matters more than its page
         _LOG.warning("data docs of %s could not be written: %s", page.stage, str(error).splitlines()[0])
 

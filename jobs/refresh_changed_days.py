@@ -17,17 +17,24 @@ from jobs import backfill
 from jobs.cli import day_parser, run_entry_point
 from jobs.landing import Landing
 from jobs.progress import working
+from jobs.run_summary import add_summary, leave, of_history
 from jobs.settings import Settings
 
 _LOG: Final = logging.getLogger(__name__)
 
 
-def run(spark: SparkSession, settings: Settings, log_date: date) -> dict[str, int]:
-    """Do again what has changed in the days before this one; returns rows per table and the stages' work."""
+def run(
+    spark: SparkSession, settings: Settings, log_date: date, summary: str | None = None
+) -> dict[str, int]:
+    """Do again what has changed in the days before this one; returns rows per table and the stages' work.
+
+    summary : file in which to leave what was done, as JSON
+    """
     days = days_before(log_date, settings.history.look_back_days)
     finished = sorted(Landing(spark, settings.paths.landing, days).finished_days() & set(days))
     if not finished:
         _LOG.warning("none of %s .. %s is finished in %s", days[0], days[-1], settings.paths.landing)
+        leave(of_history([], {}), summary)
         return {}
     with working("refresh_changed_days: looking for what has changed"):
         todo = backfill.plan(spark, settings, finished, data_only=True)
@@ -35,10 +42,10 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> dict[str, in
         for unit in sorted(set().union(*block.units.values())):
             stages = [stage for stage, units in block.units.items() if unit in units]
             _LOG.info("%s, job %s, run %s: %s", *unit, ", ".join(stages))
-    _LOG.info(
-        "%d of %d finished days have changed", sum(len(b.log_dates) for b in todo.blocks), len(finished)
-    )
-    return backfill.run(spark, settings, todo)
+    _LOG.info("%d of %d finished days have changed", len(todo.log_dates), len(finished))
+    counts = backfill.run(spark, settings, todo)
+    leave(of_history(todo.log_dates, counts), summary)
+    return counts
 
 
 def days_before(log_date: date, count: int) -> list[date]:
@@ -50,9 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Refresh the days before one log date; returns the exit status."""
 
     def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-        return run(spark, settings, args.log_date)
+        return run(spark, settings, args.log_date, args.summary)
 
     parser = day_parser("refresh_changed_days", "Do changed units of the days before a log date again.")
+    add_summary(parser)
     return run_entry_point("refresh_changed_days", parser, argv, body)
 
 

@@ -13,16 +13,24 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs.cli import Parser, day_parser, run_entry_point
-from jobs.releases import ENTRY_POINT, NEVER, Release, record_release
-from jobs.settings import Settings
+from jobs.releases import ENTRY_POINT, NEVER, Release, record_release, refused
+from jobs.settings import Settings, SettingsError
 from jobs.warehouse import Warehouse
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 def run(spark: SparkSession, settings: Settings, release: Release, arguments: str = "") -> None:
-    """Record a release."""
-    record_release(Warehouse(spark, settings.paths.warehouse), release, arguments)
+    """Record a release; raises SettingsError for what no gate of this warehouse has refused on any day."""
+    warehouse = Warehouse(spark, settings.paths.warehouse)
+    known = refused(warehouse)
+    unknown = [name for name in release.accepted if name not in known]
+    if unknown:
+        told = ", ".join(sorted(known)) or "nothing at all"
+        raise SettingsError(
+            f"--accept {unknown[0]}: no gate has refused that in {warehouse.root}; refused were: {told}"
+        )
+    record_release(warehouse, release, arguments)
     _LOG.info("%s: released %s; run the refused stage again", release.log_date, ", ".join(release.accepted))
 
 

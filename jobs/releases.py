@@ -26,14 +26,19 @@ class Release(NamedTuple):
     because: str
 
 
-def released(warehouse: Warehouse, log_dates: Sequence[date]) -> set[str]:
-    """Names of refusals that were released for every one of these days."""
+def released(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, set[str]]:
+    """Names of refusals that were released, by day."""
     rows = warehouse.read(TABLE).where(F.col("log_date").isin(list(log_dates)))
     told = (
         rows.where("accepted IS NOT NULL").select("log_date", F.explode("accepted").alias("name")).collect()
     )
-    by_day = {day: {row["name"] for row in told if row["log_date"] == day} for day in log_dates}
-    return set.intersection(*by_day.values()) if by_day else set()
+    return {day: {row["name"] for row in told if row["log_date"] == day} for day in log_dates}
+
+
+def refused(warehouse: Warehouse) -> set[str]:
+    """Names of all that gates have refused in this warehouse."""
+    runs = warehouse.read(TABLE).where("refusals IS NOT NULL").select(F.explode("refusals").alias("told"))
+    return {row[0] for row in runs.select(F.concat_ws(".", "told.table", "told.expectation")).collect()}
 
 
 def record_release(warehouse: Warehouse, release: Release, arguments: str) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.fingerprints import recorded
+from jobs.gates import GateRefusedError, GateWork
 from jobs.settings import RevisionSettings
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import cause_day, units_of_other_gpu_hours
@@ -34,16 +35,19 @@ def revise_later_days(
     revision: RevisionSettings,
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
-) -> None:
+) -> GateWork:
     """Revise anew the causes of days that look back on these, and count them anew where they were counted.
 
+    Returns what the gates before that did.
+
     units : what changed on these days, where not all of it; others of the same days look back on it too
+    Raises GateRefusedError where those of the later days are refused, which says that these are published.
     """
     own = set(log_dates) if units is None else {min(log_dates)}
     after = {day + timedelta(days=age) for day in log_dates for age in range(1, revision.days + 1)}
     later = _days_done(warehouse, STAGE_SIMULATE, sorted(after - own))
     if not later:
-        return
+        return GateWork()
     span = (later[-1] - later[0]).days + revision.days
     before = {later[-1] - timedelta(days=age) for age in range(1, span + 1)} - set(later)
     measured = measured_results({name: warehouse.read(TABLES[name], later) for name in MEASURED_TABLES})
@@ -56,13 +60,27 @@ def revise_later_days(
         JOB_CAUSES,
         "GPU-hours of a cause are those of its unit, in job_slowdown, times its fractions",
     )
+    try:
+        return _replace_causes(warehouse, revised, later, rule)
+    except GateRefusedError as error:
+        days = ", ".join(day.isoformat() for day in sorted(log_dates))
+        published = f"of later days that look back on {days}, which is published but not done"
+        raise GateRefusedError(error.refusals, error.kept_in, published) from None
+
+
+def _replace_causes(
+    warehouse: Warehouse, revised: DataFrame, later: Sequence[date], rule: Violations
+) -> GateWork:
+    """Publish the causes of later days, and count them anew."""
     same = list(recorded(warehouse, STAGE_SIMULATE, later).values())
-    publish(STAGE_SIMULATE, warehouse, {JOB_CAUSES: _causes(revised)}, later, [rule], None, same)
+    causes = {JOB_CAUSES: _causes(revised)}
+    gates = publish(STAGE_SIMULATE, warehouse, causes, later, [rule], None, same).gates
     counted = _days_done(warehouse, STAGE_AGGREGATE, later)
-    if counted:
-        frame = cause_day(warehouse.read(TABLES[JOB_CAUSES], counted))
-        same = list(recorded(warehouse, STAGE_AGGREGATE, counted).values())
-        publish(STAGE_AGGREGATE, warehouse, {CAUSE_DAY: frame}, counted, (), None, same)
+    if not counted:
+        return gates
+    days = {CAUSE_DAY: cause_day(warehouse.read(TABLES[JOB_CAUSES], counted))}
+    same = list(recorded(warehouse, STAGE_AGGREGATE, counted).values())
+    return gates.and_also(publish(STAGE_AGGREGATE, warehouse, days, counted, (), None, same).gates)
 
 
 def _days_done(warehouse: Warehouse, stage: str, log_dates: Sequence[date]) -> list[date]:

@@ -6,7 +6,6 @@ import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from jobs.session import SessionError
 from jobs.settings import SettingsError
 from jobs.unit import NoSuchUnitError, NotReplayedError
 from jobs.warehouse import Warehouse, spark_schema
-from schemas.pipeline_runs import TABLE
+from schemas.pipeline_runs import REFUSAL, TABLE
 from schemas.vocabulary import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -67,7 +66,9 @@ def one_line(error: Exception) -> str:
 
 def refused_by(error: Exception) -> list[dict[str, Any]] | None:
     """What gates refused, as the column `refusals` of pipeline_runs has it; None where they did not."""
-    return [asdict(each) for each in error.refusals] if isinstance(error, GateRefusedError) else None
+    if not isinstance(error, GateRefusedError):
+        return None
+    return [{name: getattr(each, name) for name in REFUSAL.names} for each in error.refusals]
 
 
 def stage_work(stage: str, done: Collection[Fingerprint], seconds: float, gates: GateWork) -> dict[str, int]:
@@ -113,24 +114,44 @@ def recorded_run(
     Yields a dictionary for what the run counts: rows per published table, and under ROWS_IN the rows read.
     """
     counts: dict[str, int] = {}
-    facts = {
+    facts, start = _facts(entry_point, arguments, log_date), time.monotonic()
+    try:
+        yield counts
+    except Exception as error:
+        _append_failure(warehouse, facts, time.monotonic() - start, error)
+        raise
+    _append(warehouse, facts, time.monotonic() - start, counts, EXIT_DONE)
+
+
+@contextmanager
+def recorded_refusal(warehouse: Warehouse, entry_point: str, arguments: Sequence[str]) -> Iterator[None]:
+    """Record what a gate refuses in this warehouse too: whoever releases it there has to find it."""
+    facts, start = _facts(entry_point, arguments, None), time.monotonic()
+    try:
+        yield
+    except GateRefusedError as error:
+        _append_failure(warehouse, facts, time.monotonic() - start, error)
+        raise
+
+
+def _facts(entry_point: str, arguments: Sequence[str], log_date: date | None) -> dict[str, object]:
+    return {
         "pipeline_run_id": str(uuid.uuid4()),
         "entry_point": entry_point,
         "arguments": shlex.join(arguments),
         "log_date": log_date,
         "started_at": datetime.now(UTC),
     }
-    start = time.monotonic()
+
+
+def _append_failure(
+    warehouse: Warehouse, facts: Mapping[str, object], seconds: float, error: Exception
+) -> None:
     try:
-        yield counts
-    except Exception as error:
-        try:
-            told = {**facts, "refusals": refused_by(error)}
-            _append(warehouse, told, time.monotonic() - start, {}, exit_status(error))
-        except Exception:  # the error of the run itself is what its caller must hear of
-            logger.exception("pipeline_runs has no row for this run")
-        raise
-    _append(warehouse, facts, time.monotonic() - start, counts, EXIT_DONE)
+        told = {**facts, "refusals": refused_by(error)}
+        _append(warehouse, told, seconds, {}, exit_status(error))
+    except Exception:  # the error of the run itself is what its caller must hear of
+        logger.exception("pipeline_runs has no row for this run")
 
 
 def _append(

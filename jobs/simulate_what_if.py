@@ -75,7 +75,7 @@ def run(
         ]
         done = built_on(ingested, STAGE_SIMULATE, settings)
         rows, gates, _ = publish(STAGE_SIMULATE, warehouse, result_rows(results), log_dates, rules, units)
-        revise_later_days(warehouse, settings.revision, log_dates, units)
+        gates = gates.and_also(revise_later_days(warehouse, settings.revision, log_dates, units))
         record(warehouse, STAGE_SIMULATE, done, log_dates, units)  # not before the days that look back on it
         return rows | stage_work(STAGE_SIMULATE, done, time.monotonic() - started, gates)
     finally:

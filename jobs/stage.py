@@ -5,6 +5,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from typing import Final, NamedTuple
 
@@ -21,6 +22,7 @@ from jobs.gates import (
     all_hold,
     audit,
     audit_absence,
+    broken_rows,
     rows_of,
 )
 from jobs.quality_docs import Page, Rule, TableChecks, table_checks, write_docs
@@ -29,7 +31,15 @@ from jobs.transforms.landed_files import Unit
 from jobs.warehouse import Warehouse, on_units
 from schemas.table import Expectation, Table
 from schemas.tables import TABLES
-from schemas.vocabulary import RANK_STEPS
+from schemas.vocabulary import (
+    FLEET_TABLES,
+    INGESTED_TABLES,
+    RANK_STEPS,
+    RESULT_TABLES,
+    STAGE_AGGREGATE,
+    STAGE_INGEST,
+    STAGE_SIMULATE,
+)
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -57,6 +67,11 @@ class Published(NamedTuple):
     checks: list[TableChecks]
 
 
+_TABLES_OF: Final = {
+    STAGE_INGEST: INGESTED_TABLES,
+    STAGE_SIMULATE: RESULT_TABLES,
+    STAGE_AGGREGATE: FLEET_TABLES,
+}
 _Refused = dict[str, tuple[DataFrame, tuple[Refusal, ...]]]  # by the name under which the rows are kept
 
 
@@ -66,6 +81,11 @@ class _Audited(NamedTuple):
     rows: dict[str, int]
     refused: _Refused
     seconds: float
+
+    @property
+    def refusals(self) -> list[Refusal]:
+        """All that was refused."""
+        return [refusal for _, found in self.refused.values() for refusal in found]
 
 
 def publish(
@@ -82,13 +102,14 @@ def publish(
     units : replace these alone, not all of the days
     fingerprints : of the units published. The stage's own are gone while its tables change, so that whatever
     ends this early, the units are not taken as done.
-    Each frame is computed once. Raises GateRefusedError with all that is refused, and keeps those rows in
-    `<warehouse>/_refused/<stage>`, unless all of it was released for all of these days; raises GateError
-    where an expectation could not be evaluated. Nothing is published in either case.
+    Each frame is computed once. Raises GateRefusedError with all that is refused, and keeps those rows beside
+    the tables, unless all of it was released for the days of those rows; raises GateError where an
+    expectation could not be evaluated. Nothing is published in either case.
     """
     with _persisted(frames):
         audited = _audit_all(frames, on_units(log_dates, units), violations)
-        passed = _passed(stage, warehouse, log_dates, violations, audited)
+        page = Page(_page_of(stage, frames, units), log_dates, warehouse.root)
+        passed = _passed(stage, warehouse, page, violations, audited)
         if frames:
             forget(warehouse, stage, log_dates, units)
             rows = passed.rows
@@ -99,21 +120,22 @@ def publish(
     return passed
 
 
+def _page_of(stage: str, frames: Mapping[str, DataFrame], units: Collection[Unit] | None) -> str:
+    """The page of the stage's night; where only some tables or units of it change, one beside that."""
+    is_whole = units is None and set(frames).issuperset(_TABLES_OF.get(stage, ()))
+    return stage if is_whole else f"{stage}-later"
+
+
 def _passed(
-    stage: str,
-    warehouse: Warehouse,
-    log_dates: Sequence[date],
-    violations: Sequence[Violations],
-    audited: _Audited,
+    stage: str, warehouse: Warehouse, page: Page, violations: Sequence[Violations], audited: _Audited
 ) -> Published:
     """Tell on a page what was held; raises GateRefusedError where not all that was refused is released."""
-    refusals = [refusal for _, found in audited.refused.values() for refusal in found]
-    accepted = _accepted(warehouse, log_dates, refusals)
-    refusal = _keep(stage, warehouse, audited.refused) if refusals else None
+    refusals = audited.refusals
+    accepted = _accepted(warehouse, page.log_dates, refusals)
+    refusal = _keep(stage, warehouse, page.log_dates, audited) if refusals else None
     rules = [Rule(rule.table, rule.name, rule.meaning) for rule in violations]
     checks = table_checks(audited.rows, rules, refusals, accepted)
-    kept_in = warehouse.refused_path(stage) if refusals else ""
-    write_docs(warehouse.spark, warehouse.root, Page(stage, log_dates, checks, kept_in))
+    write_docs(warehouse.spark, replace(page, tables=checks, kept_in=refusal.kept_in if refusal else ""))
     if refusal and len(accepted) < len(refusals):
         raise refusal
     held = sum(len(table.checks) for table in checks)
@@ -159,7 +181,7 @@ def _look_at_each(
         try:
             audit(table, frame, [on_time])
         except GateRefusedError as error:
-            refused[table.name] = frame, error.refusals
+            refused[table.name] = broken_rows(table, frame, [on_time]), error.refusals
     for rule in violations:
         try:
             audit_absence(rule.table, rule.name, rule.rows, rule.meaning)
@@ -169,26 +191,30 @@ def _look_at_each(
 
 
 def _accepted(warehouse: Warehouse, log_dates: Sequence[date], refusals: Sequence[Refusal]) -> set[str]:
-    """Names of refusals that somebody released; looked up only where something was refused."""
+    """Names of refusals that somebody released for all days of their rows."""
     if not refusals:
         return set()
-    can_be = {refusal.name for refusal in refusals if refusal.expectation not in NEVER}
-    accepted = can_be & released(warehouse, log_dates)
+    by_day = released(warehouse, log_dates)
+    accepted = {
+        refusal.name
+        for refusal in refusals
+        if refusal.expectation not in NEVER
+        and all(refusal.name in by_day.get(day, ()) for day in refusal.log_dates or log_dates)
+    }
     for refusal in refusals:
         if refusal.name in accepted:
             _LOG.warning("released by hand, published all the same: %s", refusal)
     return accepted
 
 
-def _keep(stage: str, warehouse: Warehouse, refused: _Refused) -> GateRefusedError:
+def _keep(stage: str, warehouse: Warehouse, log_dates: Sequence[date], audited: _Audited) -> GateRefusedError:
     """Keep refused rows for inspection and return the error that tells about them."""
-    for name, (frame, _) in refused.items():
+    for name, (rows, _) in audited.refused.items():
         try:
-            warehouse.keep_refused(stage, name, frame)
+            warehouse.keep_refused(stage, log_dates, name, rows)
         except PySparkException as error:  # the refusal matters more than its evidence
             _LOG.warning("refused rows of %s could not be kept: %s", name, error)
-    refusals = [refusal for _, found in refused.values() for refusal in found]
-    return GateRefusedError(refusals, warehouse.refused_path(stage))
+    return GateRefusedError(audited.refusals, warehouse.refused_path(stage, log_dates))
 
 
 def _in_few_files(name: str, frame: DataFrame, rows: int) -> DataFrame:
@@ -207,10 +233,10 @@ def _replace_all(
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
 ) -> None:
-    def replace(name: str) -> None:
+    def replace_one(name: str) -> None:
         warehouse.replace(TABLES[name], frames[name], log_dates, units)
 
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="publish") as writers:
-        writes = [writers.submit(replace, name) for name in frames]
+        writes = [writers.submit(replace_one, name) for name in frames]
     for write in writes:
         write.result()  # raises what a writer raised, after all have ended

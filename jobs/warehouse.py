@@ -152,14 +152,15 @@ class Warehouse:
         path = self.path(table.name).replace("`", "``")
         return self.spark.sql(f"VACUUM delta.`{path}` {how}")
 
-    def refused_path(self, stage: str) -> str:
-        """Where rows are kept that a gate of this stage refused, a folder for each table or rule."""
-        return self.path(f"{_REFUSED}/{stage}")
+    def refused_path(self, stage: str, log_dates: Sequence[date]) -> str:
+        """Where rows of these days are kept that a gate of this stage refused, a folder for each table."""
+        days = [day.isoformat() for day in sorted({min(log_dates), max(log_dates)})]
+        return self.path(f"{_REFUSED}/{stage}/{'..'.join(days)}")
 
-    def keep_refused(self, stage: str, name: str, frame: DataFrame) -> None:
-        """Keep refused rows for inspection, instead of those that were kept before."""
+    def keep_refused(self, stage: str, log_dates: Sequence[date], name: str, frame: DataFrame) -> None:
+        """Keep refused rows for inspection, instead of those that were kept before of these days."""
         writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        writer.save(f"{self.refused_path(stage)}/{name}")
+        writer.save(f"{self.refused_path(stage, log_dates)}/{name}")
 
     def register_views(self, names: Collection[str] = (*TABLES, *VIEWS)) -> int:
         """Make tables and views temporary views of the session; return how many tables there are at all.

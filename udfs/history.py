@@ -109,8 +109,11 @@ def slow_stages(
 ) -> SlowStages | None:
     """Stages that are slow for where they run; None where history cannot tell.
 
-    runs : of the same model, comparable.
+    runs : of the same model, comparable. Where a stage computes nothing, or in no time, nothing is told.
     """
+    runs = [run for run in runs if _computes(run)]
+    if not _computes(unit):
+        return None
     elsewhere = [run for run in runs if run.hosts and unit.hosts and not run.hosts & unit.hosts]
     if len(unit.hosts) == 1 and len(elsewhere) >= minimum_runs:
         found = _whole_job(unit, elsewhere)
@@ -122,7 +125,7 @@ def slow_stages(
 
 def slow_transfers(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowTransfers | None:
     """Transfers slower than in other runs of the same work; None where history cannot tell."""
-    if len(runs) < minimum_runs:
+    if len(runs) < minimum_runs or unit.ideal_step_s <= 0.0:
         return None
     work = max(_work_ratios(unit, runs), default=1.0)
     traffic = _traffic_ratios(unit, runs)
@@ -190,6 +193,10 @@ def _without(unit: Run, factors: Mapping[int, float], largest: float, runs: int,
     uneven_s, left_s = (max(times) - sum(times) / len(times) for times in (as_is_s, fixed_s))
     kept = min(left_s / uneven_s, 1.0) if uneven_s > 0.0 else 1.0
     return SlowStages(factors, max(as_is_s) - max(fixed_s), kept, largest, runs, jobs)
+
+
+def _computes(run: Run) -> bool:
+    return all(stage.compute_s > 0.0 for stage in run.stages)
 
 
 def _factors(unit: Run, runs: Sequence[Run]) -> list[float]:

@@ -22,6 +22,8 @@ _TEXTS: Final = ("cluster", "team", "model", "framework", "gpu_type")
 _TIMES: Final = ("started_at", "ended_at")
 _PUBLISHED_LABELS: Final = ("trial_name", "run_id")
 _LARGEST: Final = 2**31 - 1
+_MOST_GPU_HOURS: Final = 1e9
+"""Of forty million GPUs in a day. Sums over a fleet stay finite, whatever a manifest says."""
 
 Row = dict[str, Any]
 
@@ -72,7 +74,8 @@ def parse_published_meta(content: bytes) -> Row:
     if not isinstance(root, yaml.MappingNode):
         return _bad_layout("no fields")
     # As they are spelled: YAML would make a number of run_id 007 and a truth value of the trial NO.
-    spelled = {key.value: value.value for key, value in root.value if isinstance(value, yaml.ScalarNode)}
+    plain = [pair for pair in root.value if all(isinstance(node, yaml.ScalarNode) for node in pair)]
+    spelled = {key.value: value.value for key, value in plain}
     fields = _Fields({name: _integer_or_text(value) for name, value in spelled.items()})
     for name in SIZES:
         is_renamed = name == "cp_size" and "cp_size" not in spelled
@@ -142,7 +145,7 @@ class _Fields:
             self._take(name, "text", is_text)
         for name in _TIMES:
             self._time(name)
-        self._take("gpu_hours", "a number of at least 0", _is_amount)
+        self._take("gpu_hours", f"a number from 0 to {_MOST_GPU_HOURS:.0e}", _is_amount)
         self._take("restarts", f"an integer from 0 to {_LARGEST}", _is_count)
         self._labels()
         if self._row["gpu_hours"] is not None:
@@ -205,10 +208,5 @@ def _is_count(value: object) -> bool:
 
 
 def _is_amount(value: object) -> bool:
-    """Tell whether a value is a number that a float holds, and not negative."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    try:
-        return math.isfinite(value) and value >= 0
-    except OverflowError:
-        return False
+    """Tell whether a value is a plausible number of GPU hours; NaN is not."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST_GPU_HOURS

@@ -27,7 +27,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class GateRefused(AirflowFailException):
-    """A quality gate refused: nothing of the stage was published."""
+    """A quality gate refused: what it refused is not published."""
 
 
 class WrongSettings(AirflowFailException):

@@ -20,4 +20,4 @@ NIGHT: Final = _asset("night")
 """A night that was held against itself and is complete; an event's extra has its whole summary."""
 
 HISTORY: Final = _asset("history")
-"""Days of the past that were done again; an event's extra says what was asked for."""
+"""Days of the past that were done again; an event's extra says which, if any had to be, and how many rows."""

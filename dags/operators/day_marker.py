@@ -14,6 +14,9 @@ from dags import PROJECT
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+_BACKFILL: Final = "backfill"
+"""Type of a run that `airflow backfill create` has made."""
+
 _ASK: Final = (
     "import sys; from jobs.settings import load_settings; print(load_settings(*sys.argv[1:]).paths.landing)"
 )
@@ -26,8 +29,10 @@ class DayMarkerSensor(BaseSensorOperator):
     project   : folder where relative paths start; the DAGs' own where empty
     landing   : as the entry points take it; where it is empty the project's settings say
     settings  : settings file on top of conf/, where not empty
-    Between two looks the task holds no worker slot (mode reschedule). Raises AirflowSensorTimeout, saying
-    what was waited for, when `timeout` has passed; AirflowFailException where there is nothing to wait for.
+    Between two looks the task holds no worker slot (mode reschedule). A store that does not answer is looked
+    at again, in a backfill by the task's next try. Raises AirflowSensorTimeout, saying what was waited for,
+    when `timeout` has passed, and in a backfill at once: its days are over; AirflowFailException where there
+    is nothing to wait for.
     """
 
     template_fields: Sequence[str] = ("log_date", "project", "landing", "settings")
@@ -53,20 +58,37 @@ class DayMarkerSensor(BaseSensorOperator):
             raise AirflowFailException(
                 "this run has no logical date: trigger it with the day to analyse, such as 2026-01-05"
             )
+        run = context.get("dag_run")
+        if run is not None and run.run_type == _BACKFILL:
+            if not self._look():  # raises what the store says: a try of the task is another look
+                raise self._unfinished("is not there, and a backfill does not wait")
+            return
         try:
             super().execute(context)
         except AirflowSensorTimeout:
-            raise AirflowSensorTimeout(
-                f"{self.marker()} has not appeared within {self.timeout / 3600:g} hours: the producers have "
-                f"not finished {self.log_date}. Once it is there, clear this task to run the night"
-            ) from None
+            raise self._unfinished(f"has not appeared within {self.timeout / 3600:g} hours") from None
 
     def poke(self, context: "Context") -> bool:  # noqa: ARG002  # Airflow calls it so
-        """Tell whether the marker is there."""
+        """Tell whether the marker is there; a store that does not say is looked at again."""
+        try:
+            return self._look()
+        except PermissionError:  # which no later look mends
+            raise
+        except OSError as error:  # raised, it would cost one of the task's tries, of which a day has three
+            self.log.warning("%s could not be looked for: %s", self.marker(), error)
+            return False
+
+    def _look(self) -> bool:
         marker = self.marker()
         is_there = ObjectStoragePath(marker).exists()
         self.log.info("%s is %s", marker, "there" if is_there else "not there yet")
         return is_there
+
+    def _unfinished(self, how: str) -> AirflowSensorTimeout:
+        return AirflowSensorTimeout(
+            f"{self.marker()} {how}: the producers have not finished {self.log_date}. "
+            "Once it is there, clear this task to run the night"
+        )
 
     def marker(self) -> str:
         """Path or URL of what the producers write last."""

@@ -167,6 +167,8 @@ def main() -> int:
     folders = {"what_if_landing": args.landing, "what_if_warehouse": args.warehouse}
     variables = {name: str(folder.resolve()) for name, folder in folders.items()}
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # its terminal is closed, and nobody said nohup
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     _say(f"starting, about a minute; its logs lie in {args.home} ...")
     try:
         with LocalAirflow(args.home, args.port, variables) as airflow:
@@ -175,6 +177,7 @@ def main() -> int:
             _say(f"open {airflow.url} (this machine alone, no login)")
             days = sorted(marker.parent.name for marker in args.landing.glob("log_date=*/_SUCCESS"))
             _say(f"trigger nightly_what_if with a day of the landing as its logical date: {_dates(days)}")
+            _say("the night of yesterday, which it makes by itself, waits for logs that are not here; let it")
             _say("Ctrl-C ends it")
             signal.pause()
     except KeyboardInterrupt:

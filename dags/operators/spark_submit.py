@@ -25,7 +25,7 @@ SPARK: Final = "what_if_spark"
 
 _FINAL: Final[dict[int, tuple[type[AirflowFailException], str]]] = {
     EXIT_WRONG_SETTINGS: (WrongSettings, "wrong arguments or settings"),
-    EXIT_GATE_REFUSED: (GateRefused, "a quality gate refused, nothing of this stage was published"),
+    EXIT_GATE_REFUSED: (GateRefused, "a quality gate refused"),
 }
 """Exit statuses after which the same command would end in the same way."""
 
@@ -39,6 +39,8 @@ watch=$!
 disown "$watch"  # the shell says nothing of its end
 scratch="$(mktemp -d)"
 trap 'kill -KILL "$watch"; rm -rf "$scratch"' EXIT
+# Asked to end, the shell waits for Spark to end; where Spark does not, the watch is still there.
+trap 'exit 143' TERM
 unset SPARK_HOME PYSPARK_DRIVER_PYTHON  # whatever the worker has exported: Spark is the environment's own
 export PYSPARK_PYTHON="$PROGRAMS/python"
 export SPARK_CONF_DIR="${{SPARK_CONF_DIR:-$PWD/conf}}" SPARK_DRIVER_MEMORY="${{SPARK_DRIVER_MEMORY:-4g}}"
@@ -51,7 +53,7 @@ mapfile -t arguments < <(printf '%s' "$ARGUMENTS" | grep -v '^$')
 mapfile -t spark < <(printf '%s' "$SPARK_OPTIONS" | grep -v '^$')
 (
   set -x  # the log shows the command
-  "$PROGRAMS/spark-submit" "${{spark[@]}}" --py-files "$scratch/project.zip" "jobs/$ENTRY_POINT.py" \\
+  exec "$PROGRAMS/spark-submit" "${{spark[@]}}" --py-files "$scratch/project.zip" "jobs/$ENTRY_POINT.py" \\
     ${{LOG_DATE:+--log-date "$LOG_DATE"}} "${{arguments[@]}}" \\
     ${{LANDING:+--landing "$LANDING"}} ${{WAREHOUSE:+--warehouse "$WAREHOUSE"}} \\
     ${{SETTINGS:+--settings "$SETTINGS"}}
@@ -120,7 +122,10 @@ class SparkSubmitOperator(BashOperator):
             last_line = self._run({**self.get_env(context), "WHAT_IF_SUMMARY": str(summary)})
             told = json.loads(summary.read_text()) if summary.exists() else last_line
         for asset in self.outlets:
-            context["outlet_events"][asset].extra = dict(told if isinstance(told, dict) else self._asked())
+            context["outlet_events"][asset].extra = {
+                **self._asked(),
+                **(told if isinstance(told, dict) else {}),
+            }
         return told
 
     def _run(self, env: dict[str, str]) -> str:

@@ -1,9 +1,11 @@
 """Who may write at a time: slots of one pool, which every task that writes tables takes from.
 
 On a local store a commit of one process can silently replace that of another, so there is one writer at a
-time: each takes all slots. A store that never overwrites a commit (S3 with conditional writes, GCS, ABFS; the
-environment says WHAT_IF_STORE=atomic where DAG files are read) lets the ingest of one day run beside the
-stages of another: they write different tables. Those that write all of them stay alone.
+time: each takes all slots. So it is on S3, unless Spark has Delta's LogStore for several applications. A
+store that never overwrites a commit (ABFS, GCS, HDFS; the environment says WHAT_IF_STORE=atomic where DAG
+files are read) lets the ingest of one day run beside the stages of another: what both write is the log of
+runs and the fingerprints, and there the loser of two commits tries again. Those that write all tables stay
+alone.
 """
 
 import os

@@ -7,10 +7,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSES,
+    DP_RANK_SLOWDOWN,
     JOB_CAUSES,
     JOB_SLOWDOWN,
     REPLAYED_STATUSES,
     RESULT_TABLES,
+    STAGE_SLOWDOWN,
     STEP_SLOWDOWN,
     UNIT_KEY,
     WORKER_SLOWDOWN,
@@ -60,15 +62,18 @@ def result_rows(results: DataFrame) -> dict[str, DataFrame]:
 def incomplete_units(results: DataFrame) -> DataFrame:
     """Units whose result tables do not belong together: a row missing, or one where none should be.
 
-    A replayed unit has a row in every table, a step row per step, a worker row per worker, and one per cause.
+    A replayed unit has a row in every table: one per step, per worker, per stage and per dp rank that has
+    workers, and per cause.
     """
-    job = F.col(JOB_SLOWDOWN)[0]
+    job, workers = F.col(JOB_SLOWDOWN)[0], F.col(WORKER_SLOWDOWN)
     is_replayed = job["status"].isin(*REPLAYED_STATUSES)
     others = [F.size(name) for name in RESULT_TABLES if name != JOB_SLOWDOWN]
     some_missing = F.least(*others) == 0
     miscounted = (
         (F.size(STEP_SLOWDOWN) != job["steps"])
         | (F.size(WORKER_SLOWDOWN) != job["workers"])
+        | (F.size(STAGE_SLOWDOWN) != F.size(F.array_distinct(workers["pp_rank"])))
+        | (F.size(DP_RANK_SLOWDOWN) != F.size(F.array_distinct(workers["dp_rank"])))
         | (F.size(JOB_CAUSES) != len(CAUSES))
     )
     is_complete = (

@@ -59,7 +59,7 @@ def told(posts: Posts) -> list[tuple[str, str]]:
         (
             3,
             "gate_refused",
-            "simulate_what_if: a quality gate refused, nothing of this stage was published: the reason",
+            "simulate_what_if: a quality gate refused: the reason",
         ),
     ],
 )

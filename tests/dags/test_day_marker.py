@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from airflow.sdk import DAG, Context, ObjectStoragePath
@@ -25,6 +27,7 @@ class FirstLook:
 
 
 FIRST_LOOK: Context = {"ti": cast("Any", FirstLook())}
+IN_A_BACKFILL: Context = {**FIRST_LOOK, "dag_run": cast("Any", SimpleNamespace(run_type="backfill"))}
 
 
 def wait(
@@ -108,6 +111,34 @@ def test_the_wait_gives_up_and_says_what_it_waited_for(tmp_path: Path) -> None:
         f"{tmp_path / MARKER} has not appeared within 0 hours: the producers have not finished 2026-01-05. "
         "Once it is there, clear this task to run the night"
     )
+
+
+def test_a_backfill_looks_once_and_waits_for_no_day(tmp_path: Path) -> None:
+    """Days that will never be finished would hold up all others for most of a day each."""
+    with pytest.raises(
+        AirflowSensorTimeout, match="is not there, and a backfill does not wait: the producers"
+    ):
+        wait(tmp_path).execute(IN_A_BACKFILL)
+    finish_day(tmp_path, DAY)
+    wait(tmp_path).execute(IN_A_BACKFILL)
+
+
+def test_a_store_that_does_not_answer_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ObjectStoragePath, "exists", Mock(side_effect=ConnectionResetError("hung up")))
+    with pytest.raises(AirflowRescheduleException):
+        wait(tmp_path).execute(FIRST_LOOK)
+    with pytest.raises(ConnectionResetError):  # which the task's next try may not meet
+        wait(tmp_path).execute(IN_A_BACKFILL)
+
+
+def test_a_landing_that_may_not_be_looked_into_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ObjectStoragePath, "exists", Mock(side_effect=PermissionError("not for you")))
+    with pytest.raises(PermissionError):
+        wait(tmp_path).execute(FIRST_LOOK)
 
 
 def test_a_night_without_its_marker_fails_without_retry(nightly: DAG, run_dag: Run, tmp_path: Path) -> None:

@@ -2,17 +2,18 @@
 
 import json
 import os
-import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from dags.operators.alerts import GateRefused, WrongSettings
+from dags.operators.assets import HISTORY
 from dags.operators.spark_submit import SparkSubmitOperator
 from jobs.java import find_java_home
 from jobs.project import PROJECT
@@ -26,9 +27,6 @@ cp "$2" "$TOLD.zip"
 echo "$PWD|$SPARK_HOME|$PYSPARK_PYTHON|$SPARK_CONF_DIR|$(command -v python)|$JAVA_HOME" > "$TOLD.environment"
 echo summary
 """
-
-PYTHON = sys.executable
-"""Before a test puts another in its place."""
 
 
 @pytest.fixture
@@ -47,7 +45,7 @@ def write_script(file: Path, text: str) -> None:
     file.chmod(0o755)
 
 
-def stage(**settings: str) -> SparkSubmitOperator:
+def stage(**settings: Any) -> SparkSubmitOperator:  # noqa: ANN401  # all that the operator takes
     return SparkSubmitOperator(
         task_id="stage", entry_point="ingest_rank_logs", log_date="2026-01-05", **settings
     )
@@ -116,7 +114,7 @@ def test_without_java_the_task_says_so_and_is_not_retried(
         (
             3,
             GateRefused,
-            "stage: a quality gate refused, nothing of this stage was published: the reason",
+            "stage: a quality gate refused: the reason",
         ),
         (137, AirflowException, "stage: exit status 137: the reason"),
     ],
@@ -173,32 +171,10 @@ def test_the_connection_names_the_master_and_sparks_own_settings(
     )
 
 
-KILLED = """
-import sys
-from dags.operators.spark_submit import SparkSubmitOperator
-sys.executable = sys.argv[1]
-SparkSubmitOperator(task_id="stage", entry_point="ingest_rank_logs", log_date="2026-01-05").execute({})
-"""
-
-
-def test_a_task_that_is_killed_takes_its_spark_along(environment: Path, tmp_path: Path) -> None:
-    """Even where it has no chance to say so: what would go on writing beside the next try is stopped."""
-    started, stopped = tmp_path / "started", tmp_path / "stopped"
-    write_script(
-        environment / "spark-submit", f"trap 'touch {stopped}; exit' TERM; touch {started}; sleep 60 & wait"
-    )
-    command = [PYTHON, "-c", KILLED, str(environment / "python")]
-    task = subprocess.Popen(command, cwd=PROJECT, env={**os.environ, "PYTHONPATH": str(PROJECT)})
-    assert appears(started)
-    task.kill()
-    task.wait()
-    assert appears(stopped)
-
-
-def appears(file: Path) -> bool:
-    """Whether a file is there within half a minute."""
-    for _ in range(300):
-        if file.exists():
-            return True
-        time.sleep(0.1)
-    return False
+def test_the_event_of_an_asset_says_what_was_asked_for_and_what_was_done(environment: Path) -> None:
+    done = {"days": ["2026-01-04"], "rows": {"jobs": 2}}
+    write_script(environment / "spark-submit", f"echo '{json.dumps(done)}' > $WHAT_IF_SUMMARY")
+    events: dict[Asset, SimpleNamespace] = {HISTORY: SimpleNamespace()}
+    context: Any = {"outlet_events": events}
+    assert stage(arguments="--jobs\ngpt", outlets=[HISTORY]).execute(context) == done
+    assert events[HISTORY].extra == {"log_date": "2026-01-05", "asked": "--jobs gpt", **done}

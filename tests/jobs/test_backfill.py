@@ -169,7 +169,7 @@ def dying_at(name: str) -> Callable[..., None]:
     return replace_or_die
 
 
-def test_a_refused_gate_ends_a_backfill_and_leaves_what_was_there(
+def test_what_a_gate_refuses_to_a_backfill_stays_as_it_was(
     filled: History, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:

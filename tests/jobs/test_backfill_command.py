@@ -1,5 +1,7 @@
 """The command line of a backfill: dry runs, summaries, wrong arguments."""
 
+import json
+
 import pytest
 
 from jobs import backfill
@@ -21,7 +23,10 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     runs = frame(history.spark, PIPELINE_RUNS)
     Warehouse(history.spark, str(history.warehouse)).append(TABLES[PIPELINE_RUNS], runs)
     before = history.versions()
-    assert backfill.main([*history.arguments(), *RANGE, "--dry-run"]) == 0
+    summary = history.warehouse.parent / "summary.json"
+    assert backfill.main([*history.arguments(), *RANGE, "--dry-run", "--summary", str(summary)]) == 0
+    told_of = json.loads(summary.read_text())
+    assert (told_of["days"], told_of["dry_run"]) == ([DAYS[-1].isoformat()], True)
     told = capsys.readouterr().out.splitlines()
     rows = [line.split() for line in told if line.strip().startswith("2026")]
     assert [(row[0], row[3], row[4]) for row in rows] == [

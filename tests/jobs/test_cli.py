@@ -111,7 +111,7 @@ def test_a_run_hands_settings_and_arguments_to_its_body_and_leaves_a_row(
             REFUSED,
             3,
             "gate_refused",
-            "night: error: gate refused: table jobs, expectation jobs_world_size_in",
+            "night: error: gate refused, nothing of this stage was published: table jobs, ",
         ),
         (ValueError("no such\nthing"), 1, "failed", "night: error: ValueError: no such"),
     ],
@@ -175,4 +175,4 @@ def test_spark_submit_passes_the_exit_status_on(tmp_path: Path) -> None:
     archive = write_zip(tmp_path / "project.zip")
     done = start(spark_submit("--py-files", str(archive), str(program)), tmp_path)
     assert done.returncode == 3
-    assert "program: error: gate refused: table jobs, expectation made_up, 2 rows" in done.stdout
+    assert "program: error: gate refused, nothing of this stage was published: table jobs" in done.stdout

@@ -5,15 +5,18 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from schemas.job_baseline import CLOCK_NOISE_S
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     FLEET_DAY,
+    JOB_BASELINE,
     JOB_SLOWDOWN,
     JOBS,
     OP_TYPE_SLOWDOWN,
     SOURCE_FILES,
 )
 from tests.jobs.test_gates import refused
+from udfs.kernel.durations import CLAMP_S
 
 JANUARY = [date(2026, 1, day) for day in range(1, 32)]
 
@@ -33,6 +36,16 @@ def test_waste_that_is_not_that_of_its_slowdown_is_refused(spark: SparkSession) 
     ]
     assert refused(spark, OP_TYPE_SLOWDOWN, rows) == {"waste_fraction_of_slowdown": 3}
     assert refused(spark, OP_TYPE_SLOWDOWN, [{"op_type": "forward-send"}]) == {"op_type_allowed": 1}
+
+
+def test_a_usual_transfer_may_be_a_little_below_zero_as_clocks_differ(spark: SparkSession) -> None:
+    assert CLAMP_S == -CLOCK_NOISE_S, "a transfer of this and less is 0 in the replay"
+    times_s = {"good": -0.0099, "clamped": -0.01, "infinite": float("inf"), "unknown": None}
+    rows = [
+        {"run_id": name, "op_types": [{"op_type": "forward-pp-comm", "ideal_duration_s": time_s}]}
+        for name, time_s in times_s.items()
+    ]
+    assert refused(spark, JOB_BASELINE, rows) == {"times_are_known": 3}
 
 
 def test_identities_of_a_units_figures_are_held(spark: SparkSession) -> None:

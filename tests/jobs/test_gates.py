@@ -15,6 +15,7 @@ from jobs.gates import (
     Refusal,
     audit,
     audit_absence,
+    broken_rows,
 )
 from schemas.table import Expectation, Table
 from schemas.tables import TABLES
@@ -24,7 +25,7 @@ from schemas.vocabulary import (
     STAGE_SLOWDOWN,
     STEP_SLOWDOWN,
 )
-from tests.examples import frame
+from tests.examples import DAY, NEXT_DAY, frame
 
 STAGES = TABLES[STAGE_SLOWDOWN]
 
@@ -135,8 +136,8 @@ def test_a_frame_that_is_not_the_table_is_refused_with_every_difference(spark: S
 def test_the_message_names_table_expectation_and_rows() -> None:
     refusals = [Refusal("jobs", f"e{number}", 1_000 + number, "what should be") for number in range(7)]
     assert str(GateRefusedError(refusals[:1], "/w/_refused/ingest")) == (
-        "gate refused: table jobs, expectation e0, 1,000 rows: what should be "
-        "(refused rows are kept in /w/_refused/ingest)"
+        "gate refused, nothing of this stage was published: table jobs, expectation e0, 1,000 rows: "
+        "what should be (refused rows are kept in /w/_refused/ingest)"
     )
     assert str(GateRefusedError(refusals)).endswith("expectation e4, 1,004 rows: what should be; and 2 more")
 
@@ -182,6 +183,27 @@ def test_rows_that_change_between_two_looks_are_an_error(
     monkeypatch.setattr("jobs.gates._count", lambda *_: next(answers))
     with pytest.raises(GateError, match="persist"):
         audit(STAGES, frame(spark, STAGE_SLOWDOWN))
+
+
+def test_broken_rows_are_told_with_what_they_break_and_good_ones_are_not(spark: SparkSession) -> None:
+    changes: list[dict[str, Any]] = [{}, {"pp_rank": 1, "slowdown": None}, {"pp_rank": 2}, {"pp_rank": 2}]
+    rows = frame(spark, STAGE_SLOWDOWN, changes)
+    extra = Expectation("first", "pp_rank = 0", "the first stage")
+    found = broken_rows(STAGES, rows, [extra]).select("pp_rank", "broken").collect()
+    assert sorted((row["pp_rank"], row["broken"]) for row in found) == [
+        (1, ["slowdown_not_null", "slowdown_finite", "first"]),
+        (2, ["first", "key_is_unique"]),
+        (2, ["first", "key_is_unique"]),
+    ]
+    other = rows.drop("pp_rank")
+    assert broken_rows(STAGES, other).count() == 4
+
+
+def test_refusals_know_the_days_of_their_rows(spark: SparkSession) -> None:
+    rows: list[dict[str, Any]] = [{"slowdown": None}, {"log_date": NEXT_DAY}]
+    with pytest.raises(GateRefusedError) as raised:
+        audit(STAGES, frame(spark, STAGE_SLOWDOWN, rows))
+    assert {refusal.log_dates for refusal in raised.value.refusals} == {(DAY,)}
 
 
 def test_a_rule_across_tables_is_broken_by_every_row_found(spark: SparkSession) -> None:

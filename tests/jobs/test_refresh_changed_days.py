@@ -108,7 +108,10 @@ def test_another_version_is_not_late_data(history: History, monkeypatch: pytest.
 
 def test_the_command_line_refreshes(history: History, capsys: pytest.CaptureFixture[str]) -> None:
     history.put("alpha", LAST, slow=2.0)
-    arguments = [*history.arguments(), "--log-date", AFTER.isoformat()]
+    summary = history.warehouse.parent / "summary.json"
+    arguments = [*history.arguments(), "--log-date", AFTER.isoformat(), "--summary", str(summary)]
     assert refresh_changed_days.main(arguments) == 0
+    told = json.loads(summary.read_text())
+    assert (told["days"], told["rows"]["jobs"], told["dry_run"]) == ([LAST.isoformat()], 1, False)
     (run,) = history.rows("pipeline_runs")
     assert [(each["stage"], each["units"]) for each in run["stages"]] == list(ONE_UNIT.items())

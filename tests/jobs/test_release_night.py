@@ -11,11 +11,20 @@ from pyspark.sql import SparkSession
 from jobs import release_night
 from jobs.gates import GateRefusedError
 from jobs.quality_docs import Check, Page, TableChecks, docs_path, html
-from jobs.releases import NEVER, Release, record_release
+from jobs.releases import NEVER, Release, record_release, refused
+from jobs.run_log import recorded_refusal, recorded_run
 from jobs.stage import Violations, publish
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import DP_RANK_SLOWDOWN, EXIT_WRONG_SETTINGS, PIPELINE_RUNS, STAGE_SLOWDOWN
+from schemas.vocabulary import (
+    CAUSE_DAY,
+    DP_RANK_SLOWDOWN,
+    EXIT_WRONG_SETTINGS,
+    FLEET_TABLES,
+    PIPELINE_RUNS,
+    RESULT_TABLES,
+    STAGE_SLOWDOWN,
+)
 from tests.examples import DAY, NEXT_DAY, frame
 
 BAD: dict[str, Any] = {"pp_rank": -1}
@@ -44,7 +53,8 @@ def release(warehouse: Warehouse, *names: str, day: date = DAY) -> None:
 
 
 def page(warehouse: Warehouse, day: date = DAY) -> str:
-    return Path(docs_path(warehouse.root, day, "simulate")).read_text()
+    """What is told of the stage, of which only some tables are published here."""
+    return Path(docs_path(warehouse.root, day, "simulate-later")).read_text()
 
 
 def test_a_refused_night_is_published_once_all_of_it_is_released(
@@ -59,7 +69,9 @@ def test_a_refused_night_is_published_once_all_of_it_is_released(
     assert publish_bad(warehouse) == 2
     assert warehouse.read(TABLES[STAGE_SLOWDOWN]).count() == 1
     assert f"table {REFUSED.split('.', maxsplit=1)[0]}, expectation pp_rank_in_range, 1 row" in caplog.text
-    kept = warehouse.spark.read.format("delta").load(f"{warehouse.refused_path('simulate')}/{STAGE_SLOWDOWN}")
+    kept = warehouse.spark.read.format("delta").load(
+        f"{warehouse.refused_path('simulate', [DAY])}/{STAGE_SLOWDOWN}"
+    )
     assert kept.count() == 1
     runs = warehouse.read(TABLES[PIPELINE_RUNS]).where("accepted_by IS NOT NULL").collect()
     assert {(run["accepted_by"], run["accepted_because"]) for run in runs} == {
@@ -109,13 +121,81 @@ def test_a_release_names_somebody_and_a_reason(name: str, capsys: pytest.Capture
 
 
 def test_a_release_by_command_is_found_by_the_next_run(warehouse: Warehouse) -> None:
+    with pytest.raises(GateRefusedError), recorded_run(warehouse, "simulate_what_if", [], DAY):
+        publish_bad(warehouse)
     accept = [word for name in (REFUSED, RULE) for word in ("--accept", name)]
     arguments = ["--log-date", "2026-01-05", *accept, "--by", "anna", "--because", "it is known"]
     assert release_night.main([*arguments, "--warehouse", warehouse.root]) == 0
     assert publish_bad(warehouse) == 2
-    (run,) = warehouse.read(TABLES[PIPELINE_RUNS]).collect()
+    (run,) = warehouse.read(TABLES[PIPELINE_RUNS]).where("accepted IS NOT NULL").collect()
     assert (run["entry_point"], run["log_date"], run["accepted"]) == ("release_night", DAY, [REFUSED, RULE])
     assert "--because 'it is known'" in run["arguments"]
+
+
+def test_what_no_gate_has_refused_is_not_released(
+    warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name misspelt, or another warehouse than that of the refusal: both would seem to have worked."""
+    with pytest.raises(GateRefusedError), recorded_run(warehouse, "simulate_what_if", [], DAY):
+        publish_bad(warehouse)
+    arguments = ["--log-date", "2026-01-05", "--accept", "several.complet", "--by", "anna", "--because", "so"]
+    assert release_night.main([*arguments, "--warehouse", warehouse.root]) == EXIT_WRONG_SETTINGS
+    told = f"no gate has refused that in {warehouse.root}; refused were: {RULE}, {REFUSED}"
+    assert f"--accept several.complet: {told}" in capsys.readouterr().err
+    assert warehouse.read(TABLES[PIPELINE_RUNS]).where("accepted IS NOT NULL").count() == 0
+
+
+def test_what_a_backfill_beside_the_current_results_refuses_can_be_released_there(
+    warehouse: Warehouse,
+) -> None:
+    with (
+        pytest.raises(GateRefusedError),
+        recorded_refusal(warehouse, "backfill", ["--warehouse-new", "side"]),
+    ):
+        publish_bad(warehouse)
+    assert refused(warehouse) == {REFUSED, RULE}
+    (run,) = warehouse.read(TABLES[PIPELINE_RUNS]).collect()
+    assert (run["outcome"], run["arguments"]) == ("gate_refused", "--warehouse-new side")
+
+
+def test_days_without_refused_rows_need_no_release(warehouse: Warehouse) -> None:
+    spark = warehouse.spark
+    rows = [{"log_date": DAY} | BAD, {"log_date": NEXT_DAY}]
+    frames = {STAGE_SLOWDOWN: frame(spark, STAGE_SLOWDOWN, rows)}
+    rules = [Violations("complete", frames[STAGE_SLOWDOWN].where("pp_rank < 0").select("log_date", "job_id"))]
+
+    def publish_both() -> int:
+        return publish("simulate", warehouse, frames, [DAY, NEXT_DAY], rules).gates.released
+
+    with pytest.raises(GateRefusedError) as raised:
+        publish_both()
+    assert {refusal.log_dates for refusal in raised.value.refusals} == {(DAY,)}
+    assert page(warehouse, NEXT_DAY).count("python -m jobs.release_night") == 1
+    release(warehouse, REFUSED, RULE)
+    assert publish_both() == 2
+
+
+def test_the_page_of_a_whole_night_stays_when_a_part_of_it_changes(warehouse: Warehouse) -> None:
+    spark = warehouse.spark
+    publish("aggregate", warehouse, {name: frame(spark, name) for name in FLEET_TABLES}, [DAY])
+    whole = Path(docs_path(warehouse.root, DAY, "aggregate"))
+    before = whole.read_text()
+    publish("aggregate", warehouse, {CAUSE_DAY: frame(spark, CAUSE_DAY)}, [DAY])
+    units = [(DAY, "gpt-175b", "r3")]
+    publish("simulate", warehouse, {name: frame(spark, name) for name in RESULT_TABLES}, [DAY], (), units)
+    assert whole.read_text() == before
+    assert {each.name for each in whole.parent.iterdir() if each.suffix == ".html"} == {
+        "aggregate.html",
+        "aggregate-later.html",
+        "simulate-later.html",
+    }
+
+
+def test_a_page_offers_no_release_that_would_not_do() -> None:
+    checks = [Check("complete", "", 1, named=RULE), Check("key_is_unique", "", 1)]
+    refused = Page("simulate", [DAY], "/w", [TableChecks("several", "", None, checks)])
+    assert refused.releases == []
+    assert "Mend the defect and run the stage again.</p>" in html(refused)
 
 
 def test_the_page_of_a_night_says_what_was_held_and_what_was_refused(
@@ -124,25 +204,28 @@ def test_the_page_of_a_night_says_what_was_held_and_what_was_refused(
     good = {STAGE_SLOWDOWN: frame(spark, STAGE_SLOWDOWN)}
     held = publish("simulate", warehouse, good, [DAY]).gates.expectations
     assert held == len(TABLES[STAGE_SLOWDOWN].all_expectations()) + 3
-    assert "simulate, 2026-01-05: held" in page(warehouse)
+    assert "simulate-later, 2026-01-05: held" in page(warehouse)
     assert page(warehouse).count("<td>0</td>") == held
     with pytest.raises(GateRefusedError):
         publish_bad(warehouse)
     refused = page(warehouse)
-    assert "simulate, 2026-01-05: refused" in refused
-    assert f"kept in {warehouse.refused_path('simulate')}" in refused
-    assert f"release_night --log-date 2026-01-05 --accept {REFUSED} --accept {RULE} --by" in refused
+    assert "simulate-later, 2026-01-05: refused" in refused
+    assert f"kept in {warehouse.refused_path('simulate', [DAY])}" in refused
+    told = f"release_night --warehouse {warehouse.root} --log-date 2026-01-05"
+    assert f"{told} --accept {REFUSED} --accept {RULE} --by" in refused
     assert '<tr class="broken"><td>pp_rank_in_range</td><td>at least 0</td><td>1</td></tr>' in refused
     release(warehouse, REFUSED, RULE)
     publish_bad(warehouse)
-    assert "simulate, 2026-01-05: released by hand" in page(warehouse)
+    assert "simulate-later, 2026-01-05: released by hand" in page(warehouse)
     assert page(warehouse).count('class="released"') == 2
 
 
 def test_names_on_a_page_are_text_whatever_they_are() -> None:
     checks = [Check("<b>", "a & b", 1)]
-    text = html(Page("simulate", [DAY], [TableChecks("<i>", "", 1, checks)], "<u>", {"<s>": 1}, ["<em>"]))
-    assert not [tag for tag in ("<b>", "<i>", "<u>", "<s>", "<em>") if tag in text]
+    text = html(
+        Page("simulate", [DAY], "<q>", [TableChecks("<i>", "", 1, checks)], "<u>", {"<s>": 1}, ["<em>"])
+    )
+    assert not [tag for tag in ("<b>", "<i>", "<q>", "<u>", "<s>", "<em>") if tag in text]
     assert "a &amp; b" in text
 
 
@@ -152,5 +235,5 @@ def test_a_page_that_cannot_be_written_stops_nothing(
     Path(warehouse.root).mkdir()
     Path(warehouse.root, "_quality").touch()
     publish("simulate", warehouse, {STAGE_SLOWDOWN: frame(spark, STAGE_SLOWDOWN)}, [DAY])
-    assert "data docs of simulate could not be written" in caplog.text
+    assert "data docs of simulate-later could not be written" in caplog.text
     assert warehouse.read(TABLES[STAGE_SLOWDOWN]).count() == 1

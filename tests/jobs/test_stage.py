@@ -40,7 +40,7 @@ def contents(warehouse: Warehouse) -> dict[str, list[tuple[object, ...]]]:
 
 def kept(warehouse: Warehouse, stage: str) -> dict[str, int]:
     """Rows of each frame that was kept because it was refused."""
-    folder = Path(warehouse.refused_path(stage))
+    folder = Path(warehouse.refused_path(stage, [DAY]))
     spark = warehouse.spark
     return {
         each.name: spark.read.format("delta").load(str(each)).count()
@@ -65,14 +65,15 @@ def test_one_refused_table_leaves_all_tables_as_they_were(spark: SparkSession, p
     }
     with pytest.raises(GateRefusedError) as raised:
         publish("simulate", published, frames, [DAY])
-    refused_rows = published.refused_path("simulate")
+    refused_rows = published.refused_path("simulate", [DAY])
     assert str(raised.value) == (
-        "gate refused: table stage_slowdown, expectation slowdown_not_null, 2 rows: never null; "
+        "gate refused, nothing of this stage was published: "
+        "table stage_slowdown, expectation slowdown_not_null, 2 rows: never null; "
         "table stage_slowdown, expectation slowdown_finite, 2 rows: neither infinite nor NaN "
         f"(refused rows are kept in {refused_rows})"
     )
     assert contents(published) == before
-    assert kept(published, "simulate") == {STAGE_SLOWDOWN: 3}
+    assert kept(published, "simulate") == {STAGE_SLOWDOWN: 2}
 
 
 def test_all_refusals_are_told_also_of_rules_across_tables(spark: SparkSession, published: Warehouse) -> None:

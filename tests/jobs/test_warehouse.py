@@ -188,11 +188,20 @@ def test_all_tables_and_views_can_be_asked_before_there_is_any(
 
 
 def test_refused_rows_are_kept_whatever_their_columns(spark: SparkSession, warehouse: Warehouse) -> None:
-    warehouse.keep_refused("ingest", JOBS, stages(spark, 1.0))
-    warehouse.keep_refused("ingest", JOBS, frame(spark, JOBS))
-    assert warehouse.refused_path("ingest") == f"{warehouse.root}/_refused/ingest"
-    kept = spark.read.format("delta").load(f"{warehouse.root}/_refused/ingest/{JOBS}")
+    warehouse.keep_refused("ingest", [DAY], JOBS, stages(spark, 1.0))
+    warehouse.keep_refused("ingest", [DAY], JOBS, frame(spark, JOBS))
+    kept = spark.read.format("delta").load(f"{warehouse.refused_path('ingest', [DAY])}/{JOBS}")
     assert tuple(kept.columns) == TABLES[JOBS].column_names
+
+
+def test_refused_rows_of_one_night_stay_when_another_is_refused(
+    spark: SparkSession, warehouse: Warehouse
+) -> None:
+    for rows, days in ((1, [DAY]), (2, [NEXT_DAY]), (3, [NEXT_DAY, DAY])):
+        warehouse.keep_refused("ingest", days, JOBS, frame(spark, JOBS, [{}] * rows))
+    folders = ["2026-01-05", "2026-01-06", "2026-01-05..2026-01-06"]
+    paths = [f"{warehouse.root}/_refused/ingest/{each}/{JOBS}" for each in folders]
+    assert [spark.read.format("delta").load(path).count() for path in paths] == [1, 2, 3]
 
 
 def test_a_trailing_slash_of_the_root_does_not_count(spark: SparkSession) -> None:

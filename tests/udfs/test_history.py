@@ -140,3 +140,17 @@ def test_transfers_that_cannot_be_compared(unit: Run) -> None:
 def test_runs_of_more_microbatches_or_stages_are_not_compared() -> None:
     more_ops, fewer_stages = run()._replace(ops_per_step=112.0), run([1.0], "a")
     assert comparable(run(), [more_ops, fewer_stages, *ELSEWHERE]) == ELSEWHERE
+
+
+IDLE = run([0.0, 1.0, 1.0, 1.0], forward_pp_comm=0.02)
+
+
+def test_stages_that_compute_nothing_tell_nothing_and_are_told_nothing() -> None:
+    slow = run([1.0, 1.5, 1.0, 1.0])
+    assert slow_stages(slow, [IDLE, IDLE], {}, 2) is None
+    assert slow_stages(slow, [IDLE, *ELSEWHERE], {}, 2) == slow_stages(slow, ELSEWHERE, {}, 2)
+    assert slow_stages(IDLE, ELSEWHERE, {"b": SlowHost(3, 0.25)}, 2) is None
+
+
+def test_a_unit_whose_steps_take_no_time_could_save_none() -> None:
+    assert slow_transfers(Run(100.0, 0.0, IDLE.stages, {"forward-pp-comm": 0.0}), ELSEWHERE, 2) is None

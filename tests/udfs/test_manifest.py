@@ -85,6 +85,7 @@ def test_a_required_field_missing_or_null_is_bad_layout(name: str) -> None:
         ("gpu_hours", "384"),
         ("gpu_hours", float("nan")),
         ("gpu_hours", 10**400),
+        ("gpu_hours", 1e300),
         ("restarts", 1.5),
         ("restarts", -1),
         ("labels", ["a"]),
@@ -144,6 +145,11 @@ def test_published_meta_gives_sizes_and_labels_as_spelled() -> None:
     assert (found["dp_size"], found["cp_size"], found["world_size"]) == (32, 2, 128)
     assert found["labels"] == {"trial_name": "NO", "run_id": "007"}
     assert (found["manifest_status"], found["gpu_hours"]) == (None, None)
+
+
+def test_what_has_a_list_or_a_map_for_a_name_is_passed_over() -> None:
+    odd = "? [a, b]\n: 1\n{a: 1}: b\nnodes: [1, 2]\n"
+    assert parse_published_meta((META + odd).encode()) == parse_published_meta(META.encode())
 
 
 def test_published_meta_may_say_cp_size() -> None:

@@ -1,12 +1,15 @@
 """Rows of job_causes revised by history: what changes, what is kept, and which rows stay as they are."""
 
+from math import isfinite
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.vocabulary import CAUSES, JUDGED_BY_HISTORY
 from tests.udfs.test_history import ELSEWHERE, run
-from udfs.history import Run, SlowHost
+from udfs.history import Run, SlowHost, Stage
 from udfs.revise_causes import History, Row, Unit, revise
 
 OPEN = "slow_worker_or_stage_imbalance"
@@ -121,3 +124,30 @@ def test_usual_transfers_answer_a_flag_and_nothing_else() -> None:
     rows[4]["flag_reason"] = "no_usual_transfer"
     link = revised(unit, ELSEWHERE, rows)["communication"]
     assert (link["flag_reason"], link["time_saved_fraction"]) == (JUDGED_BY_HISTORY, 0.0)
+
+
+@st.composite
+def any_run(draw: st.DrawFn) -> Run:
+    """A run of two stages, of which any may take no time at all."""
+    times_s = st.sampled_from([0.0, 1e-5, 1.0, 1.4, 3.0])
+    hosts = st.frozensets(st.sampled_from("abc"), max_size=2)
+    stages = [Stage(draw(times_s), draw(hosts)) for _ in range(2)]
+    op_types = st.sampled_from(["forward-compute", "forward-pp-comm", "params-all-gather"])
+    op_types_s = draw(st.dictionaries(op_types, times_s))
+    return Run(
+        100.0, max(0.0, *(stage.compute_s for stage in stages), *op_types_s.values()), stages, op_types_s
+    )
+
+
+@given(any_run(), st.lists(any_run(), max_size=3), st.sampled_from([OPEN, "few_peers", None]))
+def test_whatever_was_recorded_is_revised_to_finite_figures(
+    unit: Run, runs: list[Run], flag: str | None
+) -> None:
+    """A unit that cannot be revised would end its whole night."""
+    workers = [dict.fromkeys(("dp_rank", "rank", "host"), None) | {"pp_rank": stage} for stage in range(2)]
+    rows = causes(flag)
+    rows[4]["flag_reason"] = "no_usual_transfer"
+    known = History(runs, {"a": SlowHost(2, 0.3)})
+    for row in revise(rows, Unit(unit, unit.ideal_step_s, 64.0, workers), known, 2):
+        figures = [row["time_saved_fraction"], row["attributed_fraction"], *row["evidence"].values()]
+        assert all(map(isfinite, figures)), row

@@ -13,10 +13,21 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.stage import publish
 from jobs.transforms.causes import cause_day, miscounted_causes, units_of_other_gpu_hours
-from jobs.transforms.what_if import incomplete_units, result_rows
+from jobs.transforms.what_if import incomplete_units, result_rows, units_without_result
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import CAUSE_DAY, CAUSES, FLEET_DAY, JOB_CAUSES, RANK_STEPS, UNIT_KEY
+from schemas.vocabulary import (
+    CAUSE_DAY,
+    CAUSES,
+    FLEET_DAY,
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    JOBS,
+    OP_TYPE_SLOWDOWN,
+    RANK_STEPS,
+    RESULT_TABLES,
+    UNIT_KEY,
+)
 from tests.diagnoses import DIAGNOSIS, unit_rows
 from tests.examples import DAY, NEXT_DAY, frame
 from tests.udfs.lines import manifest
@@ -86,8 +97,12 @@ def test_causes_of_units_come_back_from_delta_as_they_went(
 def test_rules_across_the_result_tables_hold_and_are_seen_to_be_broken(results: DataFrame) -> None:
     kept = results.persist()
     assert incomplete_units(kept).count() == units_of_other_gpu_hours(kept).count() == 0
-    lacks_a_cause = kept.withColumn(JOB_CAUSES, F.slice(JOB_CAUSES, 1, 6))
-    assert {row.job_id for row in incomplete_units(lacks_a_cause).collect()} == {"a", "b"}
+    for name in RESULT_TABLES:
+        lacks_a_row = kept.withColumn(name, F.slice(name, F.lit(1), F.greatest(F.size(name) - 1, F.lit(0))))
+        expected = {"a", "b", "c"} if name == JOB_SLOWDOWN else {"a", "b"}
+        if name == OP_TYPE_SLOWDOWN:  # which types there are, nothing else tells
+            expected = set()
+        assert {row.job_id for row in incomplete_units(lacks_a_row).collect()} == expected, name
     changes = {
         "attributed_gpu_hours + 1e-9": {"a"},
         "recoverable_gpu_hours - 1e-9": {"a"},
@@ -100,6 +115,15 @@ def test_rules_across_the_result_tables_hold_and_are_seen_to_be_broken(results: 
         broken = kept.withColumn(JOB_CAUSES, F.expr(f"transform({JOB_CAUSES}, each -> {changed})"))
         assert {row.job_id for row in units_of_other_gpu_hours(broken).collect()} == units, change
     kept.unpersist()
+
+
+def test_units_lost_and_units_made_up_have_no_result_of_their_own(spark: SparkSession) -> None:
+    jobs, found = (
+        frame(spark, table, [{"job_id": name} for name in names])
+        for table, names in ((JOBS, "ab"), (JOB_SLOWDOWN, "bc"))
+    )
+    assert units_without_result(found, found).count() == 0
+    assert {row.job_id for row in units_without_result(jobs, found).collect()} == {"a", "c"}
 
 
 def test_cause_day_counts_units_where_it_holds_and_sums_hours_of_all(spark: SparkSession) -> None:

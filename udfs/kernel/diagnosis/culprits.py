@@ -8,7 +8,7 @@ import numpy as np
 from udfs.kernel import cause
 from udfs.kernel.cause import ALL, ALWAYS, INTERMITTENT, ONCE, Culprit, Evidence
 from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeTimes
-from udfs.kernel.diagnosis.factors import Factors
+from udfs.kernel.diagnosis.factors import TINY_S, Factors
 from udfs.kernel.diagnosis.transfers import SlowTransfers
 from udfs.kernel.diagnosis.workers import LEAST_INTERMITTENT
 from udfs.kernel.graph import Layout
@@ -119,7 +119,7 @@ def _slow(log_factor: Floats, stage: int, dp_rank: int) -> Culprit:
 def _stages(factors: Factors) -> list[Culprit]:
     """Stages with more work than the mean stage."""
     work_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(1, 2))
-    effect = work_s / work_s.mean() - 1.0
+    effect = work_s / max(work_s.mean(), TINY_S) - 1.0
     return [
         Culprit(stage, ALL, float(effect[stage]), 1.0, ALWAYS)
         for stage in np.flatnonzero(effect > LEAST_HEAVY).tolist()

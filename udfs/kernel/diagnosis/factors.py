@@ -197,9 +197,8 @@ def _work(clean_s: Tensor, data: Data, pauses: npt.NDArray[np.bool_]) -> Tensor:
     weight = data.weight[None, :, None]
     mean_weight = np.where(calm, weight, 0.0).sum(axis=lanes, keepdims=True) / count
     deviation = np.where(calm, weight - mean_weight, 0.0)
-    slope_s = (deviation * clean_s).sum(axis=lanes, keepdims=True) / (deviation**2).sum(
-        axis=lanes, keepdims=True
-    )
+    spread = (deviation**2).sum(axis=lanes, keepdims=True)  # 0 where a direction is recorded as of no length
+    slope_s = (deviation * clean_s).sum(axis=lanes, keepdims=True) / np.where(spread > 0.0, spread, 1.0)
     # A stage without a constant falls faster than the weights, which hold the constants of all stages.
     work_s = mean_s + np.maximum(slope_s, 0.0) * (weight - mean_weight)
     return np.asarray(np.maximum(work_s, LEAST_PART * mean_s))

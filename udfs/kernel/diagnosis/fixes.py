@@ -48,7 +48,7 @@ def works(factors: Factors) -> Works:
         return Works(as_is_s, as_is_s, over_stages_s, over_stages_s)
     balanced_s = work_s.mean(axis=(3, 5), keepdims=True)
     # What is left of a light microbatch is small beside the work that it gets, however large beside its own.
-    left = 1.0 + (as_is_s - work_s) / np.maximum(work_s, balanced_s)
+    left = 1.0 + (as_is_s - work_s) / np.maximum(np.maximum(work_s, balanced_s), TINY_S)
     left *= _error(left)
     both_s = balanced_s.mean(axis=(0, 2), keepdims=True)
     return Works(

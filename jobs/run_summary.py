@@ -1,0 +1,41 @@
+"""Summaries: what a run did, left as JSON for whoever started it; a DAG's task makes its XCom of it."""
+
+import argparse
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+from jobs.run_log import work_of_stages
+from schemas.vocabulary import TABLE_NAMES
+
+Summary = dict[str, Any]
+
+_SUMMARY: Final = "WHAT_IF_SUMMARY"
+
+
+def add_summary(parser: argparse.ArgumentParser) -> None:
+    """Let whoever starts a run say where it leaves its summary."""
+    summary_help = f"also leave there what was done, as JSON (without it, where {_SUMMARY} says)"
+    parser.add_argument("--summary", default=os.environ.get(_SUMMARY), metavar="FILE", help=summary_help)
+
+
+def leave(summary: Summary, file: str | None) -> None:
+    """Leave a summary there, where anybody asked for it."""
+    if file:
+        Path(file).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+
+
+def of_history(log_dates: Sequence[date], counts: Mapping[str, int], *, dry_run: bool = False) -> Summary:
+    """Return what was done again: days, rows published by table, and the work of each stage.
+
+    log_dates : with something to do
+    """
+    return {
+        "days": [day.isoformat() for day in sorted(log_dates)],
+        "rows": {name: count for name, count in counts.items() if name in TABLE_NAMES},
+        "stages": work_of_stages(counts),
+        "dry_run": dry_run,
+    }

@@ -1,0 +1,89 @@
+"""A task that ends takes its Spark along, whether it was asked to end or killed. Without Spark."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from jobs.project import PROJECT
+from tests.dags.test_spark_submit import environment, write_script
+
+__all__ = ["environment"]
+
+PYTHON = sys.executable
+"""Before a test puts another in its place."""
+
+HANG = "while true; do sleep 1; done"
+
+KILLED = """
+import sys
+from dags.operators.spark_submit import SparkSubmitOperator
+sys.executable = sys.argv[1]
+SparkSubmitOperator(task_id="stage", entry_point="ingest_rank_logs", log_date="2026-01-05").execute({})
+"""
+
+
+def test_a_task_that_is_killed_takes_its_spark_along(environment: Path, tmp_path: Path) -> None:
+    """Even where it has no chance to say so: what would go on writing beside the next try is stopped."""
+    started, stopped = tmp_path / "started", tmp_path / "stopped"
+    write_script(
+        environment / "spark-submit", f"trap 'touch {stopped}; exit' TERM; touch {started}; sleep 60 & wait"
+    )
+    command = [PYTHON, "-c", KILLED, str(environment / "python")]
+    task = subprocess.Popen(command, cwd=PROJECT, env={**os.environ, "PYTHONPATH": str(PROJECT)})
+    assert appears(started)
+    task.kill()
+    task.wait()
+    assert appears(stopped)
+
+
+def test_a_spark_that_does_not_end_when_asked_is_ended(environment: Path, tmp_path: Path) -> None:
+    """As when a task is cleared while it runs: its next try must be the only one that writes."""
+    started = tmp_path / "started"
+    write_script(
+        environment / "spark-submit", f"trap '' TERM; echo $$ > {started}.; mv {started}. {started}\n{HANG}"
+    )
+    command = [PYTHON, "-c", KILLED, str(environment / "python")]
+    task = subprocess.Popen(command, cwd=PROJECT, env={**os.environ, "PYTHONPATH": str(PROJECT)})
+    assert appears(started)
+    spark = int(started.read_text())
+    try:
+        os.killpg(os.getpgid(spark), signal.SIGTERM)
+        time.sleep(1)
+        assert is_alive(spark)
+        task.kill()
+        task.wait()
+        assert ends(spark)
+    finally:
+        if is_alive(spark):
+            os.kill(spark, signal.SIGKILL)
+
+
+def appears(file: Path) -> bool:
+    """Whether a file is there within half a minute."""
+    return comes_true(file.exists)
+
+
+def ends(pid: int) -> bool:
+    """Whether a process is gone within half a minute."""
+    return comes_true(lambda: not is_alive(pid))
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def comes_true(is_so: Callable[[], bool]) -> bool:
+    for _ in range(300):
+        if is_so():
+            return True
+        time.sleep(0.1)
+    return False

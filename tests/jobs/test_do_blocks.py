@@ -1,0 +1,93 @@
+"""Blocks that a gate refuses: what else can be done is done, and all that was refused is told."""
+
+from datetime import date
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.blocks import Block, Work
+from jobs.changed_units import Wanted
+from jobs.do_blocks import do_blocks
+from jobs.gates import GateRefusedError, Refusal
+from jobs.settings import load_settings
+from tests.jobs.test_blocks import FIRST, WANT, unit
+
+STAGES = ("ingest", "simulate", "aggregate")
+Done = list[tuple[str, list[int]]]
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> Done:
+    """Stages and days that were done; day 1 is refused when simulated, days 4 and 6 are before."""
+    found: Done = []
+    refusals = {("simulate", 1): (day(1),), ("ingest", 4): (day(4),), ("ingest", 6): ()}
+
+    def do(_: object, __: object, block: Block, stage: str, ___: Wanted) -> dict[str, int]:
+        days = [(each - FIRST).days for each in block.log_dates]
+        told = [(number, refusals[stage, number]) for number in days if (stage, number) in refusals]
+        if told:
+            refused = [Refusal(f"table{number}", "broken", 1, "good", of) for number, of in told]
+            raise GateRefusedError(refused, f"/w/_refused/{days}")
+        if stage == "simulate" and 8 in days:
+            raise GateRefusedError(
+                [Refusal("job_causes", "broken", 1, "good", (day(9),))], "/w/9", "of later days"
+            )
+        found.append((stage, days))
+        return {"jobs": len(days)}
+
+    monkeypatch.setattr("jobs.do_blocks._do", do)
+    monkeypatch.setattr("jobs.do_blocks.rates", lambda _: dict.fromkeys(STAGES, 1.0))
+    return found
+
+
+def day(number: int) -> date:
+    return unit(number)[0]
+
+
+def do_days(*blocks: list[int]) -> dict[str, int]:
+    made = [
+        Block(
+            tuple(map(day, days)),
+            dict.fromkeys(STAGES, frozenset(map(unit, days))),
+            {unit(each): Work(1, 1, 1) for each in days},
+        )
+        for days in blocks
+    ]
+    spark: Any = None
+    return do_blocks(cast("SparkSession", spark), load_settings("base"), made, dict.fromkeys(STAGES, WANT))
+
+
+def all_stages(*days: int) -> Done:
+    return [(stage, list(days)) for stage in STAGES]
+
+
+def test_blocks_that_hold_are_done_as_they_are(done: Done) -> None:
+    assert do_days([2, 3], [5]) == {"jobs": 9}
+    assert done == [*all_stages(2, 3), *all_stages(5)]
+
+
+def test_a_refused_day_keeps_no_other_back(done: Done, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(GateRefusedError) as raised:
+        do_days([0, 1, 2], [4], [5])
+    others: Done = [("ingest", [0, 1, 2]), ("simulate", [0, 2]), ("aggregate", [0, 2])]
+    assert done == [*others, *all_stages(5)]
+    told = "gate refused, all was done but 2026-01-02, 2026-01-05: table table1, expectation broken, 1 row"
+    assert str(raised.value).startswith(told)
+    assert [refusal.table for refusal in raised.value.refusals] == ["table1", "table4"]
+    assert raised.value.kept_in == "/w/_refused/[0, 1, 2], /w/_refused/[4]"
+    assert "2026-01-02: gate refused" in caplog.text, "told at once, whatever ends the run later"
+
+
+def test_a_refusal_of_no_day_is_looked_for_day_by_day(done: Done) -> None:
+    with pytest.raises(GateRefusedError, match="all was done but 2026-01-07: table table6"):
+        do_days([5, 6, 7])
+    assert done == [*all_stages(5), *all_stages(7)]
+
+
+def test_refused_causes_of_later_days_are_told_as_such(done: Done) -> None:
+    """The block itself was published: doing its days apart would find the same."""
+    with pytest.raises(GateRefusedError, match="gate refused, of later days: table job_causes") as raised:
+        do_days([7, 8])
+    assert done == [("ingest", [7, 8])]
+    assert raised.value.kept_in == "/w/9"

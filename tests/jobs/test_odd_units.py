@@ -1,0 +1,94 @@
+"""Whatever producers record, no gate refuses what is made of it: an odd unit never costs a night."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.gates import broken_rows
+from jobs.synthetic.mechanisms.nuisances import ClockSkew
+from jobs.synthetic.sample_job import run_sampled, sample_job
+from schemas.tables import TABLES
+from schemas.vocabulary import OP_TYPES, RESULT_TABLES
+from tests.examples import DAY
+from udfs.errors import TraceError
+from udfs.what_if import simulate_job
+
+Times = np.ndarray[Any, np.dtype[np.float64]]
+Record = Callable[[np.random.Generator, Times, Times, Times], tuple[Times, Times]]
+"""Codes, starts and durations of the ops of a line [us] in; starts and durations to be told instead out."""
+
+SEEDS: Final = range(6_100_000, 6_100_010)
+
+
+def _some(rng: np.random.Generator, times: Times, factor: float) -> Times:
+    return np.where(rng.random(len(times)) < 0.02, times * factor, times)
+
+
+def _no_time_for(code: int) -> Record:
+    return lambda _, op, start, duration: (start, np.where(op == code, 0.0, duration))
+
+
+RECORDS: Final[dict[str, Record]] = {
+    **{f"no time for {name}": _no_time_for(code) for code, name in enumerate(OP_TYPES)},
+    "clocks that differ": lambda _, __, start, duration: (start, duration),
+    "no time for computes": lambda _, op, start, duration: (start, np.where(op < 2, 0.0, duration)),
+    "everything takes no time": lambda _, __, start, duration: (start * 0.0, duration * 0.0),
+    "some ops take a thousand times as long": lambda rng, _, start, duration: (
+        start,
+        _some(rng, duration, 1e3),
+    ),
+    "some ops take years": lambda rng, _, start, duration: (start, _some(rng, duration, 1e9)),
+    "some ops start years later": lambda rng, _, start, duration: (_some(rng, start, 1e9), duration),
+    "a picosecond for a microsecond": lambda _, __, start, duration: (start * 1e-6, duration * 1e-6),
+    "an hour for a microsecond": lambda _, __, start, duration: (start * 3.6e9, duration * 3.6e9),
+}
+
+
+def results(way: str, seed: int) -> dict[str, pa.Table]:
+    """Result tables of a drawn job that was recorded in such a way; raises TraceError where it has none."""
+    drawn = sample_job(seed, most_ops=1500)
+    skew = (ClockSkew(0.015),) if way == "clocks that differ" else ()
+    job, _ = run_sampled(replace(drawn.plan, mechanisms=(*drawn.plan.mechanisms, *skew)), drawn.lost_ranks)
+    rng = np.random.default_rng(seed)
+    lines = job.rank_steps.to_pylist()
+    for line in lines:
+        times = (np.array(line[name], float) for name in ("op", "start_us", "duration_us"))
+        start_us, duration_us = RECORDS[way](rng, *times)
+        line |= {"start_us": start_us.tolist(), "duration_us": duration_us.tolist()}
+    return simulate_job(pa.Table.from_pylist(lines, schema=job.rank_steps.schema), job.manifest)
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, list[dict[str, Any]]]:
+    """Rows of every result table, of all units that were replayed at all; computed without a warning."""
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in RESULT_TABLES}
+    for way in RECORDS:
+        for seed in SEEDS:
+            key = {"log_date": DAY, "job_id": way, "run_id": str(seed)}
+            try:
+                with np.errstate(all="raise", under="ignore"):
+                    tables = results(way, seed)
+            except TraceError:
+                continue
+            for name, table in tables.items():
+                found[name] += [key | row for row in table.to_pylist(maps_as_pydicts="strict")]
+    return found
+
+
+@pytest.mark.parametrize("name", RESULT_TABLES)
+def test_no_row_of_an_odd_unit_is_refused(
+    spark: SparkSession, rows: dict[str, list[dict[str, Any]]], name: str
+) -> None:
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows[name], schema=TABLES[name].arrow_schema))
+    told = broken_rows(TABLES[name], frame).select("job_id", "run_id", "broken").distinct().collect()
+    assert [tuple(row) for row in told] == []
+
+
+def test_odd_units_are_replayed_all_but_those_of_no_time(rows: dict[str, list[dict[str, Any]]]) -> None:
+    replayed = {row["job_id"] for row in rows["job_slowdown"]}
+    assert set(RECORDS) - replayed == {"everything takes no time"}
