@@ -174,7 +174,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with recorded_refusal(new, "backfill", arguments) if new else nullcontext():
             counts = run(spark, settings, todo)
         tell_summary(counts, len(log_dates), todo)
-        leave(of_history(todo.log_dates, counts), args.summary)
+        leave(of_history(todo.log_dates, counts, is_beside=new is not None), args.summary)
         return counts
 
     return run_entry_point("backfill", _parser(), argv, body)

@@ -69,7 +69,8 @@ def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict
     ours, theirs = (_units(warehouse, days) for warehouse in (target, source))
     units = None if ours <= theirs else theirs
     frames = {name: source.read(TABLES[name], days) for name in RESULT_TABLES}
-    fingerprints = list(recorded(source, STAGE_SIMULATE, days).values())
+    found = recorded(source, STAGE_SIMULATE, days).values()
+    fingerprints = [each for each in found if not each.is_unsettled]
     return publish(STAGE_SIMULATE, target, frames, days, units=units, fingerprints=fingerprints).rows
 
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from datetime import date
+from datetime import date, timedelta
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from jobs import aggregate_fleet, ingest_rank_logs, simulate_what_if
 from jobs.blocks import Block, rates, seconds_for, total
 from jobs.changed_units import Wanted, changed_days, changed_results, recollect
-from jobs.gates import GateRefusedError
+from jobs.gates import GateRefusedError, LaterDaysRefusedError
 from jobs.run_log import added
 from jobs.settings import Settings
 from jobs.transforms.landed_files import Unit
@@ -28,8 +28,9 @@ def do_blocks(
     """Do all blocks; returns rows per table and the work of each stage, over all of them.
 
     What a stage has to do is looked up again when its turn comes: the stage before may have found the same.
-    A day that a gate refuses keeps no other back, not even one of its own block. Raises GateRefusedError with
-    all that was refused when everything else is done.
+    A day that a gate refuses keeps no other back, not even one of its own block; a later day whose causes are
+    refused keeps those back that it looks back on. Raises GateRefusedError with all that was refused, and the
+    counts, when everything else is done; another error that ends the run earlier has that as its cause.
     """
     counts: dict[str, int] = {}
     refused: list[tuple[Block, GateRefusedError]] = []
@@ -42,7 +43,7 @@ def do_blocks(
                 try:
                     added(counts, _do(spark, settings, block, stage, wants[stage]))
                 except GateRefusedError as error:
-                    rest = _without_refused(block, error)
+                    rest = _without_refused(block, error, settings.revision.days)
                     days = {day for each in rest for day in each.log_dates}
                     left = block.on(set(block.log_dates) - days)
                     if left.log_dates:
@@ -53,35 +54,49 @@ def do_blocks(
                     return
                 advance(block, stage)
 
-        for block in blocks:
-            do(block, list(wants))
+        try:
+            for block in blocks:
+                do(block, list(wants))
+        except Exception as error:
+            raise error from (_together(refused, counts) if refused else None)
     if refused:
-        raise _together(refused)
+        raise _together(refused, counts)
     return counts
 
 
-def _without_refused(block: Block, error: GateRefusedError) -> list[Block]:
+def _without_refused(block: Block, error: GateRefusedError, looks_back_days: int) -> list[Block]:
     """What of a refused block can still be done: its other days; where none is told, each day alone.
 
-    Nothing where the block itself was published, and later days were refused.
+    Where later days were refused, the days on which they do not look back.
     """
-    if error.published or len(block.log_dates) == 1:
+    days, told = set(block.log_dates), error.log_dates
+    if isinstance(error, LaterDaysRefusedError):
+        ages = range(1, looks_back_days + 1)
+        others = days - {later - timedelta(days=age) for later in told for age in ages}
+        return [block.on(others)] if others and others != days else []
+    if len(days) == 1:
         return []
-    others = set(block.log_dates) - error.log_dates
-    if len(others) == len(block.log_dates):
+    if not days & told:
         return [block.on({day}) for day in block.log_dates]
-    return [block.on(others)] if others else []
+    return [block.on(days - told)] if days - told else []
 
 
-def _together(refused: Sequence[tuple[Block, GateRefusedError]]) -> GateRefusedError:
-    """All refusals as one; a single one that says what was published as it is."""
+def _together(
+    refused: Sequence[tuple[Block, GateRefusedError]], counts: Mapping[str, int]
+) -> GateRefusedError:
+    """All refusals as one; a single one of later days as it is."""
     errors = [error for _, error in refused]
-    if len(errors) == 1 and errors[0].published:
-        return errors[0]
-    days = ", ".join(_days(block) for block, _ in refused)
-    kept_in = ", ".join(dict.fromkeys(error.kept_in for error in errors if error.kept_in))
-    refusals = [refusal for error in errors for refusal in error.refusals]
-    return GateRefusedError(refusals, kept_in, f"all was done but {days}")
+    later = [error for error in errors if isinstance(error, LaterDaysRefusedError)]
+    if later == errors and len(errors) == 1:
+        together: GateRefusedError = later[0]
+    else:
+        days = ", ".join(_days(block) for block, _ in refused)
+        kept_in = ", ".join(dict.fromkeys(error.kept_in for error in errors if error.kept_in))
+        refusals = [refusal for error in errors for refusal in error.refusals]
+        told = [f"all was done but {days}", *(error.published for error in later)]
+        together = GateRefusedError(refusals, kept_in, "; ".join(told))
+    together.counts = counts
+    return together
 
 
 def _days(block: Block) -> str:

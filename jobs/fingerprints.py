@@ -23,6 +23,8 @@ from udfs.what_if import SimulationSettings
 STAGE_VERSIONS: Final = {STAGE_INGEST: "1", STAGE_SIMULATE: SIMULATOR_VERSION, STAGE_AGGREGATE: "1"}
 """Raised whenever a stage makes other rows of the same input."""
 
+_UNSETTLED: Final = "unsettled:"
+
 
 class File(NamedTuple):
     """A file as it was read. digest : None where it is too large to be hashed."""
@@ -54,6 +56,22 @@ class Fingerprint(NamedTuple):
     def identity(self) -> str:
         """What the next stage knows of this one's rows."""
         return _hash([self.inputs, self.settings, self.version])
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether rows of the unit are being revised: nothing has such inputs, so it counts as changed."""
+        return self.inputs.startswith(_UNSETTLED)
+
+    def unsettled(self) -> "Fingerprint":
+        """The same while rows of the unit are being revised.
+
+        Unlike one that is gone it tells that the stage's other rows are whole, and can be revised again.
+        """
+        return self._replace(inputs=_UNSETTLED + self.settled().inputs)
+
+    def settled(self) -> "Fingerprint":
+        """The same once its rows are revised."""
+        return self._replace(inputs=self.inputs.removeprefix(_UNSETTLED))
 
 
 Recorded = dict[Unit, Fingerprint]
@@ -117,6 +135,21 @@ def forget(
     """Take fingerprints away before the first table changes: a kill then leads to work, never to a skip."""
     if recorded(warehouse, stage, log_dates, units):
         record(warehouse, stage, [], log_dates, units)
+
+
+def unsettle(
+    warehouse: Warehouse,
+    stage: str,
+    fingerprints: Collection[Fingerprint],
+    log_dates: Sequence[date],
+    units: Collection[Unit] | None,
+) -> None:
+    """Before the first table changes: leave only those of these fingerprints that are unsettled."""
+    unsettled = [each for each in fingerprints if each.is_unsettled]
+    if unsettled:
+        record(warehouse, stage, unsettled, log_dates, units)
+    else:
+        forget(warehouse, stage, log_dates, units)
 
 
 def record(

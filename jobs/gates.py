@@ -59,12 +59,14 @@ class GateRefusedError(Exception):
     """Raised when rows break an expectation: what was refused is not published, exit 3.
 
     kept_in : folder of the refused rows
-    published : what of the same run is, all the same; the message says that nothing is where this is empty
+    published : what the message says of what was published all the same; that nothing was, where it is empty
+    counts : of what the same run did publish, as entry points tell them
     """
 
     def __init__(self, refusals: Sequence[Refusal], kept_in: str = "", published: str = "") -> None:
         self.refusals = tuple(refusals)
         self.kept_in, self.published = kept_in, published
+        self.counts: Mapping[str, int] = {}
         told = "; ".join(map(str, self.refusals[:_MOST_TOLD]))
         more = len(self.refusals) - _MOST_TOLD
         and_more = f"; and {more} more" if more > 0 else ""
@@ -76,6 +78,10 @@ class GateRefusedError(Exception):
         """Days of what was refused; none where one refusal does not tell, and any day may be meant."""
         known = all(refusal.log_dates for refusal in self.refusals)
         return {day for refusal in self.refusals for day in refusal.log_dates} if known else set()
+
+
+class LaterDaysRefusedError(GateRefusedError):
+    """Raised when days were published, and causes of later days, which look back on them, are refused."""
 
 
 class GateError(Exception):

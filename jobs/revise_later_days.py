@@ -3,14 +3,14 @@
 So the order in which days are done makes no difference: each stage's last run sees what a run in order sees.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, timedelta
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.fingerprints import recorded
-from jobs.gates import GateRefusedError, GateWork
+from jobs.gates import GateRefusedError, GateWork, LaterDaysRefusedError
 from jobs.settings import RevisionSettings
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import cause_day, units_of_other_gpu_hours
@@ -41,7 +41,7 @@ def revise_later_days(
     Returns what the gates before that did.
 
     units : what changed on these days, where not all of it; others of the same days look back on it too
-    Raises GateRefusedError where those of the later days are refused, which says that these are published.
+    Raises LaterDaysRefusedError where those of the later days are refused.
     """
     own = set(log_dates) if units is None else {min(log_dates)}
     after = {day + timedelta(days=age) for day in log_dates for age in range(1, revision.days + 1)}
@@ -65,22 +65,34 @@ def revise_later_days(
     except GateRefusedError as error:
         days = ", ".join(day.isoformat() for day in sorted(log_dates))
         published = f"of later days that look back on {days}, which is published but not done"
-        raise GateRefusedError(error.refusals, error.kept_in, published) from None
+        raise LaterDaysRefusedError(error.refusals, error.kept_in, published) from None
 
 
 def _replace_causes(
     warehouse: Warehouse, revised: DataFrame, later: Sequence[date], rule: Violations
 ) -> GateWork:
     """Publish the causes of later days, and count them anew."""
-    same = list(recorded(warehouse, STAGE_SIMULATE, later).values())
-    causes = {JOB_CAUSES: _causes(revised)}
-    gates = publish(STAGE_SIMULATE, warehouse, causes, later, [rule], None, same).gates
+    gates = _replace(STAGE_SIMULATE, warehouse, {JOB_CAUSES: _causes(revised)}, later, [rule])
     counted = _days_done(warehouse, STAGE_AGGREGATE, later)
     if not counted:
         return gates
     days = {CAUSE_DAY: cause_day(warehouse.read(TABLES[JOB_CAUSES], counted))}
-    same = list(recorded(warehouse, STAGE_AGGREGATE, counted).values())
-    return gates.and_also(publish(STAGE_AGGREGATE, warehouse, days, counted, (), None, same).gates)
+    return gates.and_also(_replace(STAGE_AGGREGATE, warehouse, days, counted, ()))
+
+
+def _replace(
+    stage: str,
+    warehouse: Warehouse,
+    frames: Mapping[str, DataFrame],
+    log_dates: Sequence[date],
+    rules: Sequence[Violations],
+) -> GateWork:
+    """Replace some tables of days that are done; what ends this early is found and done again.
+
+    By this day's next try, if nothing comes before: their fingerprints stay, unsettled.
+    """
+    unsettled = [each.unsettled() for each in recorded(warehouse, stage, log_dates).values()]
+    return publish(stage, warehouse, frames, log_dates, rules, None, unsettled).gates
 
 
 def _days_done(warehouse: Warehouse, stage: str, log_dates: Sequence[date]) -> list[date]:

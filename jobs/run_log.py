@@ -66,9 +66,15 @@ def one_line(error: Exception) -> str:
 
 def refused_by(error: Exception) -> list[dict[str, Any]] | None:
     """What gates refused, as the column `refusals` of pipeline_runs has it; None where they did not."""
-    if not isinstance(error, GateRefusedError):
+    refusal = _refusal_in(error)
+    if refusal is None:
         return None
-    return [{name: getattr(each, name) for name in REFUSAL.names} for each in error.refusals]
+    return [{name: getattr(each, name) for name in REFUSAL.names} for each in refusal.refusals]
+
+
+def _refusal_in(error: Exception) -> GateRefusedError | None:
+    """The refusal that an error is, or that came before it in the same run."""
+    return next((each for each in (error, error.__cause__) if isinstance(each, GateRefusedError)), None)
 
 
 def stage_work(stage: str, done: Collection[Fingerprint], seconds: float, gates: GateWork) -> dict[str, int]:
@@ -149,7 +155,8 @@ def _append_failure(
 ) -> None:
     try:
         told = {**facts, "refusals": refused_by(error)}
-        _append(warehouse, told, seconds, {}, exit_status(error))
+        refusal = _refusal_in(error)
+        _append(warehouse, told, seconds, refusal.counts if refusal else {}, exit_status(error))
     except Exception:  # the error of the run itself is what its caller must hear of
         logger.exception("pipeline_runs has no row for this run")
 

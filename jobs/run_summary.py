@@ -28,14 +28,18 @@ def leave(summary: Summary, file: str | None) -> None:
         Path(file).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
 
 
-def of_history(log_dates: Sequence[date], counts: Mapping[str, int], *, dry_run: bool = False) -> Summary:
+def of_history(
+    log_dates: Sequence[date], counts: Mapping[str, int], *, dry_run: bool = False, is_beside: bool = False
+) -> Summary:
     """Return what was done again: days, rows published by table, and the work of each stage.
 
     log_dates : with something to do
+    is_beside : the results are in a new warehouse, and the current ones as they were
     """
     return {
         "days": [day.isoformat() for day in sorted(log_dates)],
         "rows": {name: count for name, count in counts.items() if name in TABLE_NAMES},
         "stages": work_of_stages(counts),
         "dry_run": dry_run,
+        "is_current": not (dry_run or is_beside),
     }

@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Sequence
 from datetime import date, timedelta
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs.cli import run_stage
 from jobs.fingerprints import built_on, record, recorded, simulation
@@ -21,7 +21,7 @@ from jobs.transforms.causes import units_of_other_gpu_hours
 from jobs.transforms.history import revised_results
 from jobs.transforms.landed_files import Unit
 from jobs.transforms.what_if import incomplete_units, result_rows, units_without_result, what_if
-from jobs.warehouse import Warehouse, held
+from jobs.warehouse import Warehouse, held, on_units
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     JOB_BASELINE,
@@ -51,7 +51,7 @@ def run(
     jobs = warehouse.read(TABLES[JOBS], log_dates, units)
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     simulated = what_if(rank_steps, jobs, simulation(settings), partitions).persist()
-    earlier = held(warehouse.read(TABLES[JOB_BASELINE], _days_before(log_dates, settings.revision.days)))
+    earlier = held(_looked_back_on(warehouse, settings.revision.days, log_dates, units))
     results = revised_results(simulated, earlier, **settings.revision.model_dump()).persist()
     try:
         rules = [
@@ -83,10 +83,15 @@ def run(
         simulated.unpersist()
 
 
-def _days_before(log_dates: Sequence[date], days: int) -> list[date]:
-    """Days that the revision looks back on, without those that are simulated now."""
+def _looked_back_on(
+    warehouse: Warehouse, days: int, log_dates: Sequence[date], units: Collection[Unit] | None
+) -> DataFrame:
+    """Rows of job_baseline of so many days before each of these, but those of what is simulated now."""
     before = {day - timedelta(days=age) for day in log_dates for age in range(1, days + 1)}
-    return sorted(before - set(log_dates))
+    if units is None:
+        return warehouse.read(TABLES[JOB_BASELINE], sorted(before - set(log_dates)))
+    # A day of which some units are done again has others that its later days look back on.
+    return warehouse.read(TABLES[JOB_BASELINE], sorted(before)).where(f"NOT ({on_units(log_dates, units)})")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,10 +9,11 @@ from dataclasses import replace
 from datetime import date
 from typing import Final, NamedTuple
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from jobs.fingerprints import Fingerprint, forget, record
+from jobs.fingerprints import Fingerprint, record, unsettle
 from jobs.gates import (
     ON_TIME_EXPECTATION,
     GateError,
@@ -100,8 +101,8 @@ def publish(
     """Replace these days in the tables named, if any, once every frame and rule was found good.
 
     units : replace these alone, not all of the days
-    fingerprints : of the units published. The stage's own are gone while its tables change, so that whatever
-    ends this early, the units are not taken as done.
+    fingerprints : of the units published. While the stage's tables change, only those given as unsettled are
+    there, so that whatever ends this early, the units are not taken as done.
     Each frame is computed once. Raises GateRefusedError with all that is refused, and keeps those rows beside
     the tables, unless all of it was released for the days of those rows; raises GateError where an
     expectation could not be evaluated. Nothing is published in either case.
@@ -111,12 +112,12 @@ def publish(
         page = Page(_page_of(stage, frames, units), log_dates, warehouse.root)
         passed = _passed(stage, warehouse, page, violations, audited)
         if frames:
-            forget(warehouse, stage, log_dates, units)
+            unsettle(warehouse, stage, fingerprints, log_dates, units)
             rows = passed.rows
             arranged = {name: _in_few_files(name, frame, rows[name]) for name, frame in frames.items()}
             _replace_all(warehouse, arranged, log_dates, units)
             if fingerprints:
-                record(warehouse, stage, fingerprints, log_dates, units)
+                record(warehouse, stage, [each.settled() for each in fingerprints], log_dates, units)
     return passed
 
 
@@ -212,7 +213,7 @@ def _keep(stage: str, warehouse: Warehouse, log_dates: Sequence[date], audited: 
     for name, (rows, _) in audited.refused.items():
         try:
             warehouse.keep_refused(stage, log_dates, name, rows)
-        except PySparkException as error:  # the refusal matters more than its evidence
+        except (PySparkException, Py4JError) as error:  # the refusal matters more than its evidence
             _LOG.warning("refused rows of %s could not be kept: %s", name, error)
     return GateRefusedError(audited.refusals, warehouse.refused_path(stage, log_dates))
 

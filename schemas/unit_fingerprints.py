@@ -22,7 +22,8 @@ TABLE = Table(
     meaning=(
         "One row per unit and stage whose rows of that unit are complete. It is taken away before the first "
         "table of the stage is written and put back after the last: where it is missing, the stage has to be "
-        "done again. For aggregate: the unit as it is counted in the tables of its day."
+        "done again. While causes are revised because an earlier day has changed, its inputs begin with "
+        "'unsettled:' instead. For aggregate: the unit as it is counted in the tables of its day."
     ),
     grain=(*UNIT_KEY, "stage"),
     partition_by=("log_date", "stage"),  # so that a stage's days are replaced without a look into files

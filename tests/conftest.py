@@ -25,6 +25,8 @@ def test_settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     overlay.write_text(
         '[spark]\nmaster = "local[2]"\n[spark.conf]\n"spark.sql.shuffle.partitions" = "2"\n'
         '"spark.driver.memory" = "6g"\n'
+        # Code generated for a few rows never pays; commands in tests run as users' do, with it.
+        '"spark.sql.codegen.wholeStage" = "false"\n"spark.sql.codegen.factoryMode" = "NO_CODEGEN"\n'
         f'"spark.sql.warehouse.dir" = "{root / "spark-warehouse"}"\n'
     )
     return load_settings(overlay, str(root / "landing"), str(root / "warehouse"))

@@ -20,4 +20,7 @@ NIGHT: Final = _asset("night")
 """A night that was held against itself and is complete; an event's extra has its whole summary."""
 
 HISTORY: Final = _asset("history")
-"""Days of the past that were done again; an event's extra says which, if any had to be, and how many rows."""
+"""Days of the past that were done again; an event's extra says which, if any had to be, and how many rows.
+
+A dry run, and a backfill beside the current results, has none.
+"""

@@ -10,6 +10,7 @@ from airflow.sdk import BaseSensorOperator, ObjectStoragePath
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
 
 from dags import PROJECT
+from dags.operators.alerts import WrongSettings
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -32,7 +33,7 @@ class DayMarkerSensor(BaseSensorOperator):
     Between two looks the task holds no worker slot (mode reschedule). A store that does not answer is looked
     at again, in a backfill by the task's next try. Raises AirflowSensorTimeout, saying what was waited for,
     when `timeout` has passed, and in a backfill at once: its days are over; AirflowFailException where there
-    is nothing to wait for.
+    is nothing to wait for, or it may not be looked for, WrongSettings where the settings do not say where.
     """
 
     template_fields: Sequence[str] = ("log_date", "project", "landing", "settings")
@@ -72,15 +73,18 @@ class DayMarkerSensor(BaseSensorOperator):
         """Tell whether the marker is there; a store that does not say is looked at again."""
         try:
             return self._look()
-        except PermissionError:  # which no later look mends
-            raise
+        except PermissionError as error:  # which no later look mends
+            raise AirflowFailException(f"{self.marker()} may not be looked for: {error}") from error
         except OSError as error:  # raised, it would cost one of the task's tries, of which a day has three
             self.log.warning("%s could not be looked for: %s", self.marker(), error)
             return False
 
     def _look(self) -> bool:
-        marker = self.marker()
-        is_there = ObjectStoragePath(marker).exists()
+        marker, is_there = self.marker(), True
+        try:
+            ObjectStoragePath(marker).read_bytes()  # it is empty; exists() would say no whatever goes wrong
+        except FileNotFoundError:
+            is_there = False
         self.log.info("%s is %s", marker, "there" if is_there else "not there yet")
         return is_there
 
@@ -103,6 +107,6 @@ class DayMarkerSensor(BaseSensorOperator):
             command, cwd=self.project or PROJECT, capture_output=True, text=True, check=False
         )
         if asked.returncode:
-            reason = asked.stderr.strip().splitlines()[-1]
-            raise AirflowFailException(f"the settings do not say where the landing lies: {reason}")
+            told = asked.stderr.strip().splitlines() or [f"exit status {asked.returncode}"]
+            raise WrongSettings(f"the settings do not say where the landing lies: {told[-1]}")
         return asked.stdout.strip()

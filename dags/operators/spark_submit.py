@@ -79,8 +79,10 @@ class SparkSubmitOperator(BashOperator):
     arguments : what else the entry point is told, one argument on each line; templates are filled in
     project   : folder where the command runs and relative paths start; the DAGs' own where empty
     landing, warehouse, settings : given to the entry point where they are not empty
-    The task's XCom is the command's last line, or where it leaves a summary as JSON, that; so is the extra
-    of its assets' events. What it writes, it writes while it holds `pool_slots` of the pool of writers.
+    The task's XCom is the command's last line, or where it leaves a summary as JSON, that. The extra of its
+    assets' events is what it was asked for, and that summary; one that says that the current tables have not
+    changed (`is_current`) makes no event. What it writes, it writes while it holds `pool_slots` of the pool
+    of writers.
     Raises WrongSettings and GateRefused, after which nothing is retried; AirflowException for any other
     failure.
     """
@@ -121,11 +123,11 @@ class SparkSubmitOperator(BashOperator):
             summary = Path(scratch, "summary.json")
             last_line = self._run({**self.get_env(context), "WHAT_IF_SUMMARY": str(summary)})
             told = json.loads(summary.read_text()) if summary.exists() else last_line
+        summary_told = told if isinstance(told, dict) else {}
+        if not summary_told.get("is_current", True):
+            self.outlets = []  # of each that a task has when it succeeds, Airflow makes an event
         for asset in self.outlets:
-            context["outlet_events"][asset].extra = {
-                **self._asked(),
-                **(told if isinstance(told, dict) else {}),
-            }
+            context["outlet_events"][asset].extra = {**self._asked(), **summary_told}
         return told
 
     def _run(self, env: dict[str, str]) -> str:

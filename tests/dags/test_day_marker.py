@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 from airflow.sdk import DAG, Context, ObjectStoragePath
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSensorTimeout
+from fsspec.implementations.memory import MemoryFileSystem
 
 from dags.operators.day_marker import DayMarkerSensor
 from jobs.project import PROJECT
@@ -124,21 +125,21 @@ def test_a_backfill_looks_once_and_waits_for_no_day(tmp_path: Path) -> None:
 
 
 def test_a_store_that_does_not_answer_is_looked_at_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: ObjectStoragePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ObjectStoragePath, "exists", Mock(side_effect=ConnectionResetError("hung up")))
+    monkeypatch.setattr(MemoryFileSystem, "_open", Mock(side_effect=ConnectionResetError("hung up")))
     with pytest.raises(AirflowRescheduleException):
-        wait(tmp_path).execute(FIRST_LOOK)
+        wait(str(bucket)).execute(FIRST_LOOK)
     with pytest.raises(ConnectionResetError):  # which the task's next try may not meet
-        wait(tmp_path).execute(IN_A_BACKFILL)
+        wait(str(bucket)).execute(IN_A_BACKFILL)
 
 
 def test_a_landing_that_may_not_be_looked_into_is_told_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: ObjectStoragePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ObjectStoragePath, "exists", Mock(side_effect=PermissionError("not for you")))
-    with pytest.raises(PermissionError):
-        wait(tmp_path).execute(FIRST_LOOK)
+    monkeypatch.setattr(MemoryFileSystem, "_open", Mock(side_effect=PermissionError("not for you")))
+    with pytest.raises(AirflowFailException, match=r"_SUCCESS may not be looked for: not for you$"):
+        wait(str(bucket)).execute(FIRST_LOOK)
 
 
 def test_a_night_without_its_marker_fails_without_retry(nightly: DAG, run_dag: Run, tmp_path: Path) -> None:

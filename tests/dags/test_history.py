@@ -1,14 +1,18 @@
 """The DAGs beside the night: what their tasks are told. Without Spark."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+from airflow.models.asset import AssetEvent, AssetModel
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
+from airflow.utils.session import create_session
 
+from dags.operators.assets import HISTORY
 from dags.operators.spark_submit import SparkSubmitOperator
 from jobs.backfill import _parser
 from tests.dags.test_spark_submit import TELL, environment, write_script
@@ -95,3 +99,21 @@ def test_a_backfill_of_a_range_alone_is_told_nothing_else(dag_bag: DagBag, told:
     assert told_by(dag_bag.dags["backfill_history"], told, form) == [
         "jobs/backfill.py", "--from", "2026-01-01", "--to", "2026-01-31"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("is_current", "events"), [(True, 1), (False, 0)])
+def test_what_leaves_the_current_tables_as_they_were_starts_nothing_that_is_scheduled_on_them(
+    dag_bag: DagBag, environment: Path, told: Path, *, is_current: bool, events: int
+) -> None:
+    summary = json.dumps({"days": ["2026-01-01"], "is_current": is_current})
+    write_script(environment / "spark-submit", f"{TELL}\necho '{summary}' > $WHAT_IF_SUMMARY")
+    before = events_of_the_history()
+    told_by(dag_bag.dags["backfill_history"], told, {"first_day": "2026-01-01", "last_day": "2026-01-31"})
+    assert events_of_the_history() - before == events
+
+
+def events_of_the_history() -> int:
+    """How many this Airflow has seen."""
+    with create_session() as session:
+        events = session.query(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+        return int(events.filter(AssetModel.name == HISTORY.name).count())

@@ -1,14 +1,14 @@
 """A small history to fill, to spoil and to fill again: its landing and its tables."""
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs import backfill
 from jobs.rank_log_writer import finish_day
@@ -18,7 +18,9 @@ from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import run_folder, write_rank_logs
 from jobs.synthetic.shape import JobShape
+from jobs.transforms.landed_files import Unit
 from jobs.warehouse import Warehouse
+from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_TABLES, PIPELINE_RUNS, STAGE_NAMES, TABLE_NAMES, UNIT_FINGERPRINTS
 
@@ -29,6 +31,10 @@ SHAPE = JobShape(dp_size=2, pp_size=1, steps=12)
 DATA_TABLES = tuple(name for name in TABLE_NAMES if name not in {PIPELINE_RUNS, UNIT_FINGERPRINTS})
 
 Rows = list[dict[str, Any]]
+
+
+class KilledError(Exception):
+    """Stands for the end of the process."""
 
 
 @dataclass(frozen=True)
@@ -138,3 +144,26 @@ def _rounded(rows: Rows) -> Rows:
         {key: float(f"{value:.12g}") if isinstance(value, float) else value for key, value in row.items()}
         for row in rows
     ]
+
+
+def dying_at(name: str, day: date | None = None) -> Callable[..., None]:
+    """Stands for Warehouse.replace; dies when a table is written, or when fingerprints are put back.
+
+    day : only when it is written for this one
+    """
+    replace = Warehouse.replace
+
+    def replace_or_die(
+        self: Warehouse,
+        table: Table,
+        frame: DataFrame,
+        log_dates: Sequence[date],
+        units: Collection[Unit] | None = None,
+        also: str | None = None,
+    ) -> None:
+        is_put_back = name == UNIT_FINGERPRINTS and not frame.isEmpty()
+        if table.name == name and (is_put_back or name != UNIT_FINGERPRINTS) and day in (None, *log_dates):
+            raise KilledError
+        replace(self, table, frame, log_dates, units, also)
+
+    return replace_or_die

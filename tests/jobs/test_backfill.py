@@ -1,18 +1,13 @@
 """Backfill: what is done and unchanged is skipped; whatever else there is, is done."""
 
 import shutil
-from collections.abc import Callable, Collection, Sequence
-from datetime import date
 
 import pytest
-from pyspark.sql import DataFrame
 
 from jobs import run_nightly
 from jobs.fingerprints import STAGE_VERSIONS, forget
 from jobs.gates import GateRefusedError, Refusal
-from jobs.transforms.landed_files import Unit
 from jobs.warehouse import Warehouse
-from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     INGESTED_TABLES,
@@ -28,7 +23,9 @@ from tests.jobs.history import (
     JOB_IDS,
     NOTHING,
     History,
+    KilledError,
     assert_same_tables,
+    dying_at,
     history_in,
     units_of,
 )
@@ -36,10 +33,6 @@ from tests.jobs.history import (
 ALL = {(day.isoformat(), job) for day in DAYS for job in JOB_IDS}
 FIRST = DAYS[0].isoformat()
 RANGE = ["--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat()]
-
-
-class KilledError(Exception):
-    """Stands for the end of the process."""
 
 
 def test_a_backfill_gives_the_tables_of_the_nights(filled: History, history: History) -> None:
@@ -148,25 +141,6 @@ def test_whatever_ends_a_backfill_the_next_one_goes_on(
     history.fill()
     assert_same_tables(history.tables(), filled.tables())
     assert history.rows(UNIT_FINGERPRINTS) == filled.rows(UNIT_FINGERPRINTS)
-
-
-def dying_at(name: str) -> Callable[..., None]:
-    """Stands for Warehouse.replace; dies when a table is written, or when fingerprints are put back."""
-    replace = Warehouse.replace
-
-    def replace_or_die(
-        self: Warehouse,
-        table: Table,
-        frame: DataFrame,
-        log_dates: Sequence[date],
-        units: Collection[Unit] | None = None,
-        also: str | None = None,
-    ) -> None:
-        if table.name == name and not (name == UNIT_FINGERPRINTS and frame.isEmpty()):
-            raise KilledError
-        replace(self, table, frame, log_dates, units, also)
-
-    return replace_or_die
 
 
 def test_what_a_gate_refuses_to_a_backfill_stays_as_it_was(

@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 from jobs.blocks import Block, Work
 from jobs.changed_units import Wanted
 from jobs.do_blocks import do_blocks
-from jobs.gates import GateRefusedError, Refusal
+from jobs.gates import GateRefusedError, LaterDaysRefusedError, Refusal
+from jobs.run_log import refused_by
 from jobs.settings import load_settings
 from tests.jobs.test_blocks import FIRST, WANT, unit
 
@@ -30,9 +31,11 @@ def done(monkeypatch: pytest.MonkeyPatch) -> Done:
             refused = [Refusal(f"table{number}", "broken", 1, "good", of) for number, of in told]
             raise GateRefusedError(refused, f"/w/_refused/{days}")
         if stage == "simulate" and 8 in days:
-            raise GateRefusedError(
+            raise LaterDaysRefusedError(
                 [Refusal("job_causes", "broken", 1, "good", (day(9),))], "/w/9", "of later days"
             )
+        if stage == "simulate" and 40 in days:
+            raise ConnectionError("the store is gone")
         found.append((stage, days))
         return {"jobs": len(days)}
 
@@ -76,6 +79,7 @@ def test_a_refused_day_keeps_no_other_back(done: Done, caplog: pytest.LogCapture
     assert str(raised.value).startswith(told)
     assert [refusal.table for refusal in raised.value.refusals] == ["table1", "table4"]
     assert raised.value.kept_in == "/w/_refused/[0, 1, 2], /w/_refused/[4]"
+    assert raised.value.counts == {"jobs": 10}
     assert "2026-01-02: gate refused" in caplog.text, "told at once, whatever ends the run later"
 
 
@@ -91,3 +95,20 @@ def test_refused_causes_of_later_days_are_told_as_such(done: Done) -> None:
         do_days([7, 8])
     assert done == [("ingest", [7, 8])]
     assert raised.value.kept_in == "/w/9"
+
+
+def test_days_on_which_no_refused_later_day_looks_back_are_done(done: Done) -> None:
+    with pytest.raises(GateRefusedError) as raised:
+        do_days([4], [8, 30])
+    assert done == [("ingest", [8, 30]), ("simulate", [30]), ("aggregate", [30])]
+    told = "gate refused, all was done but 2026-01-05, 2026-01-09; of later days: table table4, "
+    assert str(raised.value).startswith(told)
+
+
+def test_what_was_refused_before_another_error_is_its_cause(done: Done) -> None:
+    with pytest.raises(ConnectionError) as raised:
+        do_days([4], [5], [40])
+    assert done == [*all_stages(5), ("ingest", [40])]
+    told = refused_by(raised.value)
+    assert told is not None
+    assert [each["table"] for each in told] == ["table4"]

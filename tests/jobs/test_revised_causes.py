@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import run_nightly, simulate_what_if
+from jobs import backfill, run_nightly, simulate_what_if
 from jobs.fingerprints import recorded
 from jobs.settings import Settings
 from jobs.stages import STAGES
@@ -24,6 +24,7 @@ from jobs.synthetic.shape import JobShape
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import CAUSE_DAY, JOB_CAUSES, JOB_SLOWDOWN, JUDGED_BY_HISTORY, STAGE_NAMES
+from tests.jobs.history import KilledError, dying_at
 
 pytestmark = pytest.mark.slow
 
@@ -88,6 +89,12 @@ def settings(test_settings: Settings, tmp_path_factory: pytest.TempPathFactory) 
     return test_settings.model_copy(update={"paths": test_settings.paths.model_copy(update=paths)})
 
 
+def stages(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> None:
+    """Do all stages of these days."""
+    for stage in STAGES.values():
+        stage(spark, settings, log_dates)
+
+
 def read(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
     warehouse = Warehouse(spark, settings.paths.warehouse)
     rows = warehouse.read(TABLES[JOB_CAUSES]).toArrow().to_pylist(maps_as_pydicts="strict")
@@ -97,8 +104,7 @@ def read(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def nights(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
     """The first two days together, then the third on its own."""
-    for stage in STAGES.values():
-        stage(spark, settings, DAYS[:2])
+    stages(spark, settings, DAYS[:2])
     run_nightly.run(spark, settings, DAYS[2:])
     return read(spark, settings)
 
@@ -199,6 +205,43 @@ def test_nights_in_any_order_give_the_same_rows(
     assert causes_by_day(spark, backwards) == causes_by_day(spark, settings)
     done = [set(recorded(Warehouse(spark, str(tmp_path)), stage, DAYS)) for stage in STAGE_NAMES]
     assert done[0] == done[1] == done[2]
+
+
+@pytest.mark.parametrize("died_at", [JOB_CAUSES, CAUSE_DAY])
+def test_a_night_that_died_while_it_revised_later_days_revises_them_when_it_runs_again(
+    spark: SparkSession,
+    settings: Settings,
+    nights: list[dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    died_at: str,
+) -> None:
+    backwards = elsewhere(settings, tmp_path)
+    run_nightly.run(spark, backwards, DAYS[2:])
+    with monkeypatch.context() as patch:
+        patch.setattr(Warehouse, "replace", dying_at(died_at, DAYS[2]))
+        with pytest.raises(KilledError):
+            stages(spark, backwards, DAYS[:2])
+    assert read(spark, backwards) != nights
+    todo = backfill.plan(spark, backwards, DAYS)
+    assert {unit[0] for block in todo.blocks for unit in block.units["aggregate"]} == set(DAYS)
+    stages(spark, backwards, DAYS[:2])
+    assert read(spark, backwards) == nights
+    assert causes_by_day(spark, backwards) == causes_by_day(spark, settings)
+    assert not backfill.plan(spark, backwards, DAYS).blocks
+
+
+def test_unchanged_jobs_of_a_day_are_looked_back_on_by_later_days_of_its_block(
+    spark: SparkSession, settings: Settings, nights: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    """A late file of one job, and a day that was missed, in one block."""
+    late = elsewhere(settings, tmp_path)
+    STAGES["ingest"](spark, late, DAYS)
+    simulate_what_if.run(spark, late, DAYS[:2])
+    units = set(recorded(Warehouse(spark, str(tmp_path)), "ingest", DAYS[1:]))
+    changed = {unit for unit in units if unit[0] == LAST or unit[1] == "heavy-stage"}
+    simulate_what_if.run(spark, late, DAYS[1:], changed)
+    assert read(spark, late) == nights
 
 
 def test_what_of_earlier_days_is_done_late_is_looked_back_on(

@@ -25,7 +25,18 @@ def test_a_history_tells_its_days_rows_and_stages(tmp_path: Path) -> None:
 
 def test_a_dry_run_says_so_and_has_no_rows() -> None:
     found = of_history([DAY], {}, dry_run=True)
-    assert found == {"days": ["2026-01-05"], "rows": {}, "stages": [], "dry_run": True}
+    assert found == {
+        "days": ["2026-01-05"],
+        "rows": {},
+        "stages": [],
+        "dry_run": True,
+        "is_current": False,
+    }
+
+
+def test_results_beside_the_current_ones_are_told_from_those() -> None:
+    assert of_history([DAY], {"jobs": 3})["is_current"]
+    assert not of_history([DAY], {"jobs": 3}, is_beside=True)["is_current"]
 
 
 def test_who_started_a_run_says_where_its_summary_goes(monkeypatch: pytest.MonkeyPatch) -> None:
