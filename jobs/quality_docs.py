@@ -20,6 +20,9 @@ from schemas.tables import TABLES
 STAGES_TOLD: Final = ("ingest", "simulate", "aggregate", "publish")
 """Pages of a night, each of which links to the others."""
 
+LATER: Final = "-later"
+"""Ends the names of pages of what changes of a night when it is over."""
+
 _OF_EVERY_TABLE: Final = {
     SCHEMA_EXPECTATION: "has the columns and types that its declaration names, and no others",
     KEY_EXPECTATION: "no two rows have the same key",
@@ -86,6 +89,11 @@ class Page:
     kept_in: str = ""
     figures: Mapping[str, object] | None = None
     warnings: Sequence[str] = ()
+
+    @property
+    def is_of_parts(self) -> bool:
+        """Whether it is about some units or tables of its days, which lies beside the page of the whole."""
+        return self.stage.endswith(LATER)
 
     @property
     def broken(self) -> list[Check]:

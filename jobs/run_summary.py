@@ -19,7 +19,16 @@ _SUMMARY: Final = "WHAT_IF_SUMMARY"
 def add_summary(parser: argparse.ArgumentParser) -> None:
     """Let whoever starts a run say where it leaves its summary."""
     summary_help = f"also leave there what was done, as JSON (without it, where {_SUMMARY} says)"
-    parser.add_argument("--summary", default=os.environ.get(_SUMMARY), metavar="FILE", help=summary_help)
+    default = os.environ.get(_SUMMARY)
+    parser.add_argument("--summary", type=_file_to_be, default=default, metavar="FILE", help=summary_help)
+
+
+def _file_to_be(name: str) -> str:
+    """Fail before the run, not after it, where no such file can be written."""
+    folder = Path(name).parent
+    if not os.access(folder, os.W_OK) or Path(name).is_dir():
+        raise argparse.ArgumentTypeError(f"{name}: no file can be written there")
+    return name
 
 
 def leave(summary: Summary, file: str | None) -> None:

@@ -26,7 +26,7 @@ from jobs.gates import (
     broken_rows,
     rows_of,
 )
-from jobs.quality_docs import Page, Rule, TableChecks, table_checks, write_docs
+from jobs.quality_docs import LATER, Page, Rule, TableChecks, table_checks, write_docs
 from jobs.releases import NEVER, released
 from jobs.transforms.landed_files import Unit
 from jobs.warehouse import Warehouse, on_units
@@ -110,7 +110,7 @@ def publish(
     with _persisted(frames):
         audited = _audit_all(frames, on_units(log_dates, units), violations)
         page = Page(_page_of(stage, frames, units), log_dates, warehouse.root)
-        passed = _passed(stage, warehouse, page, violations, audited)
+        passed = _passed(warehouse, page, violations, audited)
         if frames:
             unsettle(warehouse, stage, fingerprints, log_dates, units)
             rows = passed.rows
@@ -124,16 +124,16 @@ def publish(
 def _page_of(stage: str, frames: Mapping[str, DataFrame], units: Collection[Unit] | None) -> str:
     """The page of the stage's night; where only some tables or units of it change, one beside that."""
     is_whole = units is None and set(frames).issuperset(_TABLES_OF.get(stage, ()))
-    return stage if is_whole else f"{stage}-later"
+    return stage if is_whole else f"{stage}{LATER}"
 
 
 def _passed(
-    stage: str, warehouse: Warehouse, page: Page, violations: Sequence[Violations], audited: _Audited
+    warehouse: Warehouse, page: Page, violations: Sequence[Violations], audited: _Audited
 ) -> Published:
     """Tell on a page what was held; raises GateRefusedError where not all that was refused is released."""
     refusals = audited.refusals
     accepted = _accepted(warehouse, page.log_dates, refusals)
-    refusal = _keep(stage, warehouse, page.log_dates, audited) if refusals else None
+    refusal = _keep(warehouse, page, audited) if refusals else None
     rules = [Rule(rule.table, rule.name, rule.meaning) for rule in violations]
     checks = table_checks(audited.rows, rules, refusals, accepted)
     write_docs(warehouse.spark, replace(page, tables=checks, kept_in=refusal.kept_in if refusal else ""))
@@ -208,14 +208,14 @@ def _accepted(warehouse: Warehouse, log_dates: Sequence[date], refusals: Sequenc
     return accepted
 
 
-def _keep(stage: str, warehouse: Warehouse, log_dates: Sequence[date], audited: _Audited) -> GateRefusedError:
-    """Keep refused rows for inspection and return the error that tells about them."""
+def _keep(warehouse: Warehouse, page: Page, audited: _Audited) -> GateRefusedError:
+    """Keep refused rows for inspection, by the name of their page; return the error that tells about them."""
     for name, (rows, _) in audited.refused.items():
         try:
-            warehouse.keep_refused(stage, log_dates, name, rows)
+            warehouse.keep_refused(page.stage, page.log_dates, name, rows)
         except (PySparkException, Py4JError) as error:  # the refusal matters more than its evidence
             _LOG.warning("refused rows of %s could not be kept: %s", name, error)
-    return GateRefusedError(audited.refusals, warehouse.refused_path(stage, log_dates))
+    return GateRefusedError(audited.refusals, warehouse.refused_path(page.stage, page.log_dates))
 
 
 def _in_few_files(name: str, frame: DataFrame, rows: int) -> DataFrame:

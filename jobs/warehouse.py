@@ -153,12 +153,15 @@ class Warehouse:
         return self.spark.sql(f"VACUUM delta.`{path}` {how}")
 
     def refused_path(self, stage: str, log_dates: Sequence[date]) -> str:
-        """Where rows of these days are kept that a gate of this stage refused, a folder for each table."""
+        """Where rows of these days are kept that a gate of this stage refused, a folder for each table.
+
+        Of several days: from the first to the last.
+        """
         days = [day.isoformat() for day in sorted({min(log_dates), max(log_dates)})]
         return self.path(f"{_REFUSED}/{stage}/{'..'.join(days)}")
 
     def keep_refused(self, stage: str, log_dates: Sequence[date], name: str, frame: DataFrame) -> None:
-        """Keep refused rows for inspection, instead of those that were kept before of these days."""
+        """Keep refused rows of a table for inspection, instead of those kept before of these days."""
         writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         writer.save(f"{self.refused_path(stage, log_dates)}/{name}")
 

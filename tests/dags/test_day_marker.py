@@ -9,7 +9,6 @@ from unittest.mock import Mock
 import pytest
 from airflow.sdk import DAG, Context, ObjectStoragePath
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSensorTimeout
-from fsspec.implementations.memory import MemoryFileSystem
 
 from dags.operators.day_marker import DayMarkerSensor
 from jobs.project import PROJECT
@@ -127,7 +126,10 @@ def test_a_backfill_looks_once_and_waits_for_no_day(tmp_path: Path) -> None:
 def test_a_store_that_does_not_answer_is_looked_at_again(
     bucket: ObjectStoragePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MemoryFileSystem, "_open", Mock(side_effect=ConnectionResetError("hung up")))
+    monkeypatch.setattr(
+        "fsspec.implementations.memory.MemoryFileSystem._open",
+        Mock(side_effect=ConnectionResetError("hung up")),
+    )
     with pytest.raises(AirflowRescheduleException):
         wait(str(bucket)).execute(FIRST_LOOK)
     with pytest.raises(ConnectionResetError):  # which the task's next try may not meet
@@ -137,7 +139,10 @@ def test_a_store_that_does_not_answer_is_looked_at_again(
 def test_a_landing_that_may_not_be_looked_into_is_told_at_once(
     bucket: ObjectStoragePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MemoryFileSystem, "_open", Mock(side_effect=PermissionError("not for you")))
+    monkeypatch.setattr(
+        "fsspec.implementations.memory.MemoryFileSystem._open",
+        Mock(side_effect=PermissionError("not for you")),
+    )
     with pytest.raises(AirflowFailException, match=r"_SUCCESS may not be looked for: not for you$"):
         wait(str(bucket)).execute(FIRST_LOOK)
 

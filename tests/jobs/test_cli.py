@@ -169,6 +169,7 @@ def test_a_row_that_cannot_be_written_hides_neither_an_error_nor_itself(
     assert last_line(capsys.readouterr().err) == "night: error: OSError: disk full"
 
 
+@pytest.mark.slow
 def test_spark_submit_passes_the_exit_status_on(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

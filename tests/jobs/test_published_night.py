@@ -15,6 +15,8 @@ from tests import published
 from tests.jobs.test_night import DAY, Night, read_tables
 from tests.udfs.test_published import assert_published
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def published_night(

@@ -149,6 +149,7 @@ def test_only_what_a_query_reads_is_made_ready() -> None:
     assert mentioned("SHOW TABLES") == {*TABLE_NAMES, *VIEW_NAMES}
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_answer_and_nothing_else_on_standard_output(warehouse: str) -> None:
     command = [sys.executable, "-m", "jobs.query", BY_SLOWDOWN, "--warehouse", warehouse, "--format", "csv"]
     told = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import release_night
+from jobs import backfill, release_night
 from jobs.gates import GateRefusedError
 from jobs.quality_docs import Check, Page, TableChecks, docs_path, html
 from jobs.releases import NEVER, Release, record_release, refused
-from jobs.run_log import recorded_refusal, recorded_run
+from jobs.run_log import recorded_run
 from jobs.stage import Violations, publish
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
@@ -70,7 +70,7 @@ def test_a_refused_night_is_published_once_all_of_it_is_released(
     assert warehouse.read(TABLES[STAGE_SLOWDOWN]).count() == 1
     assert f"table {REFUSED.split('.', maxsplit=1)[0]}, expectation pp_rank_in_range, 1 row" in caplog.text
     kept = warehouse.spark.read.format("delta").load(
-        f"{warehouse.refused_path('simulate', [DAY])}/{STAGE_SLOWDOWN}"
+        f"{warehouse.refused_path('simulate-later', [DAY])}/{STAGE_SLOWDOWN}"
     )
     assert kept.count() == 1
     runs = warehouse.read(TABLES[PIPELINE_RUNS]).where("accepted_by IS NOT NULL").collect()
@@ -146,16 +146,17 @@ def test_what_no_gate_has_refused_is_not_released(
 
 
 def test_what_a_backfill_beside_the_current_results_refuses_can_be_released_there(
-    warehouse: Warehouse,
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with (
-        pytest.raises(GateRefusedError),
-        recorded_refusal(warehouse, "backfill", ["--warehouse-new", "side"]),
-    ):
+    def refuse(*_: object) -> None:
         publish_bad(warehouse)
+
+    monkeypatch.setattr(backfill, "run", refuse)
+    arguments = ["--from", DAY.isoformat(), "--to", DAY.isoformat(), "--warehouse", str(tmp_path / "current")]
+    assert backfill.main([*arguments, "--warehouse-new", warehouse.root]) == 3
     assert refused(warehouse) == {REFUSED, RULE}
     (run,) = warehouse.read(TABLES[PIPELINE_RUNS]).collect()
-    assert (run["outcome"], run["arguments"]) == ("gate_refused", "--warehouse-new side")
+    assert (run["outcome"], run["entry_point"]) == ("gate_refused", "backfill")
 
 
 def test_days_without_refused_rows_need_no_release(warehouse: Warehouse) -> None:
@@ -210,7 +211,7 @@ def test_the_page_of_a_night_says_what_was_held_and_what_was_refused(
         publish_bad(warehouse)
     refused = page(warehouse)
     assert "simulate-later, 2026-01-05: refused" in refused
-    assert f"kept in {warehouse.refused_path('simulate', [DAY])}" in refused
+    assert f"kept in {warehouse.refused_path('simulate-later', [DAY])}" in refused
     told = f"release_night --warehouse {warehouse.root} --log-date 2026-01-05"
     assert f"{told} --accept {REFUSED} --accept {RULE} --by" in refused
     assert '<tr class="broken"><td>pp_rank_in_range</td><td>at least 0</td><td>1</td></tr>' in refused

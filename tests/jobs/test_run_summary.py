@@ -46,6 +46,15 @@ def test_who_started_a_run_says_where_its_summary_goes(monkeypatch: pytest.Monke
     assert (asked_for([]), asked_for(["--summary", "mine"])) == ("of the task", "mine")
 
 
+@pytest.mark.parametrize("wrong", [".", "nowhere/summary.json"])
+def test_a_file_that_cannot_be_written_is_a_wrong_argument(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        asked_for(["--summary", str(tmp_path / wrong)])
+    assert f"--summary: {tmp_path / wrong}: no file can be written there" in capsys.readouterr().err
+
+
 def asked_for(arguments: list[str]) -> str | None:
     parser = Parser(prog="test")
     add_summary(parser)

@@ -71,6 +71,7 @@ def test_workers_run_this_python_and_find_the_project(spark: SparkSession) -> No
     assert rows[0].found == f"{sys.executable} {PROJECT / 'udfs' / 'rank_rows.py'}"
 
 
+@pytest.mark.slow
 def test_a_program_needs_nothing_exported_and_what_is_exported_wrongly_does_not_count(
     program: Path, tmp_path: Path
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_program_needs_nothing_exported_and_what_is_exported_wrongly_does_not_
     assert last_line(done.stdout) == f"master local[*] rows 3 code {PROJECT / 'schemas' / 'vocabulary.py'}"
 
 
+@pytest.mark.slow
 def test_spark_submit_needs_nothing_but_the_zip(program: Path, tmp_path: Path) -> None:
     archive = write_zip(tmp_path / "project.zip")
     command = spark_submit("--master", "local[1]", "--py-files", str(archive), str(program))
@@ -113,6 +115,7 @@ def test_without_deltas_jars_the_session_says_what_to_do(program: Path, tmp_path
     )
 
 
+@pytest.mark.slow
 def test_without_deltas_jars_a_submitted_program_says_what_to_do(program: Path, tmp_path: Path) -> None:
     archive = write_zip(tmp_path / "project.zip")
     command = spark_submit("--py-files", str(archive), str(program), str(tmp_path / "table"))

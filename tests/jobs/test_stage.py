@@ -54,7 +54,7 @@ def test_a_day_published_twice_is_there_once(spark: SparkSession, published: War
     publish("simulate", published, frames, [DAY])
     assert contents(published) == before
     assert all(len(rows) == 1 for rows in before.values())
-    assert kept(published, "simulate") == {}
+    assert kept(published, "simulate-later") == {}
 
 
 def test_one_refused_table_leaves_all_tables_as_they_were(spark: SparkSession, published: Warehouse) -> None:
@@ -65,7 +65,7 @@ def test_one_refused_table_leaves_all_tables_as_they_were(spark: SparkSession, p
     }
     with pytest.raises(GateRefusedError) as raised:
         publish("simulate", published, frames, [DAY])
-    refused_rows = published.refused_path("simulate", [DAY])
+    refused_rows = published.refused_path("simulate-later", [DAY])
     assert str(raised.value) == (
         "gate refused, nothing of this stage was published: "
         "table stage_slowdown, expectation slowdown_not_null, 2 rows: never null; "
@@ -73,7 +73,7 @@ def test_one_refused_table_leaves_all_tables_as_they_were(spark: SparkSession, p
         f"(refused rows are kept in {refused_rows})"
     )
     assert contents(published) == before
-    assert kept(published, "simulate") == {STAGE_SLOWDOWN: 2}
+    assert kept(published, "simulate-later") == {STAGE_SLOWDOWN: 2}
 
 
 def test_all_refusals_are_told_also_of_rules_across_tables(spark: SparkSession, published: Warehouse) -> None:
@@ -93,7 +93,7 @@ def test_all_refusals_are_told_also_of_rules_across_tables(spark: SparkSession, 
         ("rank_steps", "lines", 2),
     ]
     assert contents(published) == before
-    assert kept(published, "simulate") == {STAGE_SLOWDOWN: 2, DP_RANK_SLOWDOWN: 1, "lines": 2}
+    assert kept(published, "simulate-later") == {STAGE_SLOWDOWN: 2, DP_RANK_SLOWDOWN: 1, "lines": 2}
 
 
 def test_rows_of_a_day_that_was_not_computed_are_refused(spark: SparkSession, warehouse: Warehouse) -> None:

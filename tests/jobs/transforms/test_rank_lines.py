@@ -82,19 +82,26 @@ def test_without_sizes_any_rank_is_plain(spark: SparkSession) -> None:
 
 
 @contextmanager
-def without_adaptive_execution(spark: SparkSession) -> Iterator[None]:
-    """Adaptive plans show no code before they run."""
-    before = spark.conf.get("spark.sql.adaptive.enabled") or "true"
-    spark.conf.set("spark.sql.adaptive.enabled", "false")
+def with_code_to_be_seen(spark: SparkSession) -> Iterator[None]:
+    """Adaptive plans show no code before they run, and tests do without generated code."""
+    wanted = {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "true",
+        "spark.sql.codegen.factoryMode": "FALLBACK",
+    }
+    before = {name: str(spark.conf.get(name)) for name in wanted}
     try:
+        for name, value in wanted.items():
+            spark.conf.set(name, value)
         yield
     finally:
-        spark.conf.set("spark.sql.adaptive.enabled", before)
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 def test_lines_are_parsed_once_and_java_compiles_the_code(spark: SparkSession) -> None:
     told = StringIO()
-    with without_adaptive_execution(spark), redirect_stdout(told):
+    with with_code_to_be_seen(spark), redirect_stdout(told):
         landed(spark, [*TEXTS.values()]).explain("codegen")
     sizes = [int(size) for size in re.findall(r"maxMethodCodeSize:(\d+)", told.getvalue())]
     assert sizes
