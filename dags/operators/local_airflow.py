@@ -149,7 +149,7 @@ def _airflow() -> str:
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    """Send a signal to a process and all of its session."""
+    """Send a signal to a process and all of its group."""
     try:
         os.killpg(process.pid, number)
     except ProcessLookupError:

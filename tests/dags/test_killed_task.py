@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -34,12 +35,11 @@ def test_a_task_that_is_killed_takes_its_spark_along(environment: Path, tmp_path
     write_script(
         environment / "spark-submit", f"trap 'touch {stopped}; exit' TERM; touch {started}; sleep 60 & wait"
     )
-    command = [PYTHON, "-c", KILLED, str(environment / "python")]
-    task = subprocess.Popen(command, cwd=PROJECT, env={**os.environ, "PYTHONPATH": str(PROJECT)})
-    assert appears(started)
-    task.kill()
-    task.wait()
-    assert appears(stopped)
+    with started_task(environment) as task:
+        assert appears(started)
+        task.kill()
+        task.wait()
+        assert appears(stopped)
 
 
 def test_a_spark_that_does_not_end_when_asked_is_ended(environment: Path, tmp_path: Path) -> None:
@@ -48,20 +48,30 @@ def test_a_spark_that_does_not_end_when_asked_is_ended(environment: Path, tmp_pa
     write_script(
         environment / "spark-submit", f"trap '' TERM; echo $$ > {started}.; mv {started}. {started}\n{HANG}"
     )
+    with started_task(environment) as task:
+        assert appears(started)
+        spark = int(started.read_text())
+        try:
+            os.killpg(os.getpgid(spark), signal.SIGTERM)
+            time.sleep(1)
+            assert is_alive(spark)
+            task.kill()
+            task.wait()
+            assert ends(spark)
+        finally:
+            if is_alive(spark):
+                os.kill(spark, signal.SIGKILL)
+
+
+@contextmanager
+def started_task(environment: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that runs a task; killed at the end, if not before."""
     command = [PYTHON, "-c", KILLED, str(environment / "python")]
-    task = subprocess.Popen(command, cwd=PROJECT, env={**os.environ, "PYTHONPATH": str(PROJECT)})
-    assert appears(started)
-    spark = int(started.read_text())
-    try:
-        os.killpg(os.getpgid(spark), signal.SIGTERM)
-        time.sleep(1)
-        assert is_alive(spark)
-        task.kill()
-        task.wait()
-        assert ends(spark)
-    finally:
-        if is_alive(spark):
-            os.kill(spark, signal.SIGKILL)
+    with subprocess.Popen(command, cwd=PROJECT, env={**os.environ, "PYTHONPATH": str(PROJECT)}) as task:
+        try:
+            yield task
+        finally:
+            task.kill()
 
 
 def appears(file: Path) -> bool:
