@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from jobs.gates import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION, Refusal
 from jobs.project import project_file
 from jobs.releases import NEVER
-from jobs.store import write_text
+from jobs.store import remove, write_text
 from schemas.tables import TABLES
 
 STAGES_TOLD: Final = ("ingest", "simulate", "aggregate", "publish")
@@ -22,6 +22,9 @@ STAGES_TOLD: Final = ("ingest", "simulate", "aggregate", "publish")
 
 LATER: Final = "-later"
 """Ends the names of pages of what changes of a night when it is over."""
+
+REFUSED: Final = "refused"
+"""Outcome of a page that tells of rows that were not published."""
 
 _OF_EVERY_TABLE: Final = {
     SCHEMA_EXPECTATION: "has the columns and types that its declaration names, and no others",
@@ -118,7 +121,7 @@ class Page:
         """One word for all tables."""
         if not self.broken:
             return "held"
-        return "released by hand" if all(check.is_released for check in self.broken) else "refused"
+        return "released by hand" if all(check.is_released for check in self.broken) else REFUSED
 
 
 def table_checks(
@@ -157,11 +160,16 @@ def docs_path(warehouse_root: str, log_date: date, stage: str) -> str:
 
 
 def write_docs(spark: SparkSession, page: Page) -> None:
-    """Write a page for each of its days; what goes wrong with that is a warning, and no more."""
+    """Write a page for each of its days; what goes wrong with that is a warning, and no more.
+
+    Where the whole of a night was published, the page of what had changed of it since goes.
+    """
     text = html(page)
     try:
         for day in page.log_dates:
             write_text(spark, docs_path(page.root, day, page.stage), text)
+            if page.outcome != REFUSED and not page.is_of_parts:  # of rows that are no more
+                remove(spark, docs_path(page.root, day, f"{page.stage}{LATER}"))
     except Py4JError as error:  # what a gate says matters more than its page
         _LOG.warning("data docs of %s could not be written: %s", page.stage, str(error).splitlines()[0])
 

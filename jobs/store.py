@@ -1,4 +1,4 @@
-"""Small files beside the tables, in whatever store those lie: written and looked for as Spark does."""
+"""Small files beside the tables, in whatever store those lie: written, removed, looked for as Spark does."""
 
 from typing import cast
 
@@ -14,6 +14,12 @@ def write_text(spark: SparkSession, path: str, text: str) -> None:
         stream.write(bytearray(text.encode()))
     finally:
         stream.close()
+
+
+def remove(spark: SparkSession, path: str) -> None:
+    """Remove a file, where it is there."""
+    store, target = _located(spark, path)
+    store.delete(target, False)  # noqa: FBT003  # Java takes it by place: not what is below a folder
 
 
 def matching(spark: SparkSession, pattern: str) -> list[JavaObject]:

@@ -190,6 +190,8 @@ def test_the_page_of_a_whole_night_stays_when_a_part_of_it_changes(warehouse: Wa
         "aggregate-later.html",
         "simulate-later.html",
     }
+    publish("aggregate", warehouse, {name: frame(spark, name) for name in FLEET_TABLES}, [DAY])
+    assert not whole.with_name("aggregate-later.html").exists()
 
 
 def test_a_page_offers_no_release_that_would_not_do() -> None:
