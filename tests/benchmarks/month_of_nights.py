@@ -26,12 +26,10 @@ from jobs.session import session
 from jobs.settings import load_settings
 from tests.dags.test_dag_files import TASKS
 from tests.dags.test_night import SHORT_LIVED, SMALL, assert_same_tables, published
+from tests.dags.test_real_scheduler import NIGHT, create_backfill
 from tests.ports import free_port
 
-NIGHT: Final = "nightly_what_if"
 CLEARED: Final = "simulate_what_if"
-WRITERS: Final = ("scheduler", "dag-processor")
-"""They write to Airflow's database all the time: in SQLite, a month of runs cannot be made beside them."""
 BOUND_S: Final = 7200
 PAUSE_S: Final = 5
 SETTINGS: Final = {"AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True", "SPARK_SUBMIT_OPTS": SHORT_LIVED}
@@ -77,15 +75,7 @@ class Month:
 def measure(airflow: LocalAirflow, days: Sequence[date], at_a_time: int) -> None:
     """Run the nights, clear a stage of one of them with all that follows it, and tell how long it took."""
     month = Month(airflow, days)
-    month.ask("", "PATCH", {"is_paused": False})
-    range_of_days = ["--from-date", month.days[0], "--to-date", month.days[-1], "--run-backwards"]
-    for component in WRITERS:
-        airflow.kill(component)
-    airflow.command(
-        "backfill", "create", "--dag-id", NIGHT, *range_of_days, "--max-active-runs", str(at_a_time)
-    )
-    for component in WRITERS:
-        airflow.start(component)
+    create_backfill(airflow, month.days[0], month.days[-1], at_a_time)
     took_s = month.wait()
     tasks = month.tasks()
     print(f"{len(days)} nights, {at_a_time} at a time, backwards: {took_s / len(days):.0f} s a night")
