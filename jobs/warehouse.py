@@ -17,6 +17,7 @@ from delta.exceptions import (
     ProtocolChangedException,
 )
 from delta.tables import DeltaTable
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -42,6 +43,8 @@ _CONFLICTS: Final = (
     ProtocolChangedException,
 )
 """All that Delta can say of two writers; to Python they have no base in common."""
+
+_NO_TABLE: Final = "DELTA_TABLE_NOT_FOUND"
 
 _when_writers_meet = retry(
     retry=retry_if_exception_type(_CONFLICTS),
@@ -191,7 +194,24 @@ class Warehouse:
     def _create(self, table: Table) -> None:
         builder = DeltaTable.createIfNotExists(self.spark).location(self.path(table.name))
         builder = builder.comment(table.meaning).addColumns(spark_schema(table))
-        builder.partitionedBy(*table.partition_by).execute()
+        try:
+            builder.partitionedBy(*table.partition_by).execute()
+        except AnalysisException as error:
+            if error.getCondition() != _NO_TABLE:
+                raise
+            self._create_by_rows(table)
+
+    def _create_by_rows(self, table: Table) -> None:
+        """Create a table whose first writer ended between the folder of its log and the first commit.
+
+        To CREATE TABLE it is there already, and to all others it is not.
+        """
+        path = self.path(table.name)
+        rows = self.spark.createDataFrame([], spark_schema(table)).write.format("delta").mode("append")
+        rows.partitionBy(*table.partition_by).save(path)
+        self.spark.sql(
+            f"COMMENT ON TABLE delta.`{path.replace('`', '``')}` IS {sql_strings([table.meaning])}"
+        )
 
 
 def spark_schema(table: Table) -> StructType:

@@ -53,6 +53,19 @@ def test_replacing_a_day_twice_gives_the_same_table(spark: SparkSession, warehou
         assert stored(warehouse) == [(DAY, 0, 1.0), (DAY, 1, 1.5)]
 
 
+def test_a_writer_that_died_before_the_first_commit_of_a_table_keeps_nobody_from_making_it(
+    spark: SparkSession, warehouse: Warehouse
+) -> None:
+    """It leaves the folder of the log: `CREATE TABLE IF NOT EXISTS` then makes none, and says nothing."""
+    log = Path(warehouse.path(STAGE_SLOWDOWN), "_delta_log")
+    (log / "_staged_commits").mkdir(parents=True)
+    (log / ".00000000000000000000.json.0.tmp").touch()
+    warehouse.replace(STAGES, stages(spark, 1.0, 1.5), [DAY])
+    assert stored(warehouse) == [(DAY, 0, 1.0), (DAY, 1, 1.5)]
+    made = DeltaTable(warehouse.path(STAGE_SLOWDOWN)).metadata()
+    assert (made.description, made.partition_columns) == (STAGES.meaning, list(STAGES.partition_by))
+
+
 def test_other_days_stay_as_they_are(spark: SparkSession, warehouse: Warehouse) -> None:
     warehouse.replace(STAGES, stages(spark, 1.0, 1.5), [DAY])
     warehouse.replace(STAGES, stages(spark, 2.0, day=NEXT_DAY), [NEXT_DAY])
