@@ -25,8 +25,9 @@ from jobs.project import PROJECT
 from jobs.session import session
 from jobs.settings import load_settings
 from tests.dags.test_dag_files import TASKS
-from tests.dags.test_night import SHORT_LIVED, SMALL, assert_same_tables, published
+from tests.dags.test_night import SMALL, assert_same_tables, published
 from tests.dags.test_real_scheduler import NIGHT, create_backfill
+from tests.jobs.commands import SHORT_LIVED
 from tests.ports import free_port
 
 CLEARED: Final = "simulate_what_if"

@@ -1,9 +1,7 @@
 """A whole night through the DAG, with real Spark and Delta underneath."""
 
 import math
-import os
 from pathlib import Path
-from shutil import copy
 
 import pyarrow as pa
 import pytest
@@ -21,24 +19,17 @@ from jobs.warehouse import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_DAY, FLEET_TABLES, PIPELINE_RUNS, STATUS_ANALYSED
-from tests.conftest import TRACES
 from tests.dags.conftest import Run as RunDag
 from tests.dags.conftest import stand_in
 from tests.dags.test_alerts import Posts, posts
 from tests.examples import DAY, frame
+from tests.jobs.commands import SHORT_LIVED
 
 __all__ = ["posts"]
 
 STAGES = ("ingest_rank_logs", "simulate_what_if", "aggregate_fleet", "publish_night")
 SUM_TOLERANCE = 1e-12
 """Relative; sums over units may be added up in another order."""
-
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-"""For a JVM that ends before thorough compilation pays: a third less CPU time for each stage.
-
-Without a size of its own its code may take 48 MB, a fifth of what is usual: a stage that revises two weeks of
-later days fills that, goes on uncompiled, and may die of it.
-"""
 
 SMALL = """\
 [spark.conf]
@@ -50,16 +41,14 @@ SMALL = """\
 
 
 @pytest.fixture(scope="module")
-def landing(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
-    """One finished day: a small job whose first rank computes slowly, a torn line, the published traces."""
+def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One finished day: a small job whose first rank computes slowly, a torn line."""
     root = tmp_path_factory.mktemp("landing")
     write_job(
         root, Run("small-job", "r1", dp_size=2, pp_size=1, fields={"team": "language", "gpu_hours": 48.0})
     )
     with (root / "log_date=2026-01-05/job_id=small-job/run_id=r1/rank-00001.jsonl").open("a") as log:
         log.write('{"format":"rank-log/1","job_id":')
-    if TRACES.is_dir() or os.environ.get("CI") == "true":
-        copy_traces(request.getfixturevalue("published_traces"), root)
     finish_day(root, DAY)
     return root
 
@@ -75,14 +64,6 @@ def write_job(landing: Path, run: Run) -> None:
                     step.record("backward-compute", 100 + 1000 * slow, 2000 * slow, microbatch=0)
                     step.record("grads-reduce-scatter", 100 + 3000 * slow, 200 + 3000 * (1.5 - slow))
                     step.record("optimizer", 4800, 50)
-
-
-def copy_traces(traces: Path, landing: Path) -> None:
-    for name in ("SE", "ST"):
-        folder = landing / "log_date=2026-01-05" / f"job_id={name}" / "run_id=published"
-        folder.mkdir(parents=True)
-        for file in (f"trace-{name}.parquet", f"meta-{name}.yaml"):
-            copy(traces / name / file, folder)
 
 
 @pytest.fixture

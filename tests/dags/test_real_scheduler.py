@@ -18,7 +18,8 @@ from jobs.run_nightly import run as run_nightly
 from jobs.settings import load_settings
 from schemas.vocabulary import JUDGED_BY_HISTORY
 from tests.dags.test_dag_files import TASKS
-from tests.dags.test_night import SHORT_LIVED, SMALL, assert_same_tables, published
+from tests.dags.test_night import SMALL, assert_same_tables, published
+from tests.jobs.commands import SHORT_LIVED
 from tests.jobs.test_revised_causes import DAYS, REPLICA, SICK, hosts, write
 from tests.ports import free_port
 

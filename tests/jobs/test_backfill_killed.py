@@ -11,6 +11,7 @@ import pytest
 
 from jobs.project import PROJECT
 from schemas.vocabulary import JOB_SLOWDOWN, UNIT_FINGERPRINTS
+from tests.jobs.commands import SHORT_LIVED
 from tests.jobs.history import DAYS, History, assert_same_tables
 
 pytestmark = pytest.mark.slow
@@ -36,7 +37,12 @@ def kill_at(history: History, commit: Path) -> None:
     days = ["--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat()]
     command = [sys.executable, "-m", "jobs.backfill", *history.arguments(), *days]
     backfill = subprocess.Popen(
-        command, cwd=PROJECT, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command,
+        cwd=PROJECT,
+        env={**os.environ, "SPARK_SUBMIT_OPTS": SHORT_LIVED},
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + PATIENCE_S
     try:
