@@ -222,7 +222,7 @@ def test_a_night_that_died_while_it_revised_later_days_revises_them_when_it_runs
         patch.setattr(Warehouse, "replace", dying_at(died_at, DAYS[2]))
         with pytest.raises(KilledError):
             stages(spark, backwards, DAYS[:2])
-    assert read(spark, backwards) != nights
+    assert causes_by_day(spark, backwards) != causes_by_day(spark, settings)
     todo = backfill.plan(spark, backwards, DAYS)
     assert {unit[0] for block in todo.blocks for unit in block.units["aggregate"]} == set(DAYS)
     stages(spark, backwards, DAYS[:2])
