@@ -200,7 +200,7 @@ def test_nights_in_any_order_give_the_same_rows(
     """A day that is done late changes what later days look back on: their causes, and the counts of those."""
     backwards = elsewhere(settings, tmp_path)
     for day in reversed(DAYS):
-        run_nightly.run(spark, backwards, [day])
+        stages(spark, backwards, [day])
     assert read(spark, backwards) == nights
     assert causes_by_day(spark, backwards) == causes_by_day(spark, settings)
     done = [set(recorded(Warehouse(spark, str(tmp_path)), stage, DAYS)) for stage in STAGE_NAMES]
@@ -217,7 +217,7 @@ def test_a_night_that_died_while_it_revised_later_days_revises_them_when_it_runs
     died_at: str,
 ) -> None:
     backwards = elsewhere(settings, tmp_path)
-    run_nightly.run(spark, backwards, DAYS[2:])
+    stages(spark, backwards, DAYS[2:])
     with monkeypatch.context() as patch:
         patch.setattr(Warehouse, "replace", dying_at(died_at, DAYS[2]))
         with pytest.raises(KilledError):
