@@ -58,7 +58,9 @@ def do_blocks(
             for block in blocks:
                 do(block, list(wants))
         except Exception as error:
-            raise error from (_together(refused, counts) if refused else None)
+            if refused:
+                raise error from _together(refused, counts)
+            raise
     if refused:
         raise _together(refused, counts)
     return counts
