@@ -18,9 +18,9 @@ from jobs.fingerprints import (
     recorded,
     settings_text,
 )
-from jobs.landing import Landing
 from jobs.settings import Settings
-from jobs.transforms.landed_files import LandedFile, Unit, by_unit
+from jobs.landing.files import LandedFile, Landing, Unit
+from jobs.landing.read_landing import digests
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE, UNIT_KEY
@@ -57,8 +57,8 @@ def changed_in_landing(
     Path, size and time of change tell; where only times differ, the contents of those files decide. A day
     without any folder has been cleared away whole: its units are not gone, they stay as they are.
     """
-    landing = Landing(spark, settings.paths.landing, log_dates)
-    landed = by_unit(landing.files)
+    landing = Landing(settings.paths.landing, log_dates)
+    landed = landing.units
     changed, doubtful = set(), {}
     for unit, files in landed.items():
         known = ingested.get(unit)
@@ -70,35 +70,29 @@ def changed_in_landing(
             changed.add(unit)
         elif _times(known.files) != _times(_files(files, {})):
             doubtful[unit] = known
-    again = _sent_again({unit: landed[unit] for unit in doubtful}, doubtful, landing)
+    again = _sent_again(spark, landing, doubtful)
     changed |= doubtful.keys() - {each.unit for each in again}
     days = {unit[0] for unit in landed}
     gone = {unit for unit in ingested if unit not in landed and unit[0] in days}
     return LandingChanges(landed, frozenset(changed), frozenset(gone), tuple(again))
 
 
-def _sent_again(
-    landed: Mapping[Unit, Sequence[LandedFile]], ingested: Mapping[Unit, Fingerprint], landing: Landing
-) -> list[Fingerprint]:
-    """Fingerprints, with the files' new times, of those units whose contents are what they were."""
-    if not landed:
-        return []
-    times = {unit: {file.name: file for file in ingested[unit].files} for unit in landed}
-    touched = {
-        file.path
-        for unit, files in landed.items()
-        for file in files
-        if times[unit][_name(file)].modified_us != file.modified_us
-    }
-    digests = landing.digests(only=touched)
+def _sent_again(spark: SparkSession, landing: Landing, ingested: Recorded) -> list[Fingerprint]:
+    """Fingerprints, with the files' new times, of those of these units whose contents are what they were."""
+    times = {unit: {file.name: file for file in known.files} for unit, known in ingested.items()}
+    touched = [
+        file
+        for unit, known in times.items()
+        for file in landing.units[unit]
+        if known[file.name].modified_us != file.modified_us
+    ]
+    read, asked = digests(spark, landing.root, touched), {file.source_file for file in touched}
     found = []
-    for unit, files in landed.items():
-        known = {name: file.digest for name, file in times[unit].items()}
-        now = _files(
-            files, known | {_name(file): digests.get(file.path) for file in files if file.path in touched}
-        )
-        if contents_of(now) == ingested[unit].inputs:
-            found.append(ingested[unit]._replace(files=now))
+    for unit, known in times.items():
+        as_known = {file.source_file: known[file.name].digest for file in landing.units[unit]}
+        files = _files(landing.units[unit], as_known | {file: read.get(file) for file in asked & as_known.keys()})
+        if contents_of(files) == ingested[unit].inputs:
+            found.append(ingested[unit]._replace(files=files))
     return found
 
 
@@ -154,15 +148,11 @@ def _is_as_wanted(fingerprint: Fingerprint, want: Wanted) -> bool:
     return want is None or (fingerprint.settings, fingerprint.version) == want
 
 
-def _files(files: Sequence[LandedFile], digests: Mapping[str, str | None]) -> tuple[File, ...]:
-    """Files as a fingerprint has them; digests by name."""
+def _files(files: Sequence[LandedFile], read: Mapping[str, str | None]) -> tuple[File, ...]:
+    """Files as a fingerprint has them; digests by source_file."""
     return tuple(
-        File(_name(file), file.size, file.modified_us, digests.get(_name(file))) for file in sorted(files)
+        File(file.name, file.size, file.modified_us, read.get(file.source_file)) for file in sorted(files)
     )
-
-
-def _name(file: LandedFile) -> str:
-    return file.source_file.rsplit("/", 1)[1]
 
 
 def _sizes(files: Sequence[File]) -> dict[str, int]:

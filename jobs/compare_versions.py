@@ -20,7 +20,7 @@ from jobs.progress import working
 from jobs.run_log import added
 from jobs.settings import Settings, SettingsError, with_new_warehouse
 from jobs.stage import publish
-from jobs.transforms.landed_files import Unit
+from jobs.landing.files import Unit
 from jobs.transforms.versions import changed_units, results_with_causes
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES

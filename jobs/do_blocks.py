@@ -15,7 +15,7 @@ from jobs.changed_units import Wanted, changed_days, changed_results, recollect
 from jobs.gates import GateRefusedError, LaterDaysRefusedError
 from jobs.run_log import added
 from jobs.settings import Settings
-from jobs.transforms.landed_files import Unit
+from jobs.landing.files import Unit
 from jobs.warehouse import Warehouse
 from schemas.vocabulary import STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE
 

@@ -13,21 +13,22 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from jobs.settings import Settings
-from jobs.transforms.landed_files import LandedFile, Unit
+from jobs.landing.files import Unit
+from jobs.landing.read_unit import UnitAccount
 from jobs.warehouse import Warehouse
 from schemas.unit_fingerprints import TABLE
 from schemas.vocabulary import STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE, UNIT_KEY
 from udfs.result_tables import SIMULATOR_VERSION
 from udfs.what_if import SimulationSettings
 
-STAGE_VERSIONS: Final = {STAGE_INGEST: "1", STAGE_SIMULATE: SIMULATOR_VERSION, STAGE_AGGREGATE: "1"}
+STAGE_VERSIONS: Final = {STAGE_INGEST: "2", STAGE_SIMULATE: SIMULATOR_VERSION, STAGE_AGGREGATE: "1"}
 """Raised whenever a stage makes other rows of the same input."""
 
 _UNSETTLED: Final = "unsettled:"
 
 
 class File(NamedTuple):
-    """A file as it was read. digest : None where it is too large to be hashed."""
+    """A file as it was read. digest : None where it could not be read to its end."""
 
     name: str
     bytes: int
@@ -89,24 +90,26 @@ def simulation(settings: Settings) -> SimulationSettings:
     return SimulationSettings(**settings.simulation.model_dump())
 
 
-def of_files(
-    files: Mapping[Unit, Sequence[LandedFile]], digests: Mapping[str, str], ops: Mapping[Unit, int]
-) -> list[Fingerprint]:
-    """Fingerprints of ingested units; digests by path, taken before the files were read."""
-    found = []
-    for unit, landed in files.items():
-        read = tuple(
-            File(_name(file), file.size, file.modified_us, digests.get(file.path)) for file in landed
+def of_units(accounts: Iterable[UnitAccount]) -> list[Fingerprint]:
+    """Fingerprints of ingested units, of which some were read in several parts."""
+    files: dict[Unit, list[File]] = {}
+    ops: dict[Unit, int] = {}
+    for account in accounts:
+        ops[account.unit] = ops.get(account.unit, 0) + account.ops
+        files.setdefault(account.unit, []).extend(
+            File(each.file.name, each.file.size, each.file.modified_us, each.digest) for each in account.files
         )
+    found = []
+    for unit, read in files.items():
         size = sum(file.bytes for file in read)
         row = unit, STAGE_INGEST, contents_of(read), "{}", STAGE_VERSIONS[STAGE_INGEST], size
-        found.append(Fingerprint(*row, ops.get(unit, 0), read))
+        found.append(Fingerprint(*row, ops[unit], tuple(sorted(read, key=lambda file: file.name))))
     return found
 
 
 def contents_of(files: Iterable[File]) -> str:
     """Hash of what a unit's files are, whenever they were written."""
-    return _hash([file.content for file in sorted(files)])
+    return _hash([file.content for file in sorted(files, key=lambda file: file.name)])
 
 
 def built_on(before: Recorded, stage: str, settings: Settings) -> list[Fingerprint]:
@@ -177,10 +180,6 @@ def _of_row(row: Mapping[str, Any]) -> Fingerprint:
     known = {name: row[name] for name in Fingerprint._fields if name in row}
     files = tuple(File(**file) for file in row["files"])
     return Fingerprint(**known | {"unit": tuple(row[name] for name in UNIT_KEY), "files": files})
-
-
-def _name(file: LandedFile) -> str:
-    return file.source_file.rsplit("/", 1)[1]
 
 
 def _hash(facts: object) -> str:

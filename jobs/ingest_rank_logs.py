@@ -11,23 +11,19 @@ from datetime import date
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from jobs.cli import run_stage
-from jobs.fingerprints import of_files
-from jobs.landing import Landing
-from jobs.read_landing import landed_days
+from jobs.fingerprints import of_units
+from jobs.landing.files import LOGS, Landing, Unit
+from jobs.landing.formats.rows import Bounds
+from jobs.landing.read_landing import LandedUnits, Where, read_landing
 from jobs.run_log import ROWS_IN, stage_work
 from jobs.settings import Settings, SettingsError
-from jobs.settle_rows import settled_rows
 from jobs.stage import publish
-from jobs.transforms.landed_files import Unit, by_unit
-from jobs.transforms.rejects import source_files_table
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS, REJECTS, SOURCE_FILES, STAGE_INGEST, UNIT_KEY
-from udfs.landed_rows import STATE_BLANK
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -41,36 +37,57 @@ def run(
     """Ingest these days and publish them; returns rows per table, the lines read, and the stage's work.
 
     units : only these; one that is no longer in the landing loses its rows
-    Raises SettingsError where the ingested tables are those of another warehouse.
+    Raises SettingsError where the ingested tables are those of another warehouse, NoLandingError without one.
     """
     if settings.paths.silver is not None:
         raise SettingsError("paths.silver: ingested tables of another warehouse are read, never written")
     started = time.monotonic()
     warehouse = Warehouse(spark, settings.paths.warehouse)
-    landing = Landing(spark, settings.paths.landing, log_dates, units)
-    if not landing.files:
+    landing = Landing(settings.paths.landing, log_dates, units)
+    if not landing.units:
         named = ", ".join(day.isoformat() for day in sorted(log_dates))
         _LOG.warning("nothing to ingest: no run folder of %s in %s", named, settings.paths.landing)
-    with landed_days(spark, landing) as days, settled_rows(days, landing) as settled:
-        jobs = pa.Table.from_pylist(days.jobs, schema=TABLES[JOBS].arrow_schema)
+    where = Where(settings.paths.landing, settings.staging, Bounds(**settings.landing.model_dump()))
+    for name in (RANK_STEPS, REJECTS):  # files may lie beside a table, but not where one is yet to be made
+        warehouse.create(TABLES[name])
+    landed = read_landing(spark, landing, where)
+    with warehouse.staged(landed.staged, settings.staging) as staged:
         frames = {
-            RANK_STEPS: settled.rank_steps,
-            JOBS: spark.createDataFrame(jobs),
-            REJECTS: settled.rejects,
-            SOURCE_FILES: source_files_table(days.files, days.landed, *settled),
+            RANK_STEPS: staged[RANK_STEPS].rows,
+            JOBS: spark.createDataFrame(_jobs(landed)),
+            REJECTS: staged[REJECTS].rows,
+            SOURCE_FILES: spark.createDataFrame(_source_files(landed)),
         }
-        read = of_files(by_unit(landing.files), days.digests, _ops(settled.rank_steps))
-        rows, gates, _ = publish(STAGE_INGEST, warehouse, frames, log_dates, units=units, fingerprints=read)
+        read = of_units(landed.accounts)
+        rows, gates, _ = publish(
+            STAGE_INGEST, warehouse, frames, log_dates, units=units, fingerprints=read, staged=staged
+        )
     if rows[REJECTS]:
         _LOG.warning("%d lines or files rejected; the table %s says why", rows[REJECTS], REJECTS)
-    lines = sum(count for state, count in days.states.items() if state != STATE_BLANK)
+    lines = sum(file.lines or 0 for account in landed.accounts for file in account.files)
     return rows | {ROWS_IN: lines} | stage_work(STAGE_INGEST, read, time.monotonic() - started, gates)
 
 
-def _ops(rank_steps: DataFrame) -> dict[Unit, int]:
-    """Ops stored of each unit."""
-    counts = rank_steps.groupBy(*UNIT_KEY).agg(F.sum(F.size("op")).alias("ops")).collect()
-    return {(row["log_date"], row["job_id"], row["run_id"]): row["ops"] for row in counts}
+def _jobs(landed: LandedUnits) -> pa.Table:
+    """Rows of the table jobs, one for each unit."""
+    rows = [_key(each.unit) | each.job for each in landed.accounts if each.job is not None]
+    return pa.Table.from_pylist(rows, schema=TABLES[JOBS].arrow_schema)
+
+
+def _source_files(landed: LandedUnits) -> pa.Table:
+    """What became of each log, as the table source_files has it."""
+    accounts = [file for each in landed.accounts for file in each.files if file.file.is_one_of(*LOGS)]
+    rows = [
+        _key(each.file.unit)
+        | {"source_file": each.file.source_file, "bytes": each.file.size}
+        | {name: getattr(each, name) for name in ("lines", "rows", "rejects")}
+        for each in accounts
+    ]
+    return pa.Table.from_pylist(rows, schema=TABLES[SOURCE_FILES].arrow_schema)
+
+
+def _key(unit: Unit) -> dict[str, object]:
+    return dict(zip(UNIT_KEY, unit, strict=True))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

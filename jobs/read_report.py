@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from jobs.fingerprints import simulation
 from jobs.report.rows import FleetTables, Row, UnitTables
 from jobs.settings import Settings
-from jobs.transforms.landed_files import Unit
+from jobs.landing.files import Unit
 from jobs.warehouse import Warehouse, on_units
 from schemas.queries import QUERIES
 from schemas.tables import TABLES

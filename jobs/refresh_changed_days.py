@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from jobs import backfill
 from jobs.cli import day_parser, run_entry_point
-from jobs.landing import Landing
+from jobs.landing.files import Landing
 from jobs.progress import working
 from jobs.run_summary import add_summary, leave, of_history
 from jobs.settings import Settings
@@ -31,7 +31,7 @@ def run(
     summary : file in which to leave what was done, as JSON
     """
     days = days_before(log_date, settings.history.look_back_days)
-    finished = sorted(Landing(spark, settings.paths.landing, days).finished_days() & set(days))
+    finished = sorted(Landing(settings.paths.landing, days).finished_days() & set(days))
     if not finished:
         _LOG.warning("none of %s .. %s is finished in %s", days[0], days[-1], settings.paths.landing)
         leave(of_history([], {}), summary)

@@ -15,7 +15,7 @@ from jobs.settings import RevisionSettings
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import cause_day, units_of_other_gpu_hours
 from jobs.transforms.history import revised_results
-from jobs.transforms.landed_files import Unit
+from jobs.landing.files import Unit
 from jobs.transforms.measured import MEASURED_TABLES, measured_results
 from jobs.warehouse import Warehouse, held
 from schemas.tables import TABLES

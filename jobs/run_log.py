@@ -12,6 +12,7 @@ from typing import Any, Final
 from jobs.fingerprints import Fingerprint
 from jobs.gates import GateRefusedError, GateWork
 from jobs.java import JavaNotFoundError
+from jobs.landing.files import NoLandingError
 from jobs.session import SessionError
 from jobs.settings import SettingsError
 from jobs.unit import NoSuchUnitError, NotReplayedError
@@ -34,6 +35,7 @@ and those of stage_work."""
 
 _PLAIN: Final[Mapping[type[Exception], int]] = {
     SettingsError: EXIT_WRONG_SETTINGS,
+    NoLandingError: EXIT_WRONG_SETTINGS,
     NoSuchUnitError: EXIT_WRONG_SETTINGS,
     NoSuchStepError: EXIT_WRONG_SETTINGS,
     NotReplayedError: EXIT_FAILED,

@@ -37,6 +37,8 @@ class _Section(BaseModel):
 class PathSettings(_Section):
     """Where data lies: absolute paths, or URLs of a store that Spark reaches.
 
+    `staging` is where workers write rows before they are published: a folder or URL that every worker reaches by
+    pyarrow; the warehouse itself where it is left out.
     `silver` is the warehouse whose ingested tables are used, where that is not this one.
     `report` is the folder of the report; see Settings.report_folder.
     """
@@ -44,6 +46,7 @@ class PathSettings(_Section):
     landing: Annotated[str, Field(min_length=1)]
     warehouse: Annotated[str, Field(min_length=1)]
     silver: Annotated[str, Field(min_length=1)] | None = None
+    staging: Annotated[str, Field(min_length=1)] | None = None
     report: Annotated[str, Field(min_length=1)] | None = None
 
     @field_validator("report")
@@ -62,6 +65,18 @@ class SimulationSettings(_Section):
     maximum_discrepancy: Annotated[float, Field(gt=0)]
     maximum_restarts: Annotated[int, Field(ge=0)]
     ops_together: Annotated[int, Field(ge=1)]
+
+
+class LandingSettings(_Section):
+    """What the landing may hold at most; see jobs.landing.formats.rows.Bounds."""
+
+    line_bytes: Annotated[int, Field(ge=1)]
+    file_bytes: Annotated[int, Field(ge=1)]
+    packing: Annotated[int, Field(ge=1)]
+    nesting: Annotated[int, Field(ge=2, le=500)]
+    trace_ops: Annotated[int, Field(ge=1)]
+    manifest_bytes: Annotated[int, Field(ge=1)]
+    unit_files: Annotated[int, Field(ge=1)]
 
 
 class HistorySettings(_Section):
@@ -126,6 +141,7 @@ class Settings(_Section):
     """All settings of one run."""
 
     paths: PathSettings
+    landing: LandingSettings
     simulation: SimulationSettings
     history: HistorySettings
     revision: RevisionSettings
@@ -133,6 +149,11 @@ class Settings(_Section):
     maintenance: MaintenanceSettings
     report: ReportSettings
     spark: SparkSettings
+
+    @property
+    def staging(self) -> str:
+        """Root under which rows are staged."""
+        return self.paths.staging or self.paths.warehouse
 
     @property
     def report_folder(self) -> Path | None:

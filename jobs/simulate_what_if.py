@@ -19,7 +19,7 @@ from jobs.settings import Settings
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import units_of_other_gpu_hours
 from jobs.transforms.history import revised_results
-from jobs.transforms.landed_files import Unit
+from jobs.landing.files import Unit
 from jobs.transforms.what_if import incomplete_units, result_rows, units_without_result, what_if
 from jobs.warehouse import Warehouse, held, on_units
 from schemas.tables import TABLES

@@ -28,8 +28,8 @@ from jobs.gates import (
 )
 from jobs.quality_docs import LATER, Page, Rule, TableChecks, table_checks, write_docs
 from jobs.releases import NEVER, released
-from jobs.transforms.landed_files import Unit
-from jobs.warehouse import Warehouse, on_units
+from jobs.landing.files import Unit
+from jobs.warehouse import StagedRows, Warehouse, on_units
 from schemas.table import Expectation, Table
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -97,17 +97,20 @@ def publish(
     violations: Sequence[Violations] = (),
     units: Collection[Unit] | None = None,
     fingerprints: Sequence[Fingerprint] = (),
+    staged: Mapping[str, StagedRows] | None = None,
 ) -> Published:
     """Replace these days in the tables named, if any, once every frame and rule was found good.
 
     units : replace these alone, not all of the days
     fingerprints : of the units published. While the stage's tables change, only those given as unsettled are
     there, so that whatever ends this early, the units are not taken as done.
+    staged : frames, by name, whose rows lie in files beside their table already
     Each frame is computed once. Raises GateRefusedError with all that is refused, and keeps those rows beside
     the tables, unless all of it was released for the days of those rows; raises GateError where an
     expectation could not be evaluated. Nothing is published in either case.
     """
-    with _persisted(frames):
+    staged = staged or {}
+    with _persisted([frame for name, frame in frames.items() if name not in staged]):
         audited = _audit_all(frames, on_units(log_dates, units), violations)
         page = Page(_page_of(stage, frames, units), log_dates, warehouse.root)
         passed = _passed(warehouse, page, violations, audited)
@@ -115,7 +118,11 @@ def publish(
             unsettle(warehouse, stage, fingerprints, log_dates, units)
             rows = passed.rows
             arranged = {name: _in_few_files(name, frame, rows[name]) for name, frame in frames.items()}
-            _replace_all(warehouse, arranged, log_dates, units)
+            adopted = [] if units is not None else [
+                name for name, each in staged.items() if warehouse.adopt(TABLES[name], each, log_dates)
+            ]
+            left = {name: frame for name, frame in arranged.items() if name not in adopted}
+            _replace_all(warehouse, left, log_dates, units)
             if fingerprints:
                 record(warehouse, stage, [each.settled() for each in fingerprints], log_dates, units)
     return passed
@@ -144,10 +151,10 @@ def _passed(
 
 
 @contextmanager
-def _persisted(frames: Mapping[str, DataFrame]) -> Iterator[None]:
+def _persisted(frames: Sequence[DataFrame]) -> Iterator[None]:
     """Keep frames for as long as they are looked at; what the caller keeps already stays its own."""
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="persist") as planners:  # each plans what it reads
-        ours = list(planners.map(DataFrame.persist, [each for each in frames.values() if not each.is_cached]))
+        ours = list(planners.map(DataFrame.persist, [each for each in frames if not each.is_cached]))
     try:
         yield
     finally:

@@ -1,7 +1,9 @@
 """The one module that touches Delta: where tables lie, how they are read, replaced and appended to."""
 
-from collections.abc import Collection, Iterable, Sequence
-from datetime import date
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from functools import cached_property
 from itertools import groupby
 from typing import Final
@@ -17,6 +19,9 @@ from delta.exceptions import (
     ProtocolChangedException,
 )
 from delta.tables import DeltaTable
+from deltalake import DeltaTable as DeltaLog
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,15 +29,17 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from jobs.transforms.landed_files import Unit
+from jobs.landing.files import Unit
+from jobs.landing.staging import StagedFile, remove
 from schemas.table import Table, sql_strings
 from schemas.tables import TABLES
 from schemas.views import VIEWS
-from schemas.vocabulary import INGESTED_TABLES
+from schemas.vocabulary import INGESTED_TABLES, RANK_STEPS, REJECTS
 
 _REFUSED: Final = "_refused"
 
 _CONFLICTS: Final = (
+    CommitFailedError,
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,
@@ -53,6 +60,16 @@ _when_writers_meet = retry(
     reraise=True,
 )
 """Two writers of one table: the loser looks again and writes anew, after a pause of its own length."""
+
+
+@dataclass
+class StagedRows:
+    """Rows of one table that lie in files of their own, and whether a commit has made them the table's."""
+
+    rows: DataFrame
+    files: Sequence[StagedFile]
+    root: str
+    is_adopted: bool = False
 
 
 class Warehouse:
@@ -117,6 +134,49 @@ class Warehouse:
         writer = self._prepared(table, frame).write.format("delta").mode("overwrite")
         writer = writer.option("replaceWhere", condition).option("mergeSchema", value=True)
         _when_writers_meet(writer.save)(self.path(table.name))
+
+    @contextmanager
+    def staged(self, files: Sequence[StagedFile], root: str) -> Iterator[dict[str, StagedRows]]:
+        """Give what lies staged under a root, by table; what is not adopted in the block is removed."""
+        by_table = {name: [file for file in files if file.table == name] for name in (RANK_STEPS, REJECTS)}
+        found = {name: StagedRows(self._rows_of(name, some, root), some, root) for name, some in by_table.items()}
+        try:
+            yield found
+        finally:
+            for each in found.values():
+                if not each.is_adopted:
+                    remove(root, each.files)
+
+    def _rows_of(self, name: str, files: Sequence[StagedFile], root: str) -> DataFrame:
+        schema, folder = spark_schema(TABLES[name]), f"{root}/{name}"
+        if not files:
+            return self.spark.createDataFrame([], schema)
+        reader = self.spark.read.schema(schema).option("basePath", folder)
+        return reader.parquet(*(f"{folder}/{file.path}" for file in files)).select(*schema.names)
+
+    def adopt(self, table: Table, staged: StagedRows, log_dates: Sequence[date]) -> bool:
+        """Make staged files the rows of exactly these days by a commit alone, where that can be done.
+
+        Not where a store is to be reached by URL, which Spark knows the way to, nor where the files lie
+        elsewhere, nor where the table was made by an earlier version, with fewer columns.
+        """
+        path = self.path(table.name)
+        if "://" in path or path != f"{staged.root}/{table.name}":
+            return False
+        self.create(table)
+        log = DeltaLog(path)
+        if [each.name for each in log.schema().fields] != [*table.column_names]:
+            return False
+        now_ms = round(datetime.now(UTC).timestamp() * 1000)
+        actions = [
+            AddAction(file.path, file.bytes, {"log_date": file.log_date.isoformat()}, now_ms, True, file.stats)
+            for file in staged.files
+        ]
+        days = [day.isoformat() for day in sorted(set(log_dates))]
+        commit = _when_writers_meet(log.create_write_transaction)
+        commit(actions, "overwrite", log.schema(), [*table.partition_by], [("log_date", "in", days)])
+        staged.is_adopted = True
+        return True
 
     def append(self, table: Table, frame: DataFrame) -> None:
         """Add the frame's rows. Raises SchemaError where the frame is not that of the table."""
@@ -187,9 +247,13 @@ class Warehouse:
         The first write must meet a table too: where it creates one, Delta does not hold it to replaceWhere.
         """
         table.check(to_arrow_schema(frame.schema, timezone="UTC"))
+        self.create(table)
+        return frame
+
+    def create(self, table: Table) -> None:
+        """Make a table, without rows, where there is none."""
         if not self.exists(table.name):
             _when_writers_meet(self._create)(table)
-        return frame
 
     def _create(self, table: Table) -> None:
         builder = DeltaTable.createIfNotExists(self.spark).location(self.path(table.name))

@@ -3,8 +3,8 @@
 import pyarrow as pa
 
 from schemas.fields import SOURCE_FILE, UNIT
-from schemas.table import Column, Expectation, Table
-from schemas.vocabulary import REASON_UNREADABLE_FILE, REJECT_REASONS, REJECTS, UNIT_KEY
+from schemas.table import Column, Expectation, Table, sql_strings
+from schemas.vocabulary import FILE_REASONS, REJECT_REASONS, REJECTS, UNIT_KEY
 
 TABLE = Table(
     name=REJECTS,
@@ -23,8 +23,8 @@ TABLE = Table(
     expectations=(
         Expectation(
             "only_files_have_no_line",
-            f"(line IS NULL) = (reason = '{REASON_UNREADABLE_FILE}')",
-            "line is null exactly for an unreadable file",
+            f"(line IS NULL) = (reason IN ({sql_strings(FILE_REASONS)}))",
+            "line is null exactly for a whole file",
         ),
         Expectation(
             "text_is_cut", "text IS NULL OR length(text) <= 2000", "text has at most 2,000 characters"

@@ -76,10 +76,19 @@ REASON_NOT_FINITE: Final = "not_finite"
 REASON_RANK_OUT_OF_RANGE: Final = "rank_out_of_range"
 REASON_IDENTITY_MISMATCH: Final = "identity_mismatch"
 REASON_DUPLICATE_RANK_STEP: Final = "duplicate_rank_step"
+REASON_LINE_TOO_LONG: Final = "line_too_long"
+REASON_NESTED_TOO_DEEPLY: Final = "nested_too_deeply"
 REASON_UNREADABLE_FILE: Final = "unreadable_file"
+REASON_FILE_TOO_LARGE: Final = "file_too_large"
+REASON_TOO_MANY_FILES: Final = "too_many_files"
+
+FILE_REASONS: Final = (REASON_UNREADABLE_FILE, REASON_FILE_TOO_LARGE, REASON_TOO_MANY_FILES)
+"""Of whole files; all others are of lines."""
 
 REJECT_REASONS: Final = (
+    REASON_LINE_TOO_LONG,
     REASON_NOT_JSON,
+    REASON_NESTED_TOO_DEEPLY,
     REASON_MISSING_FIELD,
     REASON_BAD_TYPE,
     REASON_UNKNOWN_OP,
@@ -89,7 +98,7 @@ REJECT_REASONS: Final = (
     REASON_RANK_OUT_OF_RANGE,
     REASON_IDENTITY_MISMATCH,
     REASON_DUPLICATE_RANK_STEP,
-    REASON_UNREADABLE_FILE,
+    *FILE_REASONS,
 )
 """Why a line or a file was not stored, in the order in which they are tried."""
 

@@ -14,9 +14,9 @@ from jobs.evaluation.diagnosis import JOB_CAUSES, Cell, Diagnose, DiagnosedJob, 
 from jobs.evaluation.inject import FAULTS, STRENGTHS, Fault
 from jobs.evaluation.recording import Recording, read_recording
 from jobs.evaluation.sample import THRESHOLD
-from udfs.landed_rows import LIMITS
-from udfs.manifest import parse_published_meta
-from udfs.published_trace import read_trace
+from jobs.landing.formats.manifest import parse_published_meta
+from jobs.landing.formats.published_trace import read_trace
+from jobs.landing.formats.rows import LIMITS
 from udfs.what_if import simulate_job
 
 UNSURE: Final = 0.01

@@ -18,7 +18,7 @@ from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import run_folder, write_rank_logs
 from jobs.synthetic.shape import JobShape
-from jobs.transforms.landed_files import Unit
+from jobs.landing.files import Unit
 from jobs.warehouse import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES

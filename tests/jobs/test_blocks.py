@@ -12,7 +12,7 @@ from jobs.changed_units import LandingChanges, Recollection, changed_days, chang
 from jobs.do_blocks import Advance, progress_bar
 from jobs.fingerprints import File, Fingerprint, Recorded, built_on, contents_of, of_files
 from jobs.settings import HistorySettings, Settings, load_settings
-from jobs.transforms.landed_files import LandedFile, Unit
+from jobs.landing.files import LandedFile, Unit
 
 FIRST = date(2026, 1, 1)
 LIMITS = HistorySettings(look_back_days=7, block_days=3, block_bytes=1000)

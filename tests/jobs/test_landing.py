@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from jobs.landing import Landing
+from jobs.landing.files import Landing
 from tests.jobs.night import DAY, EMPTY_DAY, NEXT_DAY
 from tests.jobs.night import Landing as Folders
 

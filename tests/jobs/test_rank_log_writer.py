@@ -14,7 +14,7 @@ import pytest
 
 from jobs.rank_log_writer import Rank, RankLogWriter, Run, Step, finish_day, write_manifest
 from schemas.vocabulary import OP_TYPES
-from udfs.rank_log_lines import read_line
+from jobs.landing.formats.rank_log_line import read_line
 
 DAY = date(2026, 1, 5)
 T0_US = 1_767_600_000_000_000  # 08:00 on that day, UTC

@@ -10,7 +10,7 @@ import pytest
 
 from jobs import refresh_changed_days
 from jobs.fingerprints import STAGE_VERSIONS
-from jobs.landing import Landing
+from jobs.landing.files import Landing
 from schemas.vocabulary import JOB_SLOWDOWN, UNIT_FINGERPRINTS
 from tests.jobs.history import DAYS, JOB_IDS, History, assert_same_tables, history_in
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from schemas.jobs import TABLE
-from udfs.manifest import ManifestError, no_manifest, parse_manifest, parse_published_meta
+from jobs.landing.formats.manifest import ManifestError, no_manifest, parse_manifest, parse_published_meta
 
 SIZES = {"dp_size": 2, "pp_size": 4, "tp_size": 2, "cp_size": 1, "vpp_size": 1, "world_size": 16}
 MANIFEST = {"job_id": "gpt", "run_id": "r3", **SIZES}

@@ -11,7 +11,7 @@ import pytest
 
 from schemas.vocabulary import OP_CODES
 from udfs.landed_rows import LANDED_SCHEMA, LIMITS
-from udfs.published_trace import TraceFileError, read_trace, read_traces
+from jobs.landing.formats.published_trace import TraceFileError, read_trace, read_traces
 
 UNBOUNDED = dict.fromkeys(LIMITS)
 LISTS = ("op", "start_us", "duration_us", "microbatch", "model_chunk")

@@ -8,7 +8,7 @@ import pytest
 from schemas.vocabulary import REJECT_REASONS
 from tests.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, RUN, SIZES, line, row
 from udfs.landed_rows import LANDED_SCHEMA
-from udfs.rank_log_lines import LineError, check_lines, read_line
+from jobs.landing.formats.rank_log_line import LineError, check_lines, read_line
 
 UNIT = {"job_id": JOB, "run_id": RUN, **SIZES}
 UNKNOWN = UNIT | dict.fromkeys(SIZES)

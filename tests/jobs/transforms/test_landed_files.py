@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobs.transforms.landed_files import (
+from jobs.landing.files import (
     MANIFEST,
     META,
     PACKED_RANK_LOG,

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.transforms.landed_files import LOG_FILES_SCHEMA
+from jobs.landing.files import LOG_FILES_SCHEMA
 from jobs.transforms.rank_lines import landed_lines
 from tests.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, RUN, SIZES
 

@@ -4,6 +4,7 @@ Standard library alone. Python's own reader is lenient in just these points.
 """
 
 import json
+from collections import Counter
 from typing import Any, Final
 
 _MOST_DIGITS: Final = 400
@@ -22,7 +23,8 @@ def parse(content: bytes) -> Any:  # noqa: ANN401  # any JSON value
     """Return the one JSON value in `content`.
 
     NaN, Infinity and -Infinity come back as NotANumber, so that the caller can tell them from numbers; an
-    integer of more than 400 digits as an infinite float. Raises StrictJsonError for anything else.
+    integer of more than 400 digits as an infinite float. Raises StrictJsonError for anything else, and
+    RecursionError for what is nested deeper than Python goes.
     """
     try:
         return _DECODER.decode(content.decode("utf-8"))
@@ -31,8 +33,22 @@ def parse(content: bytes) -> Any:  # noqa: ANN401  # any JSON value
     except json.JSONDecodeError as error:
         what = "something follows the first value" if error.msg == "Extra data" else error.msg
         raise StrictJsonError(f"{what} (character {error.pos + 1})") from None
-    except RecursionError:
-        raise StrictJsonError("nested too deeply") from None
+
+
+def depth(value: object) -> int:
+    """How deep arrays and objects lie in each other; 0 for a value that is neither."""
+    levels, level = 0, [value]
+    while True:
+        inner = [each for each in level if isinstance(each, dict | list)]
+        if not inner:
+            return levels
+        levels += 1
+        level = [each for one in inner for each in (one.values() if isinstance(one, dict) else one)]
+
+
+def too_deep(most: int) -> str:
+    """Say that a value is nested deeper than it may be."""
+    return f"nested deeper than {most} levels"
 
 
 def shown(value: object, most: int = 60) -> str:
@@ -55,8 +71,7 @@ def is_text(value: object) -> bool:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
         raise StrictJsonError(f"key {shown(twice)} is there twice")
     return found
 

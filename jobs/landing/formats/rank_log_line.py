@@ -1,14 +1,13 @@
-"""The strict reading of single rank log lines: those few that Spark's own parser cannot vouch for.
+"""One line of a rank log, judged as the contract says: a row of rank_steps, or the first reason why not.
 
-A line comes out as a row of rank_steps or with the first reason, in the vocabulary's order, why it is none.
+Reads one value after the other, and so knows which one is wrong. rank_log reads plain lines many at a time.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-import pyarrow as pa
-
+from jobs.landing.formats.strict_json import NotANumber, StrictJsonError, depth, is_text, parse, shown, too_deep
 from schemas.vocabulary import (
     OP_CODES,
     RANK_LOG_FORMAT,
@@ -17,14 +16,12 @@ from schemas.vocabulary import (
     REASON_IDENTITY_MISMATCH,
     REASON_MISSING_FIELD,
     REASON_NEGATIVE_TIME,
+    REASON_NESTED_TOO_DEEPLY,
     REASON_NOT_FINITE,
     REASON_NOT_JSON,
     REASON_RANK_OUT_OF_RANGE,
     REASON_UNKNOWN_OP,
-    UNIT_KEY,
 )
-from udfs.landed_rows import LONGEST_TEXT, PLACE, STATE_ROW, batch_of, reject
-from udfs.strict_json import NotANumber, StrictJsonError, is_text, parse, shown
 
 TIMES: Final = ("start_us", "duration_us")
 INDEXES: Final = ("microbatch", "model_chunk")
@@ -55,31 +52,14 @@ class LineError(Exception):
         self.detail = detail
 
 
-def check_lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Read the `suspect` lines of each batch; batches of LANDED_SCHEMA come out, a row or a reject per line.
-
-    Batches have the unit's key, PLACE, `suspect` and LIMITS.
-    """
-    for batch in batches:
-        yield batch_of([_landed(line) for line in batch.to_pylist()])
-
-
-def _landed(line: Mapping[str, Any]) -> dict[str, Any]:
-    place = {name: line[name] for name in (*UNIT_KEY, *PLACE)}
-    try:
-        return {**place, "state": STATE_ROW, **read_line(line["suspect"], line)}
-    except LineError as error:
-        text = line["suspect"].decode("utf-8", "replace")[:LONGEST_TEXT]
-        return reject(place, error.reason, error.detail, text)
-
-
-def read_line(line: bytes, unit: Mapping[str, Any]) -> dict[str, Any]:
+def read_line(line: bytes, unit: Mapping[str, Any], nesting: int) -> dict[str, Any]:
     """Return the columns of rank_steps that a line fills.
 
     unit : job_id and run_id as the folders name them, and LIMITS, each null where no good manifest tells it.
+    nesting : how deep arrays and objects may lie in each other.
     Unknown keys are ignored. Raises LineError for the first reason that applies.
     """
-    record = _record(line)
+    record = _record(line, nesting)
     _require(record, unit)
     _check_types(record)
     _check_ops(record)
@@ -94,11 +74,15 @@ def read_line(line: bytes, unit: Mapping[str, Any]) -> dict[str, Any]:
     return {name: record.get(name) for name in _STORED} | times | {"op": codes}
 
 
-def _record(line: bytes) -> dict[str, Any]:
+def _record(line: bytes, nesting: int) -> dict[str, Any]:
     try:
         record = parse(line)
+    except RecursionError:
+        raise LineError(REASON_NESTED_TOO_DEEPLY, too_deep(nesting)) from None
     except StrictJsonError as error:
         raise LineError(REASON_NOT_JSON, f"not JSON: {error}") from None
+    if depth(record) > nesting:
+        raise LineError(REASON_NESTED_TOO_DEEPLY, too_deep(nesting))
     if not isinstance(record, dict):
         raise LineError(REASON_NOT_JSON, f"not a JSON object but {shown(record)}")
     unknown = [name for name in record if name not in KNOWN and _holds_nan(record[name])]

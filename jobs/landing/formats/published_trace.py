@@ -5,8 +5,8 @@ start), mb_id (microbatch) and mc (model chunk within the stage). A (rank, step)
 rank log: a bad op costs its rank's step and nothing else.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,19 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from jobs.landing.formats.rows import LINE, ROWS_SCHEMA, Bounds, FileError, Reject
 from schemas.vocabulary import (
     OP_CODES,
     OP_TYPES,
     REASON_BAD_TYPE,
+    REASON_FILE_TOO_LARGE,
     REASON_NEGATIVE_TIME,
     REASON_NOT_FINITE,
     REASON_RANK_OUT_OF_RANGE,
     REASON_UNKNOWN_OP,
     REASON_UNREADABLE_FILE,
     REJECT_REASONS,
-    UNIT_KEY,
 )
-from udfs.landed_rows import LANDED_SCHEMA, LIMITS, STATE_REJECT, STATE_ROW, batch_of, reject
 
 SECOND_US: Final = 1e6
 """Microseconds in a second: published times are float32 seconds."""
@@ -48,61 +48,54 @@ _LISTS: Final = {
     "model_chunk": "mc",
 }
 _BOUNDS: Final = {"rank": "world_size", "dp_rank": "dp_size", "stage": "pp_size"}
+_WIDEST_OP: Final = 200  # bytes; the columns that are read take 44
 _NOTHING_WRONG: Final = len(REJECT_REASONS)
-_ROWS_PER_BATCH: Final = 2000
 
 Columns = dict[str, npt.NDArray[Any]]
 Positions = npt.NDArray[np.intp]
 
 
-class TraceFileError(ValueError):
-    """A file that is no trace: not Parquet, or without the columns needed; the message says which."""
+def read_trace(
+    content: BinaryIO, limits: Mapping[str, int | None], bounds: Bounds
+) -> tuple[pa.Table, list[Reject]]:
+    """Return one row per (rank, step), in that order, as ROWS_SCHEMA, and the (rank, step)s that are none.
 
-
-def read_traces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Read the Parquet files in `content`; batches of LANDED_SCHEMA come out.
-
-    Batches have the unit's key, `source_file`, `content` and LIMITS. A file that is no trace is one reject.
-    """
-    for batch in batches:
-        for file in batch.to_pylist():
-            place = {name: file[name] for name in (*UNIT_KEY, "source_file")}
-            try:
-                rows = read_trace(file["content"], {name: file[name] for name in LIMITS})
-            except TraceFileError as error:
-                whole_file = place | {"block_start": None, "position": None}
-                yield batch_of([reject(whole_file, REASON_UNREADABLE_FILE, str(error))])
-            else:
-                yield from _placed(rows, place).to_batches(max_chunksize=_ROWS_PER_BATCH)
-
-
-def read_trace(content: bytes, limits: Mapping[str, int | None]) -> pa.Table:
-    """Return one row per (rank, step), in that order: LANDED_SCHEMA without the unit's key and file.
-
+    content : the Parquet file, at any position
     limits : LIMITS of a good manifest, or nulls
+    bounds : a file whose footer tells of more is not read
     Times become float64 microseconds; ops are ordered by start, those that start together as recorded.
-    Raises TraceFileError.
+    Raises FileError for a file that is no trace, or too large.
     """
-    columns = _columns(content)
+    columns = _columns(content, bounds)
     order = np.lexsort((columns["start_ts"], columns["step"], columns["rank"]))
     ops = {name: values[order] for name, values in columns.items()}
     is_first = np.ones(len(order), dtype=bool)
     is_first[1:] = (np.diff(ops["rank"]) != 0) | (np.diff(ops["step"]) != 0)
     first = np.flatnonzero(is_first)
-    return _rows(ops, first, _reasons(ops, first, limits))
+    reasons = _reasons(ops, first, limits)
+    is_bad = reasons < _NOTHING_WRONG
+    rejects = [
+        Reject(reason, _DETAILS[reason], int(place) + 1)
+        for place in np.flatnonzero(is_bad)
+        for reason in [REJECT_REASONS[reasons[place]]]
+    ]
+    return _rows(ops, first).filter(pa.array(~is_bad)), rejects
 
 
-def _columns(content: bytes) -> Columns:
+def _columns(content: BinaryIO, bounds: Bounds) -> Columns:
     """Return the columns as arrays, times in microseconds, op types as codes; `is_null` marks nulls."""
     wanted = [*_INTEGERS, "optype", *_TIMES]
+    if not content.seek(0, 2):
+        raise FileError(REASON_UNREADABLE_FILE, "the file is empty")
     try:
-        file = pq.ParquetFile(pa.BufferReader(content))
+        file = pq.ParquetFile(content, read_dictionary=["optype"])
         missing = [name for name in wanted if name not in file.schema_arrow.names]
         if missing:
-            raise TraceFileError(f"no column {', '.join(missing)}")
+            raise FileError(REASON_UNREADABLE_FILE, f"no column {', '.join(missing)}")
+        _refuse_large(file.metadata, bounds)
         table = file.read(columns=wanted).combine_chunks()
     except (pa.ArrowException, OSError, KeyError) as error:  # KeyError: a column is there twice
-        raise TraceFileError(f"not readable as Parquet: {_first_line(error)}") from None
+        raise FileError(REASON_UNREADABLE_FILE, f"not readable as Parquet: {_first_line(error)}") from None
     is_null = np.zeros(table.num_rows, dtype=bool)
     for name in wanted:
         is_null |= table.column(name).is_null().to_numpy()
@@ -113,12 +106,30 @@ def _columns(content: bytes) -> Columns:
         for name in _TIMES:
             seconds = table.column(name).cast(pa.float64()).fill_null(0.0).to_numpy()
             columns[name] = seconds * SECOND_US
-        names = pc.cast(table.column("optype"), pa.string())
-        codes = pc.index_in(names, value_set=pa.array(OP_TYPES))
-        columns["op"] = codes.fill_null(-1).cast(pa.int8()).to_numpy()
+        columns["op"] = _op_codes(table.column("optype"))
     except pa.ArrowException as error:
-        raise TraceFileError(f"a column of another type: {_first_line(error)}") from None
+        raise FileError(REASON_UNREADABLE_FILE, f"a column of another type: {_first_line(error)}") from None
     return columns
+
+
+def _refuse_large(footer: pq.FileMetaData, bounds: Bounds) -> None:
+    unpacked = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
+    for found, most, what in (
+        (footer.num_rows, bounds.trace_ops, "ops"),
+        (unpacked, bounds.trace_ops * _WIDEST_OP, "bytes unpacked"),
+    ):
+        if found > most:
+            raise FileError(REASON_FILE_TOO_LARGE, f"{found} {what}, more than {most}")
+
+
+def _op_codes(names: pa.ChunkedArray) -> npt.NDArray[np.int8]:
+    """Codes of op types, -1 for what is none; each name is looked at once, however often it is there."""
+    spelled = names.combine_chunks()
+    if not pa.types.is_dictionary(spelled.type):
+        spelled = spelled.dictionary_encode()
+    known = pc.index_in(spelled.dictionary.cast(pa.string()), value_set=pa.array(OP_TYPES))
+    codes: npt.NDArray[np.int8] = known.take(spelled.indices).fill_null(-1).cast(pa.int8()).to_numpy()
+    return codes
 
 
 def _first_line(error: Exception) -> str:
@@ -155,35 +166,14 @@ _DETAILS: Final = {
 }
 
 
-def _rows(ops: Columns, first: Positions, reasons: Positions) -> pa.Table:
+def _rows(ops: Columns, first: Positions) -> pa.Table:
     """Return one row per (rank, step); ranks, steps and lists are those of the ops from `first` on."""
     offsets = pa.array(np.append(first, len(ops["op"])), pa.int32())
-    is_bad = reasons < _NOTHING_WRONG
-    told = [REJECT_REASONS[reason] if reason < _NOTHING_WRONG else None for reason in reasons]
     columns = {name: ops[name][first] for name in ("step", "rank", "dp_rank")}
-    columns |= {"pp_rank": ops["stage"][first]}
+    columns |= {"pp_rank": ops["stage"][first], LINE: np.arange(1, len(first) + 1)}
     arrays: dict[str, pa.Array] = {name: pa.array(values) for name, values in columns.items()}
     for name, source in _LISTS.items():
         arrays[name] = pa.ListArray.from_arrays(offsets, pa.array(ops[source]))
-    arrays |= {
-        "block_start": pa.array(np.zeros(len(first), dtype=np.int64)),
-        "position": pa.array(np.arange(len(first), dtype=np.int64)),
-        "state": pa.array(np.where(is_bad, STATE_REJECT, STATE_ROW), pa.string()),
-        "reason": pa.array(told, pa.string()),
-        "detail": pa.array([_DETAILS[reason] if reason else None for reason in told], pa.string()),
-    }
-    return pa.table(arrays)
-
-
-def _placed(rows: pa.Table, place: Mapping[str, Any]) -> pa.Table:
-    """Rows with the unit's key and file, as LANDED_SCHEMA has them; what they lack is null."""
-    count = rows.num_rows
-    return pa.table(
-        [
-            rows.column(field.name)
-            if field.name in rows.column_names
-            else pa.array([place.get(field.name)] * count, field.type)
-            for field in LANDED_SCHEMA
-        ],
-        schema=LANDED_SCHEMA,
-    )
+    nothing = [pa.nulls(len(first), each.type) for each in ROWS_SCHEMA]
+    chosen = [arrays.get(each.name, none) for each, none in zip(ROWS_SCHEMA, nothing, strict=True)]
+    return pa.table(chosen, schema=ROWS_SCHEMA)

@@ -1,0 +1,137 @@
+"""Files of the landing: whose they are and what they are, by the names of their folders."""
+
+import logging
+import re
+from collections.abc import Collection, Iterable, Sequence
+from datetime import date
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from jobs.landing.stores import Entry, store_of
+
+RANK_LOG: Final = "rank-*.jsonl"
+PACKED_RANK_LOG: Final = "rank-*.jsonl.gz"
+TRACE: Final = "trace-*.parquet"
+MANIFEST: Final = "job.json"
+META: Final = "meta-*.yaml"
+LOGS: Final = (RANK_LOG, PACKED_RANK_LOG, TRACE)
+_INPUTS: Final = (*LOGS, MANIFEST, META)
+
+_MARKER: Final = "_SUCCESS"
+_RUN: Final = re.compile(r"job_id=([^/]+)/run_id=([^/]+)")
+_LOG: Final = logging.getLogger(__name__)
+
+Unit = tuple[date, str, str]
+"""Values of UNIT_KEY."""
+
+
+class NoLandingError(Exception):
+    """Raised where there is no landing at all; a landing without a day's folder is an empty night."""
+
+
+class LandedFile(NamedTuple):
+    """One file of a run folder: `path` as its store opens it, `source_file` as tables have it.
+
+    size : [B]
+    modified_us : Unix time of its last change, as the store tells it
+    defect : why it cannot be read; empty where nothing is known against it
+    """
+
+    log_date: date
+    job_id: str
+    run_id: str
+    source_file: str
+    path: str
+    size: int
+    modified_us: int = 0
+    defect: str = ""
+
+    @property
+    def unit(self) -> Unit:
+        """The key of the unit that it belongs to."""
+        return self.log_date, self.job_id, self.run_id
+
+    @property
+    def name(self) -> str:
+        """Its name in the run folder."""
+        return self.source_file.rsplit("/", 1)[1]
+
+    def is_one_of(self, *patterns: str) -> bool:
+        """Tell whether the file's name is like one of these."""
+        return any(fnmatchcase(self.name, pattern) for pattern in patterns)
+
+
+def by_unit(files: Iterable[LandedFile]) -> dict[Unit, list[LandedFile]]:
+    """Gather files by unit."""
+    found: dict[Unit, list[LandedFile]] = {}
+    for file in files:
+        found.setdefault(file.unit, []).append(file)
+    return found
+
+
+class Landing:
+    """The run folders of some days under a root, or those of some units.
+
+    Raises NoLandingError where there is no such root.
+    """
+
+    def __init__(self, root: str, log_dates: Sequence[date], units: Collection[Unit] | None = None) -> None:
+        self.root = root
+        self._store = store_of(root)
+        if not self._store.is_there():
+            raise NoLandingError(f"paths.landing: there is no folder {root}")
+        self._days = sorted(set(log_dates))
+        self._only = None if units is None else set(units)
+
+    @property
+    def units(self) -> dict[Unit, list[LandedFile]]:
+        """Files of every unit, by name. A run folder with any file is a unit, also without one that is read."""
+        return self._listed[0]
+
+    @property
+    def misplaced(self) -> list[str]:
+        """What lies in the folders of these days and is no file that is read."""
+        return self._listed[1]
+
+    @cached_property
+    def _listed(self) -> tuple[dict[Unit, list[LandedFile]], list[str]]:
+        units: dict[Unit, list[LandedFile]] = {}
+        misplaced = []
+        for day in self._days:
+            seen: set[str] = set()
+            for entry in self._store.walk(_folder(day)):
+                source_file = f"{_folder(day)}/{spelled('/'.join(entry.names))}"
+                unit = _unit(day, entry)
+                if unit is not None and self._only is not None and unit not in self._only:
+                    continue
+                if unit is not None:
+                    units.setdefault(unit, [])
+                file = None if unit is None else LandedFile(*unit, source_file, *entry[1:])
+                if unit is not None and file is not None and file.is_one_of(*_INPUTS) and source_file not in seen:
+                    units[unit].append(file)
+                    seen.add(source_file)
+                elif entry.names != (_MARKER,):
+                    misplaced.append(f"{source_file} ({entry.defect})" if entry.defect else source_file)
+        if misplaced:
+            _LOG.warning("%d files are misplaced and not read, the first is %s", len(misplaced), misplaced[0])
+        return {unit: sorted(units[unit]) for unit in sorted(units)}, misplaced
+
+    def finished_days(self) -> set[date]:
+        """Days of which the producers have said, by the marker that they write last, that all is there."""
+        return {day for day in self._days if self._store.exists(f"{_folder(day)}/{_MARKER}")}
+
+
+def spelled(name: str) -> str:
+    """Return a name as text: bytes that are not UTF-8 as \\xNN."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _folder(day: date) -> str:
+    return f"log_date={day.isoformat()}"
+
+
+def _unit(day: date, entry: Entry) -> Unit | None:
+    """The unit in whose run folder something lies; None elsewhere."""
+    found = _RUN.fullmatch(spelled("/".join(entry.names[:-1])))
+    return (day, found.group(1), found.group(2)) if found else None

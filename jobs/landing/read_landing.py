@@ -1,0 +1,164 @@
+"""Reads a landing by Spark's workers: whole units packed into tasks, each file opened once, nothing shuffled."""
+
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from jobs.landing.content import Content
+from jobs.landing.files import LOGS, MANIFEST, META, PACKED_RANK_LOG, LandedFile, Landing, Unit
+from jobs.landing.formats.rows import Bounds
+from jobs.landing.read_unit import Keys, UnitAccount, UnitPart, read_unit
+from jobs.landing.staging import StagedFile, Staging, remove
+from jobs.landing.stores import store_of
+
+_TASK_BYTES: Final = 128 << 20
+"""JSON that one task reads: some 3 million ops, 40 MB of Parquet. A unit of more is split by its files."""
+
+_LARGE_UNIT: Final = 2 * _TASK_BYTES
+_TASKS_OF_A_CORE: Final = 2
+_DIGESTED_TOGETHER: Final = 200
+_PACKED: Final = 6
+"""Bytes of JSON in a byte of gzip, about."""
+
+
+class Where(NamedTuple):
+    """The landing that is read, the root under which rows are staged, and what files may be."""
+
+    landing: str
+    staging: str
+    bounds: Bounds
+
+
+class _Done(NamedTuple):
+    """What a task did."""
+
+    accounts: list[UnitAccount]
+    staged: list[StagedFile]
+
+
+class LandedUnits(NamedTuple):
+    """Accounts of all units, and the files in which their rows and rejects are staged."""
+
+    accounts: list[UnitAccount]
+    staged: list[StagedFile]
+
+
+def read_landing(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
+    """Read every unit of the landing."""
+    cores = spark.sparkContext.defaultParallelism
+    tasks = tasks_of(landing.units, cores * _TASKS_OF_A_CORE, where.bounds)
+    done = _run(spark, tasks, where)
+    split = [place for place, task in enumerate(tasks) if not task[0].is_only]
+    again = _overlaps(tasks, done, split)
+    if again:
+        for place in again:
+            remove(where.staging, done[place].staged)
+        redone = _run(spark, [[part] for part in again.values()], where)
+        for place, one in zip(again, redone, strict=True):
+            done[place] = one
+    accounts = [account for each in done for account in each.accounts]
+    return LandedUnits(accounts, [file for each in done for file in each.staged])
+
+
+def digests(spark: SparkSession, landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
+    """SHA-256 of files' contents, by source_file; of what cannot be read there is none."""
+    starts = range(0, len(files), _DIGESTED_TOGETHER)
+    parts = [pickle.dumps(files[start : start + _DIGESTED_TOGETHER]) for start in starts]
+    if not parts:
+        return {}
+    found = spark.sparkContext.parallelize(parts, len(parts)).map(partial(_digests, landing)).collect()
+    return {name: digest for each in found for name, digest in each.items()}
+
+
+def _digests(landing: str, files: bytes) -> dict[str, str]:
+    store, found = store_of(landing), {}
+    for file in pickle.loads(files):  # noqa: S301  # what the driver has sent
+        try:
+            with store.open(file.path) as opened:
+                content = Content(opened, Bounds())
+                for _ in content.pieces():
+                    pass
+        except OSError:
+            continue
+        found[file.source_file] = content.digest
+    return found
+
+
+def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bounds) -> list[list[UnitPart]]:
+    """Pack units into tasks of about as many bytes: neighbours together, at least so many where they can be.
+
+    A large unit is split into tasks of its own, by files.
+    """
+    parts = [_whole(unit, files, bounds) for unit, files in units.items()]
+    small = [part for part in parts if _bytes(part.logs) <= _LARGE_UNIT]
+    total = sum(_bytes(part.logs) for part in small)
+    most = min(_TASK_BYTES, total // least + 1)
+    tasks: list[list[UnitPart]] = []
+    filled = most
+    for part in small:
+        size = _bytes(part.logs)
+        if filled + size / 2 > most:
+            tasks.append([])
+            filled = 0
+        tasks[-1].append(part)
+        filled += size
+    return tasks + [[piece] for part in parts if _bytes(part.logs) > _LARGE_UNIT for piece in _split(part)]
+
+
+def _whole(unit: Unit, files: Sequence[LandedFile], bounds: Bounds) -> UnitPart:
+    manifests = [file for kind in (MANIFEST, META) for file in files if file.is_one_of(kind)]
+    logs = [file for file in files if file.is_one_of(*LOGS)]
+    return UnitPart(unit, manifests, logs[: bounds.unit_files], logs[bounds.unit_files :])
+
+
+def _split(part: UnitPart) -> Iterable[UnitPart]:
+    pieces: list[list[LandedFile]] = [[]]
+    for file in part.logs:
+        if pieces[-1] and _bytes([*pieces[-1], file]) > _TASK_BYTES:
+            pieces.append([])
+        pieces[-1].append(file)
+    for place, files in enumerate(pieces):
+        surplus = () if place else part.surplus
+        yield replace(part, logs=files, surplus=surplus, is_first=not place, is_only=len(pieces) == 1)
+
+
+def _bytes(files: Iterable[LandedFile]) -> int:
+    return sum(file.size * (_PACKED if file.is_one_of(PACKED_RANK_LOG) else 1) for file in files)
+
+
+def _run(spark: SparkSession, tasks: Sequence[Sequence[UnitPart]], where: Where) -> list[_Done]:
+    """Have each task done by a worker."""
+    if not tasks:
+        return []
+    sent = spark.sparkContext.parallelize([pickle.dumps(task) for task in tasks], len(tasks))
+    return [pickle.loads(done) for done in sent.map(partial(_task, where)).collect()]  # noqa: S301  # our own
+
+
+def _task(where: Where, task: bytes) -> bytes:
+    store, staging = store_of(where.landing), Staging(where.staging)
+    parts: list[UnitPart] = pickle.loads(task)  # noqa: S301  # what the driver has sent
+    accounts = [read_unit(store, part, where.bounds, staging) for part in parts]
+    return pickle.dumps(_Done(accounts, staging.close()))
+
+
+def _overlaps(
+    tasks: Sequence[Sequence[UnitPart]], done: Sequence[_Done], split: Sequence[int]
+) -> dict[int, UnitPart]:
+    """Parts of split units that have rows which a part before them has too, with what they are to leave out.
+
+    Files of one unit hold other ranks, as a rule; where they do not, the first by file and line stays.
+    """
+    taken: dict[Unit, Keys] = {}
+    again = {}
+    for place in split:
+        (part,), (account,) = tasks[place], done[place].accounts
+        before = taken.setdefault(part.unit, {})
+        both = before.keys() & account.keys.keys()
+        if both:
+            again[place] = replace(part, taken={key: before[key] for key in both})
+        taken[part.unit] = account.keys | before
+    return again

@@ -1,0 +1,136 @@
+"""Rows on their way into a table of the warehouse: Parquet files that no table knows of yet.
+
+They lie where the table's own files lie, so that a commit alone makes them rows. What is never committed is
+removed by whoever staged it, or by vacuum.
+"""
+
+import json
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from schemas.tables import TABLES
+
+_LOG_DATE: Final = "log_date"
+_LISTED: Final = ("op", "microbatch", "model_chunk")
+_KEYS: Final = ("job_id", "run_id", "source_file", "step", "rank")
+"""Columns whose least and greatest values a reader may skip a file by."""
+
+_DICTIONARIES: Final = ["job_id", "run_id", "host", "source_file", *(f"{name}.list.element" for name in _LISTED)]
+"""Times hardly ever repeat: to look for equal ones costs more than it saves."""
+
+_OPS_OF_GROUP: Final = 2_000_000
+
+
+class StagedFile(NamedTuple):
+    """A file of one table and day.
+
+    path : below the table's folder
+    stats : what Delta says of a file, as JSON
+    """
+
+    table: str
+    log_date: date
+    path: str
+    bytes: int
+    rows: int
+    stats: str
+
+
+@dataclass
+class _Open:
+    """A file that is being written."""
+
+    path: str
+    writer: pq.ParquetWriter
+    rows: int = 0
+    least: dict[str, Any] = field(default_factory=dict)
+    greatest: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, rows: pa.Table, group_rows: int) -> None:
+        self.writer.write_table(rows, row_group_size=group_rows)
+        self.rows += rows.num_rows
+        for name in _KEYS:
+            if name in rows.column_names:
+                found = pc.min_max(rows.column(name)).as_py()
+                self.least[name] = min(found["min"], self.least.get(name, found["min"]))
+                self.greatest[name] = max(found["max"], self.greatest.get(name, found["max"]))
+
+
+class Staging:
+    """Writes rows of some tables under one root, one file for each table and day.
+
+    root : folder of the tables, of this machine or by URL
+    """
+
+    def __init__(self, root: str, opened: tuple[fs.FileSystem, str] | None = None) -> None:
+        self._root = root
+        self._filesystem, self._path = opened or filesystem_of(root)
+        self._open: dict[tuple[str, date], _Open] = {}
+        self._closed: list[StagedFile] = []
+
+    def write(self, table: str, day: date, rows: pa.Table, ops: int = 0) -> None:
+        """Add rows, without their log date; a row group begins with them, so that it holds one unit's."""
+        if not rows.num_rows:
+            return
+        schema = pa.schema([each for each in TABLES[table].arrow_schema if each.name != _LOG_DATE])
+        file = self._open.get((table, day))
+        if file is None:
+            file = self._open[table, day] = self._create(table, day, schema)
+        per_group = max(1, rows.num_rows * _OPS_OF_GROUP // max(ops, _OPS_OF_GROUP))
+        file.add(rows.select(schema.names).cast(schema), per_group)
+
+    def another(self) -> "Staging":
+        """Return a staging of its own, for rows that may have to be dropped while these stay."""
+        return Staging(self._root, (self._filesystem, self._path))
+
+    def take(self, other: "Staging") -> None:
+        """Make another's files files of this one."""
+        self._closed += other.close()
+
+    def close(self) -> list[StagedFile]:
+        """End all files, and return them."""
+        for (table, day), file in self._open.items():
+            file.writer.close()
+            size = self._filesystem.get_file_info(f"{self._path}/{table}/{file.path}").size
+            stats = {"numRecords": file.rows, "minValues": file.least, "maxValues": file.greatest}
+            self._closed.append(StagedFile(table, day, file.path, size, file.rows, json.dumps(stats)))
+        self._open = {}
+        return self._closed
+
+    def drop(self) -> None:
+        """Remove what was written."""
+        remove(self._root, self.close())
+
+    def _create(self, table: str, day: date, schema: pa.Schema) -> _Open:
+        folder = f"{_LOG_DATE}={day.isoformat()}"
+        self._filesystem.create_dir(f"{self._path}/{table}/{folder}", recursive=True)
+        path = f"{folder}/part-{uuid.uuid4()}.parquet"
+        writer = pq.ParquetWriter(
+            f"{self._path}/{table}/{path}",
+            schema,
+            filesystem=self._filesystem,
+            use_dictionary=[name for name in _DICTIONARIES if name.split(".")[0] in schema.names],
+            write_statistics=list(_KEYS),
+            store_schema=False,
+        )
+        return _Open(path, writer)
+
+
+def remove(root: str, files: Iterable[StagedFile]) -> None:
+    """Remove staged files that will not be committed."""
+    filesystem, path = filesystem_of(root)
+    for file in files:
+        filesystem.delete_file(f"{path}/{file.table}/{file.path}")
+
+
+def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
+    """Return the filesystem of a root, and its path there."""
+    return fs.FileSystem.from_uri(root) if "://" in root else (fs.LocalFileSystem(), root)

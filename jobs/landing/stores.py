@@ -1,0 +1,176 @@
+"""Where a landing can lie: a folder of this machine, or any store that pyarrow or fsspec reaches by URL.
+
+A folder is walked by the system's own calls: names need not be text there, and not everything is a file.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from typing import BinaryIO, Final, NamedTuple, Protocol, cast
+
+import fsspec
+import pyarrow as pa
+from pyarrow import fs
+
+_SPARKS: Final = {"s3a://": "s3://", "s3n://": "s3://", "wasbs://": "abfss://"}
+"""What Spark calls a store, and what others do."""
+
+_FILE_DEPTH: Final = 3
+"""Below a day lie job folders, run folders, files; links to folders as deep as files are not followed."""
+
+_KINDS: Final = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder",
+}
+
+
+class Entry(NamedTuple):
+    """Something below a folder that is no plain folder itself.
+
+    names : of the folders it lies in, and its own; bytes that are no UTF-8 as lone surrogates
+    path : how open() takes it
+    size : [B]
+    modified_us : Unix time of its last change [us]
+    defect : why it cannot be read as a file; empty where it can
+    """
+
+    names: tuple[str, ...]
+    path: str
+    size: int = 0
+    modified_us: int = 0
+    defect: str = ""
+
+
+class Store(Protocol):
+    """A tree of files."""
+
+    def is_there(self) -> bool:
+        """Whether the root is a folder."""
+
+    def exists(self, name: str) -> bool:
+        """Whether a file lies there, by its path below the root."""
+
+    def walk(self, folder: str) -> Iterator[Entry]:
+        """Everything below a folder of the root; nothing where there is no such folder."""
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a file that can be read at any place. Raises OSError."""
+
+
+def store_of(root: str) -> Store:
+    """Return the store in which a root lies: a path of this machine, or a URL."""
+    if "://" not in root:
+        return _Folder(root)
+    if root.startswith("file://"):
+        return _Folder(fs.FileSystem.from_uri(root)[1])
+    for spark, others in _SPARKS.items():
+        if root.startswith(spark):
+            root = others + root.removeprefix(spark)
+    try:
+        filesystem, path = fs.FileSystem.from_uri(root)
+    except (pa.ArrowException, ValueError):
+        other, path = fsspec.core.url_to_fs(root)
+        filesystem = fs.PyFileSystem(fs.FSSpecHandler(other))
+    return _Remote(filesystem, path.rstrip("/"))
+
+
+class _Folder:
+    """A folder of this machine. Links are followed where they stay in it."""
+
+    def __init__(self, root: str) -> None:
+        self._root = os.path.realpath(_bytes(root))
+
+    def is_there(self) -> bool:
+        return os.path.isdir(self._root)  # noqa: PTH112  # a path of bytes: names need not be text
+
+    def exists(self, name: str) -> bool:
+        return os.path.exists(self._root + b"/" + _bytes(name))  # noqa: PTH110  # a path of bytes
+
+    def walk(self, folder: str) -> Iterator[Entry]:
+        path = self._root + b"/" + _bytes(folder)
+        if os.path.lexists(path):
+            yield from self._entry(path, (), is_followed=True)
+
+    def _below(self, folder: bytes, names: tuple[str, ...]) -> Iterator[Entry]:
+        try:
+            with os.scandir(folder) as found:
+                inner = sorted(each.name for each in found)
+        except FileNotFoundError:  # it went while its parent was listed
+            return
+        except OSError as error:
+            yield Entry(names, _text(folder), defect=f"a folder that cannot be listed: {error.strerror}")
+            return
+        for name in inner:
+            path = folder + b"/" + name
+            yield from self._entry(path, (*names, _text(name)), is_followed=len(names) + 1 < _FILE_DEPTH)
+
+    def _entry(self, path: bytes, names: tuple[str, ...], *, is_followed: bool) -> Iterator[Entry]:
+        try:
+            facts = os.lstat(path)
+            if stat.S_ISLNK(facts.st_mode):
+                path = os.path.realpath(path)
+                if not path.startswith(self._root + b"/"):
+                    yield Entry(names, _text(path), defect="a link out of the landing")
+                    return
+                facts = os.stat(path, follow_symlinks=False)  # noqa: PTH116  # a path of bytes
+            else:
+                is_followed = True
+        except FileNotFoundError:
+            if os.path.lexists(path):
+                yield Entry(names, _text(path), defect="a link that leads nowhere")
+            return
+        except OSError as error:
+            yield Entry(names, _text(path), defect=error.strerror or "not to be looked at")
+            return
+        kind = stat.S_IFMT(facts.st_mode)
+        is_folder = kind == stat.S_IFDIR and is_followed
+        if is_folder:
+            yield from self._below(path, names)
+        if not is_folder or len(names) == _FILE_DEPTH:  # where files are wanted a folder is told too
+            defect = "" if kind == stat.S_IFREG else f"not a file but {_KINDS.get(kind, 'a link')}"
+            yield Entry(names, _text(path), facts.st_size, facts.st_mtime_ns // 1000, defect)
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a file as it was listed: what has become a FIFO or a link since is an error, not a wait."""
+        found = os.open(_bytes(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(found).st_mode):
+            os.close(found)
+            raise OSError(0, "not a file any more")
+        return cast("BinaryIO", os.fdopen(found, "rb", buffering=0))
+
+
+class _Remote:
+    """A store behind a filesystem of pyarrow's."""
+
+    def __init__(self, filesystem: fs.FileSystem, root: str) -> None:
+        self._filesystem, self._root = filesystem, root
+
+    def is_there(self) -> bool:
+        found = self._filesystem.get_file_info(self._root)
+        return bool(found.type == fs.FileType.Directory)
+
+    def exists(self, name: str) -> bool:
+        return bool(self._filesystem.get_file_info(f"{self._root}/{name}").type == fs.FileType.File)
+
+    def walk(self, folder: str) -> Iterator[Entry]:
+        top = f"{self._root}/{folder}"
+        selector = fs.FileSelector(top, recursive=True, allow_not_found=True)
+        for found in sorted(self._filesystem.get_file_info(selector), key=lambda each: each.path):
+            if found.type != fs.FileType.Directory:
+                names = tuple(found.path[len(top) :].strip("/").split("/"))
+                defect = "" if found.type == fs.FileType.File else "not a file"
+                yield Entry(names, found.path, found.size or 0, (found.mtime_ns or 0) // 1000, defect)
+
+    def open(self, path: str) -> BinaryIO:
+        return cast("BinaryIO", self._filesystem.open_input_file(path))
+
+
+def _bytes(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
