@@ -18,9 +18,9 @@ from jobs.fingerprints import (
     recorded,
     settings_text,
 )
-from jobs.settings import Settings
 from jobs.landing.files import LandedFile, Landing, Unit
 from jobs.landing.read_landing import digests
+from jobs.settings import Settings
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE, UNIT_KEY
@@ -90,7 +90,9 @@ def _sent_again(spark: SparkSession, landing: Landing, ingested: Recorded) -> li
     found = []
     for unit, known in times.items():
         as_known = {file.source_file: known[file.name].digest for file in landing.units[unit]}
-        files = _files(landing.units[unit], as_known | {file: read.get(file) for file in asked & as_known.keys()})
+        files = _files(
+            landing.units[unit], as_known | {file: read.get(file) for file in asked & as_known.keys()}
+        )
         if contents_of(files) == ingested[unit].inputs:
             found.append(ingested[unit]._replace(files=files))
     return found

@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs import backfill
 from jobs.cli import Parser, add_format, common_parser, log_date, run_entry_point
 from jobs.fingerprints import recorded
+from jobs.landing.files import Unit
 from jobs.printing import Result, write
 from jobs.progress import working
 from jobs.run_log import added
 from jobs.settings import Settings, SettingsError, with_new_warehouse
 from jobs.stage import publish
-from jobs.landing.files import Unit
 from jobs.transforms.versions import changed_units, results_with_causes
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES

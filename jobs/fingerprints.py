@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from jobs.settings import Settings
 from jobs.landing.files import Unit
 from jobs.landing.read_unit import UnitAccount
+from jobs.settings import Settings
 from jobs.warehouse import Warehouse
 from schemas.unit_fingerprints import TABLE
 from schemas.vocabulary import STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE, UNIT_KEY

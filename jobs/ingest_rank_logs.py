@@ -11,7 +11,7 @@ from datetime import date
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs.cli import run_stage
 from jobs.fingerprints import of_units
@@ -21,7 +21,7 @@ from jobs.landing.read_landing import LandedUnits, Where, read_landing
 from jobs.run_log import ROWS_IN, stage_work
 from jobs.settings import Settings, SettingsError
 from jobs.stage import publish
-from jobs.warehouse import Warehouse
+from jobs.warehouse import StagedRows, Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS, REJECTS, SOURCE_FILES, STAGE_INGEST, UNIT_KEY
 
@@ -52,16 +52,14 @@ def run(
         warehouse.create(TABLES[name])
     landed = read_landing(spark, landing, where)
     with warehouse.staged(landed.staged, settings.staging) as staged:
-        frames = {
-            RANK_STEPS: staged[RANK_STEPS].rows,
+        tables: dict[str, DataFrame | StagedRows] = {
+            RANK_STEPS: staged[RANK_STEPS],
             JOBS: spark.createDataFrame(_jobs(landed)),
-            REJECTS: staged[REJECTS].rows,
+            REJECTS: staged[REJECTS],
             SOURCE_FILES: spark.createDataFrame(_source_files(landed)),
         }
         read = of_units(landed.accounts)
-        rows, gates, _ = publish(
-            STAGE_INGEST, warehouse, frames, log_dates, units=units, fingerprints=read, staged=staged
-        )
+        rows, gates, _ = publish(STAGE_INGEST, warehouse, tables, log_dates, units=units, fingerprints=read)
     if rows[REJECTS]:
         _LOG.warning("%d lines or files rejected; the table %s says why", rows[REJECTS], REJECTS)
     lines = sum(file.lines or 0 for account in landed.accounts for file in account.files)

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from jobs.fingerprints import simulation
+from jobs.landing.files import Unit
 from jobs.report.rows import FleetTables, Row, UnitTables
 from jobs.settings import Settings
-from jobs.landing.files import Unit
 from jobs.warehouse import Warehouse, on_units
 from schemas.queries import QUERIES
 from schemas.tables import TABLES

@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 
 from jobs.fingerprints import recorded
 from jobs.gates import GateRefusedError, GateWork, LaterDaysRefusedError
+from jobs.landing.files import Unit
 from jobs.settings import RevisionSettings
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import cause_day, units_of_other_gpu_hours
 from jobs.transforms.history import revised_results
-from jobs.landing.files import Unit
 from jobs.transforms.measured import MEASURED_TABLES, measured_results
 from jobs.warehouse import Warehouse, held
 from schemas.tables import TABLES

@@ -37,8 +37,8 @@ class _Section(BaseModel):
 class PathSettings(_Section):
     """Where data lies: absolute paths, or URLs of a store that Spark reaches.
 
-    `staging` is where workers write rows before they are published: a folder or URL that every worker reaches by
-    pyarrow; the warehouse itself where it is left out.
+    `staging` is where workers write rows before they are published: a folder or URL that pyarrow reaches from
+    every worker; the warehouse itself where it is left out.
     `silver` is the warehouse whose ingested tables are used, where that is not this one.
     `report` is the folder of the report; see Settings.report_folder.
     """

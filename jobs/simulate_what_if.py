@@ -4,23 +4,34 @@ rank_steps, jobs -> job_slowdown and its companions, job_causes. What a unit's o
 causes is revised with what other jobs and earlier days say, before anything is published.
 """
 
+import logging
 import sys
 import time
 from collections.abc import Collection, Sequence
 from datetime import date, timedelta
+from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.cli import run_stage
 from jobs.fingerprints import built_on, record, recorded, simulation
+from jobs.landing.files import Unit
 from jobs.revise_later_days import revise_later_days
 from jobs.run_log import stage_work
 from jobs.settings import Settings
 from jobs.stage import Violations, publish
+from jobs.stored_units import Stored, read_units, stored_units, units_frame
 from jobs.transforms.causes import units_of_other_gpu_hours
 from jobs.transforms.history import revised_results
-from jobs.landing.files import Unit
-from jobs.transforms.what_if import incomplete_units, result_rows, units_without_result, what_if
+from jobs.transforms.what_if import (
+    incomplete_units,
+    manifests_of,
+    result_rows,
+    simulated,
+    unit_rows,
+    units_without_result,
+)
 from jobs.warehouse import Warehouse, held, on_units
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -32,6 +43,9 @@ from schemas.vocabulary import (
     STAGE_INGEST,
     STAGE_SIMULATE,
 )
+from udfs.unit_batches import MANIFEST
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 def run(
@@ -47,12 +61,10 @@ def run(
     started = time.monotonic()
     warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
     ingested = recorded(warehouse, STAGE_INGEST, log_dates, units)  # before the rows: never newer than they
-    rank_steps = warehouse.read(TABLES[RANK_STEPS], log_dates, units)
     jobs = warehouse.read(TABLES[JOBS], log_dates, units)
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    simulated = what_if(rank_steps, jobs, simulation(settings), partitions).persist()
+    measured = _simulate(warehouse, settings, log_dates, units).persist()
     earlier = held(_looked_back_on(warehouse, settings.revision.days, log_dates, units))
-    results = revised_results(simulated, earlier, **settings.revision.model_dump()).persist()
+    results = revised_results(measured, earlier, **settings.revision.model_dump()).persist()
     try:
         rules = [
             Violations(
@@ -80,7 +92,29 @@ def run(
         return rows | stage_work(STAGE_SIMULATE, done, time.monotonic() - started, gates)
     finally:
         results.unpersist()
-        simulated.unpersist()
+        measured.unpersist()
+
+
+def _simulate(
+    warehouse: Warehouse, settings: Settings, log_dates: Sequence[date], units: Collection[Unit] | None
+) -> DataFrame:
+    """Simulate units as they lie; those of days on which they lie otherwise are brought together first."""
+    spark, chosen = warehouse.spark, simulation(settings)
+    jobs = warehouse.read(TABLES[JOBS], log_dates, units)
+    rows = manifests_of(jobs).toArrow().to_pylist()
+    manifests = {(row["log_date"], row["job_id"], row["run_id"]): row[MANIFEST] for row in rows}
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    try:
+        stored = stored_units(warehouse.files(TABLES[RANK_STEPS], log_dates), manifests, units)
+    except (OSError, pa.ArrowException) as error:
+        _LOG.warning("rows are shuffled: workers cannot read the files of rank_steps themselves (%s)", error)
+        stored = Stored([], set(log_dates))
+    found = simulated(units_frame(spark, stored.units, partitions), chosen, read_units)
+    if not stored.mixed_days:
+        return found
+    days = sorted(stored.mixed_days)
+    rank_steps, jobs = (warehouse.read(TABLES[name], days, units) for name in (RANK_STEPS, JOBS))
+    return found.unionByName(simulated(unit_rows(rank_steps, jobs, partitions), chosen))
 
 
 def _looked_back_on(

@@ -26,9 +26,9 @@ from jobs.gates import (
     broken_rows,
     rows_of,
 )
+from jobs.landing.files import Unit
 from jobs.quality_docs import LATER, Page, Rule, TableChecks, table_checks, write_docs
 from jobs.releases import NEVER, released
-from jobs.landing.files import Unit
 from jobs.warehouse import StagedRows, Warehouse, on_units
 from schemas.table import Expectation, Table
 from schemas.tables import TABLES
@@ -92,24 +92,24 @@ class _Audited(NamedTuple):
 def publish(
     stage: str,
     warehouse: Warehouse,
-    frames: Mapping[str, DataFrame],
+    tables: Mapping[str, DataFrame | StagedRows],
     log_dates: Sequence[date],
     violations: Sequence[Violations] = (),
     units: Collection[Unit] | None = None,
     fingerprints: Sequence[Fingerprint] = (),
-    staged: Mapping[str, StagedRows] | None = None,
 ) -> Published:
     """Replace these days in the tables named, if any, once every frame and rule was found good.
 
     units : replace these alone, not all of the days
     fingerprints : of the units published. While the stage's tables change, only those given as unsettled are
     there, so that whatever ends this early, the units are not taken as done.
-    staged : frames, by name, whose rows lie in files beside their table already
+    tables : frames, or rows that lie in files beside their table already, by name
     Each frame is computed once. Raises GateRefusedError with all that is refused, and keeps those rows beside
     the tables, unless all of it was released for the days of those rows; raises GateError where an
     expectation could not be evaluated. Nothing is published in either case.
     """
-    staged = staged or {}
+    staged = {name: each for name, each in tables.items() if isinstance(each, StagedRows)}
+    frames = {name: each.rows if isinstance(each, StagedRows) else each for name, each in tables.items()}
     with _persisted([frame for name, frame in frames.items() if name not in staged]):
         audited = _audit_all(frames, on_units(log_dates, units), violations)
         page = Page(_page_of(stage, frames, units), log_dates, warehouse.root)
@@ -118,11 +118,7 @@ def publish(
             unsettle(warehouse, stage, fingerprints, log_dates, units)
             rows = passed.rows
             arranged = {name: _in_few_files(name, frame, rows[name]) for name, frame in frames.items()}
-            adopted = [] if units is not None else [
-                name for name, each in staged.items() if warehouse.adopt(TABLES[name], each, log_dates)
-            ]
-            left = {name: frame for name, frame in arranged.items() if name not in adopted}
-            _replace_all(warehouse, left, log_dates, units)
+            _replace_all(warehouse, arranged, staged, log_dates, units)
             if fingerprints:
                 record(warehouse, stage, [each.settled() for each in fingerprints], log_dates, units)
     return passed
@@ -238,10 +234,13 @@ def _in_few_files(name: str, frame: DataFrame, rows: int) -> DataFrame:
 def _replace_all(
     warehouse: Warehouse,
     frames: Mapping[str, DataFrame],
+    staged: Mapping[str, StagedRows],
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
 ) -> None:
     def replace_one(name: str) -> None:
+        if units is None and name in staged and warehouse.adopt(TABLES[name], staged[name], log_dates):
+            return
         warehouse.replace(TABLES[name], frames[name], log_dates, units)
 
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="publish") as writers:

@@ -1,5 +1,6 @@
 """The one module that touches Delta: where tables lie, how they are read, replaced and appended to."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from delta.exceptions import (
 from delta.tables import DeltaTable
 from deltalake import DeltaTable as DeltaLog
 from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -51,6 +52,7 @@ _CONFLICTS: Final = (
 )
 """All that Delta can say of two writers; to Python they have no base in common."""
 
+_DAY_OF_FILE: Final = re.compile(r"/log_date=([-0-9]{10})/[^/]*$")
 _NO_TABLE: Final = "DELTA_TABLE_NOT_FOUND"
 
 _when_writers_meet = retry(
@@ -116,6 +118,19 @@ class Warehouse:
         )
         return frame if log_dates is None else frame.where(on_units(log_dates, units))
 
+    def files(self, table: Table, log_dates: Sequence[date]) -> list[tuple[date, str]]:
+        """Log date, and path or URL, of each file that holds rows of these days."""
+        path = self.path(table.name)
+        if not self.exists(table.name):
+            return []
+        wanted = {day.isoformat(): day for day in log_dates}
+        if "://" in path:
+            found = self.spark.read.format("delta").load(path).where(on_days(log_dates)).inputFiles()
+        else:
+            found = DeltaLog(path).file_uris([("log_date", "in", [*wanted])])
+        days = {file: _DAY_OF_FILE.search(file) for file in found}
+        return [(wanted[day[1]], file) for file, day in sorted(days.items()) if day and day[1] in wanted]
+
     def replace(
         self,
         table: Table,
@@ -139,7 +154,9 @@ class Warehouse:
     def staged(self, files: Sequence[StagedFile], root: str) -> Iterator[dict[str, StagedRows]]:
         """Give what lies staged under a root, by table; what is not adopted in the block is removed."""
         by_table = {name: [file for file in files if file.table == name] for name in (RANK_STEPS, REJECTS)}
-        found = {name: StagedRows(self._rows_of(name, some, root), some, root) for name, some in by_table.items()}
+        found = {
+            name: StagedRows(self._rows_of(name, some, root), some, root) for name, some in by_table.items()
+        }
         try:
             yield found
         finally:
@@ -168,8 +185,15 @@ class Warehouse:
         if [each.name for each in log.schema().fields] != [*table.column_names]:
             return False
         now_ms = round(datetime.now(UTC).timestamp() * 1000)
-        actions = [
-            AddAction(file.path, file.bytes, {"log_date": file.log_date.isoformat()}, now_ms, True, file.stats)
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(
+                path=file.path,
+                size=file.bytes,
+                partition_values={"log_date": file.log_date.isoformat()},
+                modification_time=now_ms,
+                data_change=True,
+                stats=file.stats,
+            )
             for file in staged.files
         ]
         days = [day.isoformat() for day in sorted(set(log_dates))]

@@ -7,7 +7,7 @@ jobs do not cost thousands of calls between Spark and Python.
 import json
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,18 +47,35 @@ RESULT_SCHEMA: Final = pa.schema(
 )
 """One row per unit: its key, and for each result table the list of its rows."""
 
+SIMULATED_SCHEMA: Final = pa.schema([TABLES[RANK_STEPS].arrow_schema.field(n) for n in SIMULATED_COLUMNS])
+
 Results = dict[str, pa.Table]
 
 
+class UnitRows(NamedTuple):
+    """A unit: its key, its row of jobs as JSON (None: it has none), and its rows of rank_steps."""
+
+    key: tuple[object, ...]
+    manifest: str | None
+    rows: pa.Table
+
+
+UnitReader = Callable[[Iterable[pa.RecordBatch]], Iterator[UnitRows]]
+
+
 def simulate_batches(
-    settings: SimulationSettings,
+    settings: SimulationSettings, read: UnitReader | None = None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that mapInArrow runs: batches of rows sorted by unit, manifest first."""
+    """Return the function that mapInArrow runs.
+
+    read : makes units of batches; where not given, batches hold rows sorted by unit, manifest first
+    """
+    units_of = read or units
 
     def simulate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         done: list[tuple[tuple[object, ...], Results]] = []
-        for key, rows in units(batches):
-            done.append((key, simulate_unit(rows, settings)))
+        for unit in units_of(batches):
+            done.append((unit.key, simulate_unit(unit, settings)))
             if len(done) == UNITS_PER_BATCH:
                 yield _nested(done)
                 done = []
@@ -68,20 +85,25 @@ def simulate_batches(
     return simulate
 
 
-def units(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[tuple[object, ...], pa.Table]]:
-    """Cut a stream of batches where the unit changes: (log_date, job_id, run_id) and all rows of the unit."""
+def units(batches: Iterable[pa.RecordBatch]) -> Iterator[UnitRows]:
+    """Cut a stream of batches where the unit changes; the first row of each is its manifest."""
     open_key: tuple[object, ...] | None = None
     open_rows: list[pa.RecordBatch] = []
     for batch in batches:
         for first, last in _runs(batch):
             key = tuple(batch.column(name)[first].as_py() for name in UNIT_KEY)
             if open_key is not None and key != open_key:
-                yield open_key, pa.Table.from_batches(open_rows)
+                yield _unit(open_key, open_rows)
                 open_rows = []
             open_key = key
             open_rows.append(batch.slice(first, last - first))
     if open_key is not None:
-        yield open_key, pa.Table.from_batches(open_rows)
+        yield _unit(open_key, open_rows)
+
+
+def _unit(key: tuple[object, ...], batches: list[pa.RecordBatch]) -> UnitRows:
+    rows = pa.Table.from_batches(batches)
+    return UnitRows(key, rows.column(MANIFEST)[0].as_py(), rows.slice(1).select(SIMULATED_COLUMNS))
 
 
 def _runs(batch: pa.RecordBatch) -> list[tuple[int, int]]:
@@ -96,14 +118,14 @@ def _runs(batch: pa.RecordBatch) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def simulate_unit(rows: pa.Table, settings: SimulationSettings) -> Results:
+def simulate_unit(unit: UnitRows, settings: SimulationSettings) -> Results:
     """Results of one unit; whatever is wrong with it becomes its status and stays within it."""
-    facts = json.loads(rows.column(MANIFEST)[0].as_py())
+    facts = json.loads(unit.manifest or "{}")
     if facts.get("manifest_status") is not None:
         refusal = facts["manifest_status"], facts["manifest_detail"]
         return empty_results(job_row(facts, settings.text, *refusal))
     try:
-        return simulate_job(rows.slice(1).select(SIMULATED_COLUMNS), facts, settings)
+        return simulate_job(unit.rows, facts, settings)
     except TraceError as defect:
         return empty_results(job_row(facts, settings.text, STATUS_CORRUPT_TRACE, str(defect)))
     except Exception as error:  # noqa: BLE001 - a defect of ours in one unit must not cost the others their night

@@ -16,7 +16,7 @@ from jobs.evaluation.recording import Recording, read_recording
 from jobs.evaluation.sample import THRESHOLD
 from jobs.landing.formats.manifest import parse_published_meta
 from jobs.landing.formats.published_trace import read_trace
-from jobs.landing.formats.rows import LIMITS
+from jobs.landing.formats.rows import LIMITS, Bounds, table_of
 from udfs.what_if import simulate_job
 
 UNSURE: Final = 0.01
@@ -75,9 +75,11 @@ def read_published(folder: Path) -> Published:
     """Read a trace and its meta file."""
     (trace,) = folder.glob("trace-*.parquet")
     name = trace.stem.removeprefix("trace-")
-    manifest = parse_published_meta((folder / f"meta-{name}.yaml").read_bytes())
+    manifest = parse_published_meta((folder / f"meta-{name}.yaml").read_bytes(), Bounds().nesting)
     limits = {size: manifest[size] for size in LIMITS}
-    return Published(name, read_trace(trace.read_bytes(), limits), manifest)
+    with trace.open("rb") as content:
+        rows, _ = read_trace(content, limits, Bounds())
+    return Published(name, table_of(rows), manifest)
 
 
 def injections(folders: Sequence[Path]) -> list[Injection]:

@@ -9,6 +9,7 @@ from jobs.landing.formats.rows import Bounds, FileError
 from schemas.vocabulary import REASON_FILE_TOO_LARGE, REASON_UNREADABLE_FILE
 
 _Found = TypeVar("_Found")
+_FIRST_PIECE: Final = 256 << 10
 _PIECE: Final = 4 << 20
 _GZIP: Final = zlib.MAX_WBITS | 16
 _NOT_A_BOMB: Final = 64 << 20
@@ -33,7 +34,9 @@ class Content:
 
     def pieces(self) -> Iterator[bytes]:
         """What lies there."""
-        while piece := self._file.read(_PIECE):
+        wanted = _FIRST_PIECE  # memory is asked for before anybody knows how much is there
+        while piece := self._file.read(wanted):
+            wanted = min(2 * wanted, _PIECE)
             self._digest.update(piece)
             self.bytes_read += len(piece)
             yield piece
@@ -103,7 +106,9 @@ class Content:
         if unpacked > bounds.file_bytes:
             raise FileError(REASON_FILE_TOO_LARGE, f"more than {bounds.file_bytes} bytes unpacked")
         if unpacked > max(_NOT_A_BOMB, self.bytes_read * bounds.packing):
-            detail = f"packed more than {bounds.packing} times: {self.bytes_read} bytes hold {unpacked} and more"
+            detail = (
+                f"packed more than {bounds.packing} times: {self.bytes_read} bytes hold {unpacked} and more"
+            )
             raise FileError(REASON_FILE_TOO_LARGE, detail)
 
 

@@ -86,7 +86,7 @@ class Landing:
 
     @property
     def units(self) -> dict[Unit, list[LandedFile]]:
-        """Files of every unit, by name. A run folder with any file is a unit, also without one that is read."""
+        """Files of every unit, by name. A run folder with any file is a unit, even if none is read."""
         return self._listed[0]
 
     @property
@@ -107,8 +107,13 @@ class Landing:
                     continue
                 if unit is not None:
                     units.setdefault(unit, [])
-                file = None if unit is None else LandedFile(*unit, source_file, *entry[1:])
-                if unit is not None and file is not None and file.is_one_of(*_INPUTS) and source_file not in seen:
+                file = None if unit is None else _file(unit, source_file, entry)
+                if (
+                    unit is not None
+                    and file is not None
+                    and file.is_one_of(*_INPUTS)
+                    and source_file not in seen
+                ):
                     units[unit].append(file)
                     seen.add(source_file)
                 elif entry.names != (_MARKER,):
@@ -123,8 +128,12 @@ class Landing:
 
 
 def spelled(name: str) -> str:
-    """Return a name as text: bytes that are not UTF-8 as \\xNN."""
+    """Return a name as text, with the hexadecimal code of each byte that is not UTF-8."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _file(unit: Unit, source_file: str, entry: Entry) -> LandedFile:
+    return LandedFile(*unit, source_file, entry.path, entry.size, entry.modified_us, entry.defect)
 
 
 def _folder(day: date) -> str:

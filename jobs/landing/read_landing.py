@@ -1,4 +1,4 @@
-"""Reads a landing by Spark's workers: whole units packed into tasks, each file opened once, nothing shuffled."""
+"""Reads a landing by Spark's workers: whole units packed into tasks, each file opened once, no shuffle."""
 
 import pickle
 from collections.abc import Iterable, Mapping, Sequence

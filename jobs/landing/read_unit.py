@@ -1,4 +1,4 @@
-"""One unit of the landing, read once: its manifest, then every log; rows and rejects staged, files accounted."""
+"""One unit of the landing, read once: its manifest, then every log; rows and rejects are staged."""
 
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,17 +6,28 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from jobs.landing.content import Content, refusal_of
-from jobs.landing.files import MANIFEST, META, PACKED_RANK_LOG, TRACE, LandedFile, Unit
+from jobs.landing.files import MANIFEST, PACKED_RANK_LOG, TRACE, LandedFile, Unit
 from jobs.landing.formats.manifest import ManifestError, no_manifest, parse_manifest, parse_published_meta
 from jobs.landing.formats.published_trace import read_trace
 from jobs.landing.formats.rank_log import RankLogReader
-from jobs.landing.formats.rows import LIMITS, LINE, Bounds, FileError, Reject, text_of
+from jobs.landing.formats.rows import (
+    LIMITS,
+    NO_ROWS,
+    SCALARS,
+    Bounds,
+    FileError,
+    Reject,
+    Rows,
+    joined,
+    table_of,
+    text_of,
+)
 from jobs.landing.staging import Staging
 from jobs.landing.stores import Store
+from schemas.tables import TABLES
 from schemas.vocabulary import (
     RANK_STEPS,
     REASON_DUPLICATE_RANK_STEP,
@@ -24,17 +35,19 @@ from schemas.vocabulary import (
     REASON_UNREADABLE_FILE,
     REJECTS,
 )
-from schemas.tables import TABLES
 
-_HELD: Final = 192 << 20
+_MOST_HELD: Final = 192 << 20
 """Bytes of rows that a task holds; a unit with more leaves in several sorted runs."""
 
 _ORDER: Final = ("rank", "tp_rank", "cp_rank", "dp_rank", "step", "pp_rank")
 """Rows of a unit are stored by the last of these first: the simulation reads a stage as dense arrays."""
 
-_REJECTED: Final = pa.schema(
-    [each for each in TABLES[REJECTS].arrow_schema if each.name in Reject._fields]
-)
+_REJECTED: Final = pa.schema([each for each in TABLES[REJECTS].arrow_schema if each.name in Reject._fields])
+_REJECT_BYTES: Final = 3000
+"""What a reject takes with its text, about."""
+
+_RANK, _STEP = SCALARS.index("rank"), SCALARS.index("step")
+
 Keys = dict[tuple[int, int], str]
 """(rank, step) of every row of a unit, and the file that it came from."""
 
@@ -92,49 +105,58 @@ class _Held:
     """Rows and rejects on their way to staging, sorted there; more than a task can hold leave early."""
 
     def __init__(self, unit: Unit, staging: Staging) -> None:
-        self._unit, self._staging = unit, staging
-        self._tables: dict[str, list[pa.Table]] = {RANK_STEPS: [], REJECTS: []}
-        self.bytes, self.ops = 0, 0
+        self._unit, self.staging = unit, staging
+        self.rows: list[tuple[str, Rows]] = []
+        self.rejects: list[tuple[str, Reject]] = []
+        self._bytes, self.ops = 0, 0
 
-    def add(self, table: str, rows: pa.Table, source_file: str) -> None:
-        if not rows.num_rows:
-            return
-        _, job_id, run_id = self._unit
-        for name, value in (("job_id", job_id), ("run_id", run_id), ("source_file", source_file)):
-            rows = rows.append_column(name, pa.repeat(pa.scalar(value, pa.string()), rows.num_rows))
-        self._put(table, rows)
-
-    def _put(self, table: str, rows: pa.Table) -> None:
-        self._tables[table].append(rows)
-        self.bytes += rows.nbytes
-        if self.bytes > _HELD:
+    def add(self, source_file: str, rows: Rows, rejects: Sequence[Reject]) -> None:
+        """Add what came from a file."""
+        if rows.lines:
+            self.rows.append((source_file, rows))
+        self.rejects += [(source_file, each) for each in rejects]
+        self._bytes += rows.nbytes + len(rejects) * _REJECT_BYTES
+        if self._bytes > _MOST_HELD:
             self.flush()
 
     def take(self, other: "_Held") -> None:
         """Add what another held, and what of it has left already."""
-        if other._staging is not self._staging:
-            self._staging.take(other._staging)
+        self.staging.take(other.staging)
         self.ops += other.ops
-        for table, found in other._tables.items():
-            for rows in found:
-                self._put(table, rows)
+        for source_file, rows in other.rows:
+            self.add(source_file, rows, ())
+        self.rejects += other.rejects
+        self._bytes += len(other.rejects) * _REJECT_BYTES
 
     def drop(self) -> None:
         """Forget all of it, what has left already too."""
-        self._staging.drop()
+        self.staging.drop()
 
     def flush(self) -> None:
-        for table, found in self._tables.items():
-            if found:
-                rows = pa.concat_tables(found).combine_chunks()
-                found.clear()
-                ops = 0
-                if table == RANK_STEPS:
-                    rows = rows.take(_order(rows))
-                    ops = len(rows.column("op").chunk(0).values)
-                    self.ops += ops
-                self._staging.write(table, self._unit[0], rows, ops)
-        self.bytes = 0
+        """Let everything leave."""
+        if self.rows:
+            self._write_rows()
+        if self.rejects:
+            columns = [each._asdict() for _, each in self.rejects]
+            rejects = pa.Table.from_pylist(columns, _REJECTED)
+            self._write(REJECTS, rejects, [name for name, _ in self.rejects])
+        self.rows, self.rejects, self._bytes = [], [], 0
+
+    def _write_rows(self) -> None:
+        rows = joined([each for _, each in self.rows])
+        files = np.repeat(np.arange(len(self.rows)), [len(each.lines) for _, each in self.rows])
+        names = [name for name, _ in self.rows]
+        self.rows = []
+        table = table_of(rows)
+        order = np.lexsort([table.column(name).fill_null(-1).to_numpy() for name in _ORDER])
+        self.ops += len(rows.lists[0])
+        self._write(RANK_STEPS, table.take(order), pa.array(names).take(files[order]), len(rows.lists[0]))
+
+    def _write(self, name: str, rows: pa.Table, files: Sequence[str], ops: int = 0) -> None:
+        day, job_id, run_id = self._unit
+        for column, value in (("job_id", job_id), ("run_id", run_id)):
+            rows = rows.append_column(column, pa.repeat(pa.scalar(value, pa.string()), rows.num_rows))
+        self.staging.write(name, day, rows.append_column("source_file", pa.array(files, pa.string())), ops)
 
 
 class _UnitReader:
@@ -226,28 +248,27 @@ class _UnitReader:
                 content = Content(opened, self._bounds)
                 for block in _trace(content, known) if is_trace else _lines(content, lines, file):
                     rows, rejects = self._once(block, file, keys)
-                    held.add(RANK_STEPS, rows, file.source_file)
-                    held.add(REJECTS, rejects, file.source_file)
+                    held.add(file.source_file, rows, rejects)
                     counted += sum(not line.isspace() for line in block.lines if line)
-                    rows_kept += rows.num_rows
-                    rejected += rejects.num_rows
+                    rows_kept += len(rows.lines)
+                    rejected += len(rejects)
         except OSError as error:
             raise refusal_of(error) from None
         return FileAccount(file, content.digest, None if is_trace else counted, rows_kept, rejected)
 
-    def _once(self, block: "_Block", file: LandedFile, keys: Keys) -> tuple[pa.Table, pa.Table]:
+    def _once(self, block: "_Block", file: LandedFile, keys: Keys) -> tuple[Rows, list[Reject]]:
         """Rows that say of a (rank, step) what no line before has said; all others are rejects."""
-        rows, rejects = block.rows, block.rejects
+        rows, rejects = block.rows, list(block.rejects)
         found = dict.fromkeys(_keys(rows), file.source_file)
         before = (self._part.taken, self._keys, keys)
-        if len(found) < rows.num_rows or not all(found.keys().isdisjoint(each) for each in before):
+        if len(found) < len(rows.lines) or not all(found.keys().isdisjoint(each) for each in before):
             rows, again = _repeated(block, ChainMap(keys, self._keys, self._part.taken), file.source_file)
-            rejects = [*rejects, *again]
+            rejects += again
         keys |= found
-        return rows, pa.Table.from_pylist([each._asdict() for each in rejects], _REJECTED)
+        return rows, rejects
 
     def _refused(self, file: LandedFile, reject: Reject, digest: str | None = None) -> FileAccount:
-        self._held.add(REJECTS, pa.Table.from_pylist([reject._asdict()], _REJECTED), file.source_file)
+        self._held.add(file.source_file, NO_ROWS, [reject])
         return FileAccount(file, digest, rejects=1)
 
 
@@ -256,7 +277,7 @@ class _Block(NamedTuple):
 
     first: int
     lines: Sequence[bytes]
-    rows: pa.Table
+    rows: Rows
     rejects: Sequence[Reject]
 
 
@@ -274,16 +295,17 @@ def _trace(content: Content, known: Mapping[str, Any]) -> Iterator[_Block]:
         pass
 
 
-def _keys(rows: pa.Table) -> Iterator[tuple[int, int]]:
-    return zip(rows.column("rank").to_pylist(), rows.column("step").to_pylist(), strict=True)
+def _keys(rows: Rows) -> Iterator[tuple[int, int]]:
+    return ((scalars[_RANK], scalars[_STEP]) for scalars in rows.scalars)
 
 
-def _repeated(block: _Block, seen: Mapping[tuple[int, int], str], source_file: str) -> tuple[pa.Table, list[Reject]]:
+def _repeated(
+    block: _Block, seen: Mapping[tuple[int, int], str], source_file: str
+) -> tuple[Rows, list[Reject]]:
     """Take out of a block's rows those of a (rank, step) that was there before; return both."""
     own: dict[tuple[int, int], str] = {}
     is_new, again = [], []
-    lines = block.rows.column(LINE).to_pylist()
-    for (rank, step), line in zip(_keys(block.rows), lines, strict=True):
+    for (rank, step), line in zip(_keys(block.rows), block.rows.lines, strict=True):
         known = own.get((rank, step)) or seen.get((rank, step))
         is_new.append(known is None)
         if known is None:
@@ -292,12 +314,8 @@ def _repeated(block: _Block, seen: Mapping[tuple[int, int], str], source_file: s
         text = text_of(block.lines[line - block.first]) if block.lines else None
         detail = f"rank {rank}, step {step} is already in {known}"
         again.append(Reject(REASON_DUPLICATE_RANK_STEP, detail, line, text))
-    return block.rows.filter(pa.array(is_new, pa.bool_())), again
+    return block.rows.where(np.array(is_new, dtype=bool)), again
 
 
 def _unreadable(detail: str) -> Reject:
     return Reject(REASON_UNREADABLE_FILE, detail)
-
-
-def _order(rows: pa.Table) -> npt.NDArray[np.intp]:
-    return np.lexsort([rows.column(name).fill_null(-1).to_numpy() for name in _ORDER])

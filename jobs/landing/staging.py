@@ -23,7 +23,13 @@ _LISTED: Final = ("op", "microbatch", "model_chunk")
 _KEYS: Final = ("job_id", "run_id", "source_file", "step", "rank")
 """Columns whose least and greatest values a reader may skip a file by."""
 
-_DICTIONARIES: Final = ["job_id", "run_id", "host", "source_file", *(f"{name}.list.element" for name in _LISTED)]
+_DICTIONARIES: Final = [
+    "job_id",
+    "run_id",
+    "host",
+    "source_file",
+    *(f"{name}.list.element" for name in _LISTED),
+]
 """Times hardly ever repeat: to look for equal ones costs more than it saves."""
 
 _OPS_OF_GROUP: Final = 2_000_000

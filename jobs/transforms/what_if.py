@@ -17,18 +17,24 @@ from schemas.vocabulary import (
     UNIT_KEY,
     WORKER_SLOWDOWN,
 )
-from udfs.unit_batches import MANIFEST, RESULT_SCHEMA, SIMULATED_COLUMNS, simulate_batches
+from udfs.unit_batches import MANIFEST, RESULT_SCHEMA, SIMULATED_COLUMNS, UnitReader, simulate_batches
 from udfs.what_if import SimulationSettings
 
 _ROW_ORDER = ("pp_rank", "step", "dp_rank", "cp_rank", "tp_rank", "rank")
 
 
-def what_if(
-    rank_steps: DataFrame, jobs: DataFrame, settings: SimulationSettings, partitions: int
-) -> DataFrame:
-    """Simulate every unit of `jobs`; one row per unit, its result tables as lists of structs."""
-    rows = unit_rows(rank_steps, jobs, partitions)
-    return rows.mapInArrow(simulate_batches(settings), from_arrow_schema(RESULT_SCHEMA))
+def simulated(rows: DataFrame, settings: SimulationSettings, read: UnitReader | None = None) -> DataFrame:
+    """Simulate every unit of a frame; one row per unit, its result tables as lists of structs.
+
+    read : makes units of the frame's batches; without, they are as unit_rows arranges them
+    """
+    return rows.mapInArrow(simulate_batches(settings, read), from_arrow_schema(RESULT_SCHEMA))
+
+
+def manifests_of(jobs: DataFrame) -> DataFrame:
+    """Rows of jobs as JSON, by unit."""
+    facts = F.to_json(F.struct(*[F.col(name) for name in jobs.columns if name not in UNIT_KEY]))
+    return jobs.select(*UNIT_KEY, facts.alias(MANIFEST))
 
 
 def unit_rows(rank_steps: DataFrame, jobs: DataFrame, partitions: int) -> DataFrame:
@@ -39,8 +45,7 @@ def unit_rows(rank_steps: DataFrame, jobs: DataFrame, partitions: int) -> DataFr
 
     partitions : tasks that share the units; given, because adaptive execution would make one of them.
     """
-    facts = F.to_json(F.struct(*[F.col(name) for name in jobs.columns if name not in UNIT_KEY]))
-    manifests = jobs.select(*UNIT_KEY, facts.alias(MANIFEST))
+    manifests = manifests_of(jobs)
     rows = rank_steps.select(*UNIT_KEY, *SIMULATED_COLUMNS)
     return (
         manifests.unionByName(rows, allowMissingColumns=True)

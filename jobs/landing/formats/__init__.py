@@ -1,1 +1,1 @@
-"""Formats of logs, a file each: what a file holds in, rows of rank_steps and rejects out. No Spark, no stores."""
+"""Formats of logs, a module each: what a file holds in, rows and rejects out. No Spark, no stores."""

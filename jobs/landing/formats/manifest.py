@@ -24,7 +24,6 @@ from jobs.landing.formats.strict_json import (
 from schemas.jobs import TABLE as JOBS
 from schemas.vocabulary import STATUS_BAD_LAYOUT, STATUS_NO_MANIFEST
 
-
 SIZES: Final = ("dp_size", "pp_size", "tp_size", "cp_size", "vpp_size", "world_size")
 _PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")
 _TEXTS: Final = ("cluster", "team", "model", "framework", "gpu_type")
@@ -113,10 +112,9 @@ def _plain_fields(content: bytes, nesting: int) -> dict[str, str] | None:
             raise ManifestError(too_deep(nesting))
         is_mapping = is_mapping or (level == 1 and isinstance(event, yaml.MappingStartEvent))
         if isinstance(event, yaml.NodeEvent):
-            is_alias = isinstance(event, yaml.AliasEvent)
-            value = anchors[event.anchor] if is_alias else getattr(event, "value", None)
-            if event.anchor:
-                anchors[event.anchor] = value
+            is_alias, anchor = isinstance(event, yaml.AliasEvent), event.anchor or ""
+            value = anchors[anchor] if is_alias else getattr(event, "value", None)
+            anchors[anchor] = value
             if level == 1 + is_start:
                 nodes.append(value)
     pairs = zip(nodes[::2], nodes[1::2], strict=False)

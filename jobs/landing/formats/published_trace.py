@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from jobs.landing.formats.rows import LINE, ROWS_SCHEMA, Bounds, FileError, Reject
+from jobs.landing.formats.rows import SCALARS, Bounds, FileError, Reject, Rows
 from schemas.vocabulary import (
     OP_CODES,
     OP_TYPES,
@@ -40,6 +40,7 @@ _INTEGERS: Final = {
     "mc": pa.int32(),
 }
 _TIMES: Final = ("start_ts", "duration")
+_SCALARS: Final = {"step": "step", "rank": "rank", "dp_rank": "dp_rank", "pp_rank": "stage"}
 _LISTS: Final = {
     "op": "op",
     "start_us": "start_ts",
@@ -57,8 +58,8 @@ Positions = npt.NDArray[np.intp]
 
 def read_trace(
     content: BinaryIO, limits: Mapping[str, int | None], bounds: Bounds
-) -> tuple[pa.Table, list[Reject]]:
-    """Return one row per (rank, step), in that order, as ROWS_SCHEMA, and the (rank, step)s that are none.
+) -> tuple[Rows, list[Reject]]:
+    """Return one row per (rank, step), in that order, and the (rank, step)s that are none.
 
     content : the Parquet file, at any position
     limits : LIMITS of a good manifest, or nulls
@@ -79,7 +80,7 @@ def read_trace(
         for place in np.flatnonzero(is_bad)
         for reason in [REJECT_REASONS[reasons[place]]]
     ]
-    return _rows(ops, first).filter(pa.array(~is_bad)), rejects
+    return _rows(ops, first).where(~is_bad), rejects
 
 
 def _columns(content: BinaryIO, bounds: Bounds) -> Columns:
@@ -166,14 +167,13 @@ _DETAILS: Final = {
 }
 
 
-def _rows(ops: Columns, first: Positions) -> pa.Table:
+def _rows(ops: Columns, first: Positions) -> Rows:
     """Return one row per (rank, step); ranks, steps and lists are those of the ops from `first` on."""
-    offsets = pa.array(np.append(first, len(ops["op"])), pa.int32())
-    columns = {name: ops[name][first] for name in ("step", "rank", "dp_rank")}
-    columns |= {"pp_rank": ops["stage"][first], LINE: np.arange(1, len(first) + 1)}
-    arrays: dict[str, pa.Array] = {name: pa.array(values) for name, values in columns.items()}
-    for name, source in _LISTS.items():
-        arrays[name] = pa.ListArray.from_arrays(offsets, pa.array(ops[source]))
-    nothing = [pa.nulls(len(first), each.type) for each in ROWS_SCHEMA]
-    chosen = [arrays.get(each.name, none) for each, none in zip(ROWS_SCHEMA, nothing, strict=True)]
-    return pa.table(chosen, schema=ROWS_SCHEMA)
+    columns = {name: ops[source][first].tolist() for name, source in _SCALARS.items()}
+    nothing = [None] * len(first)
+    return Rows(
+        list(zip(*(columns.get(name, nothing) for name in SCALARS), strict=True)),
+        range(1, len(first) + 1),
+        np.diff(first, append=len(ops["op"])),
+        tuple(ops[source] for source in _LISTS.values()),
+    )

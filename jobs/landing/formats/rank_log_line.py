@@ -7,7 +7,15 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from jobs.landing.formats.strict_json import NotANumber, StrictJsonError, depth, is_text, parse, shown, too_deep
+from jobs.landing.formats.strict_json import (
+    NotANumber,
+    StrictJsonError,
+    depth,
+    is_text,
+    parse,
+    shown,
+    too_deep,
+)
 from schemas.vocabulary import (
     OP_CODES,
     RANK_LOG_FORMAT,

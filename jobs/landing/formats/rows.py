@@ -1,20 +1,104 @@
 """What every format gives: rows of rank_steps without the unit they belong to, and rejects."""
 
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from itertools import compress
+from typing import Any, Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.rank_steps import TABLE as RANK_STEPS
-from schemas.vocabulary import UNIT_KEY
 
-LINE: Final = "line"
-ROWS_SCHEMA: Final = pa.schema(
-    [
-        *(each for each in RANK_STEPS.arrow_schema if each.name not in {*UNIT_KEY, "source_file"}),
-        pa.field(LINE, pa.int64()),  # number of the line in its file, 1-based, blank lines counted
-    ]
-)
-"""One row per (rank, step) of one file."""
+_ROW_BYTES: Final = 400
+"""What a row's scalars take as Python holds them, about."""
+
+
+SCALARS: Final = ("step", "rank", "dp_rank", "pp_rank", "tp_rank", "cp_rank", "gpu", "t0_us", "host")
+LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
+_LIST_TYPES: Final = (np.int8, np.float64, np.float64, np.int32, np.int32)
+
+
+class Rows(NamedTuple):
+    """Rows of rank_steps from one file, one per (rank, step), without the columns of unit and file.
+
+    scalars : values of SCALARS, for each row
+    lines : number of each row's line in its file, 1-based, blank lines counted; ascending
+    lengths : int64, shape (row,); ops of each row
+    lists : arrays of shape (op,), one for each of LISTS, row after row
+    """
+
+    scalars: Sequence[tuple[Any, ...]]
+    lines: Sequence[int]
+    lengths: npt.NDArray[np.int64]
+    lists: tuple[npt.NDArray[Any], ...]
+
+    @property
+    def nbytes(self) -> int:
+        """About what they take in memory."""
+        return len(self.lines) * _ROW_BYTES + sum(values.nbytes for values in self.lists)
+
+    def where(self, is_kept: npt.NDArray[np.bool_]) -> "Rows":
+        """Some of them."""
+        ops = np.repeat(is_kept, self.lengths)
+        return Rows(
+            list(compress(self.scalars, is_kept)),
+            list(compress(self.lines, is_kept)),
+            self.lengths[is_kept],
+            tuple(values[ops] for values in self.lists),
+        )
+
+    @staticmethod
+    def of(records: Sequence[Mapping[str, Any]], lines: Sequence[int]) -> "Rows":
+        """Rows of columns by name, one mapping each."""
+        return Rows(
+            [tuple(record[name] for name in SCALARS) for record in records],
+            lines,
+            np.array([len(record["op"]) for record in records], dtype=np.int64),
+            tuple(
+                np.array([value for record in records for value in record[name]], dtype=kind)
+                for name, kind in zip(LISTS, _LIST_TYPES, strict=True)
+            ),
+        )
+
+    def merged(self, other: "Rows") -> "Rows":
+        """Both, by line."""
+        both = joined([self, other])
+        order = np.argsort(both.lines)
+        first_op = np.cumsum(both.lengths) - both.lengths
+        ops = np.concatenate([np.arange(first_op[row], first_op[row] + both.lengths[row]) for row in order])
+        return Rows(
+            [both.scalars[row] for row in order],
+            [both.lines[row] for row in order],
+            both.lengths[order],
+            tuple(values[ops] for values in both.lists),
+        )
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Rows one after the other."""
+    return Rows(
+        [row for part in parts for row in part.scalars],
+        [line for part in parts for line in part.lines],
+        np.concatenate([part.lengths for part in parts]),
+        tuple(np.concatenate(values) for values in zip(*(part.lists for part in parts), strict=True)),
+    )
+
+
+NO_ROWS: Final = Rows.of([], [])
+
+
+def table_of(rows: Rows) -> pa.Table:
+    """Rows as rank_steps has them, without the columns of unit and file."""
+    names = [name for name in RANK_STEPS.column_names if name in {*SCALARS, *LISTS}]
+    columns = dict(zip(SCALARS, zip(*rows.scalars, strict=True), strict=True)) if rows.scalars else {}
+    kinds = RANK_STEPS.arrow_schema
+    arrays = {name: pa.array(columns.get(name, ()), kinds.field(name).type) for name in SCALARS}
+    offsets = pa.array(np.concatenate([[0], np.cumsum(rows.lengths)]).astype(np.int32))
+    for name, values in zip(LISTS, rows.lists, strict=True):
+        arrays[name] = pa.ListArray.from_arrays(offsets, pa.array(values))
+    return pa.table([arrays[name] for name in names], names)
+
 
 LIMITS: Final = ("dp_size", "pp_size", "tp_size", "cp_size", "world_size")
 """Sizes from a good manifest that bound rank and coordinates; all null where there is no good manifest."""

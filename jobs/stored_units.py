@@ -1,0 +1,122 @@
+"""Units as they lie in rank_steps: which row groups of which files hold one, read by whoever simulates it.
+
+Ingest begins a row group with each unit, so that a unit is read whole without any shuffle. Footers tell
+whether that is so: days whose files were written otherwise, as by OPTIMIZE, are left to a shuffle.
+"""
+
+import pickle
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.landing.files import Unit
+from jobs.landing.staging import filesystem_of
+from udfs.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA, UnitRows
+
+_PAYLOAD: Final = "units"
+_TASK_COLUMNS: Final = ["task", _PAYLOAD]
+_TASK_BYTES: Final = 512 << 20
+"""Bytes of unpacked row groups that one task reads, one unit after the other."""
+
+
+class Piece(NamedTuple):
+    """Row groups of one file that hold rows of one unit and of no other."""
+
+    path: str
+    groups: tuple[int, ...]
+
+
+@dataclass
+class StoredUnit:
+    """A unit, its row of jobs as JSON, and where its rows lie."""
+
+    key: Unit
+    manifest: str | None
+    pieces: list[Piece] = field(default_factory=list)
+    bytes: int = 0
+
+
+class Stored(NamedTuple):
+    """Where units lie, and the days on which a file holds several units in one row group."""
+
+    units: list[StoredUnit]
+    mixed_days: set[date]
+
+
+def stored_units(
+    files: Iterable[tuple[date, str]], manifests: Mapping[Unit, str], only: Collection[Unit] | None = None
+) -> Stored:
+    """Look into the footers of rank_steps.
+
+    files : log date and path, or URL, of each
+    manifests : rows of jobs as JSON, by unit; also of units without rows
+    only : units that are wanted, where not all of these days
+    Raises OSError or pa.ArrowException for a store that pyarrow does not reach.
+    """
+    found = {unit: StoredUnit(unit, manifest) for unit, manifest in manifests.items()}
+    mixed: set[date] = set()
+    for day, path in files:
+        for group, names, size in _groups(path):
+            if names is None:
+                mixed.add(day)
+                break
+            unit = (day, *names)
+            if only is None or unit in only:
+                stored = found.setdefault(unit, StoredUnit(unit, None))
+                stored.pieces.append(Piece(path, (group,)))
+                stored.bytes += size
+    return Stored([found[unit] for unit in sorted(found) if unit[0] not in mixed], mixed)
+
+
+def _groups(path: str) -> Iterator[tuple[int, tuple[str, str] | None, int]]:
+    """Each row group of a file, the job and the run that all of its rows are of, and its size unpacked."""
+    filesystem, place = filesystem_of(path)
+    footer = pq.read_metadata(place, filesystem=filesystem)
+    columns = [footer.schema.names.index(name) for name in ("job_id", "run_id")]
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        names = []
+        for column in columns:
+            facts = group.column(column).statistics
+            if facts is not None and facts.has_min_max and facts.min == facts.max:
+                names.append(facts.min)
+        yield number, (names[0], names[1]) if len(names) == len(columns) else None, group.total_byte_size
+
+
+def units_frame(spark: SparkSession, units: Sequence[StoredUnit], partitions: int) -> DataFrame:
+    """Return a frame of one row per task, for simulate_stored: units packed by size, one after the other."""
+    tasks: list[list[StoredUnit]] = []
+    most = min(_TASK_BYTES, sum(unit.bytes for unit in units) // partitions + 1)
+    filled = most
+    for unit in units:
+        if filled + unit.bytes / 2 > most:
+            tasks.append([])
+            filled = 0
+        tasks[-1].append(unit)
+        filled += unit.bytes
+    payloads = [pickle.dumps(task) for task in tasks]
+    rows = pa.table([pa.array(range(len(tasks)), pa.int32()), pa.array(payloads, pa.binary())], _TASK_COLUMNS)
+    return spark.createDataFrame(rows).repartitionById(max(1, len(tasks)), "task")
+
+
+def read_units(batches: Iterable[pa.RecordBatch]) -> Iterator[UnitRows]:
+    """Read the units of each task, one at a time."""
+    for batch in batches:
+        for task in batch.column(_PAYLOAD):
+            units: list[StoredUnit] = pickle.loads(task.as_py())  # noqa: S301  # what the driver has sent
+            for unit in units:
+                yield UnitRows(unit.key, unit.manifest, _rows(unit.pieces))
+
+
+def _rows(pieces: Sequence[Piece]) -> pa.Table:
+    tables = []
+    for piece in pieces:
+        filesystem, place = filesystem_of(piece.path)
+        with pq.ParquetFile(place, filesystem=filesystem) as file:
+            tables.append(file.read_row_groups(piece.groups, columns=list(SIMULATED_COLUMNS)))
+    return pa.concat_tables(tables) if tables else SIMULATED_SCHEMA.empty_table()
