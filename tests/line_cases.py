@@ -88,7 +88,14 @@ BAD_LINES: Final[dict[str, BadLine]] = {
     "invalid utf-8 outside of text": BadLine(line() + b"\xff", "not_json", "UTF-8"),
     "a control character in text": BadLine(line(host="@").replace(b"@", b"a\tb"), "not_json"),
     "NaN in an unknown field": BadLine(line(loss=float("nan")), "not_json", "loss"),
-    "nested without end": BadLine(b'{"x":' + b"[" * 20_000, "not_json", "nested"),
+    # nested_too_deeply
+    "nested without end": BadLine(b'{"x":' + b"[" * 20_000, "nested_too_deeply", "64 levels"),
+    "an unknown field nested 600 deep": BadLine(
+        line()[:-1] + b',"x":' + b"[" * 600 + b"]" * 600 + b"}", "nested_too_deeply", "64 levels"
+    ),
+    "nested one too deep": BadLine(
+        line()[:-1] + b',"x":' + b"[" * 64 + b"]" * 64 + b"}", "nested_too_deeply", "64 levels"
+    ),
     # missing_field
     **{
         f"{name} missing": BadLine(line(name), "missing_field", f"{name} is missing")
@@ -193,11 +200,14 @@ PLAIN_LINES: Final[dict[str, GoodLine]] = {
         row(step=-5, gpu=-1, microbatch=[7, 2**31 - 1, -9]),
     ),
 }
-"""Good lines that Spark's parser settles alone."""
+"""Good lines that are read many at a time."""
 
 ODD_LINES: Final[dict[str, GoodLine]] = {
     "spaces around": GoodLine(b" \t" + line() + b"  ", row()),
     "an unknown field": GoodLine(line(loss=1.5), row()),
+    "an unknown field nested as deep as may be": GoodLine(
+        line()[:-1] + b',"x":' + b"[" * 63 + b"]" * 63 + b"}", row()
+    ),
     "an unknown object": GoodLine(line(extra={"loss": [1, {"a": "}"}]}), row()),
     "an escaped key": GoodLine(line().replace(b'"rank"', b'"r\\u0061nk"'), row()),
     "an escaped id": GoodLine(_in("job_id", '"gp\\u0074"'), row()),

@@ -19,12 +19,14 @@ _FILE_DEPTH: Final = 3
 """Below a day lie job folders, run folders, files; links to folders as deep as files are not followed."""
 
 _KINDS: Final = {
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "not a file but a FIFO",
+    stat.S_IFSOCK: "not a file but a socket",
+    stat.S_IFCHR: "not a file but a device",
+    stat.S_IFBLK: "not a file but a device",
+    stat.S_IFDIR: "not a file but a folder",
 }
+
+_NOWHERE: Final = "a link that leads nowhere"
 
 
 class Entry(NamedTuple):
@@ -110,27 +112,26 @@ class _Folder:
     def _entry(self, path: bytes, names: tuple[str, ...], *, is_followed: bool) -> Iterator[Entry]:
         try:
             facts = os.lstat(path)
-            if stat.S_ISLNK(facts.st_mode):
-                path = os.path.realpath(path)
-                if not path.startswith(self._root + b"/"):
-                    yield Entry(names, _text(path), defect="a link out of the landing")
-                    return
-                facts = os.stat(path, follow_symlinks=False)  # noqa: PTH116  # a path of bytes
-            else:
-                is_followed = True
-        except FileNotFoundError:
-            if os.path.lexists(path):
-                yield Entry(names, _text(path), defect="a link that leads nowhere")
+        except FileNotFoundError:  # it went while its folder was listed
             return
-        except OSError as error:
-            yield Entry(names, _text(path), defect=error.strerror or "not to be looked at")
-            return
+        if stat.S_ISLNK(facts.st_mode):
+            path = os.path.realpath(path)
+            if not path.startswith(self._root + b"/"):
+                yield Entry(names, _text(path), defect="a link out of the landing")
+                return
+            try:
+                facts = os.lstat(path)
+            except OSError:
+                yield Entry(names, _text(path), defect=_NOWHERE)
+                return
+        else:
+            is_followed = True
         kind = stat.S_IFMT(facts.st_mode)
         is_folder = kind == stat.S_IFDIR and is_followed
         if is_folder:
             yield from self._below(path, names)
-        if not is_folder or len(names) == _FILE_DEPTH:  # where files are wanted a folder is told too
-            defect = "" if kind == stat.S_IFREG else f"not a file but {_KINDS.get(kind, 'a link')}"
+        if not is_folder or len(names) == _FILE_DEPTH:  # where files are wanted a folder is named too
+            defect = "" if kind == stat.S_IFREG else _KINDS.get(kind, _NOWHERE)
             yield Entry(names, _text(path), facts.st_size, facts.st_mtime_ns // 1000, defect)
 
     def open(self, path: str) -> BinaryIO:

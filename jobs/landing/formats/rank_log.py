@@ -216,4 +216,6 @@ def _some_rows(plain: _Plain, is_good: npt.NDArray[np.bool_]) -> tuple[Rows, npt
     """Return the rows of those lines that are good."""
     lists = tuple(list(compress(column, is_good)) for column in plain.lists)
     chosen = _Plain(list(compress(plain.places, is_good)), list(compress(plain.scalars, is_good)), lists)
-    return _rows(chosen)[0], is_good
+    rows, are_good = _rows(chosen)  # which may find more that is not good
+    is_good[np.flatnonzero(is_good)[~are_good]] = False
+    return rows, is_good

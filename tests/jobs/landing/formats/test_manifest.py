@@ -7,9 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from schemas.jobs import TABLE
 from jobs.landing.formats.manifest import ManifestError, no_manifest, parse_manifest, parse_published_meta
+from schemas.jobs import TABLE
 
+NESTING = 64
 SIZES = {"dp_size": 2, "pp_size": 4, "tp_size": 2, "cp_size": 1, "vpp_size": 1, "world_size": 16}
 MANIFEST = {"job_id": "gpt", "run_id": "r3", **SIZES}
 META = (
@@ -20,7 +21,7 @@ META = (
 
 def parsed(*left_out: str, **changes: object) -> dict[str, Any]:
     fields = {name: value for name, value in (MANIFEST | changes).items() if name not in left_out}
-    found = parse_manifest(json.dumps(fields).encode(), "gpt", "r3")
+    found = parse_manifest(json.dumps(fields).encode(), "gpt", "r3", NESTING)
     pa.Table.from_pylist([found], schema=TABLE.value_schema)  # whatever it holds can be stored
     return found
 
@@ -121,27 +122,27 @@ def test_everything_that_is_wrong_is_told() -> None:
 
 
 def test_a_number_is_no_job_id() -> None:
-    found = parse_manifest(json.dumps(MANIFEST | {"job_id": 7}).encode(), "7", "r3")
+    found = parse_manifest(json.dumps(MANIFEST | {"job_id": 7}).encode(), "7", "r3", NESTING)
     assert found["manifest_detail"] == 'job_id is 7, the folder\'s is "7"'
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"dp_size: 2", b"\xff", b"{} {}", b'{"a": 1, "a": 2}'])
 def test_what_is_not_json_is_no_manifest(content: bytes) -> None:
     with pytest.raises(ManifestError, match="not JSON"):
-        parse_manifest(content, "gpt", "r3")
+        parse_manifest(content, "gpt", "r3", NESTING)
 
 
 def test_json_that_is_no_object_is_bad_layout() -> None:
-    assert parse_manifest(b"[]", "gpt", "r3")["manifest_detail"] == "not a JSON object but []"
+    assert parse_manifest(b"[]", "gpt", "r3", NESTING)["manifest_detail"] == "not a JSON object but []"
 
 
 def test_a_byte_order_mark_is_no_defect() -> None:
     content = b"\xef\xbb\xbf" + json.dumps(MANIFEST).encode()
-    assert parse_manifest(content, "gpt", "r3") == parsed()
+    assert parse_manifest(content, "gpt", "r3", NESTING) == parsed()
 
 
 def test_published_meta_gives_sizes_and_labels_as_spelled() -> None:
-    found = parse_published_meta(META.encode())
+    found = parse_published_meta(META.encode(), NESTING)
     assert (found["dp_size"], found["cp_size"], found["world_size"]) == (32, 2, 128)
     assert found["labels"] == {"trial_name": "NO", "run_id": "007"}
     assert (found["manifest_status"], found["gpu_hours"]) == (None, None)
@@ -149,11 +150,15 @@ def test_published_meta_gives_sizes_and_labels_as_spelled() -> None:
 
 def test_what_has_a_list_or_a_map_for_a_name_is_passed_over() -> None:
     odd = "? [a, b]\n: 1\n{a: 1}: b\nnodes: [1, 2]\n"
-    assert parse_published_meta((META + odd).encode()) == parse_published_meta(META.encode())
+    assert parse_published_meta((META + odd).encode(), NESTING) == parse_published_meta(
+        META.encode(), NESTING
+    )
 
 
 def test_published_meta_may_say_cp_size() -> None:
-    assert parse_published_meta(META.replace("dsp_size", "cp_size").encode())["manifest_status"] is None
+    assert (
+        parse_published_meta(META.replace("dsp_size", "cp_size").encode(), NESTING)["manifest_status"] is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,7 +174,7 @@ def test_published_meta_may_say_cp_size() -> None:
     ],
 )
 def test_published_meta_with_a_defect_is_bad_layout(content: str, detail: str) -> None:
-    found = parse_published_meta(content.encode())
+    found = parse_published_meta(content.encode(), NESTING)
     assert found["manifest_status"] == "bad_layout"
     assert detail in found["manifest_detail"]
 
@@ -177,7 +182,7 @@ def test_published_meta_with_a_defect_is_bad_layout(content: str, detail: str) -
 @pytest.mark.parametrize("content", [b"a: [1", b"\xff\xfe\xff", b"a: b: c", b"a: 1\n---\nb: 2\n", b"\x00"])
 def test_what_is_not_yaml_is_no_manifest(content: bytes) -> None:
     with pytest.raises(ManifestError, match="not YAML"):
-        parse_published_meta(content)
+        parse_published_meta(content, NESTING)
 
 
 def test_no_manifest_is_a_row_of_nulls() -> None:

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from jobs.landing.formats.published_trace import read_trace
+from jobs.landing.formats.rows import LIMITS, Bounds, FileError, Reject, table_of
 from schemas.vocabulary import OP_CODES
-from udfs.landed_rows import LANDED_SCHEMA, LIMITS
-from jobs.landing.formats.published_trace import TraceFileError, read_trace, read_traces
 
 UNBOUNDED = dict.fromkeys(LIMITS)
 LISTS = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
@@ -33,15 +33,20 @@ def parquet(frame: pd.DataFrame) -> bytes:
 
 
 def rows(frame: pd.DataFrame, **limits: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read_trace(parquet(frame), UNBOUNDED | limits).to_pylist()
+    found: list[dict[str, Any]] = table_of(
+        read_trace(io.BytesIO(parquet(frame)), UNBOUNDED | limits, Bounds())[0]
+    ).to_pylist()
     return found
+
+
+def rejects(content: bytes, **limits: int) -> list[Reject]:
+    return read_trace(io.BytesIO(content), UNBOUNDED | limits, Bounds())[1]
 
 
 def test_times_become_microseconds_of_float64() -> None:
     (row,) = rows(ops({"start_ts": 0.1, "duration": 0.2}))
     assert row["start_us"] == [float(pd.Series([0.1], dtype="float32").astype("float64").iloc[0]) * 1e6]
     assert (row["step"], row["rank"], row["dp_rank"], row["pp_rank"]) == (16, 2, 0, 1)
-    assert row["state"] == "row"
 
 
 def test_ops_are_ordered_by_start_and_ties_stay_as_recorded() -> None:
@@ -67,7 +72,6 @@ def test_every_rank_and_step_is_a_row_wherever_its_ops_stand() -> None:
         (0, 17, 1),
         (1, 16, 2),
     ]
-    assert [row["position"] for row in found] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -87,11 +91,15 @@ def test_every_rank_and_step_is_a_row_wherever_its_ops_stand() -> None:
 )
 def test_a_bad_op_costs_its_rank_and_step_only(change: dict[str, Any], reason: str) -> None:
     frame = ops({"step": 16}, {"step": 17}, {"step": 17} | change, {"step": 18})
-    found = rows(frame, world_size=4, dp_size=2, pp_size=2)
-    rejected = [row for row in found if row["state"] == "reject"]
-    assert [row["reason"] for row in rejected] == [reason]
-    assert rejected[0]["detail"]
-    assert {(row["step"], row["rank"]) for row in found if row["state"] == "row"} >= {(16, 2), (18, 2)}
+    sizes = {"world_size": 4, "dp_size": 2, "pp_size": 2}
+    (rejected,) = rejects(parquet(frame), **sizes)
+    assert (rejected.reason, rejected.line, rejected.text) == (
+        reason,
+        1 if change.get("rank") == -1 else rejected.line,
+        None,
+    )
+    assert rejected.detail
+    assert {(row["step"], row["rank"]) for row in rows(frame, **sizes)} >= {(16, 2), (18, 2)}
 
 
 def test_a_null_start_is_a_null_and_not_a_number() -> None:
@@ -100,8 +108,7 @@ def test_a_null_start_is_a_null_and_not_a_number() -> None:
     table = pa.Table.from_pandas(frame.assign(start_ts=pd.array([None, 1.0], dtype="Float32")))
     sink = io.BytesIO()
     pq.write_table(table, sink)
-    (row,) = read_trace(sink.getvalue(), UNBOUNDED).to_pylist()
-    assert row["reason"] == "bad_type"
+    assert [each.reason for each in rejects(sink.getvalue())] == ["bad_type"]
 
 
 def test_an_empty_trace_has_no_rows() -> None:
@@ -111,7 +118,7 @@ def test_an_empty_trace_has_no_rows() -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"", "not readable as Parquet"),
+        (b"", "the file is empty"),
         (b"PAR1 and then nothing", "not readable as Parquet"),
         (parquet(ops({}))[:-40], "not readable as Parquet"),
         (parquet(ops({}).drop(columns=["mb_id", "step"])), "no column step, mb_id"),
@@ -120,30 +127,22 @@ def test_an_empty_trace_has_no_rows() -> None:
     ],
 )
 def test_a_file_that_is_no_trace_is_told(content: bytes, told: str) -> None:
-    with pytest.raises(TraceFileError, match=told):
-        read_trace(content, UNBOUNDED)
+    with pytest.raises(FileError, match=told):
+        rejects(content)
 
 
-def test_files_come_out_as_landed_rows_and_a_bad_one_as_a_reject() -> None:
-    files = [{"job_id": "a", "content": parquet(ops({}, {"step": 17}))}, {"job_id": "b", "content": b"no"}]
-    schema = pa.schema(
-        [
-            *(LANDED_SCHEMA.field(name) for name in ("log_date", "job_id", "run_id", "source_file")),
-            pa.field("content", pa.binary()),
-            *(pa.field(name, pa.int32()) for name in LIMITS),
-        ]
-    )
-    found = pa.Table.from_batches(read_traces(iter([pa.RecordBatch.from_pylist(files, schema=schema)])))
-    assert found.schema == LANDED_SCHEMA
-    told = [
-        (row["job_id"], row["state"], row["step"], row["position"], row["reason"])
-        for row in found.to_pylist()
-    ]
-    assert told == [
-        ("a", "row", 16, 0, None),
-        ("a", "row", 17, 1, None),
-        ("b", "reject", None, None, "unreadable_file"),
-    ]
+def test_a_footer_that_tells_of_too_many_ops_is_enough_to_refuse_a_file() -> None:
+    sink = io.BytesIO(parquet(ops(*({} for _ in range(50)))))
+    with pytest.raises(FileError, match="50 ops, more than 49") as refused:
+        read_trace(sink, UNBOUNDED, Bounds(trace_ops=49))
+    assert refused.value.reject.reason == "file_too_large"
+    found, _ = read_trace(sink, UNBOUNDED, Bounds(trace_ops=50))
+    assert found.lengths.tolist() == [50]
+
+
+def test_names_of_any_length_are_held_once() -> None:
+    long = ops(*({"optype": "x" * 1_000_000} for _ in range(3)), {"step": 17})
+    assert [each.reason for each in rejects(parquet(long))] == ["unknown_op"]
 
 
 @pytest.mark.parametrize("trace", ["SE", "ST"])
@@ -151,8 +150,10 @@ def test_published_files_keep_every_op_and_the_order_within_its_type(
     trace: str, published_traces: Path
 ) -> None:
     file = published_traces / trace / f"trace-{trace}.parquet"
-    found = read_trace(file.read_bytes(), UNBOUNDED).to_pandas()
-    assert set(found["state"]) == {"row"}
+    with file.open("rb") as content:
+        read, rejected = read_trace(content, UNBOUNDED, Bounds())
+    assert rejected == []
+    found = table_of(read).to_pandas()
     exploded = found[["rank", "step", *LISTS]].explode(list(LISTS))
     exploded["seq_id"] = exploded.groupby(["rank", "step", "op"]).cumcount()
     recorded = pd.read_parquet(file)

@@ -3,7 +3,6 @@
 import gzip
 import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,9 +12,9 @@ from pyspark.sql import SparkSession
 from jobs.ingest_rank_logs import run
 from jobs.settings import Settings
 from schemas.vocabulary import INGESTED_TABLES
+from tests.jobs.landing.formats.test_published_trace import ops, parquet
 from tests.jobs.night import DAY, EMPTY_DAY, NEXT_DAY, Landing, Tables
 from tests.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, line, row
-from tests.udfs.test_published_trace import ops, parquet
 
 META = (
     b"trial_name: t\nrun_id: 0\ndp_size: 2\ndsp_size: 1\npp_size: 2\ntp_size: 1\nvpp_size: 1\nworld_size: 4\n"
@@ -121,9 +120,7 @@ def write_traces(landing: Landing) -> None:
 
 
 @pytest.fixture(scope="module")
-def night(
-    spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Night]:
+def night(spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Night:
     landing = Landing(tmp_path_factory.mktemp("landing [of] {all} kinds"))
     for write in (write_lines, write_files, write_duplicates, write_manifests, write_traces):
         write(landing)
@@ -133,15 +130,8 @@ def night(
         update={"landing": str(landing.root), "warehouse": str(tmp_path_factory.mktemp("warehouse"))}
     )
     settings = test_settings.model_copy(update={"paths": paths})
-    # Small enough that Spark reads the longer logs in several parts.
-    spark.conf.set("spark.sql.files.maxPartitionBytes", "40000b")
-    spark.conf.set("spark.sql.files.openCostInBytes", "0")
-    try:
-        counts = run(spark, settings, [DAY, NEXT_DAY, EMPTY_DAY])
-        yield Night(Tables(spark, settings), counts, settings)
-    finally:
-        spark.conf.unset("spark.sql.files.maxPartitionBytes")
-        spark.conf.unset("spark.sql.files.openCostInBytes")
+    counts = run(spark, settings, [DAY, NEXT_DAY, EMPTY_DAY])
+    return Night(Tables(spark, settings), counts, settings)
 
 
 def test_the_line_before_and_after_every_defect_is_stored(night: Night) -> None:

@@ -1,0 +1,110 @@
+"""Rank logs, many lines at a time: the same rows and rejects as line by line."""
+
+import random
+from typing import Any
+
+import pytest
+
+from jobs.landing.formats import rank_log
+from jobs.landing.formats.rank_log import RankLogReader
+from jobs.landing.formats.rank_log_line import LineError, read_line
+from jobs.landing.formats.rows import Bounds, Reject, Rows, table_of
+from tests.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, RUN, SIZES, line, row
+
+UNIT: dict[str, Any] = {"job_id": JOB, "run_id": RUN, **SIZES}
+TEXTS = [text for text, *_ in (BAD_LINES | PLAIN_LINES | ODD_LINES).values()]
+BLANK = [b"", b" \t\r"]
+
+
+def read(lines: list[bytes], first: int = 1, **bounds: int) -> tuple[Rows, list[Reject]]:
+    return RankLogReader(UNIT, Bounds(**bounds)).read(lines, first)
+
+
+def told(rows: Rows) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = table_of(rows).to_pylist()
+    return [{"line": number, **each} for number, each in zip(rows.lines, found, strict=True)]
+
+
+def one_by_one(lines: list[bytes]) -> tuple[list[dict[str, Any]], list[tuple[str, str, int]]]:
+    """What the contract makes of each line alone."""
+    rows, rejects = [], []
+    for number, text in enumerate(lines, start=1):
+        if not text.strip():
+            continue
+        try:
+            rows.append({"line": number, **read_line(text, UNIT, Bounds().nesting)})
+        except LineError as error:
+            rejects.append((error.reason, error.detail, number))
+    return rows, rejects
+
+
+def assert_same(lines: list[bytes]) -> None:
+    rows, rejects = read(lines)
+    wanted = one_by_one(lines)
+    assert sorted(told(rows), key=repr) == sorted((each | row_order(each) for each in wanted[0]), key=repr)
+    assert [(each.reason, each.detail, each.line) for each in rejects] == wanted[1]
+
+
+def row_order(each: dict[str, Any]) -> dict[str, Any]:
+    """Columns in the order in which told() has them, so that rows can be compared as text."""
+    names = ["line", *table_of(read([])[0]).column_names]
+    found = {name: each[name] for name in names}
+    each.clear()
+    return found
+
+
+@pytest.mark.parametrize("case", PLAIN_LINES)
+def test_a_plain_line_is_read_without_the_slow_reader(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_log, "read_line", None)
+    rows, rejects = read([PLAIN_LINES[case].text])
+    (found,) = told(rows)
+    assert {name: found[name] for name in PLAIN_LINES[case].row} == PLAIN_LINES[case].row
+    assert rejects == []
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_lines_of_all_kinds_together_are_what_each_is_alone(seed: int) -> None:
+    """Where some lines of a block fail one check and others the next, none may be lost between them."""
+    chance = random.Random(seed)  # noqa: S311  # nothing is secret here
+    lines = [*chance.sample(TEXTS, chance.randint(1, len(TEXTS))), *BLANK, line(), line(step=3)]
+    chance.shuffle(lines)
+    assert_same(lines)
+
+
+def test_rows_and_rejects_have_the_numbers_of_their_lines() -> None:
+    rows, rejects = read([b"", line(step=1), b"torn", line(step=2, note={"odd": 1}), line(step=3)], first=101)
+    assert [(each["line"], each["step"]) for each in told(rows)] == [(102, 1), (104, 2), (105, 3)]
+    assert [(each.line, each.text) for each in rejects] == [(103, "torn")]
+
+
+def test_text_is_cut_and_what_is_not_utf8_is_replaced() -> None:
+    ((_, _, _, text),) = read([b"\xff" + "ö".encode() * 3000])[1]
+    assert text == "\ufffd" + "ö" * 1999
+
+
+def test_a_line_of_too_many_bytes_is_rejected_unread() -> None:
+    long = line(note="x" * 5000)
+    rows, (reject,) = read([line(), long, line(step=3)], line_bytes=len(long) - 1)
+    assert (reject.reason, reject.line, len(reject.text or "")) == ("line_too_long", 2, 2000)
+    assert [each["step"] for each in told(rows)] == [2, 3]
+    assert read([long], line_bytes=len(long))[1] == []
+
+
+def test_arrays_within_arrays_are_no_numbers() -> None:
+    """The fast parser would give their numbers as if they lay flat."""
+    nested = line(start_us="@").replace(b'"@"', b"[[0], [15480.5], [15500]]")
+    (reject,) = read([nested])[1]
+    assert (reject.reason, reject.detail) == ("bad_type", "element 1 of start_us is [0], not a number")
+
+
+def test_what_is_known_of_lines_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_log, "_MOST_KNOWN", 3)
+    reader = RankLogReader(UNIT, Bounds())
+    names = ["gc", "optimizer", "forward-compute"]
+    lines = [line(op=[a, b, c], **{f"key {a} {b} {c}": 1}) for a in names for b in names for c in names]
+    rows, _ = reader.read(lines, 1)
+    assert len(rows.lines) == len(lines)
+    assert max(len(reader._codes), len(reader._keys)) <= 3
+    assert {tuple(each["op"]) for each in told(rows)} == {
+        tuple(row(op=[a, b, c])["op"]) for a in names for b in names for c in names
+    }

@@ -1,0 +1,103 @@
+"""Bytes of a file: unpacked, bounded, cut into lines."""
+
+import gzip
+import hashlib
+import io
+import os
+
+import pytest
+
+from jobs.landing.content import Content
+from jobs.landing.formats.rows import Bounds, FileError
+
+NOISE = os.urandom(3 << 20)
+GOOD = gzip.compress(NOISE) + gzip.compress(b"a second member\n" * 1000)
+
+
+def lines(content: bytes, *, is_packed: bool = False, **bounds: int) -> list[bytes]:
+    blocks = Content(io.BytesIO(content), Bounds(**bounds)).lines(is_packed=is_packed)
+    return [line for block in blocks for line in block]
+
+
+def refused(content: bytes, *, is_packed: bool = False, **bounds: int) -> tuple[str, str]:
+    with pytest.raises(FileError) as error:
+        lines(content, is_packed=is_packed, **bounds)
+    return error.value.reject.reason, error.value.reject.detail
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        (b"", []),
+        (b"\n", [b""]),
+        (b"a", [b"a"]),
+        (b"a\nb", [b"a", b"b"]),
+        (b"a\r\n\nb\n", [b"a\r", b"", b"b"]),
+    ],
+)
+def test_lines_stand_between_newlines(content: bytes, wanted: list[bytes]) -> None:
+    assert lines(content) == wanted
+    assert lines(gzip.compress(content), is_packed=True) == wanted
+
+
+def test_lines_go_on_from_piece_to_piece() -> None:
+    content = b"\n".join(bytes([97 + number % 26]) * (number * 997 % 70_001) for number in range(400))
+    assert len(content) > 3 * (4 << 20)
+    assert lines(content) == content.split(b"\n")
+    assert lines(gzip.compress(content, 1), is_packed=True) == content.split(b"\n")
+
+
+def test_members_of_gzip_stand_in_a_row() -> None:
+    unpacked = NOISE + b"a second member\n" * 1000
+    assert b"\n".join(lines(GOOD, is_packed=True)) + b"\n" == unpacked
+    assert lines(b"", is_packed=True) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (GOOD[:-1], "ends too early"),
+        (GOOD[: len(GOOD) // 2], "ends too early"),
+        (GOOD[:10], "ends too early"),
+        (GOOD[:-8] + b"\0\0\0\0" + GOOD[-4:], "incorrect data check"),
+        (GOOD + b"junk", "incorrect header check"),
+        (GOOD + b"\0" * 512, "incorrect header check"),
+        (b'{"plain": "text"}\n', "incorrect header check"),
+    ],
+)
+def test_broken_gzip_says_how(content: bytes, told: str) -> None:
+    reason, detail = refused(content, is_packed=True)
+    assert (reason, told in detail) == ("unreadable_file", True)
+
+
+def test_a_file_packed_too_tightly_is_given_up() -> None:
+    bomb = gzip.compress(b"0" * (80 << 20))
+    reason, detail = refused(bomb, is_packed=True)
+    assert reason == "file_too_large"
+    assert detail.startswith("packed more than 200 times")
+    assert lines(bomb, is_packed=True, packing=2000, line_bytes=10)[0].startswith(b"0")
+
+
+def test_a_file_of_too_many_bytes_is_given_up() -> None:
+    assert refused(b"x\n" * 501, file_bytes=1000) == ("file_too_large", "more than 1000 bytes unpacked")
+    assert refused(gzip.compress(b"x\n" * 501), is_packed=True, file_bytes=1000)[0] == "file_too_large"
+    assert len(lines(b"x\n" * 500, file_bytes=1000)) == 500
+
+
+def test_of_a_line_without_end_its_beginning_is_kept() -> None:
+    found = lines(b"a\n" + b"y" * (40 << 20) + b"\nz\n", line_bytes=1000)
+    assert (found[0], found[2:], found[1][:5]) == (b"a", [b"z"], b"yyyyy")
+    assert 1000 < len(found[1]) < 10 << 20
+
+
+def test_the_digest_is_of_the_bytes_as_they_lie() -> None:
+    packed = gzip.compress(b"a\nb\n")
+    content = Content(io.BytesIO(packed), Bounds())
+    assert [line for block in content.lines(is_packed=True) for line in block] == [b"a", b"b"]
+    assert (content.digest, content.bytes_read) == (hashlib.sha256(packed).hexdigest(), len(packed))
+
+
+def test_a_small_file_must_be_small() -> None:
+    assert Content(io.BytesIO(b"abc"), Bounds()).whole(3) == b"abc"
+    with pytest.raises(FileError, match="more than 2 bytes"):
+        Content(io.BytesIO(b"abc"), Bounds()).whole(2)

@@ -1,0 +1,229 @@
+"""What lies in a landing, told apart by where it lies, what it is called and what it is."""
+
+import os
+import shutil
+import socket
+from datetime import date
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from jobs.landing.files import (
+    MANIFEST,
+    META,
+    PACKED_RANK_LOG,
+    RANK_LOG,
+    TRACE,
+    LandedFile,
+    Landing,
+    NoLandingError,
+    by_unit,
+)
+from jobs.landing.stores import store_of
+from tests.jobs.night import DAY, EMPTY_DAY, NEXT_DAY
+from tests.jobs.night import Landing as Folders
+
+ODD = ("plain", "a,b", "[x]*y?", "{c,d}", "50%20 off", "back\\slash", "a:b", "köln", "日本")
+"""Job ids that a glob, a URL, a list of names or a locale could take for something else."""
+
+
+def landed(job_id: str, name: str, size: int = 100) -> LandedFile:
+    return LandedFile(DAY, job_id, "r", f"log_date=2026-01-05/job_id={job_id}/run_id=r/{name}", name, size)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    made = Folders(tmp_path_factory.mktemp("landing, of [some] {kind}"))
+    for job_id in ODD:
+        made.put(job_id, "rank-00000.jsonl", job_id.encode())
+        made.put(job_id, "job.json", b"", day=NEXT_DAY)
+    (made.root / f"log_date={DAY}" / "_SUCCESS").touch()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("rank-00017.jsonl", RANK_LOG),
+        ("rank-00017.jsonl.gz", PACKED_RANK_LOG),
+        ("trace-SE.parquet", TRACE),
+        ("meta-SE.yaml", META),
+        ("job.json", MANIFEST),
+        ("rank-00017.jsonl.tmp", None),
+        ("rank.jsonl", None),
+    ],
+)
+def test_a_file_is_what_its_name_says(name: str, pattern: str | None) -> None:
+    kinds = (RANK_LOG, PACKED_RANK_LOG, TRACE, META, MANIFEST)
+    found = [each for each in kinds if landed("a", name).is_one_of(each)]
+    assert found == ([pattern] if pattern else [])
+
+
+def test_files_are_gathered_by_unit() -> None:
+    files = [landed("a", "job.json"), landed("b", "rank-1.jsonl"), landed("a", "rank-0.jsonl")]
+    assert {unit[1]: len(some) for unit, some in by_unit(files).items()} == {"a": 2, "b": 1}
+
+
+@pytest.mark.parametrize("job_id", ODD)
+@pytest.mark.parametrize("scheme", ["", "file://", "local://"])
+def test_one_unit_is_found_whatever_its_name(folders: Folders, job_id: str, scheme: str) -> None:
+    """By the system's calls, and by a filesystem of fsspec's as any other store would be."""
+    unit = DAY, job_id, "r3"
+    root = f"{scheme}{folders.root.as_uri().removeprefix('file://') if scheme == 'file://' else folders.root}"
+    landing = Landing(root, [DAY], {unit, (DAY, "absent", "r3")})
+    ((file,),) = landing.units.values()
+    path = folders.root / file.source_file
+    assert (file.unit, file.size) == (unit, len(job_id.encode()))
+    assert abs(file.modified_us - path.stat().st_mtime_ns // 1000) <= 1
+    with store_of(root).open(file.path) as opened:
+        assert opened.read() == job_id.encode()
+
+
+def test_units_that_are_all_gone_are_none(folders: Folders) -> None:
+    landing = Landing(str(folders.root), [DAY], {(DAY, "absent", "r1")})
+    assert (landing.units, landing.misplaced) == ({}, [])
+
+
+def test_a_day_is_finished_when_its_marker_is_there(folders: Folders) -> None:
+    days = [DAY, NEXT_DAY, EMPTY_DAY]
+    assert Landing(str(folders.root), days).finished_days() == {DAY}
+
+
+def test_there_must_be_a_landing(tmp_path: Path) -> None:
+    with pytest.raises(NoLandingError, match=r"paths\.landing: there is no folder .*absent"):
+        Landing(str(tmp_path / "absent"), [DAY])
+    assert Landing(str(tmp_path), [DAY]).units == {}
+
+
+def misplaced_and_units(root: Path, day: date = DAY) -> tuple[set[str], dict[str, dict[str, str]]]:
+    landing = Landing(str(root), [day])
+    files = {
+        f"{unit[1]}/{unit[2]}": {file.name: file.defect for file in some}
+        for unit, some in landing.units.items()
+    }
+    return {name.removeprefix(f"log_date={day}/") for name in landing.misplaced}, files
+
+
+def test_what_is_no_input_is_misplaced_and_not_silently_gone(tmp_path: Path) -> None:
+    made = Folders(tmp_path)
+    made.put("a", "rank-0.jsonl", b"")
+    made.put("a", "rank-1.jsonl.tmp", b"")
+    made.put("a", ".hidden", b"")
+    made.put("only notes", "notes.txt", b"")
+    made.put("a", "log_date=2026-01-04/job_id=b/run_id=r/rank-0.jsonl", b"")
+    day = tmp_path / f"log_date={DAY}"
+    (day / "_SUCCESS").touch()
+    (day / "README").touch()
+    (day / "job_id=a" / "notes").touch()
+    (day / "job=x" / "run_id=r").mkdir(parents=True)
+    (day / "job=x" / "run_id=r" / "rank-0.jsonl").touch()
+    (tmp_path / "log_date=soon").mkdir()
+    misplaced, units = misplaced_and_units(tmp_path)
+    assert units == {"a/r3": {"rank-0.jsonl": ""}, "only notes/r3": {}}
+    assert misplaced == {
+        "README",
+        "job=x/run_id=r/rank-0.jsonl",
+        "job_id=a/notes",
+        "job_id=a/run_id=r3/.hidden",
+        "job_id=a/run_id=r3/log_date=2026-01-04 (not a file but a folder)",
+        "job_id=a/run_id=r3/log_date=2026-01-04/job_id=b/run_id=r/rank-0.jsonl",
+        "job_id=a/run_id=r3/rank-1.jsonl.tmp",
+        "job_id=only notes/run_id=r3/notes.txt",
+    }
+
+
+def test_names_of_logs_that_are_no_files_say_what_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Folders(tmp_path / "landing")
+    made.put("a", "rank-0.jsonl", b"x")
+    run = made.root / f"log_date={DAY}" / "job_id=a" / "run_id=r3"
+    os.mkfifo(run / "rank-1.jsonl")
+    (run / "rank-2.jsonl").mkdir()
+    (run / "rank-3.jsonl").symlink_to("/etc/passwd")
+    (run / "rank-4.jsonl").symlink_to("rank-4.jsonl")
+    (run / "rank-5.jsonl").symlink_to("rank-0.jsonl")
+    (run / "rank-6.jsonl").symlink_to("gone")
+    monkeypatch.chdir(run)  # the path of a socket may not be long
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("rank-7.jsonl")
+    _, units = misplaced_and_units(made.root)
+    assert units["a/r3"] == {
+        "rank-0.jsonl": "",
+        "rank-1.jsonl": "not a file but a FIFO",
+        "rank-2.jsonl": "not a file but a folder",
+        "rank-3.jsonl": "a link out of the landing",
+        "rank-4.jsonl": "a link that leads nowhere",
+        "rank-5.jsonl": "",
+        "rank-6.jsonl": "a link that leads nowhere",
+        "rank-7.jsonl": "not a file but a socket",
+    }
+
+
+def test_links_between_folders_are_followed_within_the_landing_alone(tmp_path: Path) -> None:
+    made = Folders(tmp_path / "landing")
+    made.put("a", "rank-0.jsonl", b"x")
+    day = made.root / f"log_date={DAY}"
+    (day / "job_id=b").symlink_to("job_id=a")
+    (day / "job_id=loop").symlink_to(".")
+    (day / "job_id=out").symlink_to(tmp_path)
+    misplaced, units = misplaced_and_units(made.root)
+    assert units == {"a/r3": {"rank-0.jsonl": ""}, "b/r3": {"rank-0.jsonl": ""}}
+    assert "job_id=out (a link out of the landing)" in misplaced
+
+
+def test_names_need_not_be_text(tmp_path: Path) -> None:
+    names = [b"rank-\xfe.jsonl", b"rank-\\xfe.jsonl"]
+    run = tmp_path / "log_date=2026-01-05" / os.fsdecode(b"job_id=a\xff") / "run_id=r3"
+    run.mkdir(parents=True)
+    for name in names:
+        (run / os.fsdecode(name)).write_bytes(name)
+    landing = Landing(str(tmp_path), [DAY])
+    ((unit, (file,)),) = landing.units.items()
+    assert (unit[1], file.name) == ("a\\xff", "rank-\\xfe.jsonl")
+    assert len(landing.misplaced) == 1, "two names that are spelled alike are one file and one too many"
+    with store_of(str(tmp_path)).open(file.path) as opened:
+        assert opened.read() in names
+
+
+def test_what_has_become_something_else_since_it_was_listed_is_an_error(tmp_path: Path) -> None:
+    path, store = tmp_path / "rank-0.jsonl", store_of(str(tmp_path))
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="not a file any more"):
+        store.open(str(path))
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+    with pytest.raises(OSError, match="symbolic links"):
+        store.open(str(path))
+
+
+def test_folders_that_go_while_they_are_listed_are_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Folders(tmp_path)
+    made.put("a", "rank-0.jsonl", b"x")
+    made.put("b", "rank-0.jsonl", b"x")
+    scan = os.scandir
+
+    def scan_and_remove(folder: bytes) -> object:
+        monkeypatch.setattr(os, "scandir", scan)
+        shutil.rmtree(tmp_path / f"log_date={DAY}" / "job_id=b", ignore_errors=True)
+        return scan(folder)
+
+    monkeypatch.setattr(os, "scandir", scan_and_remove)
+    assert misplaced_and_units(tmp_path) == (set(), {"a/r3": {"rank-0.jsonl": ""}})
+
+
+def test_any_store_of_fsspec_will_do() -> None:
+    memory = fsspec.filesystem("memory")
+    memory.pipe(f"/fleet/log_date={DAY}/job_id=a/run_id=r3/rank-0.jsonl", b"abc")
+    memory.pipe(f"/fleet/log_date={DAY}/_SUCCESS", b"")
+    landing = Landing("memory://fleet", [DAY])
+    ((file,),) = landing.units.values()
+    assert (file.source_file, file.size) == (f"log_date={DAY}/job_id=a/run_id=r3/rank-0.jsonl", 3)
+    assert landing.finished_days() == {DAY}
+    with store_of("memory://fleet").open(file.path) as opened:
+        assert opened.read() == b"abc"
+    with pytest.raises(NoLandingError):
+        Landing("memory://elsewhere", [DAY])
