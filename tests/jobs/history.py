@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs import backfill
+from jobs.landing.files import Unit
 from jobs.rank_log_writer import finish_day
 from jobs.settings import Settings
 from jobs.synthetic.identity import JobIdentity
@@ -18,7 +19,6 @@ from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import run_folder, write_rank_logs
 from jobs.synthetic.shape import JobShape
-from jobs.landing.files import Unit
 from jobs.warehouse import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES

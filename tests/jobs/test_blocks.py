@@ -10,9 +10,10 @@ from rich.console import Console
 from jobs.blocks import Block, Work, blocks_of, seconds_for
 from jobs.changed_units import LandingChanges, Recollection, changed_days, changed_results
 from jobs.do_blocks import Advance, progress_bar
-from jobs.fingerprints import File, Fingerprint, Recorded, built_on, contents_of, of_files
-from jobs.settings import HistorySettings, Settings, load_settings
+from jobs.fingerprints import File, Fingerprint, Recorded, built_on, contents_of, of_units
 from jobs.landing.files import LandedFile, Unit
+from jobs.landing.read_unit import FileAccount, UnitAccount
+from jobs.settings import HistorySettings, Settings, load_settings
 
 FIRST = date(2026, 1, 1)
 LIMITS = HistorySettings(look_back_days=7, block_days=3, block_bytes=1000)
@@ -43,8 +44,11 @@ NEVER = Recollection({}, {}, {}, set())
 
 
 def ingested(*units: Unit, digest: str = "d") -> Recorded:
-    found = of_files(landed_files(units), {"path": digest}, dict.fromkeys(units, 100))
-    return {each.unit: each for each in found}
+    accounts = [
+        UnitAccount(each, None, [FileAccount(file, digest) for file in files], ops=100)
+        for each, files in landed_files(units).items()
+    ]
+    return {each.unit: each for each in of_units(accounts)}
 
 
 def done(before: Recorded, stage: str) -> Recorded:
@@ -131,13 +135,13 @@ def replace_inputs(fingerprint: Fingerprint) -> Fingerprint:
     return fingerprint._replace(inputs="other")
 
 
-def test_contents_do_not_depend_on_times_but_of_files_too_large_to_be_hashed() -> None:
+def test_contents_do_not_depend_on_times_but_of_files_that_could_not_be_read() -> None:
     file = File("rank-0.jsonl", 10, 7, "d")
     assert contents_of([file]) == contents_of([file._replace(modified_us=8)])
     assert contents_of([file]) != contents_of([file._replace(digest="e")])
     assert contents_of([file]) != contents_of([file._replace(name="rank-1.jsonl")])
-    large = file._replace(digest=None)
-    assert contents_of([large]) != contents_of([large._replace(modified_us=8)])
+    unread = file._replace(digest=None)
+    assert contents_of([unread]) != contents_of([unread._replace(modified_us=8)])
 
 
 def test_the_bar_tells_jobs_and_ops_and_moves_by_the_time_that_was_expected() -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from jobs.landing.formats.rank_log_line import read_line
 from jobs.rank_log_writer import Rank, RankLogWriter, Run, Step, finish_day, write_manifest
 from schemas.vocabulary import OP_TYPES
-from jobs.landing.formats.rank_log_line import read_line
 
 DAY = date(2026, 1, 5)
 T0_US = 1_767_600_000_000_000  # 08:00 on that day, UTC
@@ -80,7 +80,7 @@ def test_the_strict_reader_accepts_every_line(tmp_path: Path) -> None:
         with RankLogWriter(tmp_path, RUN, rank) as log, log.step(7, T0_US) as step:
             step.record("forward-recv", 0, 5.5)
             step.record("forward-compute", 5.5, 1 / 3, microbatch=1)
-        row = read_line(_lines(log)[0], unit)
+        row = read_line(_lines(log)[0], unit, nesting=2)
         assert (row["step"], row["t0_us"], row["rank"], row["host"]) == (7, T0_US, rank.rank, rank.host)
         assert [OP_TYPES[code] for code in row["op"]] == ["forward-recv", "forward-compute"]
         assert (row["start_us"], row["duration_us"]) == ([0.0, 5.5], [5.5, 1 / 3])

@@ -72,8 +72,10 @@ def test_units_are_whole_wherever_batches_end(rows_per_batch: int) -> None:
     """Seven units of a manifest and three lines each: a batch may end amid a unit, or right behind one."""
     unit = unit_table(lines=3)
     cut = list(units(batches_of(unit, 7, rows_per_batch)))
-    assert [key[1] for key, _ in cut] == [f"job-{job:05d}" for job in range(7)]
-    assert all(rows.drop(list(UNIT_KEY)).combine_chunks().equals(unit) for _, rows in cut)
+    assert [each.key[1] for each in cut] == [f"job-{job:05d}" for job in range(7)]
+    rows = unit.slice(1).select(SIMULATED_COLUMNS)
+    assert all(each.rows.combine_chunks().equals(rows.combine_chunks()) for each in cut)
+    assert {each.manifest for each in cut} == {unit.column(MANIFEST)[0].as_py()}
 
 
 def test_results_leave_as_soon_as_a_batch_is_full() -> None:

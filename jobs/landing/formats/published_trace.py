@@ -5,7 +5,7 @@ start), mb_id (microbatch) and mc (model chunk within the stage). A (rank, step)
 rank log: a bad op costs its rank's step and nothing else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -90,12 +90,11 @@ def _columns(content: BinaryIO, bounds: Bounds) -> Columns:
         raise FileError(REASON_UNREADABLE_FILE, "the file is empty")
     try:
         file = pq.ParquetFile(content, read_dictionary=["optype"])
-        missing = [name for name in wanted if name not in file.schema_arrow.names]
-        if missing:
-            raise FileError(REASON_UNREADABLE_FILE, f"no column {', '.join(missing)}")
-        _refuse_large(file.metadata, bounds)
+        _refuse(file, wanted, bounds)
         table = file.read(columns=wanted).combine_chunks()
-    except (pa.ArrowException, OSError, KeyError) as error:  # KeyError: a column is there twice
+    except FileError:
+        raise
+    except Exception as error:  # noqa: BLE001 - what a library of Parquet says of any bytes cannot be foreseen
         raise FileError(REASON_UNREADABLE_FILE, f"not readable as Parquet: {_first_line(error)}") from None
     is_null = np.zeros(table.num_rows, dtype=bool)
     for name in wanted:
@@ -108,12 +107,17 @@ def _columns(content: BinaryIO, bounds: Bounds) -> Columns:
             seconds = table.column(name).cast(pa.float64()).fill_null(0.0).to_numpy()
             columns[name] = seconds * SECOND_US
         columns["op"] = _op_codes(table.column("optype"))
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeError) as error:
         raise FileError(REASON_UNREADABLE_FILE, f"a column of another type: {_first_line(error)}") from None
     return columns
 
 
-def _refuse_large(footer: pq.FileMetaData, bounds: Bounds) -> None:
+def _refuse(file: pq.ParquetFile, wanted: Sequence[str], bounds: Bounds) -> None:
+    """Raise FileError where the footer tells that a column is missing, or that the file is too large."""
+    missing = [name for name in wanted if name not in file.schema_arrow.names]
+    if missing:
+        raise FileError(REASON_UNREADABLE_FILE, f"no column {', '.join(missing)}")
+    footer = file.metadata
     unpacked = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
     for found, most, what in (
         (footer.num_rows, bounds.trace_ops, "ops"),

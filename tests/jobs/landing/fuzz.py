@@ -1,0 +1,144 @@
+"""Bytes that no tool writes: a reader of the landing ends in nothing but its own error.
+
+`python -m tests.jobs.landing.fuzz --inputs 100000` tries lines, manifests, gzip and Parquet files,
+each a good one with some bytes changed, cut, doubled or put elsewhere.
+"""
+
+import argparse
+import gzip
+import io
+import json
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+from jobs.cli import positive
+from jobs.landing.content import Content
+from jobs.landing.formats.manifest import ManifestError, parse_manifest, parse_published_meta
+from jobs.landing.formats.published_trace import read_trace
+from jobs.landing.formats.rank_log import RankLogReader
+from jobs.landing.formats.rank_log_line import LineError, read_line
+from jobs.landing.formats.rows import LIMITS, Bounds, FileError, table_of
+from tests.jobs.landing.formats.test_manifest import MANIFEST, META
+from tests.jobs.landing.formats.test_published_trace import ops, parquet
+from tests.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, RUN, SIZES
+
+_LINES: Final = [text for text, *_ in (BAD_LINES | PLAIN_LINES | ODD_LINES).values() if len(text) < 3000]
+_UNIT: Final[dict[str, Any]] = {"job_id": JOB, "run_id": RUN, **SIZES}
+_BOUNDS: Final = Bounds(line_bytes=5000, file_bytes=1_000_000, trace_ops=1000)
+_TOKENS: Final = (
+    b"[",
+    b"]",
+    b"{",
+    b"}",
+    b'"',
+    b"\\",
+    b",",
+    b":",
+    b"-",
+    b"1e999",
+    b"\xff",
+    b"\\ud800",
+    b"\0",
+    b"\n",
+    b"null",
+)
+_TRACE: Final = parquet(ops({}, {"step": 17}, {"rank": 1}, {"optype": "optimizer", "start_ts": 2.0}))
+
+
+def mutated(content: bytes, chance: random.Random) -> bytes:
+    """The same with one to four changes."""
+    found = bytearray(content)
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(found) + 1)
+        to = min(len(found), at + chance.randint(0, 12))
+        change = chance.randrange(5)
+        if change == 0:
+            found[at:to] = chance.randbytes(to - at)
+        elif change == 1:
+            found[at:at] = chance.choice(_TOKENS)
+        elif change == 2:
+            del found[at:to]
+        elif change == 3:
+            found[at:at] = found[at:to] * chance.randint(1, 3)
+        else:
+            del found[chance.randrange(len(found) + 1) :]
+    return bytes(found)
+
+
+def read_lines(chance: random.Random) -> None:
+    """Lines together must be what each is alone, and none may be lost."""
+    lines = [mutated(chance.choice(_LINES), chance).replace(b"\n", b"") for _ in range(8)]
+    lines.append(chance.choice(_LINES))
+    rows, rejects = RankLogReader(_UNIT, _BOUNDS).read(lines, 1)
+    wanted = {}
+    for number, line in enumerate(lines, start=1):
+        try:
+            if line.strip() and len(line) <= _BOUNDS.line_bytes:
+                wanted[number] = read_line(line, _UNIT, _BOUNDS.nesting)
+        except LineError:
+            continue
+    found = dict(zip(rows.lines, table_of(rows).to_pylist(), strict=True))
+    assert repr({key: sorted(each.items()) for key, each in found.items()}) == repr(
+        {key: sorted(each.items()) for key, each in wanted.items()}
+    ), lines
+    assert len(rows.lines) + len(rejects) == sum(bool(line.strip()) for line in lines), lines
+
+
+def read_manifest(chance: random.Random) -> None:
+    """A manifest is good, bad in its fields, or none."""
+    content = json.dumps(MANIFEST | {"labels": {"a": 1}, "started_at": "2026-01-05T08:30:00+02:00"}).encode()
+    try:
+        parse_manifest(mutated(content, chance), "gpt", "r3", _BOUNDS.nesting)
+    except ManifestError:
+        return
+
+
+def read_meta(chance: random.Random) -> None:
+    """The same of YAML."""
+    try:
+        parse_published_meta(mutated(META.encode() + b'a: &x ["\\u00e4"]\nb: *x\n', chance), _BOUNDS.nesting)
+    except ManifestError:
+        return
+
+
+def read_parquet(chance: random.Random) -> None:
+    """A trace is read, or is none."""
+    try:
+        read_trace(io.BytesIO(mutated(_TRACE, chance)), dict.fromkeys(LIMITS), _BOUNDS)
+    except FileError:
+        return
+
+
+def read_gzip(chance: random.Random) -> None:
+    """A packed file has lines, or is broken."""
+    content = mutated(gzip.compress(b"\n".join(_LINES[:3])), chance)
+    try:
+        for _ in Content(io.BytesIO(content), _BOUNDS).lines(is_packed=True):
+            pass
+    except FileError:
+        return
+
+
+READERS: Final[tuple[Callable[[random.Random], None], ...]] = (
+    read_lines,
+    read_manifest,
+    read_meta,
+    read_parquet,
+    read_gzip,
+)
+
+
+def main() -> None:
+    """Try as many inputs as asked for."""
+    parser = argparse.ArgumentParser(prog="tests.jobs.landing.fuzz", description=__doc__)
+    parser.add_argument("--inputs", type=positive, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    for number in range(args.inputs):
+        READERS[number % len(READERS)](random.Random(f"{args.seed}/{number}"))  # noqa: S311  # no secrets
+    print(f"{args.inputs} inputs read, none ended in an error that is not the reader's own")
+
+
+if __name__ == "__main__":
+    main()

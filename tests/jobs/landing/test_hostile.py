@@ -1,0 +1,297 @@
+"""A landing made to stop a night: the good job beside it all is exact, and every bad thing has a name."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from jobs.landing import read_unit
+from jobs.landing.files import LandedFile, Unit
+from jobs.landing.files import Landing as Listed
+from jobs.landing.formats.rows import Bounds
+from jobs.landing.read_landing import tasks_of
+from jobs.landing.stores import _Folder
+from jobs.project import PROJECT
+from tests.jobs.landing.formats.test_published_trace import ops, parquet
+from tests.jobs.landing.land import land
+from tests.jobs.night import DAY, Landing
+from tests.line_cases import RUN, line
+
+GOOD = [(rank, step) for rank in range(4) for step in range(3)]
+PREFIX = f"log_date={DAY}/"
+MB = 1 << 20
+
+Landed = dict[str, Any]
+
+
+def put_good(landing: Landing, job_id: str = "good") -> None:
+    landing.manifest(job_id)
+    for rank in range(4):
+        lines = [line(job_id=job_id, rank=rank, step=step) for step in range(3)]
+        landing.log(job_id, f"rank-{rank:05d}.jsonl", lines)
+
+
+def packed(size: int, around: tuple[bytes, bytes]) -> Iterator[bytes]:
+    """A gzip of two lines and, between them, one of so many bytes."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    yield packer.compress(around[0] + b"\n")
+    for _ in range(size // MB):
+        yield packer.compress(b"0" * MB)
+    yield packer.compress(b"\n" + around[1] + b"\n") + packer.flush()
+
+
+def put_huge(landing: Landing) -> None:
+    """Little that says it is a lot, and a lot that says nothing."""
+    job = "huge"
+    landing.manifest(job)
+    ends = line(job_id=job, rank=0, step=1), line(job_id=job, rank=0, step=2)
+    landing.put(job, "rank-00000.jsonl.gz", b"".join(packed(1000 * MB, ends)))
+    long = landing.root / landing.put(job, "rank-00001.jsonl", ends[0] + b"\n")
+    with long.open("ab") as file:
+        for _ in range(300):
+            file.write(b"1" * MB)
+        file.write(b"\n" + ends[1] + b"\n")
+    with (landing.root / landing.put(job, "trace-sparse.parquet", b"PAR1")).open("r+b") as file:
+        file.truncate(1 << 30)
+    one = pa.Table.from_pandas(ops({}), preserve_index=False)
+    many = pa.concat_tables([one] * 1000).combine_chunks()
+    with pq.ParquetWriter(landing.root / landing.put(job, "trace-many.parquet", b""), many.schema) as writer:
+        for _ in range(9000 // 100):
+            writer.write_table(pa.concat_tables([many] * 100), row_group_size=100_000)
+
+
+def put_slow(landing: Landing) -> None:
+    """What takes the square of its length to read, or recursion as deep as it is nested."""
+    twice = b"{" + b",".join([b'"a":1'] * 60_000) + b"}"
+    landing.put("keys", "job.json", twice)
+    landing.log("keys", "rank-0.jsonl", [twice, line(job_id="keys")[:-1] + b"," + twice[1:]])
+    landing.put("list", "meta-list.yaml", b"a: [" + b"1," * 900_000 + b"]")
+    landing.put("list", "trace-a.parquet", parquet(ops({})))
+    for name, content in (("large", '"\\UFFFFFFFF"'), ("half", '"\\uD800"'), ("deep", "[" * 100_000)):
+        landing.put(name, "meta-a.yaml", f"trial_name: {content}\n".encode())
+        landing.put(name, "trace-a.parquet", parquet(ops({})))
+    deep = line(job_id="deep lines")[:-1] + b',"x":' + b"[" * 600 + b"]" * 600 + b"}"
+    landing.log("deep lines", "rank-0.jsonl", [deep, line(job_id="deep lines")])
+
+
+def put_odd_names(landing: Landing) -> None:
+    for job_id in ("köln", "日本", "a:b"):
+        put_good(landing, job_id)
+        run = landing.root / f"{PREFIX}job_id={job_id}/run_id={RUN}"
+        (run / "rank-00003.jsonl").rename(run / "rank-0:3-日.jsonl")
+    raw = os.fsencode(landing.root / f"{PREFIX}job_id=raw") + b"\xff/run_id=r3"
+    folder = Path(os.fsdecode(raw))
+    folder.mkdir(parents=True)
+    (folder / os.fsdecode(b"rank-\xfe.jsonl")).write_bytes(line(job_id="raw"))
+
+
+@pytest.fixture(scope="module")
+def landing(tmp_path_factory: pytest.TempPathFactory) -> Landing:
+    made = Landing(tmp_path_factory.mktemp("hostile"))
+    for put in (put_good, put_huge, put_slow, put_odd_names):
+        put(made)
+    (made.root / f"{PREFIX}job_id=good/run_id={RUN}/rank-9.jsonl").symlink_to("/etc/passwd")
+    os.mkfifo(made.root / f"{PREFIX}job_id=good/run_id={RUN}/rank-8.jsonl")
+    (made.root / "log_date=soon").mkdir()
+    return made
+
+
+@pytest.fixture(scope="module", params=["C", "C.UTF-8"])
+def found(
+    request: pytest.FixtureRequest, landing: Landing, tmp_path_factory: pytest.TempPathFactory
+) -> Landed:
+    staging = tmp_path_factory.mktemp("staging")
+    command = [sys.executable, "-m", "tests.jobs.landing.land", str(landing.root), str(staging)]
+    done = subprocess.run(
+        command,
+        check=True,
+        capture_output=True,
+        cwd=PROJECT,
+        env={"PATH": os.environ["PATH"], "LC_ALL": request.param},
+    )
+    found: Landed = json.loads(done.stdout)
+    return found
+
+
+def rows_of(found: Landed, job_id: str) -> list[tuple[int, int]]:
+    return [(rank, step) for job, rank, step in found["rows"] if job == job_id]
+
+
+def rejects_of(found: Landed, job_id: str) -> dict[tuple[str, int], str]:
+    start = f"{PREFIX}job_id={job_id}/run_id={RUN}/"
+    return {
+        (name.removeprefix(start), number): reason
+        for name, number, reason, _ in found["rejects"]
+        if name.startswith(start)
+    }
+
+
+@pytest.mark.parametrize("job_id", ["good", "köln", "日本", "a:b"])
+def test_the_good_jobs_are_exact(found: Landed, job_id: str) -> None:
+    assert rows_of(found, job_id) == GOOD
+    assert found["jobs"][job_id] is None
+
+
+def test_memory_stays_small(found: Landed) -> None:
+    assert found["peak_mb"] < 1000
+
+
+def test_huge_files_are_named(found: Landed) -> None:
+    assert rejects_of(found, "huge") == {
+        ("rank-00000.jsonl.gz", 0): "file_too_large",
+        ("rank-00001.jsonl", 2): "line_too_long",
+        ("trace-sparse.parquet", 0): "unreadable_file",
+        ("trace-many.parquet", 0): "file_too_large",
+    }
+    assert rows_of(found, "huge") == [(0, 1), (0, 2)], "of the file with one long line the others count"
+
+
+def test_what_is_slow_or_deep_is_named(found: Landed) -> None:
+    assert rejects_of(found, "keys") == {
+        ("job.json", 0): "unreadable_file",
+        ("rank-0.jsonl", 1): "not_json",
+        ("rank-0.jsonl", 2): "not_json",
+    }
+    for job_id in ("large", "half", "deep"):
+        assert rejects_of(found, job_id) == {("meta-a.yaml", 0): "unreadable_file"}
+    assert rejects_of(found, "list") == {("meta-list.yaml", 0): "file_too_large"}
+    assert rejects_of(found, "deep lines") == {("rank-0.jsonl", 1): "nested_too_deeply"}
+    assert rows_of(found, "deep lines") == [(1, 2)]
+    statuses = {found["jobs"][job] for job in ("keys", "large", "half", "deep", "list")}
+    assert statuses == {"no_manifest"}
+
+
+def test_what_is_no_file_is_named_and_nothing_of_the_system_is_read(found: Landed) -> None:
+    details = {name: detail for name, _, _, detail in found["rejects"] if "job_id=good/" in name}
+    start = f"{PREFIX}job_id=good/run_id={RUN}/"
+    assert details == {
+        f"{start}rank-8.jsonl": "not a file but a FIFO",
+        f"{start}rank-9.jsonl": "a link out of the landing",
+    }
+
+
+def test_names_that_are_no_text_are_spelled(found: Landed) -> None:
+    assert found["jobs"]["raw\\xff"] == "no_manifest"
+    assert rejects_of(found, "raw\\xff") == {("rank-\\xfe.jsonl", 1): "identity_mismatch"}
+
+
+def test_every_file_is_accounted_for(found: Landed, landing: Landing) -> None:
+    """Counted apart from the reader: what lies there, and what was said of it."""
+    day = os.fsencode(landing.root / PREFIX)
+    there = sum(len(files) for _, _, files in os.walk(day))
+    assert len(found["files"]) + len(found["misplaced"]) == there
+    for lines, rows, rejects in found["files"].values():
+        assert lines is None or lines == rows + rejects
+
+
+def test_a_hundred_thousand_files_are_too_many(tmp_path: Path) -> None:
+    made = Landing(tmp_path / "landing")
+    put_good(made)
+    for number in range(40):
+        made.put("many", f"rank-{number:05d}.jsonl", line(job_id="many", rank=0, step=number))
+    found = land(str(made.root), str(tmp_path / "staging"), Bounds(unit_files=30))
+    assert rows_of(found, "good") == GOOD
+    assert rows_of(found, "many") == [(0, step) for step in range(30)]
+    assert rejects_of(found, "many") == {
+        (f"rank-{number:05d}.jsonl", 0): "too_many_files" for number in range(30, 40)
+    }
+
+
+class _Torn:
+    """A file that gives some bytes and then an error."""
+
+    def __init__(self, content: bytes) -> None:
+        self._left = [content]
+
+    def read(self, _: int) -> bytes:
+        if self._left:
+            return self._left.pop()
+        raise OSError(5, "Input/output error")
+
+    def __enter__(self) -> "_Torn":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
+def test_files_that_vanish_or_break_while_they_are_read_cost_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Landing(tmp_path / "landing")
+    put_good(made)
+    for name in ("rank-1.jsonl", "rank-2.jsonl", "trace-x.parquet", "meta-x.yaml"):
+        made.put("going", name, line(job_id="going") + b"\n")
+    opened = _Folder.open
+
+    def fail(store: _Folder, path: str) -> BinaryIO | _Torn:
+        if "job_id=going" not in path:
+            return opened(store, path)
+        if path.endswith("rank-1.jsonl"):
+            return _Torn(line(job_id="going") + b"\n")
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(_Folder, "open", fail)
+    found = land(str(made.root), str(tmp_path / "staging"))
+    assert rows_of(found, "good") == GOOD
+    assert rows_of(found, "going") == []
+    assert {(name.rsplit("/", 1)[1], detail) for name, _, _, detail in found["rejects"]} == {
+        ("rank-1.jsonl", "not readable to its end: Input/output error"),
+        ("rank-2.jsonl", "not readable to its end: No such file or directory"),
+        ("trace-x.parquet", "not readable to its end: No such file or directory"),
+        ("meta-x.yaml", "not readable to its end: No such file or directory"),
+    }
+
+
+def test_a_file_that_grows_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:
+    made = Landing(tmp_path / "landing")
+    made.log("a", "rank-0.jsonl", [line(job_id="a", step=1)])
+    units = listed(made)
+    made.log("a", "rank-0.jsonl", [line(job_id="a", step=step) for step in (1, 2)])
+    ((file,),) = units.values()
+    assert file.size < (made.root / file.source_file).stat().st_size
+    found = land(str(made.root), str(tmp_path / "staging"))
+    assert rows_of(found, "a") == [(1, 1), (1, 2)]
+
+
+def listed(made: Landing) -> dict[Unit, list[LandedFile]]:
+    return Listed(str(made.root), [DAY]).units
+
+
+def test_more_than_a_task_can_hold_leaves_early_and_comes_back_where_a_file_breaks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_unit, "_MOST_HELD", 1000)
+    made = Landing(tmp_path / "landing")
+    put_good(made)
+    whole = b"\n".join(line(job_id="good", rank=0, step=step) for step in range(100, 9000))
+    made.put("good", "rank-00005.jsonl.gz", gzip.compress(whole)[:-4])
+    made.put("good", "rank-00006.jsonl.gz", gzip.compress(whole))
+    found = land(str(made.root), str(tmp_path / "staging"))
+    assert rows_of(found, "good") == sorted([*GOOD, *((0, step) for step in range(100, 9000))])
+    left = (tmp_path / "staging").rglob("*.parquet")
+    assert sum(pq.read_metadata(path).num_rows for path in left) == len(found["rows"]) + len(found["rejects"])
+
+
+def test_a_unit_split_over_tasks_keeps_the_first_of_equal_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.landing.read_landing._TASK_BYTES", 1000)
+    monkeypatch.setattr("jobs.landing.read_landing._LARGE_UNIT", 2000)
+    made = Landing(tmp_path / "landing")
+    put_good(made)
+    tasks = tasks_of(listed(made), 1, Bounds())
+    assert [len(task) for task in tasks] == [1] * len(tasks)
+    assert len(tasks) > 1
+    found = land(str(made.root), str(tmp_path / "staging"))
+    assert rows_of(found, "good") == GOOD
+    assert found["jobs"] == {"good": None}
