@@ -62,7 +62,7 @@ class Trust(NamedTuple):
         if found.factors is not None:
             workers = found.factors.workers
             slow_cells = float((workers.log_factor() > 0.0).any(axis=(1, 2, 3, 4)).mean())
-            microbatches = found.factors.work_s.shape[3]
+            microbatches = found.factors.noise.shape[3]
             suspects = bool(workers.suspects.any())
         waste = savings.together + rest
         skew_s = np.concatenate([block.skew_s[np.isfinite(block.skew_s)] for block in found.blocks])

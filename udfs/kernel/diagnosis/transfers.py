@@ -10,6 +10,7 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.diagnosis.compute_times import BlockTimes
 from udfs.kernel.diagnosis.congestion import TRAFFIC, step_factors
 from udfs.kernel.program import Floats, Ints
+from udfs.kernel.selection import medians_of_rows, neighbours, quantile_of_all
 
 LOW_QUANTILE: Final = 0.25
 USUAL_BAND: Final = (0.5, 1.6)
@@ -71,31 +72,40 @@ def slow_transfers(blocks: Sequence[BlockTimes]) -> list[SlowTransfers]:
     parts = [_parts(block) for block in blocks]
     factors = _congestion(blocks, parts)
     calm = [
-        {kind: part.time_s / factor[kind[0]][:, None] for kind, part in found.items()}
+        {kind: _calm(part.time_s, factor[kind[0]]) for kind, part in found.items()}
         for found, factor in zip(parts, factors, strict=True)
     ]
-    usual = {}
+    known = {}
     for kind in sorted({kind for found in parts for kind in found if kind[1] != NO_PEER}):
         values = [
             time_s[kind].reshape(-1) if found[kind].known is None else time_s[kind][found[kind].known]
             for found, time_s in zip(parts, calm, strict=True)
             if kind in found
         ]
-        usual[kind] = _usual(np.concatenate(values))
-    limits = _limits(usual)
+        known[kind] = values[0] if len(values) == 1 else np.concatenate(values)
+    limits = _limits(known)
     return [_faults(*block, limits) for block in zip(parts, calm, factors, strict=True)]
 
 
-def _limits(usual: dict[Kind, _Usual]) -> dict[Kind, _Usual]:
-    """The same, but a kind that is always far slower than others of its type is measured by those."""
+def _calm(time_s: Floats, factor: Floats) -> Floats:
+    """Transfers without congestion, whose factor has the shape (step,). [s]"""
+    return time_s / factor[:, None] if (factor > 1.0).any() else time_s
+
+
+def _limits(known: dict[Kind, Floats]) -> dict[Kind, _Usual]:
+    """Usual times; a kind that is always far slower than others of its type is measured by those."""
+    usual = {kind: _usual_s(values) for kind, values in known.items()}
     bases: dict[int, list[float]] = {}
-    for kind, each in usual.items():
-        bases.setdefault(kind[0], []).append(each.base_s)
+    for kind, base_s in usual.items():
+        bases.setdefault(kind[0], []).append(base_s)
     limits = {(op_type, NO_PEER, ALL): _Usual(_low(base_s), np.inf) for op_type, base_s in bases.items()}
-    for kind, each in usual.items():
+    for kind, values in known.items():
         of_type_s = _low(bases[kind[0]])
-        is_alike = each.base_s <= SAME_KIND * of_type_s
-        limits[kind] = each if is_alike else _Usual(of_type_s, each.limit_s / each.base_s * of_type_s)
+        measure_s = usual[kind] if usual[kind] <= SAME_KIND * of_type_s else of_type_s
+        factor = LEAST_FACTOR
+        if values.size and values.max() > factor * measure_s:
+            factor = max(factor, float(np.exp(MADS * _scatter(values, usual[kind]))))
+        limits[kind] = _Usual(measure_s, factor * measure_s)
     return limits
 
 
@@ -154,31 +164,46 @@ def _congestion(blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]
 
 def _step_medians(part: _Part) -> Floats:
     """Lower median of the known transfers of each step, nan where none is known; shape (step,). [s]"""
-    values = np.maximum(part.time_s, LEAST_S)
-    if part.known is not None:
-        values = np.where(part.known, values, np.inf)
+    values = part.time_s if part.known is None else np.where(part.known, part.time_s, np.inf)
     steps = values.shape[1]
     flat = np.moveaxis(values, 1, 0).reshape(steps, -1)
     if part.known is None:
-        middle = (flat.shape[1] - 1) // 2
-        return np.asarray(np.partition(flat, middle, axis=1)[:, middle])
+        return np.maximum(medians_of_rows(flat, low=True), LEAST_S)
     count = part.known.sum(axis=(0, 2))
     middles = np.maximum(count - 1, 0) // 2
-    medians = np.sort(flat, axis=1)[np.arange(steps), middles]
+    medians = np.maximum(np.sort(flat, axis=1)[np.arange(steps), middles], LEAST_S)
     return np.where(count > 0, medians, np.nan)
 
 
-def _usual(values: Floats) -> _Usual:
+def _band(values: Floats) -> tuple[float, float, float]:
+    """Low quantile, or the least time, and the band around it. [s]"""
+    low_s = max(quantile_of_all(values, LOW_QUANTILE), LEAST_S)
+    return low_s, USUAL_BAND[0] * low_s, USUAL_BAND[1] * low_s
+
+
+def _usual_s(values: Floats) -> float:
+    """Median of the transfers within the band; what is found there is a range of ranks. [s]"""
     if not values.size:
-        return NOTHING_KNOWN
-    low = float(np.quantile(values, LOW_QUANTILE))
-    base = max(low, LEAST_S)
-    band = values[(values >= USUAL_BAND[0] * base) & (values <= USUAL_BAND[1] * base)]
+        return LEAST_S
+    low_s, first_s, last_s = _band(values)
+    below = int(np.count_nonzero(values < first_s))
+    number = values.size - below - int(np.count_nonzero(values > last_s))
+    if not number:
+        return low_s
+    lower, upper = neighbours(values, below + (number - 1) // 2)
+    return max(lower if number % 2 else (lower + upper) / 2, LEAST_S)
+
+
+def _scatter(values: Floats, usual_s: float) -> float:
+    """Median absolute log deviation within the band; infinite where nothing is."""
+    _, first_s, last_s = _band(values)
+    band = values[(values >= first_s) & (values <= last_s)]
     if not band.size:
-        return _Usual(base, np.inf)
-    usual = max(float(np.median(band)), LEAST_S)
-    scatter = float(np.median(np.abs(np.log(np.maximum(band, LEAST_S) / usual))))
-    return _Usual(usual, usual * max(LEAST_FACTOR, float(np.exp(MADS * scatter))))
+        return float("inf")
+    ratio = np.maximum(band, LEAST_S) / usual_s
+    np.maximum(ratio, 1.0 / ratio, out=ratio)
+    lower, upper = np.log(neighbours(ratio, (band.size - 1) // 2)).tolist()
+    return float(lower if band.size % 2 else (lower + upper) / 2)
 
 
 def _low(values: list[float]) -> float:
@@ -192,8 +217,11 @@ def _faults(
     for kind, part in parts.items():
         base_s, limit_s = limits.get(kind, NOTHING_KNOWN)
         factor = factors[kind[0]][:, None]
+        is_congested = bool((factor > 1.0).any())
+        if part.known is None and not is_congested and not calm[kind].max() > limit_s:
+            continue
         is_fault = calm[kind] > limit_s
-        changes = is_fault.any(axis=(1, 2)) | bool((factor > 1.0).any())
+        changes = is_fault.any(axis=(1, 2)) | is_congested
         as_is_s, calm_s = part.time_s, calm[kind]
         if part.known is not None:
             changes |= ~part.known.all(axis=(1, 2))
