@@ -1,5 +1,6 @@
 """Order statistics: exact, and several times faster than NumPy's medians and quantiles of the same values."""
 
+from functools import cache
 from math import floor
 from typing import Final
 
@@ -13,6 +14,9 @@ MANY: Final = 4096
 SAMPLE: Final = 1024
 MARGIN: Final = 64
 """Values of the sample that find the bracket, and its half width in their ranks: four standard errors."""
+
+FEW: Final = 8
+"""Up to so many along an axis, comparing them all at once takes less than sorting each of them."""
 
 
 def neighbours(values: Floats, rank: int) -> tuple[float, float]:
@@ -67,17 +71,54 @@ def ascending(values: Floats, *axes: int) -> Floats:
     return ordered
 
 
+def medians_along(values: Floats, axis: int, *, low: bool = False) -> Floats:
+    """Median along an axis, or the lower of its two middle values."""
+    size = values.shape[axis]
+    ranks = ((size - 1) // 2,) if low or size % 2 else (size // 2 - 1, size // 2)
+    if size > FEW:
+        ordered = ascending(values, axis)
+        middles = [ordered[..., rank] for rank in ranks]
+    else:
+        rows = list(np.moveaxis(values, axis, 0))
+        for first, second, is_lower_wanted, is_upper_wanted in _network(size, ranks):
+            lower, upper = rows[first], rows[second]
+            if is_lower_wanted:
+                rows[first] = np.minimum(lower, upper)
+            if is_upper_wanted:
+                rows[second] = np.maximum(lower, upper)
+        middles = [rows[rank] for rank in ranks]
+    return middles[0] if len(ranks) == 1 else (middles[0] + middles[1]) / 2
+
+
+@cache
+def _network(size: int, ranks: tuple[int, ...]) -> list[tuple[int, int, bool, bool]]:
+    """Comparisons that sort so many values (Batcher 1968), without those that no rank wanted depends on.
+
+    returns : positions of two values, and whether the lower, or the upper, of them is wanted there.
+    """
+    comparisons = []
+    width = 1
+    while width < size:
+        gap = width
+        while gap:
+            starts = range(gap % width, size - gap, 2 * gap)
+            firsts = [at for start in starts for at in range(start, min(start + gap, size - gap))]
+            comparisons += [(at, at + gap) for at in firsts if at // (2 * width) == (at + gap) // (2 * width)]
+            gap //= 2
+        width *= 2
+    wanted, kept = set(ranks), []
+    for first, second in reversed(comparisons):
+        if not wanted.isdisjoint((first, second)):
+            kept.append((first, second, first in wanted, second in wanted))
+            wanted |= {first, second}
+    return kept[::-1]
+
+
 def median(ordered: Floats) -> Floats:
     """Median along the last axis, which is sorted."""
     half = ordered.shape[-1] // 2
     middle: Floats = ordered[..., half]
     return middle if ordered.shape[-1] % 2 else (ordered[..., half - 1] + middle) / 2
-
-
-def low_median(ordered: Floats) -> Floats:
-    """The lower of the two middle values along the last axis, which is sorted."""
-    lower: Floats = ordered[..., (ordered.shape[-1] - 1) // 2]
-    return lower
 
 
 def quantile(ordered: Floats, share: float) -> Floats:

@@ -48,7 +48,16 @@ def test_along_short_axes(axes: tuple[int, ...]) -> None:
     before = values.copy()
     ordered = selection.ascending(values, *axes)
     assert np.array_equal(selection.median(ordered), np.median(values, axis=axes))
-    assert np.array_equal(selection.low_median(ordered), np.quantile(values, 0.5, axis=axes, method="lower"))
     for share in SHARES:
         assert np.array_equal(selection.quantile(ordered, share), np.quantile(values, share, axis=axes))
+    assert np.array_equal(values, before), "inputs are left as they were"
+
+
+@pytest.mark.parametrize("size", range(1, selection.FEW + 3))
+def test_medians_along_short_axes(size: int) -> None:
+    values = np.random.default_rng(size).integers(0, 9, (6, size, 50)).astype(float)
+    before = values.copy()
+    assert np.array_equal(selection.medians_along(values, 1), np.median(values, axis=1))
+    low = np.quantile(values, 0.5, axis=1, method="lower")
+    assert np.array_equal(selection.medians_along(values, 1, low=True), low)
     assert np.array_equal(values, before), "inputs are left as they were"

@@ -11,8 +11,19 @@ from udfs.kernel.cause import CauseFound, Diagnosis
 from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, compute_times
 from udfs.kernel.diagnosis.culprits import Found, blame
 from udfs.kernel.diagnosis.factors import decompose
-from udfs.kernel.diagnosis.fixes import Fixable, Fixed, Savings, shapley, step_times, without_transfers, works
-from udfs.kernel.diagnosis.flags import Trust, flag_of, is_skew
+from udfs.kernel.diagnosis.fixes import (
+    Causes,
+    Fixable,
+    Fixed,
+    Savings,
+    busiest,
+    may_end,
+    shapley,
+    step_times,
+    without_transfers,
+    works,
+)
+from udfs.kernel.diagnosis.flags import MOST_MOVING, Trust, flag_of, is_skew
 from udfs.kernel.diagnosis.transfers import slow_transfers
 from udfs.kernel.graph import Layout
 from udfs.kernel.program import Ints
@@ -51,9 +62,7 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     found = Found(job.layout, job.actual_s, blocks, computes, factors, transfers)
     savings = _savings(_replays(found), job.actual_s)
     rest = savings.replayed - savings.together - job.ideal_s / job.actual_s
-    steps = sum(block.number_of_steps for block in blocks)
-    computing_s = sum(float(without_transfers(block).sum()) for block in blocks) / steps
-    trust = Trust.of(found, savings, rest, savings.replayed - computing_s / job.actual_s)
+    trust = Trust.of(found, savings, rest, _moving(found, savings))
     causes = []
     for each in cause.FIXABLE:
         saved = savings.alone[each]
@@ -74,20 +83,58 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     return Diagnosis(tuple(causes), savings.together)
 
 
+def _moving(found: Found, savings: Savings) -> float:
+    """Share of T_actual that transfers take; no less than that, where even so much is not too much."""
+    steps = sum(block.number_of_steps for block in found.blocks)
+    most = 0.0
+    for computing in (busiest, without_transfers):
+        computing_s = sum(float(computing(block).sum()) for block in found.blocks) / steps
+        most = savings.replayed - computing_s / found.actual_s
+        if most - savings.alone[cause.COMMUNICATION] <= MOST_MOVING:
+            break
+    return most
+
+
 def _replays(found: Found) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
-    """Function that gives the mean step time with each of several sets of causes fixed. [s]"""
+    """Function that gives the mean step time with each of several sets of causes fixed. [s]
+
+    Causes of which nothing was found are never replayed: their fixes change nothing.
+    """
     factors = found.factors
+    present = _present(found)
     work = works(factors) if factors is not None else None
     fixable = _fixable(found)
     steps = sum(block.number_of_steps for block in found.blocks)
+    known: dict[Causes, float] = {}
 
     def mean_s(fixes: Sequence[Fixed]) -> dict[Fixed, float]:
-        total = np.zeros(len(fixes))
-        for block in fixable:
-            total += step_times(block, factors, work, fixes).sum(axis=1)
-        return dict(zip(fixes, (total / steps).tolist(), strict=True))
+        left = {fixed: present - fixed for fixed in fixes}
+        unknown = [causes for causes in dict.fromkeys(left.values()) if causes not in known]
+        if unknown:
+            total = np.zeros(len(unknown))
+            for block in fixable:
+                total += step_times(block, factors, work, unknown).sum(axis=1)
+            known.update(zip(unknown, (total / steps).tolist(), strict=True))
+        return {fixed: known[causes] for fixed, causes in left.items()}
 
     return mean_s
+
+
+def _present(found: Found) -> Causes:
+    """Causes whose fixes change any duration."""
+    is_present = {
+        cause.LAUNCH_DELAY: any(block.delays.delay_s.any() for block in found.blocks),
+        cause.COMMUNICATION: any((slow.as_is_s != slow.usual_s).any() for slow in found.transfers),
+    }
+    if found.factors is not None:
+        stages, _, chunks, *_ = found.factors.noise.shape
+        is_present |= {
+            cause.SLOW_WORKER: bool((found.factors.worker != 1.0).any()),
+            cause.STAGE_IMBALANCE: stages * chunks > 1,
+            cause.DATA_IMBALANCE: found.factors.data.is_real,
+            cause.PAUSE: bool(found.factors.pause_s.any()),
+        }
+    return frozenset(each for each, holds in is_present.items() if holds)
 
 
 def _fixable(found: Found) -> list[Fixable]:
@@ -101,7 +148,7 @@ def _fixable(found: Found) -> list[Fixable]:
     fixable = []
     for number, block in enumerate(found.blocks):
         ops, part = computes.get(number, (None, None))
-        fixable.append(Fixable(block, ops, part, found.transfers[number]))
+        fixable.append(Fixable(block, ops, part, found.transfers[number], may_end(block)))
     return fixable
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from udfs.kernel.diagnosis.compute_times import Tensor
 from udfs.kernel.diagnosis.workers import Workers, slow_workers
 from udfs.kernel.program import Floats, Ints
-from udfs.kernel.selection import median_of_all
+from udfs.kernel.selection import SAMPLE, median_of_all
 
 Mask = npt.NDArray[np.bool_]
 
@@ -135,9 +135,17 @@ def _pauses(rest: Tensor, usual: Tensor) -> Mask:
     found = np.zeros(rest.shape, dtype=bool)
     if over.max() > LEAST_PAUSE:
         flat = over.reshape(-1)
-        scatter = median_of_all(np.abs(flat - median_of_all(flat)))
+        scatter = 0.0 if _is_calm(flat) else median_of_all(np.abs(flat - median_of_all(flat)))
         found[:, 0] = over > max(LEAST_PAUSE, PAUSE_MADS * scatter)
     return found
+
+
+def _is_calm(values: Floats) -> bool:
+    """Whether the least pause is sure to be beyond the usual scatter: half of all lie close together."""
+    middle = np.median(values[:: max(1, values.size // SAMPLE)])
+    width = LEAST_PAUSE / PAUSE_MADS
+    close = (values >= middle - width / 2) & (values <= middle + width / 2)
+    return 2 * int(np.count_nonzero(close)) > values.size
 
 
 def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask) -> Data:

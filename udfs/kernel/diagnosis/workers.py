@@ -12,7 +12,7 @@ import numpy.typing as npt
 from udfs.kernel.diagnosis.compute_times import Tensor
 from udfs.kernel.diagnosis.hosts import base_off_host, stages_of_hosts
 from udfs.kernel.program import Floats, Ints
-from udfs.kernel.selection import ascending, low_median, median, quantile
+from udfs.kernel.selection import ascending, median, medians_along, quantile
 
 SWEEPS: Final = 3
 USUAL_STEPS: Final = 0.3
@@ -66,18 +66,18 @@ class Workers(NamedTuple):
 
 def slow_workers(logs: Tensor, hosts: Ints) -> tuple[Workers, Tensor, Tensor]:
     """Slow workers, usual log time (p, k, c, 1, 1, 1) and log weight of microbatches (1, 1, 1, m, s, d)."""
-    p, k, _, _, s, d = logs.shape
+    p, k, c, m, s, d = logs.shape
     always, in_steps = np.zeros((p, k, d)), np.zeros((p, s, d))
     scatter = 0.0
     usual = weight = np.zeros((1,) * 6)
-    by_step = median(ascending(logs, 3))
+    by_step = medians_along(logs, 3)
     for _ in range(SWEEPS):
         slow = (always[:, :, None] + in_steps[:, None])[:, :, None]
         of_steps = quantile(ascending(by_step - slow, 3), USUAL_STEPS)
-        usual = low_median(ascending(of_steps, 3))[..., None, None, None]
+        usual = medians_along(of_steps, 3, low=True)[..., None, None, None]
         rest = logs - usual
         weight = _weight(rest - slow[:, :, :, None] if slow.any() else rest)
-        cell = median(ascending(np.subtract(rest, weight, out=rest), 2, 3))
+        cell = medians_along(np.subtract(rest, weight, out=rest).reshape(p, k, c * m, s, d), 2)
         before = always, in_steps
         always, in_steps, scatter = _slow_cells(cell, hosts)
         if np.array_equal(always, before[0]) and np.array_equal(in_steps, before[1]):
@@ -94,7 +94,7 @@ def _weight(rest: Tensor) -> Tensor:
     """Log weight of each microbatch over stages, directions and chunks; shape (1, 1, 1, m, s, d)."""
     p, k, c, *lanes = rest.shape
     flat = rest.reshape(p * k * c, *lanes)
-    found = flat.min(axis=0) if p * c == 1 else low_median(ascending(flat, 0))
+    found = flat.min(axis=0) if p * c == 1 else medians_along(flat, 0, low=True)
     return found[None, None, None]
 
 
@@ -110,7 +110,7 @@ def _slow_cells(cell: Floats, hosts: Ints) -> tuple[Floats, Floats, float]:
     p, _, s, d = cell.shape
     by_size = ascending(cell, 2)
     typical = median(by_size)
-    base = low_median(ascending(typical, 2)) if d > 1 else quantile(by_size, USUAL_STEPS)[..., 0]
+    base = medians_along(typical, 2, low=True) if d > 1 else quantile(by_size, USUAL_STEPS)[..., 0]
     base = base_off_host(typical, base, hosts)
     relative = cell - base[:, :, None, None]
     mean, low = relative.mean(axis=1), relative.min(axis=1)
@@ -118,13 +118,13 @@ def _slow_cells(cell: Floats, hosts: Ints) -> tuple[Floats, Floats, float]:
     center, usual = median(steps), quantile(steps, USUAL_STEPS)
     # Not the median deviation: of a cell that is slow in just over half of the steps that is small.
     own = (quantile(steps, 0.85) - quantile(steps, 0.15)) / SIGMAS_BETWEEN
-    spread = float(low_median(ascending(own, 0, 1)))
-    scatter = MAD_TO_SIGMA * float(np.median(np.abs(usual - np.median(usual))))
+    spread = float(medians_along(own.reshape(-1), 0, low=True))
+    scatter = MAD_TO_SIGMA * _deviation(usual.reshape(-1))
     least = LEAST_WORKER
     if p * d >= ENOUGH_CELLS:
         least = max(least, MADS * scatter / MAD_TO_SIGMA)
     is_steady = own <= max(3.0 * spread, STEADY)
-    is_slow = (center > least) & (median(ascending(low, 1)) > least / 3) & is_steady & (d > 1)
+    is_slow = (center > least) & (medians_along(low, 1) > least / 3) & is_steady & (d > 1)
     if p == 1:
         # With one stage the weight of the microbatches holds all that a worker does.
         return np.zeros((p, cell.shape[1], d)), np.zeros((p, s, d)), scatter
@@ -146,17 +146,17 @@ def _slow_dp_ranks(weight: Floats, stages: int) -> Floats:
     m, s, d = weight.shape
     if d == 1:
         return np.zeros((s, d))
-    by_step = median(ascending(weight, 0))
-    typical = median(ascending(by_step, 0))
-    relative = by_step - low_median(ascending(typical, 0))
+    by_step = medians_along(weight, 0)
+    typical = medians_along(by_step, 0)
+    relative = by_step - medians_along(typical, 0, low=True)
     ordered = ascending(relative, 0)
     own = (quantile(ordered, 0.85) - quantile(ordered, 0.15)) / SIGMAS_BETWEEN
-    spread = float(low_median(ascending(own, 0)))
+    spread = float(medians_along(own, 0, low=True))
     center = median(ordered)
-    error = 1.25 * float(low_median(ascending(weight.std(axis=(0, 1)), 0))) / np.sqrt(m * s)
+    error = 1.25 * float(medians_along(weight.std(axis=(0, 1)), 0, low=True)) / np.sqrt(m * s)
     least = max(LEAST_WORKER if stages == 1 else LEAST_DP_RANK, 3.5 * error)
     if d >= ENOUGH_CELLS:
-        least = max(least, MADS * float(np.median(np.abs(center - np.median(center)))))
+        least = max(least, MADS * _deviation(center))
     is_slow = (center > least) & (own <= max(3.0 * spread, STEADY))
     some = np.zeros((s, d))
     if stages == 1:
@@ -165,3 +165,8 @@ def _slow_dp_ranks(weight: Floats, stages: int) -> Floats:
         hits = (relative > limit) & ~is_slow
         some = np.where(hits.any(axis=0) & (relative > 2 * spread), relative, 0.0)
     return np.where(is_slow, center, some)
+
+
+def _deviation(values: Floats) -> float:
+    """Median absolute deviation, shape (value,)."""
+    return float(medians_along(np.abs(values - medians_along(values, 0)), 0))
