@@ -2,7 +2,7 @@
 
 from functools import cache
 from math import floor
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from udfs.kernel.program import Floats
 
 MANY: Final = 4096
 """From so many values on, looking first for a narrow bracket around a rank is worth it."""
+
+SHORT: Final = 256
+"""Up to so many, NumPy sorts without comparing one by one."""
 
 SAMPLE: Final = 1024
 MARGIN: Final = 64
@@ -31,7 +34,7 @@ def neighbours(values: Floats, rank: int) -> tuple[float, float]:
         if below <= rank and following < below + inside.size < below + values.size:
             lower, upper = neighbours(inside, rank - below)
             return lower, upper if following > rank else lower
-    ordered = np.partition(values, (rank, following))
+    ordered = np.sort(values) if values.size <= SHORT else np.partition(values, (rank, following))
     return float(ordered[rank]), float(ordered[following])
 
 
@@ -40,10 +43,8 @@ def medians_of_rows(rows: Floats, *, low: bool = False) -> Floats:
     size = rows.shape[1]
     if size > MANY:
         middles = np.array([neighbours(row, (size - 1) // 2) for row in rows])
-    else:
-        ordered = np.partition(rows, ((size - 1) // 2, size // 2), axis=1)
-        middles = ordered[:, (size - 1) // 2 : size // 2 + 1]
-    return middles[:, 0] if low or size % 2 else middles.mean(axis=1)
+        return middles[:, 0] if low or size % 2 else middles.mean(axis=1)
+    return medians_along(rows, 1, low=low)
 
 
 def median_of_all(values: Floats) -> float:
@@ -75,11 +76,12 @@ def medians_along(values: Floats, axis: int, *, low: bool = False) -> Floats:
     """Median along an axis, or the lower of its two middle values."""
     size = values.shape[axis]
     ranks = ((size - 1) // 2,) if low or size % 2 else (size // 2 - 1, size // 2)
-    if size > FEW:
+    if size > FEW or values.size < MANY:
         ordered = ascending(values, axis)
         middles = [ordered[..., rank] for rank in ranks]
     else:
-        rows = list(np.moveaxis(values, axis, 0))
+        before: tuple[Any, ...] = (slice(None),) * axis
+        rows = [values[(*before, at)] for at in range(size)]
         for first, second, is_lower_wanted, is_upper_wanted in _network(size, ranks):
             lower, upper = rows[first], rows[second]
             if is_lower_wanted:

@@ -55,7 +55,7 @@ def test_along_short_axes(axes: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("size", range(1, selection.FEW + 3))
 def test_medians_along_short_axes(size: int) -> None:
-    values = np.random.default_rng(size).integers(0, 9, (6, size, 50)).astype(float)
+    values = np.random.default_rng(size).integers(0, 9, (6, size, 700)).astype(float)
     before = values.copy()
     assert np.array_equal(selection.medians_along(values, 1), np.median(values, axis=1))
     low = np.quantile(values, 0.5, axis=1, method="lower")

@@ -72,7 +72,7 @@ def _calls_among(ops: range, start_s: Floats, end_s: Floats) -> list[tuple[int, 
 def _coincide(one: int, other: int, start_s: Floats, end_s: Floats) -> bool:
     together = np.abs(start_s[one] - start_s[other]) <= SAME_S
     together &= np.abs(end_s[one] - end_s[other]) <= SAME_S
-    return bool(together.mean() >= SAME_LANES)
+    return bool(np.count_nonzero(together) >= SAME_LANES * together.size)
 
 
 def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:

@@ -1,7 +1,6 @@
 """All causes of one job: each fixed alone, all together, and what each contributes to that."""
 
 from collections.abc import Callable, Sequence
-from itertools import combinations
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,29 +14,22 @@ from udfs.kernel.diagnosis.fixes import (
     Causes,
     Fixable,
     Fixed,
-    Savings,
     busiest,
     may_end,
-    shapley,
     step_times,
     without_transfers,
     works,
 )
 from udfs.kernel.diagnosis.flags import MOST_MOVING, Trust, flag_of, is_skew
+from udfs.kernel.diagnosis.savings import Savings, savings_of
 from udfs.kernel.diagnosis.transfers import slow_transfers
 from udfs.kernel.graph import Layout
 from udfs.kernel.program import Ints
-
-NOTHING: Final[Fixed] = frozenset()
-ALL_FIXES: Final[Fixed] = frozenset(cause.FIXABLE)
 
 LEAST_SAVED: Final = 0.025
 """A cause holds if its fix saves at least this share of the step time."""
 
 NAN: Final = float("nan")
-
-LEAST_SHARED: Final = 0.002
-"""Causes that save less alone are not fixed in every combination with others."""
 
 
 class Job(NamedTuple):
@@ -60,7 +52,7 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     factors = decompose(computes.times_s, job.hosts) if computes is not None else None
     transfers = slow_transfers(blocks)
     found = Found(job.layout, job.actual_s, blocks, computes, factors, transfers)
-    savings = _savings(_replays(found), job.actual_s)
+    savings = savings_of(_replays(found), job.actual_s)
     rest = savings.replayed - savings.together - job.ideal_s / job.actual_s
     trust = Trust.of(found, savings, rest, _moving(found, savings))
     causes = []
@@ -150,29 +142,3 @@ def _fixable(found: Found) -> list[Fixable]:
         ops, part = computes.get(number, (None, None))
         fixable.append(Fixable(block, ops, part, found.transfers[number], may_end(block)))
     return fixable
-
-
-def _savings(mean_s: Callable[[Sequence[Fixed]], dict[Fixed, float]], actual_s: float) -> Savings:
-    alone = {each: frozenset({each}) for each in cause.FIXABLE}
-    times = mean_s([NOTHING, *alone.values(), ALL_FIXES])
-    saved = {fixed: (times[NOTHING] - time_s) / actual_s for fixed, time_s in times.items()}
-    shared = [each for each, fixed in alone.items() if abs(saved[fixed]) >= LEAST_SHARED]
-    subsets = [
-        frozenset(chosen) for size in range(2, len(shared) + 1) for chosen in combinations(shared, size)
-    ]
-    unknown = [subset for subset in subsets if subset not in times]
-    if unknown:
-        saved |= {fixed: (times[NOTHING] - time_s) / actual_s for fixed, time_s in mean_s(unknown).items()}
-    attributed = {each: saved[fixed] for each, fixed in alone.items()}
-    attributed |= shapley(saved, shared)
-    # What is left between the causes that were shared and all goes to those that save next to nothing.
-    left = saved[ALL_FIXES] - sum(attributed.values())
-    others = [each for each in cause.FIXABLE if each not in shared] or list(cause.FIXABLE)
-    for each in others:
-        attributed[each] += left / len(others)
-    return Savings(
-        {each: saved[fixed] for each, fixed in alone.items()},
-        attributed,
-        saved[ALL_FIXES],
-        times[NOTHING] / actual_s,
-    )

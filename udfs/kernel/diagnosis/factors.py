@@ -12,13 +12,16 @@ import numpy.typing as npt
 from udfs.kernel.diagnosis.compute_times import Tensor
 from udfs.kernel.diagnosis.workers import Workers, slow_workers
 from udfs.kernel.program import Floats, Ints
-from udfs.kernel.selection import SAMPLE, median_of_all
+from udfs.kernel.selection import median_of_all, medians_along
 
 Mask = npt.NDArray[np.bool_]
 
 LEAST_PAUSE: Final = 0.15
 PAUSE_MADS: Final = 6.0
 """A pause takes this much longer, as a log factor, and so many times the usual scatter."""
+
+SAMPLE: Final = 256
+"""Values that tell about where the middle of all is."""
 
 LEAST_RELIABILITY: Final = 0.3
 LEAST_SPREAD: Final = 0.01
@@ -30,6 +33,9 @@ LEAST_PART: Final = 0.01
 """Of the mean work of its kind, the least that a compute is taken to need."""
 
 TINY_S: Final = 1e-9
+
+SUMS: Final = "...l,...l->..."
+"""Sums of products along the last axis, for np.einsum."""
 
 
 class Data(NamedTuple):
@@ -119,12 +125,16 @@ def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Fac
     worker = np.exp(workers.log_factor())
     work_s = _work(times_s / worker, data, pauses)
     model_s = work_s * worker
-    noise = np.divide(times_s, model_s, out=np.ones(times_s.shape), where=model_s > 0.0)
+    is_some = model_s > 0.0
+    if is_some.all():
+        noise = times_s / model_s
+    else:
+        noise = np.divide(times_s, model_s, out=np.ones(times_s.shape), where=is_some)
     logs = np.log(np.maximum(noise, TINY_S))
     pauses = _pauses(logs, np.zeros((1,) * 6))
     pause_s = np.zeros(times_s.shape)
     if pauses.any():
-        pause_s = np.where(pauses, times_s - model_s, pause_s)
+        pause_s[pauses] = times_s[pauses] - np.broadcast_to(model_s, times_s.shape)[pauses]
         noise[pauses], logs[pauses] = 1.0, 0.0
     return Factors(work_s, worker, noise, pause_s, workers, data, float(logs.std()))
 
@@ -142,7 +152,7 @@ def _pauses(rest: Tensor, usual: Tensor) -> Mask:
 
 def _is_calm(values: Floats) -> bool:
     """Whether the least pause is sure to be beyond the usual scatter: half of all lie close together."""
-    middle = np.median(values[:: max(1, values.size // SAMPLE)])
+    middle = medians_along(values[:: max(1, values.size // SAMPLE)], 0)
     width = LEAST_PAUSE / PAUSE_MADS
     close = (values >= middle - width / 2) & (values <= middle + width / 2)
     return 2 * int(np.count_nonzero(close)) > values.size
@@ -201,21 +211,21 @@ def _halves(rest: Tensor) -> tuple[Floats, Floats] | None:
 
 def _work(clean_s: Tensor, data: Data, pauses: Mask) -> Tensor:
     """Work of each stage, direction and chunk: a fixed part and one that goes with the data."""
-    lanes = (3, 4, 5)
-    share: Floats | float = 1.0 / clean_s[0, 0, 0].size
+    flat_s = clean_s.reshape(*clean_s.shape[:3], -1)
+    share = np.full(flat_s.shape[-1], 1.0 / flat_s.shape[-1])
     if pauses.any():
-        share = ~pauses / np.maximum((~pauses).sum(axis=lanes, keepdims=True), 1)
-    mean_s = (clean_s * share).sum(axis=lanes, keepdims=True)
+        calm = ~pauses.reshape(flat_s.shape)
+        share = calm / np.maximum(calm.sum(axis=-1, keepdims=True), 1)
+    # Not np.vecdot, whose library makes threads of long sums.
+    mean_s: Tensor = np.einsum(SUMS, flat_s, share)[..., None]
     if not data.is_real:
-        return np.asarray(mean_s)
-    weight = data.weight[None, :, None]
-    mean_weight = (weight * share).sum(axis=lanes, keepdims=True)
-    deviation = weight - mean_weight
-    spread = (deviation**2 * share).sum(axis=lanes, keepdims=True)
-    # No spread where a direction is recorded as of no length.
-    slope_s = (deviation * clean_s * share).sum(axis=lanes, keepdims=True) / np.where(
-        spread > 0.0, spread, 1.0
-    )
+        return mean_s[..., None, None]
+    weight = data.weight.reshape(1, -1, 1, flat_s.shape[-1])
+    deviation = weight - np.einsum(SUMS, weight, share)[..., None]
+    shared = deviation * share
+    spread = np.einsum(SUMS, deviation, shared)[..., None]
+    spread[spread <= 0.0] = 1.0  # Of a direction that is recorded as of no length.
+    slope_s = np.einsum(SUMS, shared, flat_s)[..., None] / spread
     # A stage without a constant falls faster than the weights, which hold the constants of all stages.
-    work_s = mean_s + np.maximum(slope_s, 0.0) * deviation
-    return np.asarray(np.maximum(work_s, LEAST_PART * mean_s))
+    work_s: Tensor = np.maximum(mean_s + np.maximum(slope_s, 0.0) * deviation, LEAST_PART * mean_s)
+    return work_s.reshape(clean_s.shape)

@@ -1,8 +1,6 @@
 """Replays with causes fixed: alone, together, and in every combination that matters."""
 
 from collections.abc import Sequence
-from itertools import combinations
-from math import comb
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,6 +18,11 @@ from udfs.kernel.selection import median_of_all
 Causes = frozenset[int]
 Fixed = Causes
 """Causes that are fixed."""
+
+OF_COMPUTES: Final[Causes] = frozenset(
+    {cause.SLOW_WORKER, cause.STAGE_IMBALANCE, cause.DATA_IMBALANCE, cause.PAUSE}
+)
+"""Causes that lengthen computes."""
 
 MOST_SIGMAS: Final = 4.0
 """Errors of measurement beyond are misfits of the work, not noise."""
@@ -157,8 +160,13 @@ def _put_computes(
     some = (slice(None),) * 4 + (block.part,)
     *index, steps, dp_ranks = work.as_is[some].shape
     stack = np.empty((*index, len(left), steps, dp_ranks))
+    row_of: dict[Causes, int] = {}
     for row, causes in enumerate(left):
-        _compute_times(factors, work, some, causes, stack[:, :, :, :, row])
+        like = row_of.setdefault(causes & OF_COMPUTES, row)
+        if like < row:
+            stack[:, :, :, :, row] = stack[:, :, :, :, like]
+        else:
+            _compute_times(factors, work, some, causes, stack[:, :, :, :, row])
     if ops.shape[-1] == 1:
         rows = stack.reshape(ops.size, len(left), -1)
         for op, times_s in zip(ops.ravel().tolist(), rows, strict=True):
@@ -187,21 +195,6 @@ def _compute_times(
         out += factors.pause_s[some]
 
 
-class Savings(NamedTuple):
-    """Shares of T_actual that fixes save.
-
-    alone      : cause -> saved by its fix alone.
-    attributed : cause -> its share in what all fixes together save.
-    together   : saved by all fixes together.
-    replayed   : replay with nothing fixed, over T_actual.
-    """
-
-    alone: dict[int, float]
-    attributed: dict[int, float]
-    together: float
-    replayed: float
-
-
 def without_transfers(times: BlockTimes) -> Floats:
     """Step times if no transfer took any time, all else as it ran; float64, shape (step,). [s]"""
     graph, duration_s = times.graph, times.duration_s
@@ -227,20 +220,3 @@ def busiest(times: BlockTimes) -> Floats:
         np.maximum(longest_s, computes.sum(axis=0).max(axis=-1), out=longest_s)
     early_s: float = times.delays.delay_s.min(initial=0.0)
     return longest_s + early_s
-
-
-def shapley(value_of: dict[Fixed, float], players: Sequence[int]) -> dict[int, float]:
-    """Shapley value of each player (Shapley 1953): its mean contribution over all orders.
-
-    value_of : value of every subset of the players.
-    """
-    number = len(players)
-    found = dict.fromkeys(players, 0.0)
-    for player in players:
-        others = [other for other in players if other != player]
-        for size in range(number):
-            weight = 1.0 / (number * comb(number - 1, size))
-            for chosen in combinations(others, size):
-                before = frozenset(chosen)
-                found[player] += weight * (value_of[before | {player}] - value_of[before])
-    return found

@@ -6,8 +6,9 @@ import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel.diagnosis.culprits import Found
-from udfs.kernel.diagnosis.fixes import Savings
+from udfs.kernel.diagnosis.savings import Savings
 from udfs.kernel.graph import Layout
+from udfs.kernel.selection import median_of_all
 
 ENOUGH_STEPS: Final = 4
 LARGEST_GAP: Final = 0.05
@@ -72,7 +73,7 @@ class Trust(NamedTuple):
             microbatches=microbatches,
             slow_cells=slow_cells,
             suspects=suspects,
-            skew_s=float(np.median(skew_s)) if len(skew_s) else 0.0,
+            skew_s=median_of_all(skew_s) if len(skew_s) else 0.0,
             moving=moving - savings.alone[cause.COMMUNICATION],
             gap=abs(1.0 - savings.replayed),
             unexplained=rest / waste if waste > LEAST_WASTE else 0.0,

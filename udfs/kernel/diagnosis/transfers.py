@@ -1,7 +1,7 @@
 """Transfers far above the usual transfer of the same kind, and steps in which all of them are slow."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,26 +9,9 @@ import numpy.typing as npt
 from udfs.kernel import op_type as ot
 from udfs.kernel.diagnosis.compute_times import BlockTimes
 from udfs.kernel.diagnosis.congestion import TRAFFIC, step_factors
+from udfs.kernel.diagnosis.usual_transfers import ALL, LEAST_S, NO_PEER, NOTHING_KNOWN, Kind, Usual, limits_of
 from udfs.kernel.program import Floats, Ints
-from udfs.kernel.selection import medians_of_rows, neighbours, quantile_of_all
-
-LOW_QUANTILE: Final = 0.25
-USUAL_BAND: Final = (0.5, 1.6)
-"""The usual transfer is the median of those within this band around the low quantile."""
-
-LEAST_FACTOR: Final = 1.8
-MADS: Final = 5.0
-SAME_KIND: Final = 3.0
-"""A collective of a stage is measured by its own usual time, unless that is so many times its type's."""
-
-LEAST_S: Final = 1e-6
-
-Kind = tuple[int, int, int]
-"""Transfers that take alike: pipeline transfers by type, collectives by (type, stage, chunk)."""
-
-ALL: Final = -1
-NO_PEER: Final = -2
-"""In place of a stage: pipeline transfers of all stages, and those of a call that move nothing themselves."""
+from udfs.kernel.selection import medians_of_rows
 
 
 class SlowTransfers(NamedTuple):
@@ -57,16 +40,6 @@ class _Part(NamedTuple):
     known: npt.NDArray[np.bool_] | None
 
 
-class _Usual(NamedTuple):
-    """Usual time of a kind, and above which a transfer is a fault. [s]"""
-
-    base_s: float
-    limit_s: float
-
-
-NOTHING_KNOWN: Final = _Usual(LEAST_S, np.inf)
-
-
 def slow_transfers(blocks: Sequence[BlockTimes]) -> list[SlowTransfers]:
     """Faults of every block, measured over all blocks together."""
     parts = [_parts(block) for block in blocks]
@@ -83,30 +56,13 @@ def slow_transfers(blocks: Sequence[BlockTimes]) -> list[SlowTransfers]:
             if kind in found
         ]
         known[kind] = values[0] if len(values) == 1 else np.concatenate(values)
-    limits = _limits(known)
+    limits = limits_of(known)
     return [_faults(*block, limits) for block in zip(parts, calm, factors, strict=True)]
 
 
 def _calm(time_s: Floats, factor: Floats) -> Floats:
     """Transfers without congestion, whose factor has the shape (step,). [s]"""
     return time_s / factor[:, None] if (factor > 1.0).any() else time_s
-
-
-def _limits(known: dict[Kind, Floats]) -> dict[Kind, _Usual]:
-    """Usual times; a kind that is always far slower than others of its type is measured by those."""
-    usual = {kind: _usual_s(values) for kind, values in known.items()}
-    bases: dict[int, list[float]] = {}
-    for kind, base_s in usual.items():
-        bases.setdefault(kind[0], []).append(base_s)
-    limits = {(op_type, NO_PEER, ALL): _Usual(_low(base_s), np.inf) for op_type, base_s in bases.items()}
-    for kind, values in known.items():
-        of_type_s = _low(bases[kind[0]])
-        measure_s = usual[kind] if usual[kind] <= SAME_KIND * of_type_s else of_type_s
-        factor = LEAST_FACTOR
-        if values.size and values.max() > factor * measure_s:
-            factor = max(factor, float(np.exp(MADS * _scatter(values, usual[kind]))))
-        limits[kind] = _Usual(measure_s, factor * measure_s)
-    return limits
 
 
 def _parts(block: BlockTimes) -> dict[Kind, _Part]:
@@ -175,43 +131,8 @@ def _step_medians(part: _Part) -> Floats:
     return np.where(count > 0, medians, np.nan)
 
 
-def _band(values: Floats) -> tuple[float, float, float]:
-    """Low quantile, or the least time, and the band around it. [s]"""
-    low_s = max(quantile_of_all(values, LOW_QUANTILE), LEAST_S)
-    return low_s, USUAL_BAND[0] * low_s, USUAL_BAND[1] * low_s
-
-
-def _usual_s(values: Floats) -> float:
-    """Median of the transfers within the band; what is found there is a range of ranks. [s]"""
-    if not values.size:
-        return LEAST_S
-    low_s, first_s, last_s = _band(values)
-    below = int(np.count_nonzero(values < first_s))
-    number = values.size - below - int(np.count_nonzero(values > last_s))
-    if not number:
-        return low_s
-    lower, upper = neighbours(values, below + (number - 1) // 2)
-    return max(lower if number % 2 else (lower + upper) / 2, LEAST_S)
-
-
-def _scatter(values: Floats, usual_s: float) -> float:
-    """Median absolute log deviation within the band; infinite where nothing is."""
-    _, first_s, last_s = _band(values)
-    band = values[(values >= first_s) & (values <= last_s)]
-    if not band.size:
-        return float("inf")
-    ratio = np.maximum(band, LEAST_S) / usual_s
-    np.maximum(ratio, 1.0 / ratio, out=ratio)
-    lower, upper = np.log(neighbours(ratio, (band.size - 1) // 2)).tolist()
-    return float(lower if band.size % 2 else (lower + upper) / 2)
-
-
-def _low(values: list[float]) -> float:
-    return sorted(values)[(len(values) - 1) // 2]
-
-
 def _faults(
-    parts: dict[Kind, _Part], calm: dict[Kind, Floats], factors: dict[int, Floats], limits: dict[Kind, _Usual]
+    parts: dict[Kind, _Part], calm: dict[Kind, Floats], factors: dict[int, Floats], limits: dict[Kind, Usual]
 ) -> SlowTransfers:
     ops, as_is, fixed = [], [], []
     for kind, part in parts.items():
@@ -221,18 +142,19 @@ def _faults(
         if part.known is None and not is_congested and not calm[kind].max() > limit_s:
             continue
         is_fault = calm[kind] > limit_s
+        if part.known is not None:
+            is_fault &= part.known
         changes = is_fault.any(axis=(1, 2)) | is_congested
-        as_is_s, calm_s = part.time_s, calm[kind]
         if part.known is not None:
             changes |= ~part.known.all(axis=(1, 2))
-            is_fault &= part.known
-            as_is_s = np.where(part.known, as_is_s, np.minimum(as_is_s, base_s * factor))
-            calm_s = np.where(part.known, calm_s, np.minimum(calm_s, base_s))
-        if not changes.any():
-            continue
+        as_is_s, calm_s = part.time_s[changes], calm[kind][changes]
+        if part.known is not None:
+            known = part.known[changes]
+            as_is_s = np.where(known, as_is_s, np.minimum(as_is_s, base_s * factor))
+            calm_s = np.where(known, calm_s, np.minimum(calm_s, base_s))
         ops.append(part.ops[changes])
-        as_is.append(as_is_s[changes])
-        fixed.append(np.where(is_fault[changes], base_s, calm_s[changes]))
+        as_is.append(as_is_s)
+        fixed.append(np.where(is_fault[changes], base_s, calm_s))
     if not ops:
         steps, lanes = next(iter(parts.values())).time_s.shape[1:] if parts else (0, 0)
         nothing = np.empty((0, steps, lanes))

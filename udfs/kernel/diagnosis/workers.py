@@ -72,12 +72,13 @@ def slow_workers(logs: Tensor, hosts: Ints) -> tuple[Workers, Tensor, Tensor]:
     usual = weight = np.zeros((1,) * 6)
     by_step = medians_along(logs, 3)
     for _ in range(SWEEPS):
-        slow = (always[:, :, None] + in_steps[:, None])[:, :, None]
-        of_steps = quantile(ascending(by_step - slow, 3), USUAL_STEPS)
+        slow = always[:, :, None] + in_steps[:, None]
+        of_steps = quantile(ascending(by_step - slow[:, :, None], 3), USUAL_STEPS)
         usual = medians_along(of_steps, 3, low=True)[..., None, None, None]
-        rest = logs - usual
-        weight = _weight(rest - slow[:, :, :, None] if slow.any() else rest)
-        cell = medians_along(np.subtract(rest, weight, out=rest).reshape(p, k, c * m, s, d), 2)
+        clean = logs - (usual + slow[:, :, None, None])
+        weight = _weight(clean)
+        clean -= weight
+        cell = medians_along(clean.reshape(p, k, c * m, s, d), 2) + slow
         before = always, in_steps
         always, in_steps, scatter = _slow_cells(cell, hosts)
         if np.array_equal(always, before[0]) and np.array_equal(in_steps, before[1]):
