@@ -83,8 +83,12 @@ def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
     if not calls.members:
         return graph
     call_of = {op: call for call in calls.members for op in call}
+    is_alone = call_of.keys().isdisjoint
     waits_for = []
-    for op in range(graph.size):
+    for op, sources in enumerate(graph.waits_for):
+        if op not in call_of and is_alone(sources):
+            waits_for.append(sources)
+            continue
         own = call_of.get(op, (op,))
         joined = [source for member in own for source in graph.waits_for[member] if source not in own]
         waits_for.append(

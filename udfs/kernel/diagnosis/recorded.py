@@ -66,12 +66,13 @@ def _skew_s(graph: OpGraph, end_s: Floats, calls: Calls) -> Floats:
     """
     steps = end_s.shape[1]
     pairs, replicas = [np.full(steps, NAN)], [np.full(steps, NAN)]
-    for members, across_dp in graph.meetings:
+    across = [op for members, across_dp in graph.meetings if across_dp for ops in members for op in ops]
+    if across and end_s.shape[-1] > 1:
+        replicas.append(medians_along(np.abs(np.diff(end_s[across])), 2).min(axis=0))
+    for members, _ in graph.meetings:
         is_transfer = graph.op_types[members[0][0]] in ot.TRANSFERS
-        ends_s = [end_s[as_index(ops)] for ops in members]
-        if across_dp and end_s.shape[-1] > 1:
-            replicas += [medians_along(np.abs(np.diff(ends)), 2).min(axis=0) for ends in ends_s]
         if not (is_transfer and calls.members):
+            ends_s = [end_s[as_index(ops)] for ops in members]
             apart_s = [np.abs(end - other).swapaxes(0, 1) for end, other in pairwise(ends_s)]
             pairs += [medians_of_rows(apart.reshape(steps, -1)) for apart in apart_s]
     # A long collective ends when its own noise lets it, so that the shortest tells most of the clocks.
