@@ -57,7 +57,7 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
     if factors is None or each == cause.UNEXPLAINED:
         return Blame((), Evidence(NAN, NAN, NAN, NAN, indicator))
     if each == cause.PAUSE:
-        return _blame_for_lost(factors.pause_s.sum(axis=(1, 2, 3)), found, indicator)
+        return _blame_for_lost(factors.pause_s[:, 0].sum(axis=(1, 2)), found, indicator)
     stages, directions, chunks, microbatches, steps, dp_ranks = factors.noise.shape
     per_cell = directions * chunks * microbatches * steps
     if each == cause.DATA_IMBALANCE:

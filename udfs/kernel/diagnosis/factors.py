@@ -214,9 +214,8 @@ def _work(clean_s: Tensor, data: Data, pauses: Mask) -> Tensor:
     flat_s = clean_s.reshape(*clean_s.shape[:3], -1)
     share = np.full(flat_s.shape[-1], 1.0 / flat_s.shape[-1])
     if pauses.any():
-        calm = ~pauses.reshape(flat_s.shape)
-        share = calm / np.maximum(calm.sum(axis=-1, keepdims=True), 1)
-    # Not np.vecdot, whose library makes threads of long sums.
+        share = np.logical_not(pauses.reshape(flat_s.shape)).astype(np.float64)
+        share *= 1.0 / np.maximum(share.sum(axis=-1, keepdims=True), 1.0)
     mean_s: Tensor = np.einsum(SUMS, flat_s, share)[..., None]
     if not data.is_real:
         return mean_s[..., None, None]
@@ -227,5 +226,6 @@ def _work(clean_s: Tensor, data: Data, pauses: Mask) -> Tensor:
     spread[spread <= 0.0] = 1.0  # Of a direction that is recorded as of no length.
     slope_s = np.einsum(SUMS, shared, flat_s)[..., None] / spread
     # A stage without a constant falls faster than the weights, which hold the constants of all stages.
-    work_s: Tensor = np.maximum(mean_s + np.maximum(slope_s, 0.0) * deviation, LEAST_PART * mean_s)
-    return work_s.reshape(clean_s.shape)
+    work_s: Tensor = np.maximum(slope_s, 0.0) * deviation
+    work_s += mean_s
+    return np.maximum(work_s, LEAST_PART * mean_s, out=work_s).reshape(clean_s.shape)

@@ -137,14 +137,13 @@ def _step_times(
     if block.computes is not None and factors is not None and work is not None:
         _put_computes(block, block.computes.ops, factors, work, left, per_op)
     is_fixed = np.array([cause.COMMUNICATION not in causes for causes in left])[:, None]
-    slow = block.transfers
-    for op, as_is_s, usual_s in zip(slow.ops.tolist(), slow.as_is_s, slow.usual_s, strict=True):
-        per_op[op] = np.where(is_fixed, usual_s.reshape(1, lanes), as_is_s.reshape(1, lanes))
+    ops, as_is_s, usual_s = block.transfers
+    transfer_s = np.where(is_fixed, usual_s.reshape(len(ops), 1, lanes), as_is_s.reshape(len(ops), 1, lanes))
+    for op, times_s in zip(ops.tolist(), transfer_s, strict=True):
+        per_op[op] = times_s
     is_late = np.array([cause.LAUNCH_DELAY in causes for causes in left], dtype=np.float64)[:, None]
-    delays = {
-        op: is_late * delay_s.reshape(1, lanes)
-        for op, delay_s in zip(block.times.delays.ops.tolist(), block.times.delays.delay_s, strict=True)
-    }
+    late, delay_s = block.times.delays
+    delays = dict(zip(late.tolist(), is_late * delay_s.reshape(len(late), 1, lanes), strict=True))
     return replay_rows(block.times.graph, per_op, delays, (len(left), *duration_s.shape[1:]), block.is_last)
 
 
@@ -192,7 +191,7 @@ def _compute_times(
     else:
         out[...] = chosen[some]
     if cause.PAUSE in causes:
-        out += factors.pause_s[some]
+        out[:, :1] += factors.pause_s[some][:, :1]  # Of forwards alone.
 
 
 def without_transfers(times: BlockTimes) -> Floats:

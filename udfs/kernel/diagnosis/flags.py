@@ -62,7 +62,7 @@ class Trust(NamedTuple):
         slow_cells, microbatches, suspects = 0.0, 0, False
         if found.factors is not None:
             workers = found.factors.workers
-            slow_cells = float((workers.log_factor() > 0.0).any(axis=(1, 2, 3, 4)).mean())
+            slow_cells = float((workers.log_factor().max(axis=4).max(axis=(1, 2, 3)) > 0.0).mean())
             microbatches = found.factors.noise.shape[3]
             suspects = bool(workers.suspects.any())
         waste = savings.together + rest
