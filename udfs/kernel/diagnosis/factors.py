@@ -78,7 +78,7 @@ def decompose(times_s: Tensor, hosts: Ints) -> Factors:
     times_s : Tensor. [s]
     hosts   : int, shape (stage, dp_rank); which host, -1 where unknown.
     """
-    logs = np.log(np.maximum(times_s, TINY_S))
+    logs = _logs(times_s)
     workers, usual, weight = slow_workers(logs, hosts)
     first = _First(workers, usual, weight, logs, _rest(logs, workers, usual))
     pauses = _pauses(first.rest, weight)
@@ -100,6 +100,12 @@ class _First(NamedTuple):
     rest: Tensor
 
 
+def _logs(values: Tensor) -> Tensor:
+    """Logs; in place of a copy, because every array of that size pushes another out of the cache."""
+    found = np.maximum(values, TINY_S)
+    return np.log(found, out=found)
+
+
 def _rest(logs: Tensor, workers: Workers, usual: Tensor) -> Tensor:
     """What is left beside stage and worker."""
     return logs - (workers.log_factor() + usual)
@@ -111,9 +117,11 @@ def _beside_work(times_s: Tensor, first: _First, data: Data, pauses: Mask, hosts
     Where a stage takes a constant beside what goes with the data, its light microbatches looked slow.
     """
     doubtful = pauses | (first.workers.in_steps > 0.0)[:, None, None, None]
-    steady_s = np.maximum(times_s, TINY_S) / np.exp(first.workers.without_steps().log_factor())
+    steady_s = np.maximum(times_s, TINY_S)
+    steady_s /= np.exp(first.workers.without_steps().log_factor())
     data = _trusted(data, steady_s, doubtful)
-    beside = first.logs - np.log(np.maximum(_work(steady_s, data, doubtful), TINY_S))
+    beside = _logs(_work(steady_s, data, doubtful))
+    np.subtract(first.logs, beside, out=beside)
     workers, usual, weight = slow_workers(beside, hosts)
     workers = workers._replace(suspects=first.workers.suspects)
     pauses = _pauses(_rest(beside, workers, usual), weight)
@@ -123,14 +131,15 @@ def _beside_work(times_s: Tensor, first: _First, data: Data, pauses: Mask, hosts
 
 def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Factors:
     worker = np.exp(workers.log_factor())
-    work_s = _work(times_s / worker, data, pauses)
+    noise = times_s / worker
+    work_s = _work(noise, data, pauses)
     model_s = work_s * worker
     is_some = model_s > 0.0
     if is_some.all():
-        noise = times_s / model_s
+        np.divide(times_s, model_s, out=noise)
     else:
         noise = np.divide(times_s, model_s, out=np.ones(times_s.shape), where=is_some)
-    logs = np.log(np.maximum(noise, TINY_S))
+    logs = _logs(noise)
     pauses = _pauses(logs, np.zeros((1,) * 6))
     pause_s = np.zeros(times_s.shape)
     if pauses.any():
@@ -178,7 +187,8 @@ def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask) -> Data:
     if not is_real:
         return Data(np.ones((k, m, s, d)), reliability, spread, is_real=False)
     # Times and not their logs, because a stage may take a constant beside what goes with the data.
-    of_all_s = np.exp(calm + usual).sum(axis=(0, 2))
+    calm = calm + usual
+    of_all_s = np.exp(calm, out=calm).sum(axis=(0, 2))
     relative = of_all_s / of_all_s.mean(axis=(1, 2, 3), keepdims=True)
     if p * c == 1:
         relative = np.broadcast_to(relative.mean(axis=0), (k, m, s, d))

@@ -57,7 +57,9 @@ def works(factors: Factors) -> Works:
         return Works(as_is_s, as_is_s, over_stages_s, over_stages_s)
     balanced_s = work_s.mean(axis=(3, 5), keepdims=True)
     # What is left of a light microbatch is small beside the work that it gets, however large beside its own.
-    left = 1.0 + (as_is_s - work_s) / np.maximum(np.maximum(work_s, balanced_s), TINY_S)
+    left = as_is_s - work_s
+    left /= np.maximum(np.maximum(work_s, balanced_s), TINY_S)
+    left += 1.0
     left *= _error(left)
     both_s = balanced_s.mean(axis=(0, 2), keepdims=True)
     return Works(
@@ -85,7 +87,8 @@ def _error(left: Tensor) -> Floats:
     returns : shape (1, direction, 1, microbatch, step, dp_rank).
     """
     p, k, c, m, s, d = left.shape
-    measured = np.log(np.maximum(left, TINY_S)).swapaxes(1, 2).reshape(p * c, k, m, s, d)
+    measured = np.maximum(left, TINY_S)
+    measured = np.log(measured, out=measured).swapaxes(1, 2).reshape(p * c, k, m, s, d)
     if p * c > 1:
         error = (measured[::2].mean(axis=0) - measured[1::2].mean(axis=0)) / 2
     else:

@@ -70,12 +70,12 @@ def slow_workers(logs: Tensor, hosts: Ints) -> tuple[Workers, Tensor, Tensor]:
     always, in_steps = np.zeros((p, k, d)), np.zeros((p, s, d))
     scatter = 0.0
     usual = weight = np.zeros((1,) * 6)
-    by_step = medians_along(logs, 3)
+    by_step, clean = medians_along(logs, 3), np.empty(logs.shape)
     for _ in range(SWEEPS):
         slow = always[:, :, None] + in_steps[:, None]
         of_steps = quantile(ascending(by_step - slow[:, :, None], 3), USUAL_STEPS)
         usual = medians_along(of_steps, 3, low=True)[..., None, None, None]
-        clean = logs - (usual + slow[:, :, None, None])
+        np.subtract(logs, usual + slow[:, :, None, None], out=clean)
         weight = _weight(clean)
         clean -= weight
         cell = medians_along(clean.reshape(p, k, c * m, s, d), 2) + slow
