@@ -47,10 +47,9 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
         members += _calls_among(ops, start_s, end_s)
     is_free: dict[int, npt.NDArray[np.bool_]] = {}
     for call in members:
-        ready_s = end_s[list(call)] - transfer_s[list(call)]
-        latest_s = ready_s.max(axis=0)
-        for op, own_s in zip(call, ready_s, strict=True):
-            is_free[op] = own_s < latest_s - SAME_S
+        ready_s = [end_s[op] - transfer_s[op] for op in call]
+        latest_s = np.maximum.reduce(ready_s) - SAME_S
+        is_free |= {op: own_s < latest_s for op, own_s in zip(call, ready_s, strict=True)}
     return Calls(tuple(members), is_free)
 
 

@@ -45,7 +45,10 @@ def slow_transfers(blocks: Sequence[BlockTimes]) -> list[SlowTransfers]:
     parts = [_parts(block) for block in blocks]
     factors = _congestion(blocks, parts)
     calm = [
-        {kind: _calm(part.time_s, factor[kind[0]]) for kind, part in found.items()}
+        {
+            kind: part.time_s / factor[kind[0]][:, None] if kind[0] in factor else part.time_s
+            for kind, part in found.items()
+        }
         for found, factor in zip(parts, factors, strict=True)
     ]
     known = {}
@@ -58,11 +61,6 @@ def slow_transfers(blocks: Sequence[BlockTimes]) -> list[SlowTransfers]:
         known[kind] = values[0] if len(values) == 1 else np.concatenate(values)
     limits = limits_of(known)
     return [_faults(*block, limits) for block in zip(parts, calm, factors, strict=True)]
-
-
-def _calm(time_s: Floats, factor: Floats) -> Floats:
-    """Transfers without congestion, whose factor has the shape (step,). [s]"""
-    return time_s / factor[:, None] if (factor > 1.0).any() else time_s
 
 
 def _parts(block: BlockTimes) -> dict[Kind, _Part]:
@@ -92,14 +90,14 @@ def _parts(block: BlockTimes) -> dict[Kind, _Part]:
 
 
 def _congestion(blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]) -> list[dict[int, Floats]]:
-    """For each block and op type by how much its transfers took longer; shape (step,)."""
+    """For each block and congested op type by how much its transfers took longer; shape (step,)."""
     steps = [block.number_of_steps for block in blocks]
     found: list[dict[int, Floats]] = [{} for _ in blocks]
     kinds = sorted({kind for found in parts for kind in found})
     together = {
         traffic: [kind for kind in kinds if kind[0] in traffic and kind[1] != NO_PEER] for traffic in TRAFFIC
     }
-    factors = dict.fromkeys((kind[0] for kind in kinds), np.ones(sum(steps)))
+    factors: dict[int, Floats] = {}
     for traffic, members in together.items():
         medians = [
             np.concatenate(
@@ -114,7 +112,8 @@ def _congestion(blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]
             factors |= dict.fromkeys(traffic, step_factors(np.array(medians)))
     ends = np.cumsum(steps).tolist()
     for of_block, count, end in zip(found, steps, ends, strict=True):
-        of_block |= {op_type: values[end - count : end] for op_type, values in factors.items()}
+        parts_of_block = {op_type: values[end - count : end] for op_type, values in factors.items()}
+        of_block |= {op_type: values for op_type, values in parts_of_block.items() if (values > 1.0).any()}
     return found
 
 
@@ -137,8 +136,7 @@ def _faults(
     ops, as_is, fixed = [], [], []
     for kind, part in parts.items():
         base_s, limit_s = limits.get(kind, NOTHING_KNOWN)
-        factor = factors[kind[0]][:, None]
-        is_congested = bool((factor > 1.0).any())
+        is_congested = kind[0] in factors
         if part.known is None and not is_congested and not calm[kind].max() > limit_s:
             continue
         is_fault = calm[kind] > limit_s
@@ -150,6 +148,7 @@ def _faults(
         as_is_s, calm_s = part.time_s[changes], calm[kind][changes]
         if part.known is not None:
             known = part.known[changes]
+            factor = factors[kind[0]][:, None] if is_congested else 1.0
             as_is_s = np.where(known, as_is_s, np.minimum(as_is_s, base_s * factor))
             calm_s = np.where(known, calm_s, np.minimum(calm_s, base_s))
         ops.append(part.ops[changes])
