@@ -3,6 +3,8 @@
 import math
 from typing import Final
 
+import pyarrow as pa
+
 from schemas.vocabulary import CAUSES, CULPRIT_PATTERNS, EVIDENCE_KEYS, FLAG_REASONS
 from udfs.kernel.cause import ALL, CauseFound, Culprit, Diagnosis, Evidence
 from udfs.rank_rows import ReplayedRows
@@ -19,13 +21,17 @@ def cause_rows(diagnosis: Diagnosis, rows: ReplayedRows, gpu_hours: float | None
     rows      : those that were diagnosed; they know ranks and hosts of the culprits.
     gpu_hours : of the unit, None where its manifest does not say. [GPU h]
     """
+    # Once, because Arrow makes a column anew at every look.
+    hosts = rows.table.column("host") if "host" in rows.table.column_names else None
     return [
-        _row(code, found, rows, gpu_hours)
+        _row(code, found, rows, hosts, gpu_hours)
         for code, found in zip(range(len(CAUSES)), diagnosis.causes, strict=True)
     ]
 
 
-def _row(code: int, found: CauseFound, rows: ReplayedRows, gpu_hours: float | None) -> Row:
+def _row(
+    code: int, found: CauseFound, rows: ReplayedRows, hosts: pa.ChunkedArray | None, gpu_hours: float | None
+) -> Row:
     saved = found.time_saved_fraction
     attributed = found.attributed_fraction
     return {
@@ -36,30 +42,25 @@ def _row(code: int, found: CauseFound, rows: ReplayedRows, gpu_hours: float | No
         "recoverable_gpu_hours": None if gpu_hours is None else gpu_hours * saved,
         "attributed_gpu_hours": None if gpu_hours is None else gpu_hours * attributed,
         "flag_reason": _FLAGS[found.flag],
-        "culprits": [_culprit(each, rows) for each in found.culprits],
+        "culprits": [_culprit(each, rows, hosts) for each in found.culprits],
         "evidence": _evidence(found.evidence),
     }
 
 
-def _culprit(culprit: Culprit, rows: ReplayedRows) -> Row:
+def _culprit(culprit: Culprit, rows: ReplayedRows, hosts: pa.ChunkedArray | None) -> Row:
     stage, dp_rank = culprit.stage, culprit.dp_rank
     is_one_worker = ALL not in (stage, dp_rank)
     return {
         "pp_rank": None if stage == ALL else stage,
         "dp_rank": None if dp_rank == ALL else dp_rank,
         "rank": int(rows.worker_rank[stage, dp_rank]) if is_one_worker else None,
-        "host": _host(rows, stage, dp_rank) if is_one_worker else None,
+        "host": hosts[int(rows.worker_row[stage, dp_rank])].as_py()
+        if is_one_worker and hosts is not None
+        else None,
         "effect": culprit.effect,
         "share_of_steps": culprit.share_of_steps,
         "pattern": CULPRIT_PATTERNS[culprit.pattern],
     }
-
-
-def _host(rows: ReplayedRows, stage: int, dp_rank: int) -> object:
-    """Host of the worker's rank; None where the log does not say."""
-    if "host" not in rows.table.column_names:
-        return None
-    return rows.table.column("host")[int(rows.worker_row[stage, dp_rank])].as_py()
 
 
 def _evidence(evidence: Evidence) -> list[tuple[str, float]]:

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from udfs.kernel.program import Floats, Ints
+from udfs.kernel.selection import median_of_all
 
 ALONE: Final = -1
 
@@ -149,4 +150,4 @@ def median_correlation(correlation: Floats) -> float:
     correlation : float64, any shape; nan where it does not exist.
     """
     known = correlation[~np.isnan(correlation)]
-    return float(np.median(known)) if known.size else float("nan")
+    return median_of_all(known) if known.size else float("nan")

@@ -102,14 +102,12 @@ def replay_lanes(graph: OpGraph, durations_s: list[Floats], dp_ranks: int, is_la
     return times_s
 
 
-def last_ops(graph: OpGraph, duration_s: Floats, ideal_of_op: Floats) -> list[bool]:
+def last_ops(graph: OpGraph, shortest_s: Floats) -> list[bool]:
     """Ops that may end a step: nothing that surely takes no negative time follows them.
 
-    duration_s  : float64, shape (op, step, dp_rank). [s]
-    ideal_of_op : float64, shape (op,). [s]
+    shortest_s : float64, shape (op,); the least that each op may take. [s]
     """
     is_last = [True] * graph.size
-    shortest_s = np.minimum(duration_s.reshape(graph.size, -1).min(axis=1), ideal_of_op)
     for sources, takes_time in zip(graph.waits_for, (shortest_s >= 0.0).tolist(), strict=True):
         if takes_time:
             for source in sources:
@@ -118,13 +116,18 @@ def last_ops(graph: OpGraph, duration_s: Floats, ideal_of_op: Floats) -> list[bo
 
 
 def replay_rows(
-    graph: OpGraph, durations_s: list[Floats], delays_s: dict[int, Floats], shape: tuple[int, int, int]
+    graph: OpGraph,
+    durations_s: list[Floats],
+    delays_s: dict[int, Floats],
+    shape: tuple[int, int, int],
+    is_last: list[bool],
 ) -> Floats:
     """Step times of several scenarios; only the ends that are still waited for are kept.
 
     durations_s : per op float64, shape (scenario, lane), or (1, lane) if they agree; lane = (step, dp). [s]
     delays_s    : how much later some ops start, float64, of the same shapes. [s]
     shape       : (scenario, step, dp).
+    is_last     : ops that may end a step.
     returns     : float64, shape (scenario, step). [s]
     """
     rows = (shape[0], shape[1] * shape[2])
@@ -132,23 +135,24 @@ def replay_rows(
     spare: list[Floats] = []
     latest_s, met_s, late_s = np.empty(rows), np.empty(rows), np.empty(rows)
     at_once_s, step_s = np.zeros(rows), np.zeros(rows)
+    add, maximum, is_punctual = np.add, np.maximum, delays_s.keys().isdisjoint
     for ops, across_dp, sources, releases in graph.units:
-        start = live[sources[0]] if sources else at_once_s
-        for source in sources[1:]:
-            start = np.maximum(start, live[source], out=latest_s)
-        delayed = [op for op in ops if op in delays_s]
-        if delayed:
+        if is_punctual(ops):
+            start = live[sources[0]] if sources else at_once_s
+            for source in sources[1:]:
+                start = maximum(start, live[source], out=latest_s)
+        else:
             start = _later(graph, ops, live, delays_s, at_once_s, late_s)
-        if across_dp and shape[2] > 1 and (sources or delayed):
+        if across_dp and shape[2] > 1 and start is not at_once_s:
             by_dp = start.reshape(-1, shape[2])
             met_s.reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
             start = met_s
         for op in ops:
             end = live[op] = spare.pop() if spare else np.empty(rows)
-            np.add(start, durations_s[op], out=end)
-        for op in releases:
-            np.maximum(step_s, live[op], out=step_s)
-            spare.append(live.pop(op))
+            add(start, durations_s[op], out=end)
+            if is_last[op]:
+                maximum(step_s, end, out=step_s)
+        spare += [live.pop(op) for op in releases]
     times_s: Floats = step_s.reshape(shape).max(axis=2)
     return times_s
 

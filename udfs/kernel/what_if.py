@@ -157,7 +157,8 @@ class _Replay(NamedTuple):
         """Every scenario that needs no other block's times."""
         graph, duration_s = block.graph, block.duration_s
         ideal_of_op = ideal_of_ops(graph, ideal_s)
-        is_last = last_ops(graph, duration_s, ideal_of_op)
+        shortest_s = duration_s.reshape(graph.size, -1).min(axis=1)
+        is_last = last_ops(graph, np.minimum(shortest_s, ideal_of_op))
         if graph.has_dp_lanes:
             times = replay_scenarios(graph, layout, duration_s, ideal_of_op, is_last)
         else:

@@ -5,7 +5,6 @@ what-if model each member waits for its own peer alone (model, section 2), so th
 would look like a slow transfer of the others.
 """
 
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -48,33 +47,31 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
         members += _calls_among(ops, start_s, end_s)
     is_free: dict[int, npt.NDArray[np.bool_]] = {}
     for call in members:
-        ready_s = end_s[list(call)] - transfer_s[list(call)]
-        latest_s = ready_s.max(axis=0)
-        for op, own_s in zip(call, ready_s, strict=True):
-            is_free[op] = own_s < latest_s - SAME_S
+        ready_s = [end_s[op] - transfer_s[op] for op in call]
+        latest_s = np.maximum.reduce(ready_s) - SAME_S
+        is_free |= {op: own_s < latest_s for op, own_s in zip(call, ready_s, strict=True)}
     return Calls(tuple(members), is_free)
 
 
 def _calls_among(ops: range, start_s: Floats, end_s: Floats) -> list[tuple[int, ...]]:
     """Calls of several ops, of one worker's transfers."""
-    if not ops:
-        return []
-    order = (np.argsort(start_s[ops.start : ops.stop, 0, 0], kind="stable") + ops.start).tolist()
-    calls = [[order[0]]]
-    for before, after in pairwise(order):
-        if _coincide(before, after, start_s, end_s):
-            calls[-1].append(after)
+    first_s = start_s[ops.start : ops.stop, 0, 0]
+    order = np.argsort(first_s, kind="stable")
+    # Most transfers are issued alone, which one step of one dp rank tells.
+    may_join = [False, *(np.diff(first_s[order]) <= SAME_S).tolist()]
+    calls: list[list[int]] = []
+    for op, joins in zip((order + ops.start).tolist(), may_join, strict=False):
+        if joins and _coincide(calls[-1][-1], op, start_s, end_s):
+            calls[-1].append(op)
         else:
-            calls.append([after])
+            calls.append([op])
     return [tuple(call) for call in calls if len(call) > 1]
 
 
 def _coincide(one: int, other: int, start_s: Floats, end_s: Floats) -> bool:
     together = np.abs(start_s[one] - start_s[other]) <= SAME_S
-    if not together.flat[0]:
-        return False
     together &= np.abs(end_s[one] - end_s[other]) <= SAME_S
-    return bool(together.mean() >= SAME_LANES)
+    return bool(np.count_nonzero(together) >= SAME_LANES * together.size)
 
 
 def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
@@ -85,8 +82,12 @@ def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
     if not calls.members:
         return graph
     call_of = {op: call for call in calls.members for op in call}
+    is_alone = call_of.keys().isdisjoint
     waits_for = []
-    for op in range(graph.size):
+    for op, sources in enumerate(graph.waits_for):
+        if op not in call_of and is_alone(sources):
+            waits_for.append(sources)
+            continue
         own = call_of.get(op, (op,))
         joined = [source for member in own for source in graph.waits_for[member] if source not in own]
         waits_for.append(

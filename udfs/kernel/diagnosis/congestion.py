@@ -6,6 +6,7 @@ import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.program import Floats
+from udfs.kernel.selection import median, median_of_all, medians_along
 
 TRAFFIC: Final = (ot.TRANSFERS, (ot.PARAMS_ALL_GATHER, ot.GRADS_REDUCE_SCATTER, ot.SEPARATE_GRADS_ALL_REDUCE))
 """Op types that share a network: along the pipeline, and between replicas."""
@@ -36,9 +37,9 @@ def step_factors(median_s: Floats) -> Floats:
     if not len(known) or steps < 2:
         return np.ones(steps)
     logs = np.log(known)
-    relative = logs - np.median(logs, axis=1, keepdims=True)
-    slow = np.median(relative, axis=0)
-    scatter = float(np.median(np.abs(relative - slow)))
+    relative = logs - medians_along(logs, 1)[:, None]
+    slow = medians_along(relative, 0)
+    scatter = median_of_all(np.abs(relative - slow).reshape(-1))
     error = MAD_TO_ERROR * scatter / np.sqrt(len(known))
     least = LEAST_LOG if len(known) >= ENOUGH_KINDS else LEAST_LOG_OF_FEW
     limit = max(least, ERRORS * error)
@@ -55,5 +56,5 @@ def _uncongested(slow: Floats, limit: float) -> float:
         end = int(np.searchsorted(ordered, ordered[first] + limit, side="right"))
         is_far = end == len(ordered) or ordered[end] - ordered[end - 1] > LEAST_LOG_OF_FEW
         if end - first >= enough or is_far:
-            return float(np.median(ordered[first:end]))
+            return float(median(ordered[first:end]))
         first += 1

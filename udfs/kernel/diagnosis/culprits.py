@@ -57,13 +57,12 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
     if factors is None or each == cause.UNEXPLAINED:
         return Blame((), Evidence(NAN, NAN, NAN, NAN, indicator))
     if each == cause.PAUSE:
-        return _blame_for_lost(factors.pause_s.sum(axis=(1, 2, 3)), found, indicator)
-    stages, directions, chunks, microbatches, steps, dp_ranks = factors.work_s.shape
-    noise = float(np.log(np.maximum(factors.noise, 1e-9)).std())
+        return _blame_for_lost(factors.pause_s[:, 0].sum(axis=(1, 2)), found, indicator)
+    stages, directions, chunks, microbatches, steps, dp_ranks = factors.noise.shape
     per_cell = directions * chunks * microbatches * steps
     if each == cause.DATA_IMBALANCE:
         measured = stages * directions * chunks
-        error = noise / np.sqrt(measured)
+        error = factors.scatter / np.sqrt(measured)
         peers = microbatches * dp_ranks - 1
         return Blame((), Evidence(factors.data.spread, error, peers, measured, indicator))
     if each == cause.SLOW_WORKER:
@@ -72,7 +71,7 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
         named, samples, peers = _stages(factors), per_cell * dp_ranks, stages - 1
     named = _worst_first(named)
     effect = named[0].effect if named else NAN
-    error = MEDIAN_ERROR * noise / np.sqrt(samples)
+    error = MEDIAN_ERROR * factors.scatter / np.sqrt(samples)
     return Blame(tuple(named), Evidence(effect, error, peers, samples, indicator))
 
 
@@ -103,7 +102,7 @@ def _workers(factors: Factors) -> list[Culprit]:
 
 def _suspects(factors: Factors) -> list[Culprit]:
     """Workers of stages that are heavy, or else all slow: a flag says that this is not known."""
-    dp_ranks = factors.work_s.shape[-1]
+    dp_ranks = factors.noise.shape[-1]
     heavy = {culprit.stage: culprit for culprit in _stages(factors)}
     suspects = [heavy[stage] for stage in np.flatnonzero(factors.workers.suspects).tolist() if stage in heavy]
     return [culprit._replace(dp_rank=rank) for culprit in suspects for rank in range(dp_ranks)]

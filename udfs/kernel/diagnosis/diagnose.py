@@ -1,7 +1,6 @@
 """All causes of one job: each fixed alone, all together, and what each contributes to that."""
 
 from collections.abc import Callable, Sequence
-from itertools import combinations
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,22 +10,26 @@ from udfs.kernel.cause import CauseFound, Diagnosis
 from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, compute_times
 from udfs.kernel.diagnosis.culprits import Found, blame
 from udfs.kernel.diagnosis.factors import decompose
-from udfs.kernel.diagnosis.fixes import Fixable, Fixed, Savings, shapley, step_times, without_transfers, works
-from udfs.kernel.diagnosis.flags import Trust, flag_of, is_skew
+from udfs.kernel.diagnosis.fixes import (
+    Causes,
+    Fixable,
+    Fixed,
+    busiest,
+    may_end,
+    step_times,
+    without_transfers,
+    works,
+)
+from udfs.kernel.diagnosis.flags import MOST_MOVING, Trust, flag_of, is_skew
+from udfs.kernel.diagnosis.savings import Savings, savings_of
 from udfs.kernel.diagnosis.transfers import slow_transfers
 from udfs.kernel.graph import Layout
 from udfs.kernel.program import Ints
-
-NOTHING: Final[Fixed] = frozenset()
-ALL_FIXES: Final[Fixed] = frozenset(cause.FIXABLE)
 
 LEAST_SAVED: Final = 0.025
 """A cause holds if its fix saves at least this share of the step time."""
 
 NAN: Final = float("nan")
-
-LEAST_SHARED: Final = 0.002
-"""Causes that save less alone are not fixed in every combination with others."""
 
 
 class Job(NamedTuple):
@@ -49,11 +52,9 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     factors = decompose(computes.times_s, job.hosts) if computes is not None else None
     transfers = slow_transfers(blocks)
     found = Found(job.layout, job.actual_s, blocks, computes, factors, transfers)
-    savings = _savings(_replays(found), job.actual_s)
+    savings = savings_of(_replays(found), job.actual_s)
     rest = savings.replayed - savings.together - job.ideal_s / job.actual_s
-    steps = sum(block.number_of_steps for block in blocks)
-    computing_s = sum(float(without_transfers(block).sum()) for block in blocks) / steps
-    trust = Trust.of(found, savings, rest, savings.replayed - computing_s / job.actual_s)
+    trust = Trust.of(found, savings, rest, _moving(found, savings))
     causes = []
     for each in cause.FIXABLE:
         saved = savings.alone[each]
@@ -74,20 +75,58 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     return Diagnosis(tuple(causes), savings.together)
 
 
+def _moving(found: Found, savings: Savings) -> float:
+    """Share of T_actual that transfers take; no less than that, where even so much is not too much."""
+    steps = sum(block.number_of_steps for block in found.blocks)
+    most = 0.0
+    for computing in (busiest, without_transfers):
+        computing_s = sum(float(computing(block).sum()) for block in found.blocks) / steps
+        most = savings.replayed - computing_s / found.actual_s
+        if most - savings.alone[cause.COMMUNICATION] <= MOST_MOVING:
+            break
+    return most
+
+
 def _replays(found: Found) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
-    """Function that gives the mean step time with each of several sets of causes fixed. [s]"""
+    """Function that gives the mean step time with each of several sets of causes fixed. [s]
+
+    Causes of which nothing was found are never replayed: their fixes change nothing.
+    """
     factors = found.factors
+    present = _present(found)
     work = works(factors) if factors is not None else None
     fixable = _fixable(found)
     steps = sum(block.number_of_steps for block in found.blocks)
+    known: dict[Causes, float] = {}
 
     def mean_s(fixes: Sequence[Fixed]) -> dict[Fixed, float]:
-        total = np.zeros(len(fixes))
-        for block in fixable:
-            total += step_times(block, factors, work, fixes).sum(axis=1)
-        return dict(zip(fixes, (total / steps).tolist(), strict=True))
+        left = {fixed: present - fixed for fixed in fixes}
+        unknown = [causes for causes in dict.fromkeys(left.values()) if causes not in known]
+        if unknown:
+            total = np.zeros(len(unknown))
+            for block in fixable:
+                total += step_times(block, factors, work, unknown).sum(axis=1)
+            known.update(zip(unknown, (total / steps).tolist(), strict=True))
+        return {fixed: known[causes] for fixed, causes in left.items()}
 
     return mean_s
+
+
+def _present(found: Found) -> Causes:
+    """Causes whose fixes change any duration."""
+    is_present = {
+        cause.LAUNCH_DELAY: any(block.delays.delay_s.any() for block in found.blocks),
+        cause.COMMUNICATION: any((slow.as_is_s != slow.usual_s).any() for slow in found.transfers),
+    }
+    if found.factors is not None:
+        stages, _, chunks, *_ = found.factors.noise.shape
+        is_present |= {
+            cause.SLOW_WORKER: bool((found.factors.worker != 1.0).any()),
+            cause.STAGE_IMBALANCE: stages * chunks > 1,
+            cause.DATA_IMBALANCE: found.factors.data.is_real,
+            cause.PAUSE: bool(found.factors.pause_s.any()),
+        }
+    return frozenset(each for each, holds in is_present.items() if holds)
 
 
 def _fixable(found: Found) -> list[Fixable]:
@@ -101,31 +140,5 @@ def _fixable(found: Found) -> list[Fixable]:
     fixable = []
     for number, block in enumerate(found.blocks):
         ops, part = computes.get(number, (None, None))
-        fixable.append(Fixable(block, ops, part, found.transfers[number]))
+        fixable.append(Fixable(block, ops, part, found.transfers[number], may_end(block)))
     return fixable
-
-
-def _savings(mean_s: Callable[[Sequence[Fixed]], dict[Fixed, float]], actual_s: float) -> Savings:
-    alone = {each: frozenset({each}) for each in cause.FIXABLE}
-    times = mean_s([NOTHING, *alone.values(), ALL_FIXES])
-    saved = {fixed: (times[NOTHING] - time_s) / actual_s for fixed, time_s in times.items()}
-    shared = [each for each, fixed in alone.items() if abs(saved[fixed]) >= LEAST_SHARED]
-    subsets = [
-        frozenset(chosen) for size in range(2, len(shared) + 1) for chosen in combinations(shared, size)
-    ]
-    unknown = [subset for subset in subsets if subset not in times]
-    if unknown:
-        saved |= {fixed: (times[NOTHING] - time_s) / actual_s for fixed, time_s in mean_s(unknown).items()}
-    attributed = {each: saved[fixed] for each, fixed in alone.items()}
-    attributed |= shapley(saved, shared)
-    # What is left between the causes that were shared and all goes to those that save next to nothing.
-    left = saved[ALL_FIXES] - sum(attributed.values())
-    others = [each for each in cause.FIXABLE if each not in shared] or list(cause.FIXABLE)
-    for each in others:
-        attributed[each] += left / len(others)
-    return Savings(
-        {each: saved[fixed] for each, fixed in alone.items()},
-        attributed,
-        saved[ALL_FIXES],
-        times[NOTHING] / actual_s,
-    )

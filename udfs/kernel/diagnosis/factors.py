@@ -12,10 +12,16 @@ import numpy.typing as npt
 from udfs.kernel.diagnosis.compute_times import Tensor
 from udfs.kernel.diagnosis.workers import Workers, slow_workers
 from udfs.kernel.program import Floats, Ints
+from udfs.kernel.selection import median_of_all, medians_along
+
+Mask = npt.NDArray[np.bool_]
 
 LEAST_PAUSE: Final = 0.15
 PAUSE_MADS: Final = 6.0
 """A pause takes this much longer, as a log factor, and so many times the usual scatter."""
+
+SAMPLE: Final = 256
+"""Values that tell about where the middle of all is."""
 
 LEAST_RELIABILITY: Final = 0.3
 LEAST_SPREAD: Final = 0.01
@@ -27,6 +33,9 @@ LEAST_PART: Final = 0.01
 """Of the mean work of its kind, the least that a compute is taken to need."""
 
 TINY_S: Final = 1e-9
+
+SUMS: Final = "...l,...l->..."
+"""Sums of products along the last axis, for np.einsum."""
 
 
 class Data(NamedTuple):
@@ -47,10 +56,11 @@ class Data(NamedTuple):
 class Factors(NamedTuple):
     """The decomposition.
 
-    work_s  : Tensor; what the work takes on a usual worker. [s]
+    work_s  : Tensor, or broadcastable to one; what the work takes on a usual worker. [s]
     worker  : factors of slow workers, shape (p, k, 1, 1, s, d).
     noise   : Tensor; what is left, a factor.
     pause_s : Tensor; additive, 0 where there is none. [s]
+    scatter : of the log of the noise.
     """
 
     work_s: Tensor
@@ -59,6 +69,7 @@ class Factors(NamedTuple):
     pause_s: Tensor
     workers: Workers
     data: Data
+    scatter: float
 
 
 def decompose(times_s: Tensor, hosts: Ints) -> Factors:
@@ -67,81 +78,102 @@ def decompose(times_s: Tensor, hosts: Ints) -> Factors:
     times_s : Tensor. [s]
     hosts   : int, shape (stage, dp_rank); which host, -1 where unknown.
     """
-    logs = np.log(np.maximum(times_s, TINY_S))
-    first = _First(*slow_workers(logs, hosts), logs)
-    pauses = _pauses(first.rest() - first.weight)
-    data = _data(first.rest(), first.usual, first.weight, pauses)
-    found = _factors(times_s, first.workers, data, pauses)
+    logs = _logs(times_s)
+    workers, usual, weight = slow_workers(logs, hosts)
+    first = _First(workers, usual, weight, logs, _rest(logs, workers, usual))
+    pauses = _pauses(first.rest, weight)
+    data = _data(first.rest, usual, weight, pauses)
+    found = _factors(times_s, workers, data, pauses)
     if not data.is_real:
         return found
     again = _beside_work(times_s, first, data, pauses, hosts)
-    return again if _misfit(again) < _misfit(found) else found
+    return again if again.scatter < found.scatter else found
 
 
 class _First(NamedTuple):
-    """What is slow and usual at a first look; logs."""
+    """What is slow and usual at a first look, and what is left beside stage and worker; logs."""
 
     workers: Workers
     usual: Tensor
     weight: Tensor
     logs: Tensor
-
-    def rest(self) -> Tensor:
-        """What is left beside stage and worker."""
-        return self.logs - self.workers.log_factor() - self.usual
+    rest: Tensor
 
 
-def _beside_work(
-    times_s: Tensor, first: _First, data: Data, pauses: npt.NDArray[np.bool_], hosts: Ints
-) -> Factors:
+def _logs(values: Tensor) -> Tensor:
+    """Logs; in place of a copy, because every array of that size pushes another out of the cache."""
+    found = np.maximum(values, TINY_S)
+    return np.log(found, out=found)
+
+
+def _rest(logs: Tensor, workers: Workers, usual: Tensor) -> Tensor:
+    """What is left beside stage and worker."""
+    return logs - (workers.log_factor() + usual)
+
+
+def _beside_work(times_s: Tensor, first: _First, data: Data, pauses: Mask, hosts: Ints) -> Factors:
     """The decomposition once more, slow workers looked for beside the work as fitted to what was not slow.
 
     Where a stage takes a constant beside what goes with the data, its light microbatches looked slow.
     """
     doubtful = pauses | (first.workers.in_steps > 0.0)[:, None, None, None]
-    steady = first.logs - first.workers.without_steps().log_factor()
-    data = _trusted(data, np.exp(steady), doubtful)
-    beside = first.logs - np.log(np.maximum(_work(np.exp(steady), data, doubtful), TINY_S))
+    steady_s = np.maximum(times_s, TINY_S)
+    steady_s /= np.exp(first.workers.without_steps().log_factor())
+    data = _trusted(data, steady_s, doubtful)
+    beside = _logs(_work(steady_s, data, doubtful))
+    np.subtract(first.logs, beside, out=beside)
     workers, usual, weight = slow_workers(beside, hosts)
     workers = workers._replace(suspects=first.workers.suspects)
-    log_worker = workers.log_factor()
-    pauses = _pauses(beside - log_worker - usual - weight)
-    data = _data(first.logs - log_worker - first.usual, first.usual, first.weight, pauses)
+    pauses = _pauses(_rest(beside, workers, usual), weight)
+    data = _data(_rest(first.logs, workers, first.usual), first.usual, first.weight, pauses)
     return _factors(times_s, workers, data, pauses)
 
 
-def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: npt.NDArray[np.bool_]) -> Factors:
+def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Factors:
     worker = np.exp(workers.log_factor())
-    work_s = _work(times_s / worker, data, pauses)
+    noise = times_s / worker
+    work_s = _work(noise, data, pauses)
     model_s = work_s * worker
-    with np.errstate(divide="ignore", invalid="ignore"):
-        noise = np.where(model_s > 0.0, times_s / model_s, 1.0)
-    pauses = _pauses(np.log(np.maximum(noise, TINY_S)))
-    pause_s = np.where(pauses, times_s - model_s, 0.0)
-    noise = np.where(pauses, 1.0, noise)
-    return Factors(work_s, worker, noise, pause_s, workers, data)
+    is_some = model_s > 0.0
+    if is_some.all():
+        np.divide(times_s, model_s, out=noise)
+    else:
+        noise = np.divide(times_s, model_s, out=np.ones(times_s.shape), where=is_some)
+    logs = _logs(noise)
+    pauses = _pauses(logs, np.zeros((1,) * 6))
+    pause_s = np.zeros(times_s.shape)
+    if pauses.any():
+        pause_s[pauses] = times_s[pauses] - np.broadcast_to(model_s, times_s.shape)[pauses]
+        noise[pauses], logs[pauses] = 1.0, 0.0
+    return Factors(work_s, worker, noise, pause_s, workers, data, float(logs.std()))
 
 
-def _misfit(factors: Factors) -> float:
-    """Scatter of what no factor explains."""
-    return float(np.log(np.maximum(factors.noise, TINY_S)).std())
-
-
-def _pauses(rest: Tensor) -> npt.NDArray[np.bool_]:
-    """Forward computes far above the model; shape of the tensor."""
-    scatter = float(np.median(np.abs(rest[:, 0] - np.median(rest[:, 0]))))
+def _pauses(rest: Tensor, usual: Tensor) -> Mask:
+    """Forward computes far above what is usual; logs; shape of the tensor."""
+    over = rest[:, 0] - usual[:, 0]
     found = np.zeros(rest.shape, dtype=bool)
-    found[:, 0] = rest[:, 0] > max(LEAST_PAUSE, PAUSE_MADS * scatter)
+    if over.max() > LEAST_PAUSE:
+        flat = over.reshape(-1)
+        scatter = 0.0 if _is_calm(flat) else median_of_all(np.abs(flat - median_of_all(flat)))
+        found[:, 0] = over > max(LEAST_PAUSE, PAUSE_MADS * scatter)
     return found
 
 
-def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: npt.NDArray[np.bool_]) -> Data:
+def _is_calm(values: Floats) -> bool:
+    """Whether the least pause is sure to be beyond the usual scatter: half of all lie close together."""
+    middle = medians_along(values[:: max(1, values.size // SAMPLE)], 0)
+    width = LEAST_PAUSE / PAUSE_MADS
+    close = (values >= middle - width / 2) & (values <= middle + width / 2)
+    return 2 * int(np.count_nonzero(close)) > values.size
+
+
+def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask) -> Data:
     """Weight of the microbatches from what is left after stage and worker.
 
     rest, usual, weight : logs.
     """
     p, k, c, m, s, d = rest.shape
-    calm = np.where(pauses, weight, rest)
+    calm = np.where(pauses, weight, rest) if pauses.any() else rest
     halves = _halves(calm)
     if halves is None:
         return Data(np.ones((k, m, s, d)), 0.0, 0.0, is_real=False)
@@ -155,14 +187,15 @@ def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: npt.NDArray[np.bo
     if not is_real:
         return Data(np.ones((k, m, s, d)), reliability, spread, is_real=False)
     # Times and not their logs, because a stage may take a constant beside what goes with the data.
-    of_all_s = np.exp(calm + usual).sum(axis=(0, 2))
+    calm = calm + usual
+    of_all_s = np.exp(calm, out=calm).sum(axis=(0, 2))
     relative = of_all_s / of_all_s.mean(axis=(1, 2, 3), keepdims=True)
     if p * c == 1:
         relative = np.broadcast_to(relative.mean(axis=0), (k, m, s, d))
     return Data(relative, reliability, spread, is_real=True)
 
 
-def _trusted(data: Data, steady_s: Tensor, doubtful: npt.NDArray[np.bool_]) -> Data:
+def _trusted(data: Data, steady_s: Tensor, doubtful: Mask) -> Data:
     """The data with weights from those computes alone that are not in doubt.
 
     steady_s : times of computes without what is always slow. [s]
@@ -186,19 +219,23 @@ def _halves(rest: Tensor) -> tuple[Floats, Floats] | None:
     return (rest[0, 0, 0], rest[0, 1, 0]) if k > 1 else None
 
 
-def _work(clean_s: Tensor, data: Data, pauses: npt.NDArray[np.bool_]) -> Tensor:
+def _work(clean_s: Tensor, data: Data, pauses: Mask) -> Tensor:
     """Work of each stage, direction and chunk: a fixed part and one that goes with the data."""
-    lanes = (3, 4, 5)
-    calm = ~pauses
-    count = np.maximum(calm.sum(axis=lanes, keepdims=True), 1)
-    mean_s = np.where(calm, clean_s, 0.0).sum(axis=lanes, keepdims=True) / count
+    flat_s = clean_s.reshape(*clean_s.shape[:3], -1)
+    share = np.full(flat_s.shape[-1], 1.0 / flat_s.shape[-1])
+    if pauses.any():
+        share = np.logical_not(pauses.reshape(flat_s.shape)).astype(np.float64)
+        share *= 1.0 / np.maximum(share.sum(axis=-1, keepdims=True), 1.0)
+    mean_s: Tensor = np.einsum(SUMS, flat_s, share)[..., None]
     if not data.is_real:
-        return np.broadcast_to(mean_s, clean_s.shape)
-    weight = data.weight[None, :, None]
-    mean_weight = np.where(calm, weight, 0.0).sum(axis=lanes, keepdims=True) / count
-    deviation = np.where(calm, weight - mean_weight, 0.0)
-    spread = (deviation**2).sum(axis=lanes, keepdims=True)  # 0 where a direction is recorded as of no length
-    slope_s = (deviation * clean_s).sum(axis=lanes, keepdims=True) / np.where(spread > 0.0, spread, 1.0)
+        return mean_s[..., None, None]
+    weight = data.weight.reshape(1, -1, 1, flat_s.shape[-1])
+    deviation = weight - np.einsum(SUMS, weight, share)[..., None]
+    shared = deviation * share
+    spread = np.einsum(SUMS, deviation, shared)[..., None]
+    spread[spread <= 0.0] = 1.0  # Of a direction that is recorded as of no length.
+    slope_s = np.einsum(SUMS, shared, flat_s)[..., None] / spread
     # A stage without a constant falls faster than the weights, which hold the constants of all stages.
-    work_s = mean_s + np.maximum(slope_s, 0.0) * (weight - mean_weight)
-    return np.asarray(np.maximum(work_s, LEAST_PART * mean_s))
+    work_s: Tensor = np.maximum(slope_s, 0.0) * deviation
+    work_s += mean_s
+    return np.maximum(work_s, LEAST_PART * mean_s, out=work_s).reshape(clean_s.shape)

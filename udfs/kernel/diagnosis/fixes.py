@@ -1,22 +1,28 @@
 """Replays with causes fixed: alone, together, and in every combination that matters."""
 
 from collections.abc import Sequence
-from itertools import combinations
-from math import comb
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from udfs.kernel import cause
+from udfs.kernel import op_type as ot
 from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, Tensor
 from udfs.kernel.diagnosis.factors import TINY_S, Factors
 from udfs.kernel.diagnosis.transfers import SlowTransfers
 from udfs.kernel.diagnosis.workers import MAD_TO_SIGMA
-from udfs.kernel.program import Floats
-from udfs.kernel.replay import replay_rows
+from udfs.kernel.program import Floats, Ints
+from udfs.kernel.replay import last_ops, replay_rows
+from udfs.kernel.selection import median_of_all
 
-Fixed = frozenset[int]
+Causes = frozenset[int]
+Fixed = Causes
 """Causes that are fixed."""
+
+OF_COMPUTES: Final[Causes] = frozenset(
+    {cause.SLOW_WORKER, cause.STAGE_IMBALANCE, cause.DATA_IMBALANCE, cause.PAUSE}
+)
+"""Causes that lengthen computes."""
 
 MOST_SIGMAS: Final = 4.0
 """Errors of measurement beyond are misfits of the work, not noise."""
@@ -43,12 +49,17 @@ def works(factors: Factors) -> Works:
     as_is_s = work_s * noise
     by_kind_s = as_is_s.mean(axis=(3, 4, 5), keepdims=True)
     of_all_s = by_kind_s.mean(axis=(0, 2), keepdims=True)
-    over_stages_s = _with_mean(work_s.mean(axis=(0, 2), keepdims=True) * noise, (0, 2, 3, 4, 5), of_all_s)
+    over_stages_s = as_is_s
+    if by_kind_s.shape[0] * by_kind_s.shape[2] > 1:
+        even_s = work_s.mean(axis=(0, 2), keepdims=True) * noise
+        over_stages_s = _with_mean(even_s, (0, 2, 3, 4, 5), of_all_s)
     if not factors.data.is_real:
         return Works(as_is_s, as_is_s, over_stages_s, over_stages_s)
     balanced_s = work_s.mean(axis=(3, 5), keepdims=True)
     # What is left of a light microbatch is small beside the work that it gets, however large beside its own.
-    left = 1.0 + (as_is_s - work_s) / np.maximum(np.maximum(work_s, balanced_s), TINY_S)
+    left = as_is_s - work_s
+    left /= np.maximum(np.maximum(work_s, balanced_s), TINY_S)
+    left += 1.0
     left *= _error(left)
     both_s = balanced_s.mean(axis=(0, 2), keepdims=True)
     return Works(
@@ -76,111 +87,121 @@ def _error(left: Tensor) -> Floats:
     returns : shape (1, direction, 1, microbatch, step, dp_rank).
     """
     p, k, c, m, s, d = left.shape
-    measured = np.log(np.maximum(left, TINY_S)).swapaxes(1, 2).reshape(p * c, k, m, s, d)
+    measured = np.maximum(left, TINY_S)
+    measured = np.log(measured, out=measured).swapaxes(1, 2).reshape(p * c, k, m, s, d)
     if p * c > 1:
         error = (measured[::2].mean(axis=0) - measured[1::2].mean(axis=0)) / 2
     else:
         error = np.broadcast_to((measured[0, 0] - measured[0, -1]) / 2, (k, m, s, d))
     error = error - error.mean(axis=(1, 3), keepdims=True)
-    most = MOST_SIGMAS * MAD_TO_SIGMA * float(np.median(np.abs(error)))
+    most = MOST_SIGMAS * MAD_TO_SIGMA * median_of_all(np.abs(error).reshape(-1))
     return np.asarray(np.exp(np.clip(error, -most, most))[None, :, None])
 
 
 class Fixable(NamedTuple):
-    """One block with all that can be fixed in it. part : its steps in the tensors; None where it has none."""
+    """One block with all that can be fixed in it.
+
+    part    : its steps in the tensors; None where it has none.
+    is_last : its ops that may end a step, whatever is fixed.
+    """
 
     times: BlockTimes
     computes: ComputeOps | None
     part: slice | None
     transfers: SlowTransfers
+    is_last: list[bool]
 
 
-def step_times(block: Fixable, factors: Factors | None, work: Works | None, fixes: Sequence[Fixed]) -> Floats:
-    """Step times with sets of causes fixed; float64, shape (fix, step). [s]"""
-    together = max(1, STACKED_VALUES // block.times.duration_s.size)
+def may_end(times: BlockTimes) -> list[bool]:
+    """Ops that may end a step: fixes make no time negative that was not."""
+    shortest_s = times.duration_s.reshape(times.graph.size, -1).min(axis=1)
+    ops, delay_s = times.delays
+    shortest_s[ops] = np.minimum(shortest_s[ops], delay_s.min(axis=(1, 2)))
+    return last_ops(times.graph, shortest_s)
+
+
+def step_times(block: Fixable, factors: Factors | None, work: Works | None, left: Sequence[Causes]) -> Floats:
+    """Step times with some causes left in; float64, shape (set of causes, step). [s]"""
+    values = block.computes.ops.size * block.times.duration_s[0].size if block.computes is not None else 1
+    together = max(1, STACKED_VALUES // values)
     parts = [
-        _step_times(block, factors, work, fixes[first : first + together])
-        for first in range(0, len(fixes), together)
+        _step_times(block, factors, work, left[first : first + together])
+        for first in range(0, len(left), together)
     ]
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _step_times(
-    block: Fixable, factors: Factors | None, work: Works | None, fixes: Sequence[Fixed]
+    block: Fixable, factors: Factors | None, work: Works | None, left: Sequence[Causes]
 ) -> Floats:
-    graph, duration_s = block.times.graph, block.times.duration_s
+    duration_s = block.times.duration_s
     lanes = duration_s[0].size
-    per_op: list[Floats] = [values.reshape(1, lanes) for values in duration_s]
+    per_op: list[Floats] = list(duration_s.reshape(len(duration_s), 1, lanes))
     if block.computes is not None and factors is not None and work is not None:
-        _put_computes(block, factors, work, fixes, per_op)
-    if len(block.transfers.ops):
-        is_fixed = np.array([cause.COMMUNICATION in fixed for fixed in fixes])
-        for op, as_is_s, usual_s in zip(
-            block.transfers.ops.tolist(), block.transfers.as_is_s, block.transfers.usual_s, strict=True
-        ):
-            per_op[op] = np.where(is_fixed[:, None], usual_s.reshape(1, lanes), as_is_s.reshape(1, lanes))
-    is_late = np.array([cause.LAUNCH_DELAY not in fixed for fixed in fixes], dtype=np.float64)[:, None]
-    delays = {
-        op: is_late * delay_s.reshape(1, lanes)
-        for op, delay_s in zip(block.times.delays.ops.tolist(), block.times.delays.delay_s, strict=True)
-    }
-    return replay_rows(graph, per_op, delays, (len(fixes), *duration_s.shape[1:]))
+        _put_computes(block, block.computes.ops, factors, work, left, per_op)
+    is_fixed = np.array([cause.COMMUNICATION not in causes for causes in left])[:, None]
+    ops, as_is_s, usual_s = block.transfers
+    transfer_s = np.where(is_fixed, usual_s.reshape(len(ops), 1, lanes), as_is_s.reshape(len(ops), 1, lanes))
+    for op, times_s in zip(ops.tolist(), transfer_s, strict=True):
+        per_op[op] = times_s
+    is_late = np.array([cause.LAUNCH_DELAY in causes for causes in left], dtype=np.float64)[:, None]
+    late, delay_s = block.times.delays
+    delays = dict(zip(late.tolist(), is_late * delay_s.reshape(len(late), 1, lanes), strict=True))
+    return replay_rows(block.times.graph, per_op, delays, (len(left), *duration_s.shape[1:]), block.is_last)
 
 
 def _put_computes(
-    block: Fixable, factors: Factors, work: Works, fixes: Sequence[Fixed], per_op: list[Floats]
+    block: Fixable,
+    ops: Ints,
+    factors: Factors,
+    work: Works,
+    left: Sequence[Causes],
+    per_op: list[Floats],
 ) -> None:
     """Durations of the computes of each scenario."""
-    found = [_compute_times(block, factors, work, fixed) for fixed in fixes]
-    ops = block.computes.ops if block.computes is not None else np.empty(0, dtype=np.int64)
-    if ops.shape[-1] == 1:
-        for index in np.ndindex(ops.shape[:-1]):
-            per_op[ops[index][0]] = np.array([times_s[index].reshape(-1) for times_s in found])
-    else:
-        for index in np.ndindex(ops.shape):
-            *where, dp_rank = index
-            per_op[ops[index]] = np.array([times_s[tuple(where)][:, dp_rank] for times_s in found])
-
-
-def _compute_times(block: Fixable, factors: Factors, work: Works, fixed: Fixed) -> Tensor:
-    """Durations of a block's computes with some causes fixed. [s]"""
-    fixes_data, fixes_stage = cause.DATA_IMBALANCE in fixed, cause.STAGE_IMBALANCE in fixed
-    chosen = {
-        (False, False): work.as_is,
-        (True, False): work.data,
-        (False, True): work.stage,
-        (True, True): work.both,
-    }[fixes_data, fixes_stage]
     some = (slice(None),) * 4 + (block.part,)
+    *index, steps, dp_ranks = work.as_is[some].shape
+    stack = np.empty((*index, len(left), steps, dp_ranks))
+    row_of: dict[Causes, int] = {}
+    for row, causes in enumerate(left):
+        like = row_of.setdefault(causes & OF_COMPUTES, row)
+        if like < row:
+            stack[:, :, :, :, row] = stack[:, :, :, :, like]
+        else:
+            _compute_times(factors, work, some, causes, stack[:, :, :, :, row])
+    if ops.shape[-1] == 1:
+        rows = stack.reshape(ops.size, len(left), -1)
+        for op, times_s in zip(ops.ravel().tolist(), rows, strict=True):
+            per_op[op] = times_s
+    else:
+        for index_of_op in np.ndindex(ops.shape):
+            *where, dp_rank = index_of_op
+            per_op[ops[index_of_op]] = stack[tuple(where)][:, :, dp_rank]
 
-    times_s = chosen[some]
-    if cause.SLOW_WORKER not in fixed:
-        times_s = times_s * factors.worker[some]
-    if cause.PAUSE not in fixed:
-        times_s = times_s + factors.pause_s[some]
-    return times_s
 
-
-class Savings(NamedTuple):
-    """Shares of T_actual that fixes save.
-
-    alone      : cause -> saved by its fix alone.
-    attributed : cause -> its share in what all fixes together save.
-    together   : saved by all fixes together.
-    replayed   : replay with nothing fixed, over T_actual.
-    """
-
-    alone: dict[int, float]
-    attributed: dict[int, float]
-    together: float
-    replayed: float
+def _compute_times(
+    factors: Factors, work: Works, some: tuple[slice | None, ...], causes: Causes, out: Tensor
+) -> None:
+    """Durations of computes with some causes left in. [s]"""
+    chosen = {
+        (True, True): work.as_is,
+        (False, True): work.data,
+        (True, False): work.stage,
+        (False, False): work.both,
+    }[cause.DATA_IMBALANCE in causes, cause.STAGE_IMBALANCE in causes]
+    if cause.SLOW_WORKER in causes:
+        np.multiply(chosen[some], factors.worker[some], out=out)
+    else:
+        out[...] = chosen[some]
+    if cause.PAUSE in causes:
+        out[:, :1] += factors.pause_s[some][:, :1]  # Of forwards alone.
 
 
 def without_transfers(times: BlockTimes) -> Floats:
     """Step times if no transfer took any time, all else as it ran; float64, shape (step,). [s]"""
     graph, duration_s = times.graph, times.duration_s
     shape = (1, *duration_s.shape[1:])
-    per_op: list[Floats] = [values.reshape(1, -1) for values in duration_s]
+    per_op: list[Floats] = list(duration_s.reshape(len(duration_s), 1, -1))
     nothing = np.zeros((1, duration_s[0].size))
     for members, _ in graph.meetings:
         for op in (op for ops in members for op in ops):
@@ -189,22 +210,15 @@ def without_transfers(times: BlockTimes) -> Floats:
         op: delay_s.reshape(1, -1)
         for op, delay_s in zip(times.delays.ops.tolist(), times.delays.delay_s, strict=True)
     }
-    step_s: Floats = replay_rows(graph, per_op, delays, shape)[0]
+    step_s: Floats = replay_rows(graph, per_op, delays, shape, may_end(times))[0]
     return step_s
 
 
-def shapley(value_of: dict[Fixed, float], players: Sequence[int]) -> dict[int, float]:
-    """Shapley value of each player (Shapley 1953): its mean contribution over all orders.
-
-    value_of : value of every subset of the players.
-    """
-    number = len(players)
-    found = dict.fromkeys(players, 0.0)
-    for player in players:
-        others = [other for other in players if other != player]
-        for size in range(number):
-            weight = 1.0 / (number * comb(number - 1, size))
-            for chosen in combinations(others, size):
-                before = frozenset(chosen)
-                found[player] += weight * (value_of[before | {player}] - value_of[before])
-    return found
+def busiest(times: BlockTimes) -> Floats:
+    """At least so long the steps would take without transfers: one worker's computes; shape (step,). [s]"""
+    longest_s = np.zeros(times.number_of_steps)
+    for cell, base in zip(times.graph.cells, times.graph.first_op, strict=False):
+        computes = times.duration_s[base : base + cell.program.first_ops[ot.COMPUTE[-1] + 1]]
+        np.maximum(longest_s, computes.sum(axis=0).max(axis=-1), out=longest_s)
+    early_s: float = times.delays.delay_s.min(initial=0.0)
+    return longest_s + early_s

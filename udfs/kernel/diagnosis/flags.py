@@ -6,8 +6,9 @@ import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel.diagnosis.culprits import Found
-from udfs.kernel.diagnosis.fixes import Savings
+from udfs.kernel.diagnosis.savings import Savings
 from udfs.kernel.graph import Layout
+from udfs.kernel.selection import median_of_all
 
 ENOUGH_STEPS: Final = 4
 LARGEST_GAP: Final = 0.05
@@ -61,8 +62,8 @@ class Trust(NamedTuple):
         slow_cells, microbatches, suspects = 0.0, 0, False
         if found.factors is not None:
             workers = found.factors.workers
-            slow_cells = float((workers.log_factor() > 0.0).any(axis=(1, 2, 3, 4)).mean())
-            microbatches = found.factors.work_s.shape[3]
+            slow_cells = float((workers.log_factor().max(axis=4).max(axis=(1, 2, 3)) > 0.0).mean())
+            microbatches = found.factors.noise.shape[3]
             suspects = bool(workers.suspects.any())
         waste = savings.together + rest
         skew_s = np.concatenate([block.skew_s[np.isfinite(block.skew_s)] for block in found.blocks])
@@ -72,7 +73,7 @@ class Trust(NamedTuple):
             microbatches=microbatches,
             slow_cells=slow_cells,
             suspects=suspects,
-            skew_s=float(np.median(skew_s)) if len(skew_s) else 0.0,
+            skew_s=median_of_all(skew_s) if len(skew_s) else 0.0,
             moving=moving - savings.alone[cause.COMMUNICATION],
             gap=abs(1.0 - savings.replayed),
             unexplained=rest / waste if waste > LEAST_WASTE else 0.0,

@@ -70,6 +70,8 @@ def base_off_host(typical: Floats, base: Floats, hosts: Ints) -> Floats:
     hosts   : int, shape (stage, dp_rank).
     """
     found = base.copy()
+    if (hosts == UNKNOWN).all():
+        return found
     for stage, of_stage in enumerate(hosts):
         names, counts = np.unique(of_stage, return_counts=True)
         most = int(counts.argmax())

@@ -11,6 +11,7 @@ from udfs.kernel.diagnosis.compute_times import BlockTimes, KeptDelays
 from udfs.kernel.durations import CLAMP_S
 from udfs.kernel.graph import Layout, OpGraph, as_index
 from udfs.kernel.program import Floats
+from udfs.kernel.selection import medians_along, medians_of_rows
 from udfs.kernel.trace import StepBlock
 
 NAN: Final = float("nan")
@@ -65,15 +66,15 @@ def _skew_s(graph: OpGraph, end_s: Floats, calls: Calls) -> Floats:
     """
     steps = end_s.shape[1]
     pairs, replicas = [np.full(steps, NAN)], [np.full(steps, NAN)]
-    for members, across_dp in graph.meetings:
+    across = [op for members, across_dp in graph.meetings if across_dp for ops in members for op in ops]
+    if across and end_s.shape[-1] > 1:
+        replicas.append(medians_along(np.abs(np.diff(end_s[across])), 2).min(axis=0))
+    for members, _ in graph.meetings:
         is_transfer = graph.op_types[members[0][0]] in ot.TRANSFERS
-        if across_dp and end_s.shape[-1] > 1:
-            replicas += [
-                np.median(np.abs(np.diff(end_s[op], axis=-1)), axis=-1) for ops in members for op in ops
-            ]
         if not (is_transfer and calls.members):
             ends_s = [end_s[as_index(ops)] for ops in members]
-            pairs += [np.median(np.abs(end - other), axis=(0, 2)) for end, other in pairwise(ends_s)]
+            apart_s = [np.abs(end - other).swapaxes(0, 1) for end, other in pairwise(ends_s)]
+            pairs += [medians_of_rows(apart.reshape(steps, -1)) for apart in apart_s]
     # A long collective ends when its own noise lets it, so that the shortest tells most of the clocks.
     shortest: Floats = np.fmin.reduce(replicas)
     return np.asarray(np.fmax(np.fmax.reduce(pairs), shortest))

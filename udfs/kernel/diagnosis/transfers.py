@@ -1,7 +1,7 @@
 """Transfers far above the usual transfer of the same kind, and steps in which all of them are slow."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,25 +9,9 @@ import numpy.typing as npt
 from udfs.kernel import op_type as ot
 from udfs.kernel.diagnosis.compute_times import BlockTimes
 from udfs.kernel.diagnosis.congestion import TRAFFIC, step_factors
+from udfs.kernel.diagnosis.usual_transfers import ALL, LEAST_S, NO_PEER, NOTHING_KNOWN, Kind, Usual, limits_of
 from udfs.kernel.program import Floats, Ints
-
-LOW_QUANTILE: Final = 0.25
-USUAL_BAND: Final = (0.5, 1.6)
-"""The usual transfer is the median of those within this band around the low quantile."""
-
-LEAST_FACTOR: Final = 1.8
-MADS: Final = 5.0
-SAME_KIND: Final = 3.0
-"""A collective of a stage is measured by its own usual time, unless that is so many times its type's."""
-
-LEAST_S: Final = 1e-6
-
-Kind = tuple[int, int, int]
-"""Transfers that take alike: pipeline transfers by type, collectives by (type, stage, chunk)."""
-
-ALL: Final = -1
-NO_PEER: Final = -2
-"""In place of a stage: pipeline transfers of all stages, and those of a call that move nothing themselves."""
+from udfs.kernel.selection import medians_of_rows
 
 
 class SlowTransfers(NamedTuple):
@@ -56,47 +40,27 @@ class _Part(NamedTuple):
     known: npt.NDArray[np.bool_] | None
 
 
-class _Usual(NamedTuple):
-    """Usual time of a kind, and above which a transfer is a fault. [s]"""
-
-    base_s: float
-    limit_s: float
-
-
-NOTHING_KNOWN: Final = _Usual(LEAST_S, np.inf)
-
-
 def slow_transfers(blocks: Sequence[BlockTimes]) -> list[SlowTransfers]:
     """Faults of every block, measured over all blocks together."""
     parts = [_parts(block) for block in blocks]
     factors = _congestion(blocks, parts)
     calm = [
-        {kind: part.time_s / factor[kind[0]][:, None] for kind, part in found.items()}
+        {
+            kind: part.time_s / factor[kind[0]][:, None] if kind[0] in factor else part.time_s
+            for kind, part in found.items()
+        }
         for found, factor in zip(parts, factors, strict=True)
     ]
-    usual = {}
+    known = {}
     for kind in sorted({kind for found in parts for kind in found if kind[1] != NO_PEER}):
         values = [
             time_s[kind].reshape(-1) if found[kind].known is None else time_s[kind][found[kind].known]
             for found, time_s in zip(parts, calm, strict=True)
             if kind in found
         ]
-        usual[kind] = _usual(np.concatenate(values))
-    limits = _limits(usual)
+        known[kind] = values[0] if len(values) == 1 else np.concatenate(values)
+    limits = limits_of(known)
     return [_faults(*block, limits) for block in zip(parts, calm, factors, strict=True)]
-
-
-def _limits(usual: dict[Kind, _Usual]) -> dict[Kind, _Usual]:
-    """The same, but a kind that is always far slower than others of its type is measured by those."""
-    bases: dict[int, list[float]] = {}
-    for kind, each in usual.items():
-        bases.setdefault(kind[0], []).append(each.base_s)
-    limits = {(op_type, NO_PEER, ALL): _Usual(_low(base_s), np.inf) for op_type, base_s in bases.items()}
-    for kind, each in usual.items():
-        of_type_s = _low(bases[kind[0]])
-        is_alike = each.base_s <= SAME_KIND * of_type_s
-        limits[kind] = each if is_alike else _Usual(of_type_s, each.limit_s / each.base_s * of_type_s)
-    return limits
 
 
 def _parts(block: BlockTimes) -> dict[Kind, _Part]:
@@ -126,14 +90,14 @@ def _parts(block: BlockTimes) -> dict[Kind, _Part]:
 
 
 def _congestion(blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]) -> list[dict[int, Floats]]:
-    """For each block and op type by how much its transfers took longer; shape (step,)."""
+    """For each block and congested op type by how much its transfers took longer; shape (step,)."""
     steps = [block.number_of_steps for block in blocks]
     found: list[dict[int, Floats]] = [{} for _ in blocks]
     kinds = sorted({kind for found in parts for kind in found})
     together = {
         traffic: [kind for kind in kinds if kind[0] in traffic and kind[1] != NO_PEER] for traffic in TRAFFIC
     }
-    factors = dict.fromkeys((kind[0] for kind in kinds), np.ones(sum(steps)))
+    factors: dict[int, Floats] = {}
     for traffic, members in together.items():
         medians = [
             np.concatenate(
@@ -148,63 +112,48 @@ def _congestion(blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]
             factors |= dict.fromkeys(traffic, step_factors(np.array(medians)))
     ends = np.cumsum(steps).tolist()
     for of_block, count, end in zip(found, steps, ends, strict=True):
-        of_block |= {op_type: values[end - count : end] for op_type, values in factors.items()}
+        parts_of_block = {op_type: values[end - count : end] for op_type, values in factors.items()}
+        of_block |= {op_type: values for op_type, values in parts_of_block.items() if (values > 1.0).any()}
     return found
 
 
 def _step_medians(part: _Part) -> Floats:
     """Lower median of the known transfers of each step, nan where none is known; shape (step,). [s]"""
-    values = np.maximum(part.time_s, LEAST_S)
-    if part.known is not None:
-        values = np.where(part.known, values, np.inf)
+    values = part.time_s if part.known is None else np.where(part.known, part.time_s, np.inf)
     steps = values.shape[1]
     flat = np.moveaxis(values, 1, 0).reshape(steps, -1)
     if part.known is None:
-        middle = (flat.shape[1] - 1) // 2
-        return np.asarray(np.partition(flat, middle, axis=1)[:, middle])
+        return np.maximum(medians_of_rows(flat, low=True), LEAST_S)
     count = part.known.sum(axis=(0, 2))
     middles = np.maximum(count - 1, 0) // 2
-    medians = np.sort(flat, axis=1)[np.arange(steps), middles]
+    medians = np.maximum(np.sort(flat, axis=1)[np.arange(steps), middles], LEAST_S)
     return np.where(count > 0, medians, np.nan)
 
 
-def _usual(values: Floats) -> _Usual:
-    if not values.size:
-        return NOTHING_KNOWN
-    low = float(np.quantile(values, LOW_QUANTILE))
-    base = max(low, LEAST_S)
-    band = values[(values >= USUAL_BAND[0] * base) & (values <= USUAL_BAND[1] * base)]
-    if not band.size:
-        return _Usual(base, np.inf)
-    usual = max(float(np.median(band)), LEAST_S)
-    scatter = float(np.median(np.abs(np.log(np.maximum(band, LEAST_S) / usual))))
-    return _Usual(usual, usual * max(LEAST_FACTOR, float(np.exp(MADS * scatter))))
-
-
-def _low(values: list[float]) -> float:
-    return sorted(values)[(len(values) - 1) // 2]
-
-
 def _faults(
-    parts: dict[Kind, _Part], calm: dict[Kind, Floats], factors: dict[int, Floats], limits: dict[Kind, _Usual]
+    parts: dict[Kind, _Part], calm: dict[Kind, Floats], factors: dict[int, Floats], limits: dict[Kind, Usual]
 ) -> SlowTransfers:
     ops, as_is, fixed = [], [], []
     for kind, part in parts.items():
         base_s, limit_s = limits.get(kind, NOTHING_KNOWN)
-        factor = factors[kind[0]][:, None]
+        is_congested = kind[0] in factors
+        if part.known is None and not is_congested and not calm[kind].max() > limit_s:
+            continue
         is_fault = calm[kind] > limit_s
-        changes = is_fault.any(axis=(1, 2)) | bool((factor > 1.0).any())
-        as_is_s, calm_s = part.time_s, calm[kind]
+        if part.known is not None:
+            is_fault &= part.known
+        changes = is_fault.any(axis=(1, 2)) | is_congested
         if part.known is not None:
             changes |= ~part.known.all(axis=(1, 2))
-            is_fault &= part.known
-            as_is_s = np.where(part.known, as_is_s, np.minimum(as_is_s, base_s * factor))
-            calm_s = np.where(part.known, calm_s, np.minimum(calm_s, base_s))
-        if not changes.any():
-            continue
+        as_is_s, calm_s = part.time_s[changes], calm[kind][changes]
+        if part.known is not None:
+            known = part.known[changes]
+            factor = factors[kind[0]][:, None] if is_congested else 1.0
+            as_is_s = np.where(known, as_is_s, np.minimum(as_is_s, base_s * factor))
+            calm_s = np.where(known, calm_s, np.minimum(calm_s, base_s))
         ops.append(part.ops[changes])
-        as_is.append(as_is_s[changes])
-        fixed.append(np.where(is_fault[changes], base_s, calm_s[changes]))
+        as_is.append(as_is_s)
+        fixed.append(np.where(is_fault[changes], base_s, calm_s))
     if not ops:
         steps, lanes = next(iter(parts.values())).time_s.shape[1:] if parts else (0, 0)
         nothing = np.empty((0, steps, lanes))

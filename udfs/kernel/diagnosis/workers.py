@@ -12,6 +12,7 @@ import numpy.typing as npt
 from udfs.kernel.diagnosis.compute_times import Tensor
 from udfs.kernel.diagnosis.hosts import base_off_host, stages_of_hosts
 from udfs.kernel.program import Floats, Ints
+from udfs.kernel.selection import ascending, median, medians_along, quantile
 
 SWEEPS: Final = 3
 USUAL_STEPS: Final = 0.3
@@ -65,17 +66,23 @@ class Workers(NamedTuple):
 
 def slow_workers(logs: Tensor, hosts: Ints) -> tuple[Workers, Tensor, Tensor]:
     """Slow workers, usual log time (p, k, c, 1, 1, 1) and log weight of microbatches (1, 1, 1, m, s, d)."""
-    p, k, _, _, s, d = logs.shape
+    p, k, c, m, s, d = logs.shape
     always, in_steps = np.zeros((p, k, d)), np.zeros((p, s, d))
     scatter = 0.0
     usual = weight = np.zeros((1,) * 6)
+    by_step, clean = medians_along(logs, 3), np.empty(logs.shape)
     for _ in range(SWEEPS):
-        clean = logs - (always[:, :, None, None, None, :] + in_steps[:, None, None, None])
-        by_step = np.median(clean, axis=3)
-        usual = _low_median(_usual_step(by_step, axis=3), axis=3)[..., None, None, None]
-        weight = _weight(clean - usual)
-        cell = np.median(logs - usual - weight, axis=(2, 3))
+        slow = always[:, :, None] + in_steps[:, None]
+        of_steps = quantile(ascending(by_step - slow[:, :, None], 3), USUAL_STEPS)
+        usual = medians_along(of_steps, 3, low=True)[..., None, None, None]
+        np.subtract(logs, usual + slow[:, :, None, None], out=clean)
+        weight = _weight(clean)
+        clean -= weight
+        cell = medians_along(clean.reshape(p, k, c * m, s, d), 2) + slow
+        before = always, in_steps
         always, in_steps, scatter = _slow_cells(cell, hosts)
+        if np.array_equal(always, before[0]) and np.array_equal(in_steps, before[1]):
+            break  # Every further sweep would find the same.
     of_hosts = stages_of_hosts(usual[..., 0, 0, 0], hosts)
     usual = usual - of_hosts.log_factor[:, None, None, None, None, None]
     always += of_hosts.log_factor[:, None, None]
@@ -88,7 +95,7 @@ def _weight(rest: Tensor) -> Tensor:
     """Log weight of each microbatch over stages, directions and chunks; shape (1, 1, 1, m, s, d)."""
     p, k, c, *lanes = rest.shape
     flat = rest.reshape(p * k * c, *lanes)
-    found = flat.min(axis=0) if p * c == 1 else _low_median(flat, axis=0)
+    found = flat.min(axis=0) if p * c == 1 else medians_along(flat, 0, low=True)
     return found[None, None, None]
 
 
@@ -102,23 +109,23 @@ def _slow_cells(cell: Floats, hosts: Ints) -> tuple[Floats, Floats, float]:
     returns : always, shape (p, k, d); in some steps, shape (p, s, d); scatter of healthy cells.
     """
     p, _, s, d = cell.shape
-    typical = np.median(cell, axis=2)
-    base = _low_median(typical, axis=2) if d > 1 else _usual_step(cell, axis=2)[..., 0]
+    by_size = ascending(cell, 2)
+    typical = median(by_size)
+    base = medians_along(typical, 2, low=True) if d > 1 else quantile(by_size, USUAL_STEPS)[..., 0]
     base = base_off_host(typical, base, hosts)
     relative = cell - base[:, :, None, None]
     mean, low = relative.mean(axis=1), relative.min(axis=1)
-    center = np.median(mean, axis=1)
+    steps = ascending(mean, 1)
+    center, usual = median(steps), quantile(steps, USUAL_STEPS)
     # Not the median deviation: of a cell that is slow in just over half of the steps that is small.
-    low_step, high_step = np.quantile(mean, (0.15, 0.85), axis=1)
-    own = (high_step - low_step) / SIGMAS_BETWEEN
-    spread = float(_low_median(own.reshape(-1), axis=0))
-    usual = _usual_step(mean, axis=1)
-    scatter = MAD_TO_SIGMA * float(np.median(np.abs(usual - np.median(usual))))
+    own = (quantile(steps, 0.85) - quantile(steps, 0.15)) / SIGMAS_BETWEEN
+    spread = float(medians_along(own.reshape(-1), 0, low=True))
+    scatter = MAD_TO_SIGMA * _deviation(usual.reshape(-1))
     least = LEAST_WORKER
     if p * d >= ENOUGH_CELLS:
         least = max(least, MADS * scatter / MAD_TO_SIGMA)
     is_steady = own <= max(3.0 * spread, STEADY)
-    is_slow = (center > least) & (np.median(low, axis=1) > least / 3) & is_steady & (d > 1)
+    is_slow = (center > least) & (medians_along(low, 1) > least / 3) & is_steady & (d > 1)
     if p == 1:
         # With one stage the weight of the microbatches holds all that a worker does.
         return np.zeros((p, cell.shape[1], d)), np.zeros((p, s, d)), scatter
@@ -140,32 +147,27 @@ def _slow_dp_ranks(weight: Floats, stages: int) -> Floats:
     m, s, d = weight.shape
     if d == 1:
         return np.zeros((s, d))
-    by_step = np.median(weight, axis=0)
-    typical = np.median(by_step, axis=0)
-    relative = by_step - _low_median(typical, axis=0)
-    low_step, high_step = np.quantile(relative, (0.15, 0.85), axis=0)
-    own = (high_step - low_step) / SIGMAS_BETWEEN
-    spread = float(_low_median(own, axis=0))
-    center = np.median(relative, axis=0)
-    error = 1.25 * float(_low_median(weight.std(axis=(0, 1)), axis=0)) / np.sqrt(m * s)
+    by_step = medians_along(weight, 0)
+    typical = medians_along(by_step, 0)
+    relative = by_step - medians_along(typical, 0, low=True)
+    ordered = ascending(relative, 0)
+    own = (quantile(ordered, 0.85) - quantile(ordered, 0.15)) / SIGMAS_BETWEEN
+    spread = float(medians_along(own, 0, low=True))
+    center = median(ordered)
+    error = 1.25 * float(medians_along(weight.std(axis=(0, 1)), 0, low=True)) / np.sqrt(m * s)
     least = max(LEAST_WORKER if stages == 1 else LEAST_DP_RANK, 3.5 * error)
     if d >= ENOUGH_CELLS:
-        least = max(least, MADS * float(np.median(np.abs(center - np.median(center)))))
+        least = max(least, MADS * _deviation(center))
     is_slow = (center > least) & (own <= max(3.0 * spread, STEADY))
-    within = 1.25 * weight.std(axis=0) / np.sqrt(m)
-    limit = np.maximum(max(LEAST_INTERMITTENT, MADS * spread), MADS * within)
-    hits = (relative > limit) & ~is_slow & (stages == 1)
-    some = np.where(hits.any(axis=0) & (relative > 2 * spread), relative, 0.0)
+    some = np.zeros((s, d))
+    if stages == 1:
+        within = 1.25 * weight.std(axis=0) / np.sqrt(m)
+        limit = np.maximum(max(LEAST_INTERMITTENT, MADS * spread), MADS * within)
+        hits = (relative > limit) & ~is_slow
+        some = np.where(hits.any(axis=0) & (relative > 2 * spread), relative, 0.0)
     return np.where(is_slow, center, some)
 
 
-def _usual_step(values: Floats, axis: int) -> Floats:
-    """Low quantile over steps."""
-    return np.asarray(np.quantile(values, USUAL_STEPS, axis=axis))
-
-
-def _low_median(values: Floats, axis: int) -> Floats:
-    """The lower of the two middle values."""
-    middle = (values.shape[axis] - 1) // 2
-    found: Floats = np.take(np.partition(values, middle, axis=axis), middle, axis=axis)
-    return found
+def _deviation(values: Floats) -> float:
+    """Median absolute deviation, shape (value,)."""
+    return float(medians_along(np.abs(values - medians_along(values, 0)), 0))

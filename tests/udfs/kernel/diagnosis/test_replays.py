@@ -13,7 +13,7 @@ from udfs.kernel.diagnosis import fixes
 from udfs.kernel.diagnosis.compute_times import BlockTimes, KeptDelays
 from udfs.kernel.diagnosis.fixes import without_transfers
 from udfs.kernel.program import Floats
-from udfs.kernel.replay import replay, replay_rows, step_time
+from udfs.kernel.replay import last_ops, replay, replay_rows, step_time
 
 SCENARIOS: Final = 3
 NAMES: Final = [*LAYOUTS, "disagreeing"]
@@ -42,7 +42,8 @@ def scenarios(block: BlockTimes, seed: int) -> tuple[Floats, list[Floats], Float
 def test_scenarios_together_are_scenarios_alone_to_the_last_bit(name: str) -> None:
     for seed, block in enumerate(job_of(generated(name)).blocks()):
         duration_s, rows, delay_s, delays = scenarios(block, seed)
-        together = replay_rows(block.graph, rows, delays, duration_s.shape[1:])
+        is_last = last_ops(block.graph, np.zeros(block.graph.size))
+        together = replay_rows(block.graph, rows, delays, duration_s.shape[1:], is_last)
         for scenario in range(SCENARIOS):
             one = slice(scenario, scenario + 1)
             ends_s = replay(block.graph, duration_s[:, one], delay_s[:, one])

@@ -13,7 +13,8 @@ from tests.udfs.kernel.diagnosis.generated import OVERLAPPED, USUAL, VIRTUAL, WO
 from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of, mean_step_s
 from udfs.kernel import cause
 from udfs.kernel.cause import Diagnosis
-from udfs.kernel.diagnosis.fixes import Fixed, shapley
+from udfs.kernel.diagnosis.fixes import Fixed
+from udfs.kernel.diagnosis.savings import shapley
 from udfs.kernel.what_if import WhatIf
 
 SAME: Final = 1e-12

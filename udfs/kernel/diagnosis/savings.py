@@ -1,0 +1,77 @@
+"""What fixes save: alone, together, and what of that each cause is given."""
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from math import comb
+from typing import Final, NamedTuple
+
+from udfs.kernel import cause
+from udfs.kernel.diagnosis.fixes import Fixed
+
+NOTHING: Final[Fixed] = frozenset()
+ALL_FIXES: Final[Fixed] = frozenset(cause.FIXABLE)
+
+BOTH_IMBALANCES: Final[Fixed] = frozenset({cause.STAGE_IMBALANCE, cause.DATA_IMBALANCE})
+"""Often wanted next: one more scenario costs less than another pass over the graph."""
+
+LEAST_SHARED: Final = 0.002
+"""Causes that save less alone are not fixed in every combination with others."""
+
+
+class Savings(NamedTuple):
+    """Shares of T_actual that fixes save.
+
+    alone      : cause -> saved by its fix alone.
+    attributed : cause -> its share in what all fixes together save.
+    together   : saved by all fixes together.
+    replayed   : replay with nothing fixed, over T_actual.
+    """
+
+    alone: dict[int, float]
+    attributed: dict[int, float]
+    together: float
+    replayed: float
+
+
+def savings_of(mean_s: Callable[[Sequence[Fixed]], dict[Fixed, float]], actual_s: float) -> Savings:
+    """What fixes save of T_actual. mean_s : mean step time with each of several sets of causes fixed. [s]"""
+    alone = {each: frozenset({each}) for each in cause.FIXABLE}
+    times = mean_s([NOTHING, *alone.values(), BOTH_IMBALANCES, ALL_FIXES])
+    saved = {fixed: (times[NOTHING] - time_s) / actual_s for fixed, time_s in times.items()}
+    shared = [each for each, fixed in alone.items() if abs(saved[fixed]) >= LEAST_SHARED]
+    subsets = [
+        frozenset(chosen) for size in range(2, len(shared) + 1) for chosen in combinations(shared, size)
+    ]
+    unknown = [subset for subset in subsets if subset not in times]
+    if unknown:
+        saved |= {fixed: (times[NOTHING] - time_s) / actual_s for fixed, time_s in mean_s(unknown).items()}
+    attributed = {each: saved[fixed] for each, fixed in alone.items()}
+    attributed |= shapley(saved, shared)
+    # What is left between the causes that were shared and all goes to those that save next to nothing.
+    left = saved[ALL_FIXES] - sum(attributed.values())
+    others = [each for each in cause.FIXABLE if each not in shared] or list(cause.FIXABLE)
+    for each in others:
+        attributed[each] += left / len(others)
+    return Savings(
+        {each: saved[fixed] for each, fixed in alone.items()},
+        attributed,
+        saved[ALL_FIXES],
+        times[NOTHING] / actual_s,
+    )
+
+
+def shapley(value_of: dict[Fixed, float], players: Sequence[int]) -> dict[int, float]:
+    """Shapley value of each player (Shapley 1953): its mean contribution over all orders.
+
+    value_of : value of every subset of the players.
+    """
+    number = len(players)
+    found = dict.fromkeys(players, 0.0)
+    for player in players:
+        others = [other for other in players if other != player]
+        for size in range(number):
+            weight = 1.0 / (number * comb(number - 1, size))
+            for chosen in combinations(others, size):
+                before = frozenset(chosen)
+                found[player] += weight * (value_of[before | {player}] - value_of[before])
+    return found

@@ -1,0 +1,98 @@
+"""What transfers of a kind usually take, and from when on one is a fault."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel.program import Floats
+from udfs.kernel.selection import neighbours, quantile_of_all
+
+LOW_QUANTILE: Final = 0.25
+USUAL_BAND: Final = (0.5, 1.6)
+"""The usual transfer is the median of those within this band around the low quantile."""
+
+LEAST_FACTOR: Final = 1.8
+MADS: Final = 5.0
+SAME_KIND: Final = 3.0
+"""A collective of a stage is measured by its own usual time, unless that is so many times its type's."""
+
+LEAST_S: Final = 1e-6
+
+Kind = tuple[int, int, int]
+"""Transfers that take alike: pipeline transfers by type, collectives by (type, stage, chunk)."""
+
+ALL: Final = -1
+NO_PEER: Final = -2
+"""In place of a stage: pipeline transfers of all stages, and those of a call that move nothing themselves."""
+
+
+class Usual(NamedTuple):
+    """Usual time of a kind, and above which a transfer is a fault. [s]"""
+
+    base_s: float
+    limit_s: float
+
+
+class Band(NamedTuple):
+    """Transfers that count for what is usual, from first_s to last_s, and their median. [s]"""
+
+    usual_s: float
+    first_s: float
+    last_s: float
+
+
+NOTHING_KNOWN: Final = Usual(LEAST_S, np.inf)
+
+
+def limits_of(known: dict[Kind, Floats]) -> dict[Kind, Usual]:
+    """Usual times; a kind that is always far slower than others of its type is measured by those."""
+    usual = {kind: _band(values) for kind, values in known.items()}
+    bases: dict[int, list[float]] = {}
+    for kind, band in usual.items():
+        bases.setdefault(kind[0], []).append(band.usual_s)
+    limits = {(op_type, NO_PEER, ALL): Usual(_low(base_s), np.inf) for op_type, base_s in bases.items()}
+    for kind, values in known.items():
+        of_type_s = _low(bases[kind[0]])
+        base_s = usual[kind].usual_s
+        measure_s = base_s if base_s <= SAME_KIND * of_type_s else of_type_s
+        factor = LEAST_FACTOR
+        if values.size and values.max() > factor * measure_s and not _is_narrow(values, usual[kind]):
+            factor = max(factor, float(np.exp(MADS * _scatter(values, usual[kind]))))
+        limits[kind] = Usual(measure_s, factor * measure_s)
+    return limits
+
+
+def _band(values: Floats) -> Band:
+    """The band around the low quantile; what is found within is a range of ranks."""
+    if not values.size:
+        return Band(LEAST_S, LEAST_S, LEAST_S)
+    low_s = max(quantile_of_all(values, LOW_QUANTILE), LEAST_S)
+    first_s, last_s = USUAL_BAND[0] * low_s, USUAL_BAND[1] * low_s
+    below = int(np.count_nonzero(values < first_s))
+    number = values.size - below - int(np.count_nonzero(values > last_s))
+    if not number:
+        return Band(low_s, first_s, last_s)
+    lower, upper = neighbours(values, below + (number - 1) // 2)
+    return Band(max(lower if number % 2 else (lower + upper) / 2, LEAST_S), first_s, last_s)
+
+
+def _is_narrow(values: Floats, band: Band) -> bool:
+    """Whether the least factor is sure to be beyond the usual scatter: half of all lie close together."""
+    width = LEAST_FACTOR ** (1 / MADS)
+    first_s, last_s = max(band.usual_s / width, band.first_s), min(band.usual_s * width, band.last_s)
+    return bool(2 * np.count_nonzero((values >= first_s) & (values <= last_s)) > values.size)
+
+
+def _scatter(values: Floats, band: Band) -> float:
+    """Median absolute log deviation within the band; infinite where nothing is."""
+    within_s = values[(values >= band.first_s) & (values <= band.last_s)]
+    if not within_s.size:
+        return float("inf")
+    ratio = np.maximum(within_s, LEAST_S) / band.usual_s
+    np.maximum(ratio, 1.0 / ratio, out=ratio)
+    lower, upper = np.log(neighbours(ratio, (ratio.size - 1) // 2)).tolist()
+    return float(lower if ratio.size % 2 else (lower + upper) / 2)
+
+
+def _low(values: list[float]) -> float:
+    return sorted(values)[(len(values) - 1) // 2]
