@@ -16,7 +16,7 @@ from jobs.progress import working
 from jobs.run_log import exit_status, is_plain, one_line, recorded_run
 from jobs.session import session
 from jobs.settings import Settings, load_settings, with_spark_conf
-from jobs.warehouse import Warehouse
+from jobs.warehouse import Warehouse, hold_writable
 from schemas.vocabulary import EXIT_DONE, EXIT_WRONG_SETTINGS
 
 Body = Callable[[SparkSession, Settings, argparse.Namespace], Mapping[str, int]]
@@ -132,6 +132,8 @@ def run_entry_point(
         settings = load_settings(parsed.settings, parsed.landing, parsed.warehouse)
         settings = with_spark_conf(settings, spark_conf or {})
         if is_recorded:
+            if not getattr(parsed, "dry_run", False):
+                hold_writable(settings.paths.warehouse)
             preload()  # while Spark starts: what writes tables has gates
         with ExitStack() as open_session:
             with working(f"{name}: starting Spark"):

@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection, Sequence
 from datetime import date
 from typing import Final
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +19,7 @@ from jobs.fingerprints import of_units
 from jobs.landing.files import LOGS, Landing, Unit
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_landing import LandedUnits, Where, read_landing
+from jobs.landing.staging import STAGED_TABLES
 from jobs.run_log import ROWS_IN, stage_work
 from jobs.settings import Settings, SettingsError
 from jobs.stage import publish
@@ -47,8 +49,10 @@ def run(
     if not landing.units:
         named = ", ".join(day.isoformat() for day in sorted(log_dates))
         _LOG.warning("nothing to ingest: no run folder of %s in %s", named, settings.paths.landing)
-    where = Where(settings.paths.landing, settings.staging, Bounds(**settings.landing.model_dump()))
-    for name in (RANK_STEPS, REJECTS):  # files may lie beside a table, but not where one is yet to be made
+    where = Where(
+        settings.paths.landing, settings.staging, uuid4().hex, Bounds(**settings.landing.model_dump())
+    )
+    for name in STAGED_TABLES:  # files may lie beside a table, but not where one is yet to be made
         warehouse.create(TABLES[name])
     landed = read_landing(spark, landing, where)
     with warehouse.staged(landed.staged, settings.staging) as staged:

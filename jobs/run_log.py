@@ -1,6 +1,7 @@
 """How runs end: the exit status of each error, and the row that a run leaves in pipeline_runs."""
 
 import logging
+import re
 import shlex
 import time
 import uuid
@@ -9,6 +10,9 @@ from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PythonException
+
 from jobs.fingerprints import Fingerprint
 from jobs.gates import GateRefusedError, GateWork
 from jobs.java import JavaNotFoundError
@@ -16,7 +20,7 @@ from jobs.landing.files import NoLandingError
 from jobs.session import SessionError
 from jobs.settings import SettingsError
 from jobs.unit import NoSuchUnitError, NotReplayedError
-from jobs.warehouse import Warehouse, spark_schema
+from jobs.warehouse import NotWritableError, Warehouse, spark_schema
 from schemas.pipeline_runs import REFUSAL, TABLE
 from schemas.vocabulary import (
     EXIT_DONE,
@@ -40,9 +44,11 @@ _PLAIN: Final[Mapping[type[Exception], int]] = {
     NoSuchStepError: EXIT_WRONG_SETTINGS,
     NotReplayedError: EXIT_FAILED,
     GateRefusedError: EXIT_GATE_REFUSED,
+    NotWritableError: EXIT_FAILED,
     SessionError: EXIT_FAILED,
     JavaNotFoundError: EXIT_FAILED,
 }
+_RAISED: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt): ")
 _LONGEST_LINE: Final = 1000
 _MICROSECONDS: Final = "us"
 logger = logging.getLogger(__name__)
@@ -62,8 +68,21 @@ def one_line(error: Exception) -> str:
     """Return what an error says, on one line and without the pages that Spark appends."""
     if is_plain(error):
         return " ".join(str(error).split())
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0].strip() if lines else 'no message'}"[:_LONGEST_LINE]
+    return _cause(error)[:_LONGEST_LINE]
+
+
+def _cause(error: Exception) -> str:
+    """What went wrong at the bottom of it: of Java's and of workers' errors the first lines tell nothing."""
+    if isinstance(error, Py4JJavaError):
+        java = error.java_exception
+        while java.getCause() is not None:
+            java = java.getCause()
+        return f"{java.getClass().getSimpleName()}: {java.getMessage()}"
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    if isinstance(error, PythonException):
+        raised = [line for line in lines if _RAISED.match(line)]
+        return (raised or lines)[-1]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 
 
 def refused_by(error: Exception) -> list[dict[str, Any]] | None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cached_property
 from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
 from delta.exceptions import (
@@ -31,11 +33,11 @@ from pyspark.sql.types import StructType
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from jobs.landing.files import Unit
-from jobs.landing.staging import StagedFile, remove
+from jobs.landing.staging import STAGED_TABLES, StagedFile, remove
 from schemas.table import Table, sql_strings
 from schemas.tables import TABLES
 from schemas.views import VIEWS
-from schemas.vocabulary import INGESTED_TABLES, RANK_STEPS, REJECTS
+from schemas.vocabulary import INGESTED_TABLES
 
 _REFUSED: Final = "_refused"
 
@@ -53,6 +55,7 @@ _CONFLICTS: Final = (
 """All that Delta can say of two writers; to Python they have no base in common."""
 
 _DAY_OF_FILE: Final = re.compile(r"/log_date=([-0-9]{10})/[^/]*$")
+_PROBED_BYTES: Final = 1 << 20
 _NO_TABLE: Final = "DELTA_TABLE_NOT_FOUND"
 
 _when_writers_meet = retry(
@@ -62,6 +65,22 @@ _when_writers_meet = retry(
     reraise=True,
 )
 """Two writers of one table: the loser looks again and writes anew, after a pause of its own length."""
+
+
+class NotWritableError(Exception):
+    """Raised before any work where a warehouse cannot be written; the message says which, and why."""
+
+
+def hold_writable(root: str) -> None:
+    """Try to write a file into a warehouse of this machine. Raises NotWritableError."""
+    if "://" in root:
+        return
+    try:
+        Path(root).mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=root) as file:
+            file.write(b"\0" * _PROBED_BYTES)
+    except OSError as error:
+        raise NotWritableError(f"the warehouse {root} cannot be written: {error.strerror}") from None
 
 
 @dataclass
@@ -153,7 +172,7 @@ class Warehouse:
     @contextmanager
     def staged(self, files: Sequence[StagedFile], root: str) -> Iterator[dict[str, StagedRows]]:
         """Give what lies staged under a root, by table; what is not adopted in the block is removed."""
-        by_table = {name: [file for file in files if file.table == name] for name in (RANK_STEPS, REJECTS)}
+        by_table = {name: [file for file in files if file.table == name] for name in STAGED_TABLES}
         found = {
             name: StagedRows(self._rows_of(name, some, root), some, root) for name, some in by_table.items()
         }

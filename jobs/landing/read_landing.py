@@ -12,7 +12,7 @@ from jobs.landing.content import Content
 from jobs.landing.files import LOGS, MANIFEST, META, PACKED_RANK_LOG, LandedFile, Landing, Unit
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_unit import Keys, UnitAccount, UnitPart, read_unit
-from jobs.landing.staging import StagedFile, Staging, remove
+from jobs.landing.staging import StagedFile, Staging, sweep
 from jobs.landing.stores import store_of
 
 _TASK_BYTES: Final = 128 << 20
@@ -26,10 +26,11 @@ _PACKED: Final = 6
 
 
 class Where(NamedTuple):
-    """The landing that is read, the root under which rows are staged, and what files may be."""
+    """The landing that is read, the root under which a run stages its rows, and what files may be."""
 
     landing: str
     staging: str
+    run: str
     bounds: Bounds
 
 
@@ -48,18 +49,26 @@ class LandedUnits(NamedTuple):
 
 
 def read_landing(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
-    """Read every unit of the landing."""
+    """Read every unit of the landing. What fails, or ran twice, leaves nothing staged behind."""
+    days = {unit[0] for unit in landing.units}
+    try:
+        found = _read(spark, landing, where)
+    except BaseException:
+        sweep(where.staging, where.run, days)
+        raise
+    sweep(where.staging, where.run, days, found.staged)
+    return found
+
+
+def _read(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
     cores = spark.sparkContext.defaultParallelism
     tasks = tasks_of(landing.units, cores * _TASKS_OF_A_CORE, where.bounds)
     done = _run(spark, tasks, where)
     split = [place for place, task in enumerate(tasks) if not task[0].is_only]
     again = _overlaps(tasks, done, split)
-    if again:
-        for place in again:
-            remove(where.staging, done[place].staged)
-        redone = _run(spark, [[part] for part in again.values()], where)
-        for place, one in zip(again, redone, strict=True):
-            done[place] = one
+    redone = _run(spark, [[part] for part in again.values()], where)
+    for place, one in zip(again, redone, strict=True):
+        done[place] = one
     accounts = [account for each in done for account in each.accounts]
     return LandedUnits(accounts, [file for each in done for file in each.staged])
 
@@ -139,7 +148,7 @@ def _run(spark: SparkSession, tasks: Sequence[Sequence[UnitPart]], where: Where)
 
 
 def _task(where: Where, task: bytes) -> bytes:
-    store, staging = store_of(where.landing), Staging(where.staging)
+    store, staging = store_of(where.landing), Staging(where.staging, where.run)
     parts: list[UnitPart] = pickle.loads(task)  # noqa: S301  # what the driver has sent
     accounts = [read_unit(store, part, where.bounds, staging) for part in parts]
     return pickle.dumps(_Done(accounts, staging.close()))

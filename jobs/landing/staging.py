@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from schemas.tables import TABLES
+from schemas.vocabulary import RANK_STEPS, REJECTS
 
+STAGED_TABLES: Final = (RANK_STEPS, REJECTS)
 _LOG_DATE: Final = "log_date"
 _LISTED: Final = ("op", "microbatch", "model_chunk")
 _KEYS: Final = ("job_id", "run_id", "source_file", "step", "rank")
@@ -74,10 +76,11 @@ class Staging:
     """Writes rows of some tables under one root, one file for each table and day.
 
     root : folder of the tables, of this machine or by URL
+    run : what the names of all files of one run of ingest have in common
     """
 
-    def __init__(self, root: str, opened: tuple[fs.FileSystem, str] | None = None) -> None:
-        self._root = root
+    def __init__(self, root: str, run: str, opened: tuple[fs.FileSystem, str] | None = None) -> None:
+        self._root, self._run = root, run
         self._filesystem, self._path = opened or filesystem_of(root)
         self._open: dict[tuple[str, date], _Open] = {}
         self._closed: list[StagedFile] = []
@@ -91,11 +94,16 @@ class Staging:
         if file is None:
             file = self._open[table, day] = self._create(table, day, schema)
         per_group = max(1, rows.num_rows * _OPS_OF_GROUP // max(ops, _OPS_OF_GROUP))
-        file.add(rows.select(schema.names).cast(schema), per_group)
+        try:
+            file.add(rows.select(schema.names).cast(schema), per_group)
+        except OSError as error:  # which says what is wrong, and not where
+            raise OSError(
+                error.errno, f"{self._path}/{table}/{file.path} cannot be written: {error}"
+            ) from None
 
     def another(self) -> "Staging":
         """Return a staging of its own, for rows that may have to be dropped while these stay."""
-        return Staging(self._root, (self._filesystem, self._path))
+        return Staging(self._root, self._run, (self._filesystem, self._path))
 
     def take(self, other: "Staging") -> None:
         """Make another's files files of this one."""
@@ -118,7 +126,7 @@ class Staging:
     def _create(self, table: str, day: date, schema: pa.Schema) -> _Open:
         folder = f"{_LOG_DATE}={day.isoformat()}"
         self._filesystem.create_dir(f"{self._path}/{table}/{folder}", recursive=True)
-        path = f"{folder}/part-{uuid.uuid4()}.parquet"
+        path = f"{folder}/part-{self._run}-{uuid.uuid4()}.parquet"
         writer = pq.ParquetWriter(
             f"{self._path}/{table}/{path}",
             schema,
@@ -135,6 +143,18 @@ def remove(root: str, files: Iterable[StagedFile]) -> None:
     filesystem, path = filesystem_of(root)
     for file in files:
         filesystem.delete_file(f"{path}/{file.table}/{file.path}")
+
+
+def sweep(root: str, run: str, days: Iterable[date], kept: Iterable[StagedFile] = ()) -> None:
+    """Remove what a run has staged on these days and will not commit: of tasks that failed, or ran twice."""
+    filesystem, path = filesystem_of(root)
+    paths = {f"{path}/{file.table}/{file.path}" for file in kept}
+    for table in STAGED_TABLES:
+        for day in days:
+            folder = f"{path}/{table}/{_LOG_DATE}={day.isoformat()}"
+            for found in filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
+                if found.base_name.startswith(f"part-{run}-") and found.path not in paths:
+                    filesystem.delete_file(found.path)
 
 
 def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:

@@ -21,7 +21,7 @@ from tests.jobs.night import DAY
 def land(landing: str, staging: str, bounds: Bounds | None = None) -> dict[str, Any]:
     """Rows, rejects, accounts and misplaced names of the day."""
     found = Landing(landing, [DAY])
-    where = Where(landing, staging, bounds or Bounds())
+    where = Where(landing, staging, "run", bounds or Bounds())
     tasks = [pickle.dumps(task) for task in tasks_of(found.units, 4, where.bounds)]
     done = [pickle.loads(_task(where, task)) for task in tasks]  # noqa: S301  # what this very process has made
     tables: dict[str, list[dict[str, Any]]] = {"rank_steps": [], "rejects": []}
