@@ -10,18 +10,20 @@ from collections.abc import Collection, Sequence
 from datetime import date, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from jobs.cli import run_stage
 from jobs.fingerprints import built_on, record, recorded, simulation
 from jobs.revise_later_days import revise_later_days
 from jobs.run_log import stage_work
 from jobs.settings import Settings
+from jobs.small_frames import held, kept
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import units_of_other_gpu_hours
 from jobs.transforms.history import revised_results
 from jobs.transforms.landed_files import Unit
 from jobs.transforms.what_if import incomplete_units, result_rows, units_without_result, what_if
-from jobs.warehouse import Warehouse, held, on_units
+from jobs.warehouse import Warehouse, on_units
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     JOB_BASELINE,
@@ -29,6 +31,7 @@ from schemas.vocabulary import (
     JOB_SLOWDOWN,
     JOBS,
     RANK_STEPS,
+    RESULT_TABLES,
     STAGE_INGEST,
     STAGE_SIMULATE,
 )
@@ -50,9 +53,10 @@ def run(
     rank_steps = warehouse.read(TABLES[RANK_STEPS], log_dates, units)
     jobs = warehouse.read(TABLES[JOBS], log_dates, units)
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    simulated = what_if(rank_steps, jobs, simulation(settings), partitions).persist()
+    rows_of_unit = sum((F.size(name) for name in RESULT_TABLES), F.lit(0))
+    simulated = kept(what_if(rank_steps, jobs, simulation(settings), partitions), rows_of_unit)
     earlier = held(_looked_back_on(warehouse, settings.revision.days, log_dates, units))
-    results = revised_results(simulated, earlier, **settings.revision.model_dump()).persist()
+    results = kept(revised_results(simulated, earlier, **settings.revision.model_dump()), rows_of_unit)
     try:
         rules = [
             Violations(

@@ -24,10 +24,12 @@ from jobs.gates import (
     audit,
     audit_absence,
     broken_rows,
+    differences,
     rows_of,
 )
 from jobs.quality_docs import LATER, Page, Rule, TableChecks, table_checks, write_docs
 from jobs.releases import NEVER, released
+from jobs.small_frames import few_rows, local
 from jobs.transforms.landed_files import Unit
 from jobs.warehouse import Warehouse, on_units
 from schemas.table import Expectation, Table
@@ -107,14 +109,13 @@ def publish(
     the tables, unless all of it was released for the days of those rows; raises GateError where an
     expectation could not be evaluated. Nothing is published in either case.
     """
-    with _persisted(frames):
-        audited = _audit_all(frames, on_units(log_dates, units), violations)
+    with _at_hand(frames) as (at_hand, rows):
+        audited = _audit_all(at_hand, rows, on_units(log_dates, units), violations)
         page = Page(_page_of(stage, frames, units), log_dates, warehouse.root)
         passed = _passed(warehouse, page, violations, audited)
         if frames:
             unsettle(warehouse, stage, fingerprints, log_dates, units)
-            rows = passed.rows
-            arranged = {name: _in_few_files(name, frame, rows[name]) for name, frame in frames.items()}
+            arranged = {name: _in_few_files(name, frame, rows[name]) for name, frame in at_hand.items()}
             _replace_all(warehouse, arranged, log_dates, units)
             if fingerprints:
                 record(warehouse, stage, [each.settled() for each in fingerprints], log_dates, units)
@@ -144,24 +145,40 @@ def _passed(
 
 
 @contextmanager
-def _persisted(frames: Mapping[str, DataFrame]) -> Iterator[None]:
-    """Keep frames for as long as they are looked at; what the caller keeps already stays its own."""
+def _at_hand(frames: Mapping[str, DataFrame]) -> Iterator[tuple[dict[str, DataFrame], dict[str, int]]]:
+    """Compute frames once: the driver holds those of few rows, of the others it counts the rows.
+
+    Those are persisted for as long as they are looked at; what the caller keeps already stays its own.
+    """
+    tables = few_rows({name: frame for name, frame in frames.items() if _can_be_few(name, frame)})
+    large = {name: frame for name, frame in frames.items() if name not in tables}
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="persist") as planners:  # each plans what it reads
-        ours = list(planners.map(DataFrame.persist, [each for each in frames.values() if not each.is_cached]))
+        ours = list(planners.map(DataFrame.persist, [each for each in large.values() if not each.is_cached]))
     try:
-        yield
+        rows = rows_of(large) | {name: table.num_rows for name, table in tables.items()}
+        small = {
+            name: local(frames[name].sparkSession, table, frames[name].schema)
+            for name, table in tables.items()
+        }
+        yield {name: (small | large)[name] for name in frames}, {name: rows[name] for name in frames}
     finally:
         for frame in ours:
             frame.unpersist()
 
 
-def _audit_all(frames: Mapping[str, DataFrame], scope: str, violations: Sequence[Violations]) -> _Audited:
+def _can_be_few(name: str, frame: DataFrame) -> bool:
+    """Whether rows may be held by the driver: not those that hold ops, nor such as no table has."""
+    return name != RANK_STEPS and not differences(TABLES[name], frame)
+
+
+def _audit_all(
+    frames: Mapping[str, DataFrame], rows: dict[str, int], scope: str, violations: Sequence[Violations]
+) -> _Audited:
     """Audit every frame and rule; one refusal does not hide the next.
 
     Raises GateError where what was found together is not found again: that is never a pass.
     """
     on_time = Expectation(ON_TIME_EXPECTATION, scope, "rows are of the days, or the units, computed")
-    rows = rows_of(frames)
     started = time.monotonic()
     tables = [(TABLES[name], frame) for name, frame in frames.items()]
     refused: _Refused = {}

@@ -241,12 +241,3 @@ def on_units(log_dates: Sequence[date], units: Collection[Unit] | None) -> str:
 def _is_one_of(units: Iterable[Unit]) -> str:
     runs = ", ".join(f"({sql_strings(unit[1:])})" for unit in units)
     return f"(job_id, run_id) IN ({runs})"
-
-
-def held(frame: DataFrame) -> DataFrame:
-    """The rows of a small frame, computed now, held by the driver: cut off from the tables they came from.
-
-    What Spark caches of a table it forgets when that table is written, and computes again from the new rows;
-    the blocks of a local checkpoint are lost with their executor.
-    """
-    return frame.sparkSession.createDataFrame(frame.toArrow(), schema=frame.schema)
