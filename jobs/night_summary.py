@@ -1,14 +1,13 @@
 """What a night did, in one place: for the end of its log, its page among the data docs, and the DAG."""
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.gates import rows_of
 from jobs.quality_docs import docs_path
 from jobs.report.names import INDEX_NAME
 from jobs.run_summary import Summary
@@ -28,7 +27,6 @@ from schemas.vocabulary import (
     STATUSES,
 )
 
-_READERS: Final = 4
 _OF_GATES: Final = ("gate_seconds", "expectations", "released")
 
 
@@ -95,11 +93,9 @@ def _of_stage(stage: Mapping[str, Any]) -> str:
 
 
 def _rows(warehouse: Warehouse, log_date: date) -> dict[str, int]:
-    """Rows of the night in every table; what was just written is slow to plan, so several at a time."""
-    names = [*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES]
-    frames = [warehouse.read(TABLES[name], [log_date]) for name in names]
-    with ThreadPoolExecutor(_READERS, thread_name_prefix="summary") as readers:
-        return dict(zip(names, readers.map(DataFrame.count, frames), strict=True))
+    """Rows of the night in every table."""
+    names = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES)
+    return rows_of({name: warehouse.read(TABLES[name], [log_date]) for name in names})
 
 
 def _stages(warehouse: Warehouse, log_date: date) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from jobs.quality_docs import Page, TableChecks, write_docs
 from jobs.report_fleet import run as write_report
 from jobs.run_summary import Summary, add_summary, leave
 from jobs.settings import Settings
+from jobs.small_frames import held_if_few
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import miscounted_causes
 from jobs.warehouse import Warehouse
@@ -51,18 +52,19 @@ def summaries(spark: SparkSession, settings: Settings, log_dates: Sequence[date]
 
 
 def _rules(warehouse: Warehouse, log_dates: Sequence[date]) -> list[Violations]:
-    fleet = warehouse.read(TABLES[FLEET_DAY], log_dates)
-    causes = warehouse.read(TABLES[CAUSE_DAY], log_dates)
+    read = held_if_few(
+        {name: warehouse.read(TABLES[name], log_dates) for name in (FLEET_DAY, CAUSE_DAY, JOBS, JOB_CAUSES)}
+    )
     return [
         Violations(
             "counts_every_unit",
-            _miscounted_days(warehouse.read(TABLES[JOBS], log_dates), fleet),
+            _miscounted_days(read[JOBS], read[FLEET_DAY]),
             FLEET_DAY,
             "a day's jobs are the units that were ingested",
         ),
         Violations(
             "sums_job_causes",
-            miscounted_causes(warehouse.read(TABLES[JOB_CAUSES], log_dates), causes, fleet),
+            miscounted_causes(read[JOB_CAUSES], read[CAUSE_DAY], read[FLEET_DAY]),
             CAUSE_DAY,
             "a day's causes are those of its replayed units",
         ),

@@ -53,8 +53,9 @@ _Rows = list[dict[str, Any]]
 def read_fleet(warehouse: Warehouse, first_day: date, last_day: date) -> FleetTables:
     """Rows of the fleet's page, of these days, both included."""
     hosts = QUERIES[_HOSTS]
-    warehouse.register_views(mentioned(" ".join(("job_days", "fix_parts", OP_TYPE_DAY, *hosts.sources))))
     period = f"log_date BETWEEN DATE'{first_day}' AND DATE'{last_day}'"
+    names = mentioned(" ".join(("job_days", "fix_parts", OP_TYPE_DAY, *hosts.sources)))
+    warehouse.register_views(names, period)
     asked = {
         "units": f"""
             SELECT {_KEY}, status, status_detail, team, cluster, world_size, slowdown, gpu_hours,
@@ -101,8 +102,9 @@ def read_units(
     if not units:
         return []
     days = sorted({unit[0] for unit in units})
-    frames = {name: warehouse.read(TABLES[name], days, units) for name in _OF_UNITS}
-    frames["jobs"] = warehouse.spark.table("job_days").where(on_units(days, units))
+    views = {"jobs": "job_days", WORKER_SLOWDOWN: WORKER_SLOWDOWN, JOB_CAUSES: JOB_CAUSES}
+    frames = {name: warehouse.read(TABLES[name], days, units) for name in _OF_UNITS if name not in views}
+    frames |= {name: warehouse.spark.table(view).where(on_units(days, units)) for name, view in views.items()}
     found = _together(frames)
     rows = {name: _by_unit(_sorted(table, *_OF_UNITS.get(name, ()))) for name, table in found.items()}
     jobs = {unit: of_unit[0] for unit, of_unit in rows["jobs"].items()}
@@ -125,7 +127,10 @@ def read_units(
 
 
 def step_maps(warehouse: Warehouse, settings: Settings, units: Collection[Unit]) -> dict[Unit, pa.Table]:
-    """Slowdown of every worker in every step, replayed here, of those units whose recorded ops are kept."""
+    """Slowdown of every worker in every step, replayed here, of those units whose recorded ops are kept.
+
+    Manifests are those of the view that read_fleet has made.
+    """
     if not units:
         return {}
     days = sorted({unit[0] for unit in units})
@@ -133,7 +138,7 @@ def step_maps(warehouse: Warehouse, settings: Settings, units: Collection[Unit])
     read = _together(
         {
             RANK_STEPS: warehouse.read(TABLES[RANK_STEPS], days, units).select(*columns),
-            JOBS: warehouse.read(TABLES[JOBS], days, units),
+            JOBS: warehouse.spark.table(JOBS).where(on_units(days, units)),
         }
     )
     manifests = _by_unit(read[JOBS])

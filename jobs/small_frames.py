@@ -11,9 +11,9 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 MOST_ROWS: Final = 20_000
 """Of a frame that the driver holds: some megabytes, of rows that hold no ops."""
@@ -27,10 +27,15 @@ def few_rows(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:
     if not frames:
         return {}
     limited = {name: frame.limit(MOST_ROWS + 1) for name, frame in frames.items()}
-    parts = [frame.select(F.struct("*").alias(name)) for name, frame in limited.items()]
+    parts = [frame.select(_row(frame).alias(name)) for name, frame in limited.items()]
     rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts).toArrow()
     found = {name: _of_frame(rows[name], frames[name].columns) for name in frames}
     return {name: table for name, table in found.items() if table.num_rows <= MOST_ROWS}
+
+
+def _row(frame: DataFrame) -> Column:
+    """All columns as one, each nullable: Arrow fills them where another frame has its rows."""
+    return F.struct("*").cast(StructType([StructField(each.name, each.dataType) for each in frame.schema]))
 
 
 def _of_frame(structs: pa.ChunkedArray, columns: list[str]) -> pa.Table:
@@ -39,9 +44,9 @@ def _of_frame(structs: pa.ChunkedArray, columns: list[str]) -> pa.Table:
     return pa.Table.from_struct_array(own).select(columns)
 
 
-def local(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
-    """Rows that the driver holds, in one partition."""
-    return spark.createDataFrame(table, schema=schema).coalesce(1)
+def local(frame: DataFrame, rows: pa.Table) -> DataFrame:
+    """The same frame, of its rows that the driver holds, in one partition."""
+    return frame.sparkSession.createDataFrame(rows, schema=frame.schema).coalesce(1)
 
 
 def held(frame: DataFrame) -> DataFrame:
@@ -50,16 +55,13 @@ def held(frame: DataFrame) -> DataFrame:
     What Spark caches of a table it forgets when that table is written, and computes again from the new rows;
     the blocks of a local checkpoint are lost with their executor.
     """
-    return local(frame.sparkSession, frame.toArrow(), frame.schema)
+    return local(frame, frame.toArrow())
 
 
 def held_if_few(frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
     """Return the same frames, those with few rows held by the driver."""
     tables = few_rows(frames)
-    return {
-        name: local(frame.sparkSession, tables[name], frame.schema) if name in tables else frame
-        for name, frame in frames.items()
-    }
+    return {name: local(frame, tables[name]) if name in tables else frame for name, frame in frames.items()}
 
 
 def kept(frame: DataFrame, rows: Column) -> DataFrame:

@@ -150,25 +150,22 @@ def _at_hand(frames: Mapping[str, DataFrame]) -> Iterator[tuple[dict[str, DataFr
 
     Those are persisted for as long as they are looked at; what the caller keeps already stays its own.
     """
-    tables = few_rows({name: frame for name, frame in frames.items() if _can_be_few(name, frame)})
+    can_be_held = {  # not what holds ops, nor what is no table
+        name: frame
+        for name, frame in frames.items()
+        if name != RANK_STEPS and not differences(TABLES[name], frame)
+    }
+    tables = few_rows(can_be_held)
     large = {name: frame for name, frame in frames.items() if name not in tables}
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="persist") as planners:  # each plans what it reads
         ours = list(planners.map(DataFrame.persist, [each for each in large.values() if not each.is_cached]))
     try:
         rows = rows_of(large) | {name: table.num_rows for name, table in tables.items()}
-        small = {
-            name: local(frames[name].sparkSession, table, frames[name].schema)
-            for name, table in tables.items()
-        }
-        yield {name: (small | large)[name] for name in frames}, {name: rows[name] for name in frames}
+        at_hand = large | {name: local(frames[name], table) for name, table in tables.items()}
+        yield {name: at_hand[name] for name in frames}, {name: rows[name] for name in frames}
     finally:
         for frame in ours:
             frame.unpersist()
-
-
-def _can_be_few(name: str, frame: DataFrame) -> bool:
-    """Whether rows may be held by the driver: not those that hold ops, nor such as no table has."""
-    return name != RANK_STEPS and not differences(TABLES[name], frame)
 
 
 def _audit_all(

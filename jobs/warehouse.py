@@ -24,6 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from jobs.small_frames import held_if_few
 from jobs.transforms.landed_files import Unit
 from schemas.table import Table, sql_strings
 from schemas.tables import TABLES
@@ -168,14 +169,17 @@ class Warehouse:
         writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         writer.save(f"{self.refused_path(stage, log_dates)}/{name}")
 
-    def register_views(self, names: Collection[str] = (*TABLES, *VIEWS)) -> int:
+    def register_views(self, names: Collection[str] = (*TABLES, *VIEWS), condition: str | None = None) -> int:
         """Make tables and views temporary views of the session; return how many tables there are at all.
 
         names : which ones; a view needs what it reads. A table that is not there yet is empty.
+        condition : SQL, which rows of the tables are asked for; where they are few they are read once, now
         """
-        for table in TABLES.values():
-            if table.name in names:
-                self.read(table).createOrReplaceTempView(table.name)
+        tables = {table.name: self.read(table) for table in TABLES.values() if table.name in names}
+        if condition is not None:
+            tables = held_if_few({name: frame.where(condition) for name, frame in tables.items()})
+        for name, frame in tables.items():
+            frame.createOrReplaceTempView(name)
         for view in VIEWS.values():
             if view.name in names:
                 self.spark.sql(view.sql).createOrReplaceTempView(view.name)
