@@ -7,7 +7,7 @@ checked here: that the fleet's counts are those of the units that were ingested,
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Final
 
@@ -33,22 +33,29 @@ _LOG: Final = logging.getLogger(__name__)
 _STAGE: Final = "publish"
 
 
-def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
+def run(
+    spark: SparkSession, settings: Settings, log_dates: Sequence[date], rows: Mapping[str, int] | None = None
+) -> dict[str, int]:
     """Check these days across the stages, write the report of the last of them, log their summaries.
 
     Publishes no rows of its own.
+
+    rows : that the stages have published of these days, by table, where they have all just done so
     """
-    summaries(spark, settings, log_dates)
+    summaries(spark, settings, log_dates, rows)
     return {}
 
 
-def summaries(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> list[Summary]:
+def summaries(
+    spark: SparkSession, settings: Settings, log_dates: Sequence[date], rows: Mapping[str, int] | None = None
+) -> list[Summary]:
     """Check these days across the stages, write the report, log and return what each night found."""
     warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
     held = publish(_STAGE, warehouse, {}, log_dates, _rules(warehouse, log_dates)).checks
     if settings.report_folder is not None:
         write_report(spark, settings, max(log_dates))
-    return [_told(warehouse, settings, day, held) for day in sorted(log_dates)]
+    known = rows if len(log_dates) == 1 else None  # of several days they are told together
+    return [_told(warehouse, settings, day, held, known) for day in sorted(log_dates)]
 
 
 def _rules(warehouse: Warehouse, log_dates: Sequence[date]) -> list[Violations]:
@@ -71,10 +78,16 @@ def _rules(warehouse: Warehouse, log_dates: Sequence[date]) -> list[Violations]:
     ]
 
 
-def _told(warehouse: Warehouse, settings: Settings, day: date, held: Sequence[TableChecks]) -> Summary:
+def _told(
+    warehouse: Warehouse,
+    settings: Settings,
+    day: date,
+    held: Sequence[TableChecks],
+    rows: Mapping[str, int] | None,
+) -> Summary:
     """Log what a night found, and put it on its page."""
     notices = night_warnings(warehouse, settings.watch, day)
-    summary = night_summary(warehouse, day, notices, settings.report_folder)
+    summary = night_summary(warehouse, day, notices, settings.report_folder, rows)
     texts = [notice.text for notice in notices]
     figures = {name: value for name, value in summary.items() if name not in {"warnings", "rows", "stages"}}
     figures |= {f"rows of {name}": count for name, count in summary["rows"].items()}

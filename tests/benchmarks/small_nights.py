@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date, timedelta
+from functools import partial
 from operator import sub
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -23,7 +24,7 @@ from jobs.gates import preload
 from jobs.publish_night import run as publish_night
 from jobs.session import session
 from jobs.settings import Settings, load_settings
-from jobs.stages import STAGES
+from jobs.stages import STAGES, Stage
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import WeakGpu
@@ -77,9 +78,11 @@ def cpu_so_far() -> float:
 def night(spark: SparkSession, settings: Settings, day: date) -> dict[str, Cost]:
     """Run a night; returns what each phase cost."""
     found = {}
-    for name, phase in {**STAGES, "publish": publish_night}.items():
+    rows: dict[str, int] = {}
+    phases: dict[str, Stage] = {**STAGES, "publish": partial(publish_night, rows=rows)}
+    for name, phase in phases.items():
         before = time.perf_counter(), cpu_so_far(), jobs_so_far(spark)
-        phase(spark, settings, [day])
+        rows |= phase(spark, settings, [day])
         after = time.perf_counter(), cpu_so_far(), jobs_so_far(spark)
         found[name] = Cost(*map(sub, after, before))
     return found
