@@ -56,7 +56,8 @@ def run(
     rows_of_unit = sum((F.size(name) for name in RESULT_TABLES), F.lit(0))
     simulated = kept(what_if(rank_steps, jobs, simulation(settings), partitions), rows_of_unit)
     earlier = held(_looked_back_on(warehouse, settings.revision.days, log_dates, units))
-    results = kept(revised_results(simulated, earlier, **settings.revision.model_dump()), rows_of_unit)
+    results = revised_results(simulated, earlier, **settings.revision.model_dump())
+    results = results.persist() if simulated.is_cached else held(results)
     try:
         rules = [
             Violations(

@@ -24,13 +24,17 @@ def few_rows(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:
 
     Of a frame with more rows nothing is returned: it has been computed in part.
     """
+    found = collected({name: frame.limit(MOST_ROWS + 1) for name, frame in frames.items()})
+    return {name: table for name, table in found.items() if table.num_rows <= MOST_ROWS}
+
+
+def collected(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:
+    """Collect frames, by their names, in one query."""
     if not frames:
         return {}
-    limited = {name: frame.limit(MOST_ROWS + 1) for name, frame in frames.items()}
-    parts = [frame.select(_row(frame).alias(name)) for name, frame in limited.items()]
+    parts = [frame.select(_row(frame).alias(name)) for name, frame in frames.items()]
     rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts).toArrow()
-    found = {name: _of_frame(rows[name], frames[name].columns) for name in frames}
-    return {name: table for name, table in found.items() if table.num_rows <= MOST_ROWS}
+    return {name: _of_frame(rows[name], frame.columns) for name, frame in frames.items()}
 
 
 def _row(frame: DataFrame) -> Column:
@@ -67,7 +71,7 @@ def held_if_few(frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
 def kept(frame: DataFrame, rows: Column) -> DataFrame:
     """Compute a frame, once: held by the driver where it has few rows, persisted otherwise.
 
-    rows : SQL expression, how many rows a row of the frame stands for
+    rows : how many rows a row of the frame stands for
     """
     frame.persist()
     if (frame.agg(F.sum(rows)).collect()[0][0] or 0) > MOST_ROWS:

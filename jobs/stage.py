@@ -150,22 +150,22 @@ def _at_hand(frames: Mapping[str, DataFrame]) -> Iterator[tuple[dict[str, DataFr
 
     Those are persisted for as long as they are looked at; what the caller keeps already stays its own.
     """
-    can_be_held = {  # not what holds ops, nor what is no table
-        name: frame
-        for name, frame in frames.items()
-        if name != RANK_STEPS and not differences(TABLES[name], frame)
-    }
-    tables = few_rows(can_be_held)
+    tables = few_rows({name: each for name, each in frames.items() if _can_be_held(name, each)})
     large = {name: frame for name, frame in frames.items() if name not in tables}
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="persist") as planners:  # each plans what it reads
         ours = list(planners.map(DataFrame.persist, [each for each in large.values() if not each.is_cached]))
     try:
         rows = rows_of(large) | {name: table.num_rows for name, table in tables.items()}
-        at_hand = large | {name: local(frames[name], table) for name, table in tables.items()}
-        yield {name: at_hand[name] for name in frames}, {name: rows[name] for name in frames}
+        small = {name: local(frames[name], table) for name, table in tables.items()}
+        yield {name: (large | small)[name] for name in frames}, {name: rows[name] for name in frames}
     finally:
         for frame in ours:
             frame.unpersist()
+
+
+def _can_be_held(name: str, frame: DataFrame) -> bool:
+    """Whether the driver may hold a few rows: not those that hold ops, nor such as the table cannot have."""
+    return name != RANK_STEPS and not differences(TABLES[name], frame)
 
 
 def _audit_all(
@@ -248,10 +248,8 @@ def _replace_all(
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
 ) -> None:
-    def replace_one(name: str) -> None:
-        warehouse.replace(TABLES[name], frames[name], log_dates, units)
-
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="publish") as writers:
-        writes = [writers.submit(replace_one, name) for name in frames]
+        each = [(TABLES[name], frame, log_dates, units) for name, frame in frames.items()]
+        writes = [writers.submit(warehouse.replace, *arguments) for arguments in each]
     for write in writes:
         write.result()  # raises what a writer raised, after all have ended
