@@ -93,7 +93,7 @@ SUMMARY: Final = (
 SHORT_LIVED: Final = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 }
-"""A JVM that ends before thorough compilation pays; with no size given, its code fills its room in one night."""
+"""A JVM that ends before thorough compilation pays; without a size its code fills its room in one night."""
 
 NEXT: Final = (
     """SELECT cause, host, job_ids, round(attributed_gpu_hours) AS attributed, flagged_units

@@ -150,10 +150,10 @@ def _at_hand(frames: Mapping[str, DataFrame]) -> Iterator[tuple[dict[str, DataFr
 
     Those are persisted for as long as they are looked at; what the caller keeps already stays its own.
     """
-    tables = few_rows({name: each for name, each in frames.items() if _can_be_held(name, each)})
+    fit = {name: each for name, each in frames.items() if not differences(TABLES[name], each)}
+    tables = few_rows({name: each for name, each in fit.items() if name != RANK_STEPS})  # which holds ops
     large = {name: frame for name, frame in frames.items() if name not in tables}
-    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="persist") as planners:  # each plans what it reads
-        ours = list(planners.map(DataFrame.persist, [each for each in large.values() if not each.is_cached]))
+    ours = [each.persist() for each in large.values() if not each.is_cached]
     try:
         rows = rows_of(large) | {name: table.num_rows for name, table in tables.items()}
         small = {name: local(frames[name], table) for name, table in tables.items()}
@@ -161,11 +161,6 @@ def _at_hand(frames: Mapping[str, DataFrame]) -> Iterator[tuple[dict[str, DataFr
     finally:
         for frame in ours:
             frame.unpersist()
-
-
-def _can_be_held(name: str, frame: DataFrame) -> bool:
-    """Whether the driver may hold a few rows: not those that hold ops, nor such as the table cannot have."""
-    return name != RANK_STEPS and not differences(TABLES[name], frame)
 
 
 def _audit_all(
