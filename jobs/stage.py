@@ -47,8 +47,7 @@ from schemas.vocabulary import (
 _LOG: Final = logging.getLogger(__name__)
 
 _AT_A_TIME: Final = 4
-"""Tables planned and written at a time. A small one mostly waits: six written in turn take 8 s, 3.5 s so."""
-
+"""Tables written at a time. A small one mostly waits: six written in turn take 8 s, 3.5 s so."""
 _ROWS_OF_ONE_FILE: Final = 50_000
 """Up to so many rows are written by one task: a query over months then opens one file per day and table."""
 
