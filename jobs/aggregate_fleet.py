@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import date
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -15,6 +16,7 @@ from jobs.cli import run_stage
 from jobs.fingerprints import built_on, recorded
 from jobs.run_log import stage_work
 from jobs.settings import Settings
+from jobs.small_frames import held_if_few
 from jobs.stage import publish
 from jobs.transforms.causes import cause_day
 from jobs.transforms.fleet import coverage_day, fleet_day, host_day
@@ -37,20 +39,23 @@ from schemas.vocabulary import (
     WORKER_SLOWDOWN,
 )
 
+_READ: Final = (JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN, JOBS, OP_TYPE_SLOWDOWN)
+
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
     """Aggregate these days and publish; returns rows per table, and the stage's work."""
     started = time.monotonic()
     warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
     simulated = recorded(warehouse, STAGE_SIMULATE, log_dates)  # before the rows: never newer than they
-    job_slowdown = warehouse.read(TABLES[JOB_SLOWDOWN], log_dates)
+    read = held_if_few({name: warehouse.read(TABLES[name], log_dates) for name in _READ})
+    job_slowdown = read[JOB_SLOWDOWN]
     frames = {
         FLEET_DAY: fleet_day(job_slowdown),
-        CAUSE_DAY: cause_day(warehouse.read(TABLES[JOB_CAUSES], log_dates)),
-        HOST_DAY: host_day(warehouse.read(TABLES[WORKER_SLOWDOWN], log_dates)),
+        CAUSE_DAY: cause_day(read[JOB_CAUSES]),
+        HOST_DAY: host_day(read[WORKER_SLOWDOWN]),
         COVERAGE_DAY: coverage_day(job_slowdown),
-        GROUP_DAY: group_day(job_slowdown, warehouse.read(TABLES[JOBS], log_dates)),
-        OP_TYPE_DAY: op_type_day(warehouse.read(TABLES[OP_TYPE_SLOWDOWN], log_dates), job_slowdown),
+        GROUP_DAY: group_day(job_slowdown, read[JOBS]),
+        OP_TYPE_DAY: op_type_day(read[OP_TYPE_SLOWDOWN], job_slowdown),
     }
     counted = built_on(simulated, STAGE_AGGREGATE, settings)
     rows, gates, _ = publish(STAGE_AGGREGATE, warehouse, frames, log_dates, fingerprints=counted)

@@ -131,7 +131,7 @@ def all_hold(
 
     What could not be evaluated does not hold: a look at each alone then tells which one it is.
     """
-    if any(_differences(table, frame) for table, frame in frames):
+    if any(differences(table, frame) for table, frame in frames):
         return False
     try:
         broken = [rows for table, frame in frames for rows in _violations(table, frame, extra)]
@@ -147,11 +147,9 @@ def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> 
     Raises GateRefusedError with every broken expectation, GateError where one could not be evaluated.
     Only one audit at a time: Great Expectations gives every batch the same view name.
     """
-    differences = _differences(table, frame)
-    if differences:
-        raise GateRefusedError(
-            [Refusal(table.name, SCHEMA_EXPECTATION, frame.count(), "; ".join(differences))]
-        )
+    told = "; ".join(differences(table, frame))
+    if told:
+        raise GateRefusedError([Refusal(table.name, SCHEMA_EXPECTATION, frame.count(), told)])
     if not all_hold([(table, frame)], extra):
         raise GateRefusedError(_detail(table, frame, extra))
     return GateResult(table.name, frame.count(), len(table.all_expectations()) + len(extra) + 1)
@@ -169,7 +167,7 @@ def audit_absence(table: str, name: str, rows: DataFrame, meaning: str) -> None:
 
 def broken_rows(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> DataFrame:
     """Rows of a frame that break an expectation, and in `broken` which ones; all rows of another schema."""
-    if _differences(table, frame):
+    if differences(table, frame):
         return frame
     same_keys = F.count("*").over(Window.partitionBy(*table.grain))
     is_broken = {each.name: F.expr(_broken([each])) for each in (*table.all_expectations(), *extra)}
@@ -219,7 +217,8 @@ def _known(days: Set[date | None]) -> tuple[date, ...]:
     return tuple(sorted(known)) if len(known) == len(days) else ()
 
 
-def _differences(table: Table, frame: DataFrame) -> list[str]:
+def differences(table: Table, frame: DataFrame) -> list[str]:
+    """Tell how the frame's columns differ from the table's, a sentence each."""
     return table.differences(to_arrow_schema(frame.schema, timezone="UTC"))
 
 

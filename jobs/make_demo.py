@@ -90,6 +90,11 @@ SUMMARY: Final = (
 )
 """What the demo shows: a title and the query behind it."""
 
+SHORT_LIVED: Final = {
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+}
+"""A JVM that ends before thorough compilation pays; without a size its code fills its room in one night."""
+
 NEXT: Final = (
     """SELECT cause, host, job_ids, round(attributed_gpu_hours) AS attributed, flagged_units
        FROM fix_first LIMIT 5""",
@@ -175,7 +180,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
         return run(spark, settings, args.seed)
 
-    return run_entry_point("make_demo", _parser(), argv, body)
+    return run_entry_point("make_demo", _parser(), argv, body, spark_conf=SHORT_LIVED)
 
 
 def _parser() -> Parser:

@@ -1,14 +1,13 @@
 """What a night did, in one place: for the end of its log, its page among the data docs, and the DAG."""
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.gates import rows_of
 from jobs.quality_docs import docs_path
 from jobs.report.names import INDEX_NAME
 from jobs.run_summary import Summary
@@ -28,14 +27,21 @@ from schemas.vocabulary import (
     STATUSES,
 )
 
-_READERS: Final = 4
+_COUNTED: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES)
 _OF_GATES: Final = ("gate_seconds", "expectations", "released")
 
 
 def night_summary(
-    warehouse: Warehouse, log_date: date, notices: list[Notice], report_folder: Path | None
+    warehouse: Warehouse,
+    log_date: date,
+    notices: list[Notice],
+    report_folder: Path | None,
+    rows: Mapping[str, int] | None = None,
 ) -> Summary:
-    """Return what the tables say of a published night; what does not exist is null."""
+    """Return what the tables say of a published night; what does not exist is null.
+
+    rows : of every table where they are known, as the stages of this run have published them
+    """
     found = (
         warehouse.read(TABLES[FLEET_DAY], [log_date]).withColumn("waste_fraction", F.expr(WASTE)).collect()
     )
@@ -50,7 +56,7 @@ def night_summary(
         "waste_fraction": fleet["waste_fraction"] if fleet else None,
         "wasted_gpu_hours": fleet["wasted_gpu_hours"] if fleet else None,
         "analysed_gpu_hours": fleet["analysed_gpu_hours"] if fleet else None,
-        "rows": _rows(warehouse, log_date),
+        "rows": {name: rows[name] for name in _COUNTED} if rows else _rows(warehouse, log_date),
         "stages": _stages(warehouse, log_date),
         "warnings": [notice._asdict() for notice in notices],
         "data_docs": docs_path(warehouse.root, log_date, "publish"),
@@ -95,11 +101,8 @@ def _of_stage(stage: Mapping[str, Any]) -> str:
 
 
 def _rows(warehouse: Warehouse, log_date: date) -> dict[str, int]:
-    """Rows of the night in every table; what was just written is slow to plan, so several at a time."""
-    names = [*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES]
-    frames = [warehouse.read(TABLES[name], [log_date]) for name in names]
-    with ThreadPoolExecutor(_READERS, thread_name_prefix="summary") as readers:
-        return dict(zip(names, readers.map(DataFrame.count, frames), strict=True))
+    """Rows of the night in every table, in one query."""
+    return rows_of({name: warehouse.read(TABLES[name], [log_date]) for name in _COUNTED})
 
 
 def _stages(warehouse: Warehouse, log_date: date) -> list[dict[str, Any]]:

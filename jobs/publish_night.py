@@ -7,7 +7,7 @@ checked here: that the fleet's counts are those of the units that were ingested,
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Final
 
@@ -21,6 +21,7 @@ from jobs.quality_docs import Page, TableChecks, write_docs
 from jobs.report_fleet import run as write_report
 from jobs.run_summary import Summary, add_summary, leave
 from jobs.settings import Settings
+from jobs.small_frames import held_if_few
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import miscounted_causes
 from jobs.warehouse import Warehouse
@@ -32,47 +33,61 @@ _LOG: Final = logging.getLogger(__name__)
 _STAGE: Final = "publish"
 
 
-def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
+def run(
+    spark: SparkSession, settings: Settings, log_dates: Sequence[date], rows: Mapping[str, int] | None = None
+) -> dict[str, int]:
     """Check these days across the stages, write the report of the last of them, log their summaries.
 
     Publishes no rows of its own.
+
+    rows : that the stages have published of these days, by table, where they have all just done so
     """
-    summaries(spark, settings, log_dates)
+    summaries(spark, settings, log_dates, rows)
     return {}
 
 
-def summaries(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> list[Summary]:
+def summaries(
+    spark: SparkSession, settings: Settings, log_dates: Sequence[date], rows: Mapping[str, int] | None = None
+) -> list[Summary]:
     """Check these days across the stages, write the report, log and return what each night found."""
     warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
     held = publish(_STAGE, warehouse, {}, log_dates, _rules(warehouse, log_dates)).checks
     if settings.report_folder is not None:
         write_report(spark, settings, max(log_dates))
-    return [_told(warehouse, settings, day, held) for day in sorted(log_dates)]
+    known = rows if len(log_dates) == 1 else None  # of several days they are told together
+    return [_told(warehouse, settings, day, held, known) for day in sorted(log_dates)]
 
 
 def _rules(warehouse: Warehouse, log_dates: Sequence[date]) -> list[Violations]:
-    fleet = warehouse.read(TABLES[FLEET_DAY], log_dates)
-    causes = warehouse.read(TABLES[CAUSE_DAY], log_dates)
+    read = held_if_few(
+        {name: warehouse.read(TABLES[name], log_dates) for name in (FLEET_DAY, CAUSE_DAY, JOBS, JOB_CAUSES)}
+    )
     return [
         Violations(
             "counts_every_unit",
-            _miscounted_days(warehouse.read(TABLES[JOBS], log_dates), fleet),
+            _miscounted_days(read[JOBS], read[FLEET_DAY]),
             FLEET_DAY,
             "a day's jobs are the units that were ingested",
         ),
         Violations(
             "sums_job_causes",
-            miscounted_causes(warehouse.read(TABLES[JOB_CAUSES], log_dates), causes, fleet),
+            miscounted_causes(read[JOB_CAUSES], read[CAUSE_DAY], read[FLEET_DAY]),
             CAUSE_DAY,
             "a day's causes are those of its replayed units",
         ),
     ]
 
 
-def _told(warehouse: Warehouse, settings: Settings, day: date, held: Sequence[TableChecks]) -> Summary:
+def _told(
+    warehouse: Warehouse,
+    settings: Settings,
+    day: date,
+    held: Sequence[TableChecks],
+    rows: Mapping[str, int] | None,
+) -> Summary:
     """Log what a night found, and put it on its page."""
     notices = night_warnings(warehouse, settings.watch, day)
-    summary = night_summary(warehouse, day, notices, settings.report_folder)
+    summary = night_summary(warehouse, day, notices, settings.report_folder, rows)
     texts = [notice.text for notice in notices]
     figures = {name: value for name, value in summary.items() if name not in {"warnings", "rows", "stages"}}
     figures |= {f"rows of {name}": count for name, count in summary["rows"].items()}

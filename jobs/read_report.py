@@ -1,18 +1,17 @@
-"""What the report is made of, read from the warehouse: views and tables, each once, at the same time."""
+"""What the report is made of, read from the warehouse: views and tables, together."""
 
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 
 from jobs.fingerprints import simulation
 from jobs.landing.files import Unit
 from jobs.report.rows import FleetTables, Row, UnitTables
 from jobs.settings import Settings
+from jobs.small_frames import collected
 from jobs.warehouse import Warehouse, on_units
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
@@ -32,8 +31,6 @@ from schemas.vocabulary import (
 from udfs.step_workers import worker_steps
 from udfs.unit_batches import SIMULATED_COLUMNS
 
-_READERS: Final = 4
-"""Questions asked at a time: a small one mostly waits."""
 _HOSTS: Final = "hosts"
 _MOST_HOSTS: Final = 500
 _HOST_ORDER: Final = [("p_value", "ascending"), ("jobs_slow", "descending"), ("host", "ascending")]
@@ -53,8 +50,9 @@ _Rows = list[dict[str, Any]]
 def read_fleet(warehouse: Warehouse, first_day: date, last_day: date) -> FleetTables:
     """Rows of the fleet's page, of these days, both included."""
     hosts = QUERIES[_HOSTS]
-    warehouse.register_views(mentioned(" ".join(("job_days", "fix_parts", OP_TYPE_DAY, *hosts.sources))))
     period = f"log_date BETWEEN DATE'{first_day}' AND DATE'{last_day}'"
+    names = mentioned(" ".join(("job_days", "fix_parts", OP_TYPE_DAY, *hosts.sources)))
+    warehouse.register_views(names, period)
     asked = {
         "units": f"""
             SELECT {_KEY}, status, status_detail, team, cluster, world_size, slowdown, gpu_hours,
@@ -70,7 +68,7 @@ def read_fleet(warehouse: Warehouse, first_day: date, last_day: date) -> FleetTa
         "hosts": f"""
             SELECT * FROM ({hosts.over(first_day, last_day)}) WHERE jobs_slow > 0""",
     }
-    found = _together({name: warehouse.spark.sql(sql) for name, sql in asked.items()})
+    found = collected({name: warehouse.spark.sql(sql) for name, sql in asked.items()})
     return FleetTables(
         units=_sorted(found["units"], *UNIT_KEY),
         parts=_sorted(found["parts"], *UNIT_KEY, "cause", "host"),
@@ -101,9 +99,10 @@ def read_units(
     if not units:
         return []
     days = sorted({unit[0] for unit in units})
-    frames = {name: warehouse.read(TABLES[name], days, units) for name in _OF_UNITS}
-    frames["jobs"] = warehouse.spark.table("job_days").where(on_units(days, units))
-    found = _together(frames)
+    views = {"jobs": "job_days", WORKER_SLOWDOWN: WORKER_SLOWDOWN, JOB_CAUSES: JOB_CAUSES}
+    frames = {name: warehouse.read(TABLES[name], days, units) for name in _OF_UNITS if name not in views}
+    frames |= {name: warehouse.spark.table(view).where(on_units(days, units)) for name, view in views.items()}
+    found = collected(frames)
     rows = {name: _by_unit(_sorted(table, *_OF_UNITS.get(name, ()))) for name, table in found.items()}
     jobs = {unit: of_unit[0] for unit, of_unit in rows["jobs"].items()}
     afforded = _affordable(jobs, units, map_ops)
@@ -125,15 +124,18 @@ def read_units(
 
 
 def step_maps(warehouse: Warehouse, settings: Settings, units: Collection[Unit]) -> dict[Unit, pa.Table]:
-    """Slowdown of every worker in every step, replayed here, of those units whose recorded ops are kept."""
+    """Slowdown of every worker in every step, replayed here, of those units whose recorded ops are kept.
+
+    Manifests are those of the view that read_fleet has made.
+    """
     if not units:
         return {}
     days = sorted({unit[0] for unit in units})
     columns = [*UNIT_KEY, *SIMULATED_COLUMNS]
-    read = _together(
+    read = collected(
         {
             RANK_STEPS: warehouse.read(TABLES[RANK_STEPS], days, units).select(*columns),
-            JOBS: warehouse.read(TABLES[JOBS], days, units),
+            JOBS: warehouse.spark.table(JOBS).where(on_units(days, units)),
         }
     )
     manifests = _by_unit(read[JOBS])
@@ -171,10 +173,3 @@ def _by_unit(table: pa.Table) -> dict[Unit, _Rows]:
 def _sorted(table: pa.Table, *columns: str) -> pa.Table:
     """Rows in a fixed order: Spark would shuffle them for it."""
     return table.sort_by([(name, "ascending") for name in columns]) if columns else table
-
-
-def _together(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:
-    """Collect several frames at the same time."""
-    with ThreadPoolExecutor(_READERS, thread_name_prefix="report") as readers:
-        reads = {name: readers.submit(frame.toArrow) for name, frame in frames.items()}
-    return {name: read.result() for name, read in reads.items()}

@@ -13,11 +13,12 @@ from jobs.fingerprints import recorded
 from jobs.gates import GateRefusedError, GateWork, LaterDaysRefusedError
 from jobs.landing.files import Unit
 from jobs.settings import RevisionSettings
+from jobs.small_frames import held
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import cause_day, units_of_other_gpu_hours
 from jobs.transforms.history import revised_results
 from jobs.transforms.measured import MEASURED_TABLES, measured_results
-from jobs.warehouse import Warehouse, held
+from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSE_DAY,

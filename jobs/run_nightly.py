@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from datetime import date
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -10,13 +11,16 @@ from jobs.cli import day_parser, run_entry_point
 from jobs.progress import steps
 from jobs.publish_night import run as publish_night
 from jobs.settings import Settings
-from jobs.stages import STAGES
+from jobs.stages import STAGES, Stage
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
     """Run every stage over these days; returns rows per table."""
     rows: dict[str, int] = {}
-    parts = {**STAGES, "publish": publish_night}
+    parts: dict[str, Stage] = {
+        **STAGES,
+        "publish": partial(publish_night, rows=rows),
+    }  # of what is there by then
     with steps(f"night of {', '.join(map(str, log_dates))}", list(parts)) as names:
         for name in names:
             rows |= parts[name](spark, settings, log_dates)

@@ -13,6 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from jobs.cli import run_stage
 from jobs.fingerprints import built_on, record, recorded, simulation
@@ -20,6 +21,7 @@ from jobs.landing.files import Unit
 from jobs.revise_later_days import revise_later_days
 from jobs.run_log import stage_work
 from jobs.settings import Settings
+from jobs.small_frames import held, kept
 from jobs.stage import Violations, publish
 from jobs.stored_units import Stored, read_units, stored_units, units_frame
 from jobs.transforms.causes import units_of_other_gpu_hours
@@ -32,7 +34,7 @@ from jobs.transforms.what_if import (
     unit_rows,
     units_without_result,
 )
-from jobs.warehouse import Warehouse, held, on_units
+from jobs.warehouse import Warehouse, on_units
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     JOB_BASELINE,
@@ -40,6 +42,7 @@ from schemas.vocabulary import (
     JOB_SLOWDOWN,
     JOBS,
     RANK_STEPS,
+    RESULT_TABLES,
     STAGE_INGEST,
     STAGE_SIMULATE,
 )
@@ -62,9 +65,11 @@ def run(
     warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
     ingested = recorded(warehouse, STAGE_INGEST, log_dates, units)  # before the rows: never newer than they
     jobs = warehouse.read(TABLES[JOBS], log_dates, units)
-    measured = _simulate(warehouse, settings, log_dates, units).persist()
+    rows_of_unit = sum((F.size(name) for name in RESULT_TABLES), F.lit(0))
+    measured = kept(_simulate(warehouse, settings, log_dates, units), rows_of_unit)
     earlier = held(_looked_back_on(warehouse, settings.revision.days, log_dates, units))
-    results = revised_results(measured, earlier, **settings.revision.model_dump()).persist()
+    results = revised_results(measured, earlier, **settings.revision.model_dump())
+    results = results.persist() if measured.is_cached else held(results)
     try:
         rules = [
             Violations(

@@ -34,6 +34,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from jobs.landing.files import Unit
 from jobs.landing.staging import STAGED_TABLES, StagedFile, remove
+from jobs.small_frames import held_if_few
 from schemas.table import Table, sql_strings
 from schemas.tables import TABLES
 from schemas.views import VIEWS
@@ -271,14 +272,17 @@ class Warehouse:
         writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         writer.save(f"{self.refused_path(stage, log_dates)}/{name}")
 
-    def register_views(self, names: Collection[str] = (*TABLES, *VIEWS)) -> int:
+    def register_views(self, names: Collection[str] = (*TABLES, *VIEWS), condition: str | None = None) -> int:
         """Make tables and views temporary views of the session; return how many tables there are at all.
 
         names : which ones; a view needs what it reads. A table that is not there yet is empty.
+        condition : SQL, which rows of the tables are asked for; where they are few they are read once, now
         """
-        for table in TABLES.values():
-            if table.name in names:
-                self.read(table).createOrReplaceTempView(table.name)
+        tables = {table.name: self.read(table) for table in TABLES.values() if table.name in names}
+        if condition is not None:
+            tables = held_if_few({name: frame.where(condition) for name, frame in tables.items()})
+        for name, frame in tables.items():
+            frame.createOrReplaceTempView(name)
         for view in VIEWS.values():
             if view.name in names:
                 self.spark.sql(view.sql).createOrReplaceTempView(view.name)
@@ -348,12 +352,3 @@ def on_units(log_dates: Sequence[date], units: Collection[Unit] | None) -> str:
 def _is_one_of(units: Iterable[Unit]) -> str:
     runs = ", ".join(f"({sql_strings(unit[1:])})" for unit in units)
     return f"(job_id, run_id) IN ({runs})"
-
-
-def held(frame: DataFrame) -> DataFrame:
-    """The rows of a small frame, computed now, held by the driver: cut off from the tables they came from.
-
-    What Spark caches of a table it forgets when that table is written, and computes again from the new rows;
-    the blocks of a local checkpoint are lost with their executor.
-    """
-    return frame.sparkSession.createDataFrame(frame.toArrow(), schema=frame.schema)

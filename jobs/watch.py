@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.settings import WatchSettings
+from jobs.small_frames import local
 from jobs.transforms.watch import fleet_values, host_values, risen
 from jobs.warehouse import Warehouse
 from schemas.tables import TABLES
@@ -27,15 +28,13 @@ class Notice(NamedTuple):
 def night_warnings(warehouse: Warehouse, watch: WatchSettings, log_date: date) -> list[Notice]:
     """Hold a published night against the settings and against its own past."""
     past = [log_date - timedelta(days=age) for age in range(1, watch.days + 1)]
-    fleet = warehouse.read(TABLES[FLEET_DAY], [*past, log_date]).persist()
-    try:
-        rows = {row["log_date"]: row.asDict() for row in fleet.collect()}
-        found = _of_coverage(rows, watch, log_date)
-        if len(rows) > watch.minimum_days and log_date in rows:
-            found += _of_waste(fleet, watch, log_date)
-            found += _of_hosts(warehouse.read(TABLES[HOST_DAY], [*past, log_date]), watch, log_date)
-    finally:
-        fleet.unpersist()
+    stored = warehouse.read(TABLES[FLEET_DAY], [*past, log_date])
+    table = stored.toArrow()
+    rows = {row["log_date"]: row for row in table.to_pylist()}
+    found = _of_coverage(rows, watch, log_date)
+    if len(rows) > watch.minimum_days and log_date in rows:
+        found += _of_waste(local(stored, table), watch, log_date)
+        found += _of_hosts(warehouse.read(TABLES[HOST_DAY], [*past, log_date]), watch, log_date)
     return found
 
 

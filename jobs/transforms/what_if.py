@@ -91,7 +91,7 @@ def incomplete_units(results: DataFrame) -> DataFrame:
 
 def units_without_result(jobs: DataFrame, results: DataFrame) -> DataFrame:
     """Units of `jobs` that the simulation lost, and units it made up."""
-    wanted, found = jobs.select(*UNIT_KEY), results.select(*UNIT_KEY)
-    return wanted.join(found, list(UNIT_KEY), "left_anti").union(
-        found.join(wanted, list(UNIT_KEY), "left_anti")
-    )
+    wanted = jobs.select(*UNIT_KEY, F.lit(1).alias("side"))
+    both = wanted.unionByName(results.select(*UNIT_KEY, F.lit(2).alias("side")))
+    sides = both.groupBy(*UNIT_KEY).agg(F.count_distinct("side").alias("sides"))  # no join, and no broadcast
+    return sides.where(F.col("sides") < 2).select(*UNIT_KEY)
