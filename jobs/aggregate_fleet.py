@@ -21,7 +21,7 @@ from jobs.stage import publish
 from jobs.transforms.causes import cause_day
 from jobs.transforms.fleet import coverage_day, fleet_day, host_day
 from jobs.transforms.groups import group_day, op_type_day
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSE_DAY,

@@ -23,7 +23,7 @@ from jobs.progress import working
 from jobs.run_log import recorded_refusal, work_of_stages
 from jobs.run_summary import add_summary, leave, of_history
 from jobs.settings import Settings, SettingsError, with_new_warehouse
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import STAGE_INGEST, STAGE_NAMES, STAGE_SIMULATE
 
 _LOG: Final = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from jobs.fingerprints import (
 from jobs.landing.files import LandedFile, Landing, Unit
 from jobs.landing.read_landing import digests
 from jobs.settings import Settings
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE, UNIT_KEY
 
@@ -133,7 +133,7 @@ class Recollection(NamedTuple):
 
 def recollect(warehouse: Warehouse, log_dates: Sequence[date]) -> Recollection:
     """Read the fingerprints of these days, and which units the table jobs has."""
-    rows = warehouse.read(TABLES[JOBS], log_dates).select(*UNIT_KEY).collect()
+    rows = warehouse.rows(TABLES[JOBS], log_dates).select(UNIT_KEY).to_pylist()
     return Recollection(
         ingested=recorded(warehouse, STAGE_INGEST, log_dates),
         simulated=recorded(warehouse, STAGE_SIMULATE, log_dates),

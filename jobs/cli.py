@@ -16,7 +16,7 @@ from jobs.progress import working
 from jobs.run_log import exit_status, is_plain, one_line, recorded_run
 from jobs.session import session
 from jobs.settings import Settings, load_settings, with_spark_conf
-from jobs.warehouse import Warehouse, hold_writable
+from jobs.warehouse.tables import Warehouse, hold_writable
 from schemas.vocabulary import EXIT_DONE, EXIT_WRONG_SETTINGS
 
 Body = Callable[[SparkSession, Settings, argparse.Namespace], Mapping[str, int]]

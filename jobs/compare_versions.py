@@ -22,7 +22,7 @@ from jobs.run_log import added
 from jobs.settings import Settings, SettingsError, with_new_warehouse
 from jobs.stage import publish
 from jobs.transforms.versions import changed_units, results_with_causes
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     JOB_CAUSES,

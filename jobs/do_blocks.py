@@ -16,7 +16,7 @@ from jobs.gates import GateRefusedError, LaterDaysRefusedError
 from jobs.landing.files import Unit
 from jobs.run_log import added
 from jobs.settings import Settings
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE
 
 _LOG: Final = logging.getLogger(__name__)

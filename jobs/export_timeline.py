@@ -20,7 +20,7 @@ from jobs.cli import Parser, not_negative, run_entry_point, unit_parser
 from jobs.printing import shown
 from jobs.settings import Settings, SettingsError
 from jobs.unit import Unit, find_unit, read_unit, replaying
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from udfs.result_tables import SIMULATOR_VERSION
 from udfs.timelines import KINDS, StepTimelines, step_timelines
 from udfs.trace_events import arrows_left_out, trace_events

@@ -10,12 +10,11 @@ from datetime import date
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import functions as F
 
 from jobs.landing.files import Unit
 from jobs.landing.read_unit import UnitAccount
 from jobs.settings import Settings
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.unit_fingerprints import TABLE
 from schemas.vocabulary import STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE, UNIT_KEY
 from udfs.result_tables import SIMULATOR_VERSION
@@ -128,8 +127,8 @@ def recorded(
 ) -> Recorded:
     """Read the fingerprints of a stage, those of ingest from where the ingested tables lie."""
     home = warehouse.silver if stage == STAGE_INGEST else warehouse
-    rows = home.read(TABLE, log_dates, units).where(F.col("stage") == stage)
-    return {each.unit: each for each in map(_of_row, rows.toArrow().to_pylist())}
+    rows = home.rows(TABLE, log_dates, units).to_pylist()
+    return {each.unit: each for each in map(_of_row, rows) if each.stage == stage}
 
 
 def forget(
@@ -166,6 +165,8 @@ def record(
     if not warehouse.exists(TABLE.name) and not fingerprints:
         return
     rows = pa.Table.from_pylist([_row(each) for each in fingerprints], schema=TABLE.arrow_schema)
+    if units is None and warehouse.put(TABLE, rows, log_dates, {"stage": stage}):
+        return
     frame = warehouse.spark.createDataFrame(rows).coalesce(1)
     warehouse.replace(TABLE, frame, log_dates, units, also=f"stage = '{stage}'")
 

@@ -20,7 +20,7 @@ from jobs.cli import Parser, add_format, common_parser, log_date, run_entry_poin
 from jobs.printing import Result, write
 from jobs.progress import working
 from jobs.settings import Settings
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS, STATUS_ANALYSED, UNIT_KEY, WORKER_SLOWDOWN
 

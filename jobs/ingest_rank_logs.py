@@ -23,7 +23,7 @@ from jobs.landing.staging import STAGED_TABLES
 from jobs.run_log import ROWS_IN, stage_work
 from jobs.settings import Settings, SettingsError
 from jobs.stage import publish
-from jobs.warehouse import StagedRows, Warehouse
+from jobs.warehouse.tables import StagedRows, Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS, REJECTS, SOURCE_FILES, STAGE_INGEST, UNIT_KEY
 

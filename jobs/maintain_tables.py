@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from jobs.cli import day_parser, run_entry_point
 from jobs.printing import Result, write
 from jobs.settings import Settings
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import INGESTED_TABLES, JOBS, RANK_STEPS, STAGE_INGEST, UNIT_FINGERPRINTS

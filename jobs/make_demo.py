@@ -20,7 +20,7 @@ from jobs.progress import working
 from jobs.project import data_root
 from jobs.report.names import INDEX_NAME
 from jobs.settings import REPORT, Settings, SettingsError
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 
 MARKER: Final = ".made-by-the-demo"
 """Lies in a landing folder that the demo may empty."""

@@ -12,7 +12,7 @@ from jobs.quality_docs import docs_path
 from jobs.report.names import INDEX_NAME
 from jobs.run_summary import Summary
 from jobs.transforms.watch import WASTE
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from jobs.watch import Notice, coverage
 from schemas.tables import TABLES
 from schemas.vocabulary import (

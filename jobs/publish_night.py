@@ -24,7 +24,7 @@ from jobs.settings import Settings
 from jobs.small_frames import held_if_few
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import miscounted_causes
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from jobs.watch import night_warnings
 from schemas.tables import TABLES
 from schemas.vocabulary import CAUSE_DAY, FLEET_DAY, JOB_CAUSES, JOBS

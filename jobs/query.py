@@ -20,7 +20,7 @@ from jobs.nearest import suggestion
 from jobs.printing import Result, write
 from jobs.progress import working
 from jobs.settings import Settings
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.views import VIEW_NAMES, mentioned
 from schemas.vocabulary import EXIT_FAILED, EXIT_WRONG_SETTINGS, TABLE_NAMES

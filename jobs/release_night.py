@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from jobs.cli import Parser, day_parser, run_entry_point
 from jobs.releases import ENTRY_POINT, NEVER, Release, record_release, refused
 from jobs.settings import Settings, SettingsError
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 
 _LOG: Final = logging.getLogger(__name__)
 

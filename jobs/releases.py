@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import functions as F
 
 from jobs.gates import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION
-from jobs.warehouse import Warehouse, spark_schema
+from jobs.warehouse.tables import Warehouse, spark_schema
 from schemas.pipeline_runs import TABLE
 from schemas.vocabulary import EXIT_DONE, RUN_OUTCOMES
 

@@ -19,7 +19,7 @@ from jobs.report.job_page import job_page
 from jobs.report.names import INDEX_NAME, job_page_path
 from jobs.report.rows import Publication
 from jobs.settings import Settings, SettingsError
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 
 _LOG = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from jobs.report.names import INDEX_NAME, job_page_path
 from jobs.report_fleet import report_root, warehouse_name
 from jobs.settings import Settings
 from jobs.unit import Unit, find_unit
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 
 
 def run(spark: SparkSession, settings: Settings, unit: Unit) -> Path:

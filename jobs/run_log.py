@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PythonException
 
@@ -20,7 +21,7 @@ from jobs.landing.files import NoLandingError
 from jobs.session import SessionError
 from jobs.settings import SettingsError
 from jobs.unit import NoSuchUnitError, NotReplayedError
-from jobs.warehouse import NotWritableError, Warehouse, spark_schema
+from jobs.warehouse.tables import NotWritableError, Warehouse, spark_schema
 from schemas.pipeline_runs import REFUSAL, TABLE
 from schemas.vocabulary import (
     EXIT_DONE,
@@ -194,5 +195,5 @@ def _append(
         "outcome": RUN_OUTCOMES[status],
         "stages": work_of_stages(counts) or None,
     }
-    values = [tuple(row.get(name) for name in TABLE.column_names)]
-    warehouse.append(TABLE, warehouse.spark.createDataFrame(values, spark_schema(TABLE)))
+    rows = pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
+    warehouse.append(TABLE, warehouse.spark.createDataFrame(rows, spark_schema(TABLE)))

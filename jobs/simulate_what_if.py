@@ -23,7 +23,6 @@ from jobs.run_log import stage_work
 from jobs.settings import Settings
 from jobs.small_frames import held, kept
 from jobs.stage import Violations, publish
-from jobs.stored_units import Stored, read_units, stored_units, units_frame
 from jobs.transforms.causes import units_of_other_gpu_hours
 from jobs.transforms.history import revised_results
 from jobs.transforms.what_if import (
@@ -34,7 +33,8 @@ from jobs.transforms.what_if import (
     unit_rows,
     units_without_result,
 )
-from jobs.warehouse import Warehouse, on_units
+from jobs.warehouse.stored_units import Stored, read_units, stored_units, units_frame
+from jobs.warehouse.tables import Warehouse, on_units
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     JOB_BASELINE,

@@ -22,7 +22,7 @@ from jobs.cli import Parser, common_parser, positive, run_entry_point
 from jobs.progress import working
 from jobs.session import SessionError, running_gateway
 from jobs.settings import Settings, SettingsError
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.dictionary import type_name
 from schemas.table import Table, sql_strings
 from schemas.tables import TABLES

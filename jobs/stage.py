@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Final, NamedTuple
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -31,7 +32,7 @@ from jobs.landing.files import Unit
 from jobs.quality_docs import LATER, Page, Rule, TableChecks, table_checks, write_docs
 from jobs.releases import NEVER, released
 from jobs.small_frames import few_rows, local
-from jobs.warehouse import StagedRows, Warehouse, on_units
+from jobs.warehouse.tables import StagedRows, Warehouse, on_units
 from schemas.table import Expectation, Table
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -111,14 +112,14 @@ def publish(
     """
     staged = {name: each for name, each in tables.items() if isinstance(each, StagedRows)}
     frames = {name: each.rows if isinstance(each, StagedRows) else each for name, each in tables.items()}
-    with _at_hand(frames, staged) as (at_hand, rows):
+    with _at_hand(frames, staged) as (at_hand, few, rows):
         audited = _audit_all(at_hand, rows, on_units(log_dates, units), violations)
         page = Page(_page_of(stage, frames, units), log_dates, warehouse.root)
         passed = _passed(warehouse, page, violations, audited)
         if frames:
             unsettle(warehouse, stage, fingerprints, log_dates, units)
             arranged = {name: _in_few_files(name, frame, rows[name]) for name, frame in at_hand.items()}
-            _replace_all(warehouse, arranged, staged, log_dates, units)
+            _replace_all(warehouse, arranged, staged | few, log_dates, units)
             if fingerprints:
                 record(warehouse, stage, [each.settled() for each in fingerprints], log_dates, units)
     return passed
@@ -149,7 +150,7 @@ def _passed(
 @contextmanager
 def _at_hand(
     frames: Mapping[str, DataFrame], staged: Collection[str]
-) -> Iterator[tuple[dict[str, DataFrame], dict[str, int]]]:
+) -> Iterator[tuple[dict[str, DataFrame], dict[str, pa.Table], dict[str, int]]]:
     """Compute frames once: the driver holds those of few rows, of the others it counts the rows.
 
     Those are persisted for as long as they are looked at; what the caller keeps already, or has staged, stays
@@ -162,7 +163,8 @@ def _at_hand(
     try:
         rows = rows_of(large) | {name: table.num_rows for name, table in tables.items()}
         small = {name: local(frames[name], table) for name, table in tables.items()}
-        yield {name: (large | small)[name] for name in frames}, {name: rows[name] for name in frames}
+        in_order = {name: (large | small)[name] for name in frames}
+        yield in_order, tables, {name: rows[name] for name in frames}
     finally:
         for frame in ours:
             frame.unpersist()
@@ -245,12 +247,17 @@ def _in_few_files(name: str, frame: DataFrame, rows: int) -> DataFrame:
 def _replace_all(
     warehouse: Warehouse,
     frames: Mapping[str, DataFrame],
-    staged: Mapping[str, StagedRows],
+    ready: Mapping[str, StagedRows | pa.Table],
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
 ) -> None:
+    """Replace all tables, those whose rows are ready without Spark where that can be done."""
+
     def replace_one(name: str) -> None:
-        if units is None and name in staged and warehouse.adopt(TABLES[name], staged[name], log_dates):
+        rows = ready.get(name) if units is None else None
+        if isinstance(rows, StagedRows) and warehouse.adopt(TABLES[name], rows, log_dates):
+            return
+        if isinstance(rows, pa.Table) and warehouse.put(TABLES[name], rows, log_dates):
             return
         warehouse.replace(TABLES[name], frames[name], log_dates, units)
 

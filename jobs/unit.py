@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from jobs.nearest import suggestion
 from jobs.progress import working
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS
 from udfs.errors import NothingToReplayError, TraceError

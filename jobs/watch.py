@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from jobs.settings import WatchSettings
 from jobs.small_frames import local
 from jobs.transforms.watch import fleet_values, host_values, risen
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_DAY, HOST_DAY
 

@@ -17,7 +17,7 @@ from jobs.cli import Parser, add_format, run_entry_point, unit_parser
 from jobs.printing import FORMATS, Result, shown, write
 from jobs.settings import Settings
 from jobs.unit import Unit, find_unit, read_unit, replaying
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from udfs.custom_scenario import Answer, Answers, replay_scenarios
 from udfs.errors import PredicateError
 from udfs.op_predicate import OpPredicate, parse_predicate

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.warehouse import spark_schema
+from jobs.warehouse.tables import spark_schema
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSE_DAY,

@@ -156,7 +156,12 @@ class _Held:
         day, job_id, run_id = self._unit
         for column, value in (("job_id", job_id), ("run_id", run_id)):
             rows = rows.append_column(column, pa.repeat(pa.scalar(value, pa.string()), rows.num_rows))
-        self.staging.write(name, day, rows.append_column("source_file", pa.array(files, pa.string())), ops)
+        self.staging.write(
+            name,
+            (("log_date", day.isoformat()),),
+            rows.append_column("source_file", pa.array(files, pa.string())),
+            ops,
+        )
 
 
 class _UnitReader:

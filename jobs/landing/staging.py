@@ -20,7 +20,6 @@ from schemas.tables import TABLES
 from schemas.vocabulary import RANK_STEPS, REJECTS
 
 STAGED_TABLES: Final = (RANK_STEPS, REJECTS)
-_LOG_DATE: Final = "log_date"
 _LISTED: Final = ("op", "microbatch", "model_chunk")
 _KEYS: Final = ("job_id", "run_id", "source_file", "step", "rank")
 """Columns whose least and greatest values a reader may skip a file by."""
@@ -37,15 +36,19 @@ _DICTIONARIES: Final = [
 _OPS_OF_GROUP: Final = 2_000_000
 
 
+Partition = tuple[tuple[str, str], ...]
+"""Names of the columns by which a table is partitioned, and their values."""
+
+
 class StagedFile(NamedTuple):
-    """A file of one table and day.
+    """A file of one table and partition: values by name.
 
     path : below the table's folder
     stats : what Delta says of a file, as JSON
     """
 
     table: str
-    log_date: date
+    partition: Partition
     path: str
     bytes: int
     rows: int
@@ -82,17 +85,18 @@ class Staging:
     def __init__(self, root: str, run: str, opened: tuple[fs.FileSystem, str] | None = None) -> None:
         self._root, self._run = root, run
         self._filesystem, self._path = opened or filesystem_of(root)
-        self._open: dict[tuple[str, date], _Open] = {}
+        self._open: dict[tuple[str, Partition], _Open] = {}
         self._closed: list[StagedFile] = []
 
-    def write(self, table: str, day: date, rows: pa.Table, ops: int = 0) -> None:
-        """Add rows, without their log date; a row group begins with them, so that it holds one unit's."""
+    def write(self, table: str, partition: Partition, rows: pa.Table, ops: int = 0) -> None:
+        """Add rows to a partition; a row group begins with them, so that it holds one unit's."""
         if not rows.num_rows:
             return
-        schema = pa.schema([each for each in TABLES[table].arrow_schema if each.name != _LOG_DATE])
-        file = self._open.get((table, day))
+        declared = TABLES[table]
+        schema = pa.schema([each for each in declared.arrow_schema if each.name not in declared.partition_by])
+        file = self._open.get((table, partition))
         if file is None:
-            file = self._open[table, day] = self._create(table, day, schema)
+            file = self._open[table, partition] = self._create(table, partition, schema)
         per_group = max(1, rows.num_rows * _OPS_OF_GROUP // max(ops, _OPS_OF_GROUP))
         try:
             file.add(rows.select(schema.names).cast(schema), per_group)
@@ -111,11 +115,11 @@ class Staging:
 
     def close(self) -> list[StagedFile]:
         """End all files, and return them."""
-        for (table, day), file in self._open.items():
+        for (table, partition), file in self._open.items():
             file.writer.close()
             size = self._filesystem.get_file_info(f"{self._path}/{table}/{file.path}").size
             stats = {"numRecords": file.rows, "minValues": file.least, "maxValues": file.greatest}
-            self._closed.append(StagedFile(table, day, file.path, size, file.rows, json.dumps(stats)))
+            self._closed.append(StagedFile(table, partition, file.path, size, file.rows, json.dumps(stats)))
         self._open = {}
         return self._closed
 
@@ -123,16 +127,16 @@ class Staging:
         """Remove what was written."""
         remove(self._root, self.close())
 
-    def _create(self, table: str, day: date, schema: pa.Schema) -> _Open:
-        folder = f"{_LOG_DATE}={day.isoformat()}"
+    def _create(self, table: str, partition: Partition, schema: pa.Schema) -> _Open:
+        folder = "/".join(f"{name}={value}" for name, value in partition)
         self._filesystem.create_dir(f"{self._path}/{table}/{folder}", recursive=True)
         path = f"{folder}/part-{self._run}-{uuid.uuid4()}.parquet"
         writer = pq.ParquetWriter(
             f"{self._path}/{table}/{path}",
             schema,
             filesystem=self._filesystem,
-            use_dictionary=[name for name in _DICTIONARIES if name.split(".")[0] in schema.names],
-            write_statistics=list(_KEYS),
+            use_dictionary=_DICTIONARIES if table == RANK_STEPS else True,
+            write_statistics=[name for name in _KEYS if name in schema.names],
             store_schema=False,
         )
         return _Open(path, writer)
@@ -151,7 +155,7 @@ def sweep(root: str, run: str, days: Iterable[date], kept: Iterable[StagedFile] 
     paths = {f"{path}/{file.table}/{file.path}" for file in kept}
     for table in STAGED_TABLES:
         for day in days:
-            folder = f"{path}/{table}/{_LOG_DATE}={day.isoformat()}"
+            folder = f"{path}/{table}/log_date={day.isoformat()}"
             for found in filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
                 if found.base_name.startswith(f"part-{run}-") and found.path not in paths:
                     filesystem.delete_file(found.path)

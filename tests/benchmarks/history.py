@@ -27,7 +27,7 @@ from jobs.project import PROJECT
 from jobs.run_log import work_of_stages
 from jobs.session import session
 from jobs.settings import Settings, load_settings
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_TABLES, RANK_STEPS, RESULT_TABLES

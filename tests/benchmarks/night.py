@@ -22,7 +22,7 @@ from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.shape import JobShape
 from jobs.transforms.what_if import unit_rows
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS
 from tests.benchmarks.figures import Figure

@@ -15,7 +15,7 @@ from jobs.rank_log_writer import Rank, RankLogWriter, Run, finish_day
 from jobs.releases import Release, record_release
 from jobs.run_nightly import run as run_nightly
 from jobs.settings import load_settings
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_DAY, FLEET_TABLES, PIPELINE_RUNS, STATUS_ANALYSED

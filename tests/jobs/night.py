@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from jobs.settings import Settings
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import INGESTED_TABLES, UNIT_KEY
 from tests.line_cases import RUN, SIZES

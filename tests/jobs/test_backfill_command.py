@@ -6,7 +6,7 @@ import pytest
 
 from jobs import backfill
 from jobs.blocks import rates
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import PIPELINE_RUNS, UNIT_FINGERPRINTS
 from tests.examples import frame

@@ -15,7 +15,7 @@ from jobs.package import write_zip
 from jobs.run_log import ROWS_IN
 from jobs.session import SessionError
 from jobs.settings import Settings, SettingsError
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.pipeline_runs import TABLE
 from schemas.table import Table
 from tests.jobs.commands import spark_submit, start

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from jobs.cookbook import main, page, run
 from jobs.project import PROJECT
 from jobs.settings import Settings
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.cookbook import RECIPES
 from tests.jobs.conftest import Demo
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from jobs.export_timeline import file_name, main
 from jobs.unit import Unit
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS
 from tests.examples import DAY, frame

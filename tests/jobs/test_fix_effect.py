@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.fix_effect import main
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS, WORKER_SLOWDOWN
 from tests.examples import DAY, frame

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from jobs import maintain_tables
 from jobs.settings import Settings
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     JOB_SLOWDOWN,

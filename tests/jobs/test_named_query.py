@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.named_query import main
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.queries import QUERY_NAMES
 from schemas.tables import TABLES
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS

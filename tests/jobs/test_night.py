@@ -18,7 +18,7 @@ from jobs.synthetic.mechanisms.loading import SlowStorage
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.shape import JobShape
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import CAUSES, PIPELINE_RUNS, RESULT_TABLES, TABLE_NAMES
 from tests.jobs.report.pages import Page

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from jobs.project import PROJECT
 from jobs.query import main
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.views import VIEW_NAMES, mentioned
 from schemas.vocabulary import JOB_SLOWDOWN, TABLE_NAMES

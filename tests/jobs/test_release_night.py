@@ -14,7 +14,7 @@ from jobs.quality_docs import Check, Page, TableChecks, docs_path, html
 from jobs.releases import NEVER, Release, record_release, refused
 from jobs.run_log import recorded_run
 from jobs.stage import Violations, publish
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSE_DAY,

@@ -21,7 +21,7 @@ from jobs.synthetic.mechanisms.stages import LossLayer
 from jobs.synthetic.mechanisms.workers import SickHost
 from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.shape import JobShape
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import CAUSE_DAY, JOB_CAUSES, JOB_SLOWDOWN, JUDGED_BY_HISTORY, STAGE_NAMES
 from tests.jobs.history import KilledError, dying_at

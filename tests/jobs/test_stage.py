@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from jobs.gates import GateError, GateRefusedError
 from jobs.stage import Violations, publish
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import DP_RANK_SLOWDOWN, STAGE_SLOWDOWN

@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.warehouse import Warehouse, on_days, on_units
+from jobs.warehouse.tables import Warehouse, on_days, on_units
 from schemas.table import SchemaError, Table
 from schemas.tables import TABLES
 from schemas.views import VIEWS

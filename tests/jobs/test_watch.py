@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from jobs.night_summary import night_summary, told
 from jobs.settings import REPORT, Settings, WatchSettings
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from jobs.watch import Notice, night_warnings
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_DAY, HOST_DAY, PIPELINE_RUNS, STATUSES

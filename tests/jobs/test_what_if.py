@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.unit import NoSuchUnitError, Unit, choose_unit
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from jobs.what_if import main
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, PIPELINE_RUNS, RANK_STEPS

@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from jobs.stage import publish
 from jobs.transforms.causes import cause_day, miscounted_causes, units_of_other_gpu_hours
 from jobs.transforms.what_if import incomplete_units, result_rows, units_without_result
-from jobs.warehouse import Warehouse
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSE_DAY,

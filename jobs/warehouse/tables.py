@@ -1,16 +1,18 @@
 """The one module that touches Delta: where tables lie, how they are read, replaced and appended to."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Final
+from typing import Final, Literal
+from uuid import uuid4
 
+import pyarrow as pa
 from delta.exceptions import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -22,9 +24,7 @@ from delta.exceptions import (
     ProtocolChangedException,
 )
 from delta.tables import DeltaTable
-from deltalake import DeltaTable as DeltaLog
 from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction, RemoveAction
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -33,12 +33,13 @@ from pyspark.sql.types import StructType
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from jobs.landing.files import Unit
-from jobs.landing.staging import STAGED_TABLES, StagedFile, remove
+from jobs.landing.staging import STAGED_TABLES, StagedFile, Staging, remove
 from jobs.small_frames import held_if_few
+from jobs.warehouse import local_tables
 from schemas.table import Table, sql_strings
 from schemas.tables import TABLES
 from schemas.views import VIEWS
-from schemas.vocabulary import INGESTED_TABLES
+from schemas.vocabulary import INGESTED_TABLES, RANK_STEPS
 
 _REFUSED: Final = "_refused"
 
@@ -116,8 +117,15 @@ class Warehouse:
             return self.silver.path(name)
         return f"{self.root}/{name}"
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the tables lie on this machine, so that few rows need no Spark."""
+        return "://" not in self.silver.root + self.root
+
     def exists(self, name: str) -> bool:
         """Whether a table of this name was ever written."""
+        if self.is_local:
+            return local_tables.is_table(self.path(name))
         return DeltaTable.isDeltaTable(self.spark, self.path(name))
 
     def read(
@@ -129,6 +137,9 @@ class Warehouse:
         """
         if not self.exists(table.name):
             return self.spark.createDataFrame([], spark_schema(table))
+        few = self.few_rows(table, log_dates, units)
+        if few is not None:
+            return self.spark.createDataFrame(few, spark_schema(table)).coalesce(1)
         stored = self.spark.read.format("delta").load(self.path(table.name))
         frame = stored.select(
             *(
@@ -138,16 +149,31 @@ class Warehouse:
         )
         return frame if log_dates is None else frame.where(on_units(log_dates, units))
 
+    def few_rows(
+        self, table: Table, log_dates: Sequence[date] | None = None, units: Collection[Unit] | None = None
+    ) -> pa.Table | None:
+        """The same rows, held by the driver, where they are few and on this machine; None otherwise."""
+        if not self.is_local or table.name == RANK_STEPS:
+            return None
+        return local_tables.few_rows(self.path(table.name), table, log_dates, units)
+
+    def rows(
+        self, table: Table, log_dates: Sequence[date] | None = None, units: Collection[Unit] | None = None
+    ) -> pa.Table:
+        """The same rows, of a table that the driver can hold."""
+        few = self.few_rows(table, log_dates, units)
+        return self.read(table, log_dates, units).toArrow() if few is None else few
+
     def files(self, table: Table, log_dates: Sequence[date]) -> list[tuple[date, str]]:
         """Log date, and path or URL, of each file that holds rows of these days."""
         path = self.path(table.name)
-        if not self.exists(table.name):
-            return []
-        wanted = {day.isoformat(): day for day in log_dates}
-        if "://" in path:
+        if self.is_local:
+            found = local_tables.files(path, local_tables.on_days(table, log_dates))
+        elif self.exists(table.name):
             found = self.spark.read.format("delta").load(path).where(on_days(log_dates)).inputFiles()
         else:
-            found = DeltaLog(path).file_uris([("log_date", "in", [*wanted])])
+            return []
+        wanted = {day.isoformat(): day for day in log_dates}
         days = {file: _DAY_OF_FILE.search(file) for file in found}
         return [(wanted[day[1]], file) for file, day in sorted(days.items()) if day and day[1] in wanted]
 
@@ -197,33 +223,52 @@ class Warehouse:
         Not where a store is to be reached by URL, which Spark knows the way to, nor where the files lie
         elsewhere, nor where the table was made by an earlier version, with fewer columns.
         """
-        path = self.path(table.name)
-        if "://" in path or path != f"{staged.root}/{table.name}":
+        if not self.is_local or self.path(table.name) != f"{staged.root}/{table.name}":
             return False
-        self.create(table)
-        log = DeltaLog(path)
-        if [each.name for each in log.schema().fields] != [*table.column_names]:
+        staged.is_adopted = self._commit(table, staged.files, local_tables.on_days(table, log_dates) or [])
+        return staged.is_adopted
+
+    def put(
+        self,
+        table: Table,
+        rows: pa.Table,
+        log_dates: Sequence[date],
+        also: Mapping[str, str] | None = None,
+        mode: Literal["overwrite", "append"] = "overwrite",
+    ) -> bool:
+        """Make rows that the driver holds those of exactly these days, where that can be done: see adopt.
+
+        also : values of other columns by which the table is partitioned
+        mode : append leaves the rows that are there
+        """
+        others = [(name, "=", each) for name, each in (also or {}).items()]
+        replaced: local_tables.Filters = [*(local_tables.on_days(table, log_dates) or []), *others]
+        if not self.is_local or not (replaced or mode == "append"):
             return False
-        now_ms = round(datetime.now(UTC).timestamp() * 1000)
-        actions: list[AddAction | RemoveAction] = [
-            AddAction(
-                path=file.path,
-                size=file.bytes,
-                partition_values={"log_date": file.log_date.isoformat()},
-                modification_time=now_ms,
-                data_change=True,
-                stats=file.stats,
-            )
-            for file in staged.files
-        ]
-        days = [day.isoformat() for day in sorted(set(log_dates))]
-        commit = _when_writers_meet(log.create_write_transaction)
-        commit(actions, "overwrite", log.schema(), [*table.partition_by], [("log_date", "in", days)])
-        staged.is_adopted = True
-        return True
+        self.create(table)  # before files lie where it is to be made
+        staging = Staging(self.root, uuid4().hex)
+        for partition, some in local_tables.partitions_of(table, rows).items():
+            staging.write(table.name, partition, some)
+        is_put = self._commit(table, staging.close(), replaced, mode)
+        if not is_put:
+            staging.drop()
+        return is_put
+
+    def _commit(
+        self,
+        table: Table,
+        files: Sequence[StagedFile],
+        replaced: local_tables.Filters,
+        mode: str = "overwrite",
+    ) -> bool:
+        commit = _when_writers_meet(local_tables.commit)
+        return bool(commit(self.path(table.name), table, files, replaced, mode))
 
     def append(self, table: Table, frame: DataFrame) -> None:
-        """Add the frame's rows. Raises SchemaError where the frame is not that of the table."""
+        """Add the frame's few rows. Raises SchemaError where the frame is not that of the table."""
+        table.check(to_arrow_schema(frame.schema, timezone="UTC"))
+        if self.put(table, frame.toArrow(), (), mode="append"):
+            return
         writer = self._prepared(table, frame).write.format("delta").mode("append")
         _when_writers_meet(writer.option("mergeSchema", value=True).save)(self.path(table.name))
 
@@ -299,7 +344,11 @@ class Warehouse:
 
     def create(self, table: Table) -> None:
         """Make a table, without rows, where there is none."""
-        if not self.exists(table.name):
+        if self.exists(table.name):
+            return
+        if self.is_local:
+            _when_writers_meet(local_tables.create)(self.path(table.name), table)
+        else:
             _when_writers_meet(self._create)(table)
 
     def _create(self, table: Table) -> None:

@@ -1,0 +1,127 @@
+"""Tables of this machine without Spark: few rows are read, and files are made rows by a commit alone.
+
+To Spark a table of ten rows is a plan, a look at its log and several jobs; here it is a file or two.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from jobs.landing.files import Unit
+from jobs.landing.staging import StagedFile
+from schemas.table import Table
+from schemas.vocabulary import UNIT_KEY
+
+_LOG_DATE: Final = "log_date"
+_FEW_BYTES: Final = 16 << 20
+"""Of Parquet files; larger tables are Spark's."""
+
+Filters = list[tuple[str, str, str | list[str]]]
+
+
+def is_table(path: str) -> bool:
+    """Whether a table lies there: a log with a first version, or with a checkpoint of later ones."""
+    log = Path(path) / "_delta_log"
+    return (log / f"{0:020}.json").exists() or (log / "_last_checkpoint").exists()
+
+
+def create(path: str, table: Table) -> None:
+    """Make a table, without rows, where there is none."""
+    schema = pa.schema([each.with_nullable(nullable=True) for each in table.arrow_schema])
+    DeltaTable.create(
+        path, schema, mode="ignore", partition_by=[*table.partition_by], description=table.meaning
+    )
+
+
+def on_days(table: Table, log_dates: Sequence[date] | None) -> Filters | None:
+    """Which partitions hold rows of these days; None: any."""
+    if log_dates is None or _LOG_DATE not in table.partition_by:
+        return None
+    return [(_LOG_DATE, "in", sorted({day.isoformat() for day in log_dates}))]
+
+
+def files(path: str, partitions: Filters | None) -> list[str]:
+    """Files that hold the rows of some partitions, in the table's newest version."""
+    try:
+        return sorted(DeltaTable(path).file_uris(partitions))
+    except TableNotFoundError:
+        return []
+
+
+def few_rows(
+    path: str, table: Table, log_dates: Sequence[date] | None, units: Collection[Unit] | None = None
+) -> pa.Table | None:
+    """Rows of a table, of all days or of these, or of these units of theirs; None where they are many."""
+    schema = table.arrow_schema
+    found = [] if log_dates is not None and not log_dates else files(path, on_days(table, log_dates))
+    if sum(Path(file).stat().st_size for file in found) > _FEW_BYTES:
+        return None
+    rows = pa.concat_tables([schema.empty_table(), *(_read(file, path, schema) for file in found)])
+    if log_dates is not None and _LOG_DATE not in table.partition_by:
+        are_asked_for = [day in log_dates for day in rows.column(_LOG_DATE).to_pylist()]
+        rows = rows.filter(pa.array(are_asked_for, pa.bool_()))
+    if units is not None:
+        keys = zip(*(rows.column(name).to_pylist() for name in UNIT_KEY), strict=True)
+        rows = rows.filter(pa.array([key in units for key in keys], pa.bool_()))
+    return rows
+
+
+def _read(file: str, path: str, schema: pa.Schema) -> pa.Table:
+    """Rows of one file, with the columns that its folders name; what it was written without is null."""
+    folders = Path(file).relative_to(path).parts[:-1]
+    partition = dict(unquote(folder).split("=", 1) for folder in folders)
+    with pq.ParquetFile(file) as stored:
+        names = [name for name in schema.names if name in stored.schema_arrow.names]
+        read = stored.read(columns=names)
+    columns = [
+        read.column(each.name).cast(each.type)
+        if each.name in names
+        else pa.repeat(pa.scalar(partition.get(each.name)).cast(each.type), read.num_rows)
+        for each in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def commit(path: str, table: Table, staged: Sequence[StagedFile], replaced: Filters, mode: str) -> bool:
+    """Make staged files the rows of these partitions; false for a table that was made with other columns.
+
+    mode : overwrite, or append, which replaces nothing
+    """
+    log = DeltaTable(path)
+    if [each.name for each in log.schema().fields] != [*table.column_names]:
+        return False
+    now_ms = round(datetime.now(UTC).timestamp() * 1000)
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(
+            path=file.path,
+            size=file.bytes,
+            partition_values=dict(file.partition),
+            modification_time=now_ms,
+            data_change=True,
+            stats=file.stats,
+        )
+        for file in staged
+    ]
+    replaced_or_none = replaced if mode == "overwrite" else None
+    log.create_write_transaction(actions, mode, log.schema(), [*table.partition_by], replaced_or_none)
+    return True
+
+
+def partitions_of(table: Table, rows: pa.Table) -> dict[tuple[tuple[str, str], ...], pa.Table]:
+    """Rows by the partition in which they are stored, sorted by the table's key."""
+    order = [(name, "ascending") for name in table.grain]
+    rows = rows.sort_by(order)
+    keys = list(zip(*(map(str, rows.column(name).to_pylist()) for name in table.partition_by), strict=True))
+    found: dict[tuple[tuple[str, str], ...], pa.Table] = {}
+    for key in sorted(set(keys)):
+        mask = pa.array([each == key for each in keys], pa.bool_())
+        found[tuple(zip(table.partition_by, key, strict=True))] = rows.filter(mask)
+    return found
