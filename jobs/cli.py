@@ -114,6 +114,7 @@ def run_entry_point(
     *,
     is_recorded: bool = True,
     spark_conf: Mapping[str, str] | None = None,
+    spark_log: str | None = None,
 ) -> int:
     """Parse the arguments, run `body` in a session and return the exit status.
 
@@ -122,6 +123,7 @@ def run_entry_point(
     and it is not a dry one.
 
     spark_conf : settings of Spark that this entry point needs, on top of those of conf/
+    spark_log : name of a file beside the warehouse for what Spark says; left out: standard error
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("py4j", "great_expectations"):
@@ -130,7 +132,7 @@ def run_entry_point(
     try:
         parsed = parser.parse_args(arguments)
         settings = load_settings(parsed.settings, parsed.landing, parsed.warehouse)
-        settings = with_spark_conf(settings, spark_conf or {})
+        settings = with_spark_conf(settings, spark_conf or {}, spark_log)
         if is_recorded:
             if not getattr(parsed, "dry_run", False):
                 hold_writable(settings.paths.warehouse)

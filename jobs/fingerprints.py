@@ -165,10 +165,7 @@ def record(
     if not warehouse.exists(TABLE.name) and not fingerprints:
         return
     rows = pa.Table.from_pylist([_row(each) for each in fingerprints], schema=TABLE.arrow_schema)
-    if units is None and warehouse.put(TABLE, rows, log_dates, {"stage": stage}):
-        return
-    frame = warehouse.spark.createDataFrame(rows).coalesce(1)
-    warehouse.replace(TABLE, frame, log_dates, units, also=f"stage = '{stage}'")
+    warehouse.replace(TABLE, rows, log_dates, units, also={"stage": stage})
 
 
 def _row(fingerprint: Fingerprint) -> dict[str, object]:

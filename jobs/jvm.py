@@ -1,8 +1,10 @@
 """Starts the JVM beneath a session, in an environment that this process sets right first."""
 
 import os
+import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Final
 
@@ -15,6 +17,7 @@ from pyspark.java_gateway import launch_gateway
 from jobs.java import find_java_home
 from jobs.project import PROJECT, is_zip
 
+_AT_EVERY_START: Final = b"WARNING: Using incubator modules"
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the Python that it starts
 
 
@@ -30,7 +33,8 @@ def is_submitted() -> bool:
 def launch_jvm(conf: Mapping[str, str], errors: IO[bytes] | None = None) -> JavaGateway:
     """Connect to the JVM of spark-submit where there is one, else start one with these Spark settings.
 
-    errors : where a JVM started here writes what it has to say; standard error when not given
+    errors : where a JVM started here writes what it has to say; standard error when not given, but for the
+    line with which every JVM of Spark's begins
     Raises JavaNotFoundError without a suitable Java, JvmError when the JVM does not come up.
     """
     if is_submitted():
@@ -38,9 +42,20 @@ def launch_jvm(conf: Mapping[str, str], errors: IO[bytes] | None = None) -> Java
     _set_environment(conf)
     arguments = SparkConf(loadDefaults=False).setAll(list({**_logging(), **conf}.items()))
     try:
-        return launch_gateway(arguments, {"stderr": errors} if errors else None)
+        gateway = launch_gateway(arguments, {"stderr": errors or subprocess.PIPE})
     except PySparkException as error:
         raise JvmError(f"Spark's JVM did not start: {error}".splitlines()[0]) from None
+    if errors is None:
+        threading.Thread(target=_hand_on, args=[gateway.proc.stderr], daemon=True).start()
+    return gateway
+
+
+def _hand_on(lines: Iterable[bytes]) -> None:
+    """Pass on what the JVM says to standard error."""
+    for line in lines:
+        if not line.startswith(_AT_EVERY_START):
+            sys.stderr.write(line.decode(errors="replace"))
+            sys.stderr.flush()
 
 
 def _set_environment(conf: Mapping[str, str]) -> None:

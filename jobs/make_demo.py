@@ -19,7 +19,9 @@ from jobs.printing import Result, write
 from jobs.progress import working
 from jobs.project import data_root
 from jobs.report.names import INDEX_NAME
+from jobs.run_log import added
 from jobs.settings import REPORT, Settings, SettingsError
+from jobs.stages import STAGES
 from jobs.warehouse.tables import Warehouse
 
 MARKER: Final = ".made-by-the-demo"
@@ -117,9 +119,10 @@ def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int
     rows: dict[str, int] = {}
     for log_date in log_dates:
         started = time.monotonic()
-        for table, count in run_nightly.run(spark, settings, [log_date]).items():
-            rows[table] = rows.get(table, 0) + count
-        _say(f"night of {log_date}: ingested, simulated, aggregated in {time.monotonic() - started:.0f} s")
+        night = run_nightly.run(spark, settings, [log_date])
+        added(rows, night)
+        phases = [f"{name} {night.get(f'{name}.us', 0) / 1e6:.0f} s" for name in STAGES]
+        _say(f"night of {log_date}: {', '.join(phases)}; in all {time.monotonic() - started:.0f} s")
     show(spark, settings)
     return rows
 
@@ -180,7 +183,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
         return run(spark, settings, args.seed)
 
-    return run_entry_point("make_demo", _parser(), argv, body, spark_conf=SHORT_LIVED)
+    return run_entry_point("make_demo", _parser(), argv, body, spark_conf=SHORT_LIVED, spark_log="spark.log")
 
 
 def _parser() -> Parser:

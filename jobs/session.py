@@ -83,7 +83,10 @@ def _start_jvm(spark: SparkSettings) -> JavaGateway:
     if not _is_local(spark.master):
         conf["spark.submit.pyFiles"] = str(_project_zip())
     try:
-        return launch_jvm(conf)
+        if spark.log is None:
+            return launch_jvm(conf)
+        with Path(spark.log).open("ab") as log:
+            return launch_jvm(conf, log)
     except JvmError as error:
         raise SessionError(str(error) if jars else _no_delta(spark)) from None
 

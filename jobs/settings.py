@@ -129,12 +129,14 @@ class SparkSettings(_Section):
     """Delta's Maven coordinates, what not to fetch with them, and Spark's own settings.
 
     `master` is only used where spark-submit has not said another.
+    `log` is a file for what Spark says; standard error where it is left out.
     """
 
     packages: Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
     excludes: Annotated[tuple[str, ...], Field(strict=False)]
     conf: dict[str, str]
     master: str | None = None
+    log: str | None = None
 
 
 class Settings(_Section):
@@ -200,9 +202,12 @@ def with_new_warehouse(settings: Settings, warehouse: str) -> Settings:
     return settings.model_copy(update={"paths": paths})
 
 
-def with_spark_conf(settings: Settings, conf: Mapping[str, str]) -> Settings:
-    """Return settings with more of Spark's own."""
-    spark = settings.spark.model_copy(update={"conf": {**settings.spark.conf, **conf}})
+def with_spark_conf(settings: Settings, conf: Mapping[str, str], log: str | None = None) -> Settings:
+    """Return settings with more of Spark's own, and a log of Spark's beside a warehouse of this machine."""
+    more: dict[str, object] = {"conf": {**settings.spark.conf, **conf}}
+    if log is not None and "://" not in settings.paths.warehouse:
+        more["log"] = str(Path(settings.paths.warehouse).with_name(log))
+    spark = settings.spark.model_copy(update=more)
     return settings.model_copy(update={"spark": spark})
 
 

@@ -118,8 +118,9 @@ def publish(
         passed = _passed(warehouse, page, violations, audited)
         if frames:
             unsettle(warehouse, stage, fingerprints, log_dates, units)
-            arranged = {name: _in_few_files(name, frame, rows[name]) for name, frame in at_hand.items()}
-            _replace_all(warehouse, arranged, staged | few, log_dates, units)
+            large = {name: frame for name, frame in at_hand.items() if name not in few | staged}
+            arranged = {name: _in_few_files(name, frame, rows[name]) for name, frame in large.items()}
+            _replace_all(warehouse, arranged | staged | few, log_dates, units)
             if fingerprints:
                 record(warehouse, stage, [each.settled() for each in fingerprints], log_dates, units)
     return passed
@@ -246,22 +247,12 @@ def _in_few_files(name: str, frame: DataFrame, rows: int) -> DataFrame:
 
 def _replace_all(
     warehouse: Warehouse,
-    frames: Mapping[str, DataFrame],
-    ready: Mapping[str, StagedRows | pa.Table],
+    tables: Mapping[str, DataFrame | StagedRows | pa.Table],
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
 ) -> None:
-    """Replace all tables, those whose rows are ready without Spark where that can be done."""
-
-    def replace_one(name: str) -> None:
-        rows = ready.get(name) if units is None else None
-        if isinstance(rows, StagedRows) and warehouse.adopt(TABLES[name], rows, log_dates):
-            return
-        if isinstance(rows, pa.Table) and warehouse.put(TABLES[name], rows, log_dates):
-            return
-        warehouse.replace(TABLES[name], frames[name], log_dates, units)
-
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="publish") as writers:
-        writes = [writers.submit(replace_one, name) for name in frames]
+        each = [(TABLES[name], rows, log_dates, units) for name, rows in tables.items()]
+        writes = [writers.submit(warehouse.replace, *arguments) for arguments in each]
     for write in writes:
         write.result()  # raises what a writer raised, after all have ended

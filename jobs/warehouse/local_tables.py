@@ -51,7 +51,7 @@ def on_days(table: Table, log_dates: Sequence[date] | None) -> Filters | None:
 def files(path: str, partitions: Filters | None) -> list[str]:
     """Files that hold the rows of some partitions, in the table's newest version."""
     try:
-        return sorted(DeltaTable(path).file_uris(partitions))
+        return sorted(DeltaTable(path).file_uris(file_pruning_predicate=partitions))
     except TableNotFoundError:
         return []
 
@@ -90,10 +90,10 @@ def _read(file: str, path: str, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def commit(path: str, table: Table, staged: Sequence[StagedFile], replaced: Filters, mode: str) -> bool:
+def commit(path: str, table: Table, staged: Sequence[StagedFile], replaced: Filters | None) -> bool:
     """Make staged files the rows of these partitions; false for a table that was made with other columns.
 
-    mode : overwrite, or append, which replaces nothing
+    replaced : None adds the rows to those that are there
     """
     log = DeltaTable(path)
     if [each.name for each in log.schema().fields] != [*table.column_names]:
@@ -110,8 +110,8 @@ def commit(path: str, table: Table, staged: Sequence[StagedFile], replaced: Filt
         )
         for file in staged
     ]
-    replaced_or_none = replaced if mode == "overwrite" else None
-    log.create_write_transaction(actions, mode, log.schema(), [*table.partition_by], replaced_or_none)
+    mode = "append" if replaced is None else "overwrite"
+    log.create_write_transaction(actions, mode, log.schema(), [*table.partition_by], replaced)
     return True
 
 
@@ -119,6 +119,8 @@ def partitions_of(table: Table, rows: pa.Table) -> dict[tuple[tuple[str, str], .
     """Rows by the partition in which they are stored, sorted by the table's key."""
     order = [(name, "ascending") for name in table.grain]
     rows = rows.sort_by(order)
+    if not table.partition_by:
+        return {(): rows}
     keys = list(zip(*(map(str, rows.column(name).to_pylist()) for name in table.partition_by), strict=True))
     found: dict[tuple[tuple[str, str], ...], pa.Table] = {}
     for key in sorted(set(keys)):

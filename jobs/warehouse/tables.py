@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Final, Literal
+from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -180,21 +180,74 @@ class Warehouse:
     def replace(
         self,
         table: Table,
-        frame: DataFrame,
+        rows: DataFrame | StagedRows | pa.Table,
         log_dates: Sequence[date],
         units: Collection[Unit] | None = None,
-        also: str | None = None,
+        also: Mapping[str, str] | None = None,
     ) -> None:
-        """Make the frame the rows of exactly these days, or of these units of theirs; all others stay.
+        """Make these the rows of exactly these days, or of these units of theirs; all others stay.
 
-        also : SQL that the rows to be replaced, and those of the frame, fulfil besides
+        rows : a frame, or what needs no Spark where whole days of a table on this machine are replaced: rows
+        that lie in files beside it already, rows that the driver holds
+        also : values of other columns by which the table is partitioned
         Raises SchemaError, listing all differences, where the frame is not that of the table, and
         AnalysisException (DELTA_REPLACE_WHERE_MISMATCH) for other rows; the table is then as it was.
         """
-        condition = on_units(log_dates, units) + (f" AND {also}" if also else "")
-        writer = self._prepared(table, frame).write.format("delta").mode("overwrite")
+        if units is None and not isinstance(rows, DataFrame) and self._put(table, rows, log_dates, also):
+            return
+        condition = on_units(log_dates, units)
+        condition += "".join(f" AND {name} = {sql_strings([each])}" for name, each in (also or {}).items())
+        writer = self._prepared(table, self._frame(table, rows)).write.format("delta").mode("overwrite")
         writer = writer.option("replaceWhere", condition).option("mergeSchema", value=True)
         _when_writers_meet(writer.save)(self.path(table.name))
+
+    def _frame(self, table: Table, rows: DataFrame | StagedRows | pa.Table) -> DataFrame:
+        if isinstance(rows, StagedRows):
+            return rows.rows
+        if isinstance(rows, pa.Table):
+            in_order = rows.sort_by([(name, "ascending") for name in table.grain])
+            return self.spark.createDataFrame(in_order, spark_schema(table)).coalesce(1)
+        return rows
+
+    def _put(
+        self,
+        table: Table,
+        rows: StagedRows | pa.Table,
+        log_dates: Sequence[date],
+        also: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Replace days by a commit alone, where that can be done; tell whether it was.
+
+        Not where a store is to be reached by URL, which Spark knows the way to, nor where the files lie
+        elsewhere, nor where the table was made by an earlier version, with fewer columns.
+        """
+        if not self.is_local or "log_date" not in table.partition_by:
+            return False
+        replaced = local_tables.on_days(table, log_dates) or []
+        replaced += [(name, "=", each) for name, each in (also or {}).items()]
+        if isinstance(rows, StagedRows):
+            if self.path(table.name) == f"{rows.root}/{table.name}":
+                rows.is_adopted = self._commit(table, rows.files, replaced)
+            return rows.is_adopted
+        return self._commit_rows(table, rows, replaced)
+
+    def _commit_rows(self, table: Table, rows: pa.Table, replaced: local_tables.Filters | None) -> bool:
+        table.check(rows.schema)
+        self.create(table)  # before files lie where it is to be made
+        staging = Staging(self.root, uuid4().hex)
+        for partition, some in local_tables.partitions_of(table, rows).items():
+            staging.write(table.name, partition, some)
+        is_done = self._commit(table, staging.close(), replaced)
+        if not is_done:
+            staging.drop()
+        return is_done
+
+    def _commit(
+        self, table: Table, files: Sequence[StagedFile], replaced: local_tables.Filters | None
+    ) -> bool:
+        self.create(table)
+        commit = _when_writers_meet(local_tables.commit)
+        return bool(commit(self.path(table.name), table, files, replaced))
 
     @contextmanager
     def staged(self, files: Sequence[StagedFile], root: str) -> Iterator[dict[str, StagedRows]]:
@@ -217,57 +270,10 @@ class Warehouse:
         reader = self.spark.read.schema(schema).option("basePath", folder)
         return reader.parquet(*(f"{folder}/{file.path}" for file in files)).select(*schema.names)
 
-    def adopt(self, table: Table, staged: StagedRows, log_dates: Sequence[date]) -> bool:
-        """Make staged files the rows of exactly these days by a commit alone, where that can be done.
-
-        Not where a store is to be reached by URL, which Spark knows the way to, nor where the files lie
-        elsewhere, nor where the table was made by an earlier version, with fewer columns.
-        """
-        if not self.is_local or self.path(table.name) != f"{staged.root}/{table.name}":
-            return False
-        staged.is_adopted = self._commit(table, staged.files, local_tables.on_days(table, log_dates) or [])
-        return staged.is_adopted
-
-    def put(
-        self,
-        table: Table,
-        rows: pa.Table,
-        log_dates: Sequence[date],
-        also: Mapping[str, str] | None = None,
-        mode: Literal["overwrite", "append"] = "overwrite",
-    ) -> bool:
-        """Make rows that the driver holds those of exactly these days, where that can be done: see adopt.
-
-        also : values of other columns by which the table is partitioned
-        mode : append leaves the rows that are there
-        """
-        others = [(name, "=", each) for name, each in (also or {}).items()]
-        replaced: local_tables.Filters = [*(local_tables.on_days(table, log_dates) or []), *others]
-        if not self.is_local or not (replaced or mode == "append"):
-            return False
-        self.create(table)  # before files lie where it is to be made
-        staging = Staging(self.root, uuid4().hex)
-        for partition, some in local_tables.partitions_of(table, rows).items():
-            staging.write(table.name, partition, some)
-        is_put = self._commit(table, staging.close(), replaced, mode)
-        if not is_put:
-            staging.drop()
-        return is_put
-
-    def _commit(
-        self,
-        table: Table,
-        files: Sequence[StagedFile],
-        replaced: local_tables.Filters,
-        mode: str = "overwrite",
-    ) -> bool:
-        commit = _when_writers_meet(local_tables.commit)
-        return bool(commit(self.path(table.name), table, files, replaced, mode))
-
     def append(self, table: Table, frame: DataFrame) -> None:
         """Add the frame's few rows. Raises SchemaError where the frame is not that of the table."""
         table.check(to_arrow_schema(frame.schema, timezone="UTC"))
-        if self.put(table, frame.toArrow(), (), mode="append"):
+        if self.is_local and self._commit_rows(table, frame.toArrow(), None):
             return
         writer = self._prepared(table, frame).write.format("delta").mode("append")
         _when_writers_meet(writer.option("mergeSchema", value=True).save)(self.path(table.name))

@@ -1,12 +1,13 @@
 """A small history to fill, to spoil and to fill again: its landing and its tables."""
 
 import shutil
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,7 +20,7 @@ from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import run_folder, write_rank_logs
 from jobs.synthetic.shape import JobShape
-from jobs.warehouse.tables import Warehouse
+from jobs.warehouse.tables import StagedRows, Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_TABLES, PIPELINE_RUNS, STAGE_NAMES, TABLE_NAMES, UNIT_FINGERPRINTS
@@ -156,14 +157,14 @@ def dying_at(name: str, day: date | None = None) -> Callable[..., None]:
     def replace_or_die(
         self: Warehouse,
         table: Table,
-        frame: DataFrame,
+        rows: DataFrame | StagedRows | pa.Table,
         log_dates: Sequence[date],
         units: Collection[Unit] | None = None,
-        also: str | None = None,
+        also: Mapping[str, str] | None = None,
     ) -> None:
-        is_put_back = name == UNIT_FINGERPRINTS and not frame.isEmpty()
+        is_put_back = name == UNIT_FINGERPRINTS and isinstance(rows, pa.Table) and rows.num_rows > 0
         if table.name == name and (is_put_back or name != UNIT_FINGERPRINTS) and day in (None, *log_dates):
             raise KilledError
-        replace(self, table, frame, log_dates, units, also)
+        replace(self, table, rows, log_dates, units, also)
 
     return replace_or_die

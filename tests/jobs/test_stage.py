@@ -187,5 +187,5 @@ def test_a_small_table_is_one_file_a_day_sorted_by_its_key(spark: SparkSession, 
     publish("simulate", warehouse, {STAGE_SLOWDOWN: scattered}, [DAY, NEXT_DAY])
     for day in (DAY, NEXT_DAY):
         rows = warehouse.read(TABLES[STAGE_SLOWDOWN], [day])
-        assert len(rows.inputFiles()) == 1
+        assert len(warehouse.files(TABLES[STAGE_SLOWDOWN], [day])) == 1
         assert [row.pp_rank for row in rows.collect()] == [0, 1, 2, 3]
