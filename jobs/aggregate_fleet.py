@@ -16,7 +16,6 @@ from jobs.cli import run_stage
 from jobs.fingerprints import built_on, recorded
 from jobs.run_log import stage_work
 from jobs.settings import Settings
-from jobs.small_frames import held_if_few
 from jobs.stage import publish
 from jobs.transforms.causes import cause_day
 from jobs.transforms.fleet import coverage_day, fleet_day, host_day
@@ -47,7 +46,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     started = time.monotonic()
     warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
     simulated = recorded(warehouse, STAGE_SIMULATE, log_dates)  # before the rows: never newer than they
-    read = held_if_few({name: warehouse.read(TABLES[name], log_dates) for name in _READ})
+    read = {name: warehouse.read(TABLES[name], log_dates) for name in _READ}
     job_slowdown = read[JOB_SLOWDOWN]
     frames = {
         FLEET_DAY: fleet_day(job_slowdown),

@@ -21,7 +21,6 @@ from jobs.quality_docs import Page, TableChecks, write_docs
 from jobs.report_fleet import run as write_report
 from jobs.run_summary import Summary, add_summary, leave
 from jobs.settings import Settings
-from jobs.small_frames import held_if_few
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import miscounted_causes
 from jobs.warehouse.tables import Warehouse
@@ -59,9 +58,8 @@ def summaries(
 
 
 def _rules(warehouse: Warehouse, log_dates: Sequence[date]) -> list[Violations]:
-    read = held_if_few(
-        {name: warehouse.read(TABLES[name], log_dates) for name in (FLEET_DAY, CAUSE_DAY, JOBS, JOB_CAUSES)}
-    )
+    names = (FLEET_DAY, CAUSE_DAY, JOBS, JOB_CAUSES)
+    read = {name: warehouse.read(TABLES[name], log_dates) for name in names}
     return [
         Violations(
             "counts_every_unit",

@@ -1,7 +1,7 @@
 """What the report is made of, read from the warehouse: views and tables, together."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import date
+from datetime import date, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
@@ -52,7 +52,8 @@ def read_fleet(warehouse: Warehouse, first_day: date, last_day: date) -> FleetTa
     hosts = QUERIES[_HOSTS]
     period = f"log_date BETWEEN DATE'{first_day}' AND DATE'{last_day}'"
     names = mentioned(" ".join(("job_days", "fix_parts", OP_TYPE_DAY, *hosts.sources)))
-    warehouse.register_views(names, period)
+    days = (last_day - first_day).days + 1
+    warehouse.register_views(names, [first_day + timedelta(days=day) for day in range(days)])
     asked = {
         "units": f"""
             SELECT {_KEY}, status, status_detail, team, cluster, world_size, slowdown, gpu_hours,

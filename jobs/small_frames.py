@@ -62,12 +62,6 @@ def held(frame: DataFrame) -> DataFrame:
     return local(frame, frame.toArrow())
 
 
-def held_if_few(frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
-    """Return the same frames, those with few rows held by the driver."""
-    tables = few_rows(frames)
-    return {name: local(frame, tables[name]) if name in tables else frame for name, frame in frames.items()}
-
-
 def kept(frame: DataFrame, rows: Column) -> DataFrame:
     """Compute a frame, once: held by the driver where it has few rows, persisted otherwise.
 

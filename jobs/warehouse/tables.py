@@ -34,7 +34,6 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from jobs.landing.files import Unit
 from jobs.landing.staging import STAGED_TABLES, StagedFile, Staging, remove
-from jobs.small_frames import held_if_few
 from jobs.warehouse import local_tables
 from schemas.table import Table, sql_strings
 from schemas.tables import TABLES
@@ -323,17 +322,17 @@ class Warehouse:
         writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         writer.save(f"{self.refused_path(stage, log_dates)}/{name}")
 
-    def register_views(self, names: Collection[str] = (*TABLES, *VIEWS), condition: str | None = None) -> int:
+    def register_views(
+        self, names: Collection[str] = (*TABLES, *VIEWS), log_dates: Sequence[date] | None = None
+    ) -> int:
         """Make tables and views temporary views of the session; return how many tables there are at all.
 
         names : which ones; a view needs what it reads. A table that is not there yet is empty.
-        condition : SQL, which rows of the tables are asked for; where they are few they are read once, now
+        log_dates : of the tables' rows; all where not given
         """
-        tables = {table.name: self.read(table) for table in TABLES.values() if table.name in names}
-        if condition is not None:
-            tables = held_if_few({name: frame.where(condition) for name, frame in tables.items()})
-        for name, frame in tables.items():
-            frame.createOrReplaceTempView(name)
+        for table in TABLES.values():
+            if table.name in names:
+                self.read(table, log_dates).createOrReplaceTempView(table.name)
         for view in VIEWS.values():
             if view.name in names:
                 self.spark.sql(view.sql).createOrReplaceTempView(view.name)

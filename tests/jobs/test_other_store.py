@@ -1,4 +1,4 @@
-"""Landing and warehouse in a store that is no local folder: Hadoop's viewfs, reached by URL alone."""
+"""A warehouse in a store that Spark alone reaches, Hadoop's viewfs, and a landing by URL."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -10,13 +10,15 @@ STORE = "fleet"
 
 
 def mounted(history: History) -> History:
-    """The same folders by URLs of a store that Python's own file functions know nothing of."""
-    paths = {}
+    """The same folders by URLs; of the warehouse's store neither pyarrow nor fsspec knows anything."""
     store = history.spark.sparkContext._jsc.hadoopConfiguration()
-    for name, folder in (("landing", history.landing), ("warehouse", history.warehouse)):
-        folder.mkdir(parents=True, exist_ok=True)
-        store.set(f"fs.viewfs.mounttable.{STORE}.link./{name}", folder.as_uri())
-        paths[name] = f"viewfs://{STORE}/{name}"
+    history.warehouse.mkdir(parents=True, exist_ok=True)
+    store.set(f"fs.viewfs.mounttable.{STORE}.link./warehouse", history.warehouse.as_uri())
+    paths = {
+        "landing": history.landing.as_uri(),
+        "warehouse": f"viewfs://{STORE}/warehouse",
+        "staging": str(history.landing.with_name("staging")),
+    }
     settings = history.settings.model_copy(update={"paths": history.settings.paths.model_copy(update=paths)})
     return History(history.spark, settings)
 
