@@ -4,31 +4,51 @@
 """
 
 import json
-import pickle
 import resource
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from jobs.landing.files import Landing
 from jobs.landing.formats.rows import Bounds
-from jobs.landing.read_landing import Where, _task, tasks_of
+from jobs.landing.read_landing import Where, read_landing
 from tests.jobs.night import DAY
+
+
+class OneWorker:
+    """Stands for a session: what Spark's workers would do is done here, one task after the other."""
+
+    defaultParallelism = 2  # noqa: N815  # as Spark spells it
+
+    @property
+    def sparkContext(self) -> "OneWorker":  # noqa: N802  # as Spark spells it
+        return self
+
+    def parallelize(self, tasks: list[bytes], _: int) -> "OneWorker":
+        self._tasks = tasks
+        return self
+
+    def map(self, do: Callable[[bytes], Any]) -> "OneWorker":
+        self._done = [do(task) for task in self._tasks]
+        return self
+
+    def collect(self) -> list[Any]:
+        return self._done
 
 
 def land(landing: str, staging: str, bounds: Bounds | None = None) -> dict[str, Any]:
     """Rows, rejects, accounts and misplaced names of the day."""
     found = Landing(landing, [DAY])
     where = Where(landing, staging, "run", bounds or Bounds())
-    tasks = [pickle.dumps(task) for task in tasks_of(found.units, 4, where.bounds)]
-    done = [pickle.loads(_task(where, task)) for task in tasks]  # noqa: S301  # what this very process has made
+    landed = read_landing(cast("SparkSession", OneWorker()), found, where)
     tables: dict[str, list[dict[str, Any]]] = {"rank_steps": [], "rejects": []}
-    for each in done:
-        for file in each.staged:
-            tables[file.table] += pq.read_table(Path(staging) / file.table / file.path).to_pylist()
-    accounts = [account for each in done for account in each.accounts]
+    for file in landed.staged:
+        tables[file.table] += pq.read_table(Path(staging) / file.table / file.path).to_pylist()
+    accounts = landed.accounts
     return {
         "rows": sorted((row["job_id"], row["rank"], row["step"]) for row in tables["rank_steps"]),
         "rejects": sorted(

@@ -292,6 +292,14 @@ def test_a_unit_split_over_tasks_keeps_the_first_of_equal_rows(
     tasks = tasks_of(listed(made), 1, Bounds())
     assert [len(task) for task in tasks] == [1] * len(tasks)
     assert len(tasks) > 1
+    again = [line(job_id="good", rank=rank, step=1) for rank in (0, 3)]
+    made.log("good", "rank-00004.jsonl", [*again, line(job_id="good", rank=1, step=7)])
     found = land(str(made.root), str(tmp_path / "staging"))
-    assert rows_of(found, "good") == GOOD
+    assert rows_of(found, "good") == sorted([*GOOD, (1, 7)])
+    assert rejects_of(found, "good") == {
+        ("rank-00004.jsonl", 1): "duplicate_rank_step",
+        ("rank-00004.jsonl", 2): "duplicate_rank_step",
+    }
     assert found["jobs"] == {"good": None}
+    staged = (tmp_path / "staging").rglob("*.parquet")
+    assert sum(pq.read_metadata(path).num_rows for path in staged) == len(GOOD) + 1 + 2
