@@ -81,26 +81,12 @@ def decompose(times_s: Tensor, hosts: Ints) -> Factors:
     """
     logs = _logs(times_s)
     workers, usual, weight = slow_workers(logs, hosts)
-    first = _First(workers, usual, weight, logs)
-    rest = first.rest(workers)
+    rest = logs - (workers.log_factor() + usual)
     pauses = _pauses(rest, weight)
     data = _data(rest, weight, pauses)
     if not data.is_real or len(times_s) == 1:
         return _factors(times_s, workers, data, pauses)
-    return _beside_work(times_s, first, data, pauses, hosts)
-
-
-class _First(NamedTuple):
-    """What is slow and usual at a first look; logs."""
-
-    workers: Workers
-    usual: Tensor
-    weight: Tensor
-    logs: Tensor
-
-    def rest(self, workers: Workers) -> Tensor:
-        """What is left beside stage and worker."""
-        return self.logs - (workers.log_factor() + self.usual)
+    return _beside_work(times_s, logs, workers, data, pauses, hosts)
 
 
 def _logs(values: Tensor) -> Tensor:
@@ -109,21 +95,22 @@ def _logs(values: Tensor) -> Tensor:
     return np.log(found, out=found)
 
 
-def _beside_work(times_s: Tensor, first: _First, data: Data, pauses: Mask, hosts: Ints) -> Factors:
+def _beside_work(
+    times_s: Tensor, logs: Tensor, first: Workers, data: Data, pauses: Mask, hosts: Ints
+) -> Factors:
     """The decomposition once more, slow workers looked for beside the work as fitted to what was not slow.
 
     Where a stage takes a constant beside what goes with the data, its light microbatches looked slow.
     """
-    doubtful = pauses | (first.workers.in_steps > 0.0)[:, None, None, None]
+    doubtful = pauses | (first.in_steps > 0.0)[:, None, None, None]
     steady_s = np.maximum(times_s, TINY_S)
-    steady_s /= np.exp(first.workers.without_steps().log_factor())
+    steady_s /= np.exp(first.without_steps().log_factor())
     beside = _logs(_work(steady_s, _weighed(data, steady_s, doubtful), doubtful))
-    np.subtract(first.logs, beside, out=beside)
+    np.subtract(logs, beside, out=beside)
     workers, usual, weight = slow_workers(beside, hosts)
     beside -= workers.log_factor() + usual
-    workers = workers._replace(suspects=first.workers.suspects)
+    workers = workers._replace(suspects=first.suspects)
     pauses = _pauses(beside, weight)
-    data = _data(first.rest(workers), first.weight, pauses)
     return _factors(times_s, workers, data, pauses)
 
 
@@ -194,17 +181,26 @@ def _weighed(data: Data, clean_s: Tensor, doubtful: Mask) -> Data:
 
     clean_s : times of computes on usual workers. [s]
     """
-    p, k, c, m, s, d = clean_s.shape
-    axes = (0, 1, 2) if p * c == 1 else (0, 2)
-    total_s = clean_s if p * c > 1 else clean_s / clean_s.mean(axis=(3, 4, 5), keepdims=True)
-    relative = total_s.sum(axis=axes, keepdims=True)
-    if doubtful.any():
-        kept = ~(doubtful & ~doubtful.all(axis=axes, keepdims=True))
-        total_s = total_s * kept
-        usual_s = total_s.sum(axis=(3, 4, 5), keepdims=True) / kept.sum(axis=(3, 4, 5), keepdims=True)
-        relative = total_s.sum(axis=axes, keepdims=True) / (usual_s * kept).sum(axis=axes, keepdims=True)
-    relative = np.broadcast_to(relative, (1, k, 1, m, s, d))[0, :, 0]
-    return data._replace(weight=relative / relative.mean(axis=(1, 2, 3), keepdims=True))
+    p, k, c, *lanes = clean_s.shape
+    usual_s = clean_s.mean(axis=(3, 4, 5))
+    # Of one stage and chunk the other direction tells: both as shares of what they usually take.
+    groups, axes = (1, (0, 1, 2)) if p * c == 1 else (k, (0, 2))
+    if groups == 1:
+        clean_s = np.divide(clean_s, usual_s[..., None, None, None])
+        usual_s = np.ones((p, k, c))
+    relative = clean_s.sum(axis=axes).reshape(groups, -1)
+    at = np.flatnonzero(doubtful)
+    if at.size:
+        size = relative.size
+        kind, lane = np.divmod(at, size // groups)
+        where = kind // c % groups * (size // groups) + lane
+        others = (np.bincount(where, minlength=size) < p * k * c // groups)[where]
+        where = where[others]
+        relative -= np.bincount(where, clean_s.ravel()[at[others]], size).reshape(relative.shape)
+        in_doubt_s = np.bincount(where, usual_s.ravel()[kind[others]], size).reshape(relative.shape)
+        relative /= usual_s.sum(axis=axes).reshape(groups, 1) - in_doubt_s
+    relative /= relative.mean(axis=1, keepdims=True)
+    return data._replace(weight=np.broadcast_to(relative, (k, relative.shape[1])).reshape(k, *lanes))
 
 
 def _halves(rest: Tensor) -> tuple[Floats, Floats] | None:
@@ -219,23 +215,27 @@ def _halves(rest: Tensor) -> tuple[Floats, Floats] | None:
 
 def _work(clean_s: Tensor, data: Data, left_out: Mask) -> Tensor:
     """Work of each stage, direction and chunk: a fixed part and one that goes with the data."""
-    flat_s = clean_s.reshape(*clean_s.shape[:3], -1)
-    kept = np.ones((1, 1))
-    number = np.full((1, 1, 1, 1), float(flat_s.shape[-1]))
-    if left_out.any():
-        kept = np.logical_not(left_out.reshape(flat_s.shape)).astype(np.float64)
-        flat_s = flat_s * kept
-        number = np.maximum(kept.sum(axis=-1, keepdims=True), 1.0)
-    mean_s: Tensor = flat_s.sum(axis=-1, keepdims=True) / number
+    p, k, c = clean_s.shape[:3]
+    flat_s = clean_s.reshape(p, k, c, -1)
+    kind, lane = np.divmod(np.flatnonzero(left_out), flat_s.shape[-1])
+
+    def without(sums: Floats | float, left: Floats) -> Floats:
+        found: Floats = sums - np.bincount(kind, left, p * k * c).reshape(p, k, c)
+        return found[..., None]
+
+    left_s = flat_s.reshape(p * k * c, -1)[kind, lane]
+    number = np.maximum(without(flat_s.shape[-1], np.ones(len(kind))), 1.0)
+    mean_s: Tensor = without(flat_s.sum(axis=-1), left_s) / number
     if not data.is_real:
         return mean_s[..., None, None]
     # Above the mean of all, so that little is lost where squares are subtracted.
-    weight = data.weight.reshape(1, -1, 1, flat_s.shape[-1]) - 1.0
-    mean = np.einsum(SUMS, weight, kept)[..., None] / number
-    square = np.einsum(SUMS, weight * weight, kept)[..., None]
+    weight = (data.weight - 1.0).reshape(k, 1, -1)
+    left = weight[kind // c % k, 0, lane]
+    mean = without(weight.sum(axis=-1), left) / number
+    square = without(np.einsum(SUMS, weight, weight), left * left)
     spread = square - number * mean**2
     spread[spread <= ROUNDING * square] = np.inf  # Of a direction that is recorded as of no length.
-    slope_s = np.einsum(SUMS, weight, flat_s)[..., None] - number * mean * mean_s
+    slope_s = without(np.einsum(SUMS, weight, flat_s), left * left_s) - number * mean * mean_s
     # A stage without a constant falls faster than the weights, which hold the constants of all stages.
     slope_s = np.maximum(slope_s / spread, 0.0)
     work_s: Tensor = slope_s * weight
