@@ -219,12 +219,12 @@ def _work(clean_s: Tensor, data: Data, left_out: Mask) -> Tensor:
     flat_s = clean_s.reshape(p, k, c, -1)
     kind, lane = np.divmod(np.flatnonzero(left_out), flat_s.shape[-1])
 
-    def without(sums: Floats | float, left: Floats) -> Floats:
+    def without(sums: Floats, left: Floats) -> Floats:
         found: Floats = sums - np.bincount(kind, left, p * k * c).reshape(p, k, c)
         return found[..., None]
 
     left_s = flat_s.reshape(p * k * c, -1)[kind, lane]
-    number = np.maximum(without(flat_s.shape[-1], np.ones(len(kind))), 1.0)
+    number = np.maximum(without(np.full((p, k, c), flat_s.shape[-1]), np.ones(len(kind))), 1.0)
     mean_s: Tensor = without(flat_s.sum(axis=-1), left_s) / number
     if not data.is_real:
         return mean_s[..., None, None]
