@@ -18,9 +18,6 @@ SWEEPS: Final = 3
 USUAL_STEPS: Final = 0.3
 """Quantile over steps that is taken as usual: more than half of them may be slow."""
 
-SAME_LOG: Final = 2e-3
-"""Change of log factors in a sweep, after which another would change next to nothing."""
-
 LEAST_WORKER: Final = 0.015
 LEAST_INTERMITTENT: Final = 0.03
 LEAST_DP_RANK: Final = 0.03
@@ -82,9 +79,10 @@ def slow_workers(logs: Tensor, hosts: Ints) -> tuple[Workers, Tensor, Tensor]:
         weight = _weight(clean)
         clean -= weight
         cell = medians_along(clean.reshape(p, k, c * m, s, d), 2) + slow
+        before = always, in_steps
         always, in_steps, scatter = _slow_cells(cell, hosts)
-        if np.abs(always[:, :, None] + in_steps[:, None] - slow).max() <= SAME_LOG:
-            break  # A further sweep would find the same.
+        if np.array_equal(always, before[0]) and np.array_equal(in_steps, before[1]):
+            break  # Every further sweep would find the same.
     of_hosts = stages_of_hosts(usual[..., 0, 0, 0], hosts)
     usual = usual - of_hosts.log_factor[:, None, None, None, None, None]
     always += of_hosts.log_factor[:, None, None]
