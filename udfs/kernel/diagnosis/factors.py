@@ -182,22 +182,26 @@ def _weighed(data: Data, clean_s: Tensor, doubtful: Mask) -> Data:
     clean_s : times of computes on usual workers. [s]
     """
     p, k, c, *lanes = clean_s.shape
-    usual_s = clean_s.mean(axis=(3, 4, 5))
     # Of one stage and chunk the other direction tells: both as shares of what they usually take.
     groups, axes = (1, (0, 1, 2)) if p * c == 1 else (k, (0, 2))
     if groups == 1:
-        clean_s = np.divide(clean_s, usual_s[..., None, None, None])
-        usual_s = np.ones((p, k, c))
-    relative = clean_s.sum(axis=axes).reshape(groups, -1)
+        clean_s = np.divide(clean_s, clean_s.mean(axis=(3, 4, 5), keepdims=True))
+    flat_s = clean_s.reshape(p, k, c, -1)
+    relative = flat_s.sum(axis=axes).reshape(groups, -1)
     at = np.flatnonzero(doubtful)
     if at.size:
-        size = relative.size
-        kind, lane = np.divmod(at, size // groups)
-        where = kind // c % groups * (size // groups) + lane
-        others = (np.bincount(where, minlength=size) < p * k * c // groups)[where]
+        size, length = relative.size, relative.shape[1]
+        kind, lane = np.divmod(at, length)
+        where = kind // c % groups * length + lane
+        count = np.bincount(where, minlength=size)
+        # What is usual by those microbatches alone that all of them tell.
+        calm = (count == 0).reshape(groups, 1, length)
+        calm |= ~calm.any(axis=-1, keepdims=True)
+        usual_s = np.einsum(SUMS, flat_s, calm.astype(np.float64))
+        others = (count < p * k * c // groups)[where]
         where = where[others]
-        relative -= np.bincount(where, clean_s.ravel()[at[others]], size).reshape(relative.shape)
-        in_doubt_s = np.bincount(where, usual_s.ravel()[kind[others]], size).reshape(relative.shape)
+        relative -= np.bincount(where, flat_s.ravel()[at[others]], size).reshape(groups, length)
+        in_doubt_s = np.bincount(where, usual_s.ravel()[kind[others]], size).reshape(groups, length)
         relative /= usual_s.sum(axis=axes).reshape(groups, 1) - in_doubt_s
     relative /= relative.mean(axis=1, keepdims=True)
     return data._replace(weight=np.broadcast_to(relative, (k, relative.shape[1])).reshape(k, *lanes))
