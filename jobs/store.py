@@ -22,12 +22,6 @@ def remove(spark: SparkSession, path: str) -> None:
     store.delete(target, False)  # noqa: FBT003  # Java takes it by place: not what is below a folder
 
 
-def matching(spark: SparkSession, pattern: str) -> list[JavaObject]:
-    """Hadoop's paths that fit a pattern, of names too that Spark's readers hide."""
-    store, target = _located(spark, pattern)
-    return [status.getPath() for status in store.globStatus(target) or ()]
-
-
 def _located(spark: SparkSession, path: str) -> tuple[JavaObject, JavaObject]:
     """Hadoop's file system and path: the store is asked as Spark's readers and writers ask it."""
     context, jvm = spark.sparkContext, cast("JVMView", spark._jvm)  # noqa: SLF001  # no public way to a store

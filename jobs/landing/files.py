@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import date
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -60,14 +60,6 @@ class LandedFile(NamedTuple):
     def is_one_of(self, *patterns: str) -> bool:
         """Tell whether the file's name is like one of these."""
         return any(fnmatchcase(self.name, pattern) for pattern in patterns)
-
-
-def by_unit(files: Iterable[LandedFile]) -> dict[Unit, list[LandedFile]]:
-    """Gather files by unit."""
-    found: dict[Unit, list[LandedFile]] = {}
-    for file in files:
-        found.setdefault(file.unit, []).append(file)
-    return found
 
 
 class Landing:

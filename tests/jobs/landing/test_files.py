@@ -18,7 +18,6 @@ from jobs.landing.files import (
     LandedFile,
     Landing,
     NoLandingError,
-    by_unit,
 )
 from jobs.landing.stores import store_of
 from tests.jobs.night import DAY, EMPTY_DAY, NEXT_DAY
@@ -58,11 +57,6 @@ def test_a_file_is_what_its_name_says(name: str, pattern: str | None) -> None:
     kinds = (RANK_LOG, PACKED_RANK_LOG, TRACE, META, MANIFEST)
     found = [each for each in kinds if landed("a", name).is_one_of(each)]
     assert found == ([pattern] if pattern else [])
-
-
-def test_files_are_gathered_by_unit() -> None:
-    files = [landed("a", "job.json"), landed("b", "rank-1.jsonl"), landed("a", "rank-0.jsonl")]
-    assert {unit[1]: len(some) for unit, some in by_unit(files).items()} == {"a": 2, "b": 1}
 
 
 @pytest.mark.parametrize("job_id", ODD)
