@@ -98,6 +98,8 @@ def commit(path: str, table: Table, staged: Sequence[StagedFile], replaced: Filt
     log = DeltaTable(path)
     if [each.name for each in log.schema().fields] != [*table.column_names]:
         return False
+    if not staged and not (replaced and log.file_uris(file_pruning_predicate=replaced)):
+        return True  # no rows in the place of no rows: readers need no new version
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
     actions: list[AddAction | RemoveAction] = [
         AddAction(
