@@ -70,8 +70,9 @@ def few_rows(
         rows = rows.filter(pa.array(are_asked_for, pa.bool_()))
     if units is not None:
         keys = zip(*(rows.column(name).to_pylist() for name in UNIT_KEY), strict=True)
-        rows = rows.filter(pa.array([key in units for key in keys], pa.bool_()))
-    return rows
+        wanted = set(units)
+        rows = rows.filter(pa.array([key in wanted for key in keys], pa.bool_()))
+    return rows if rows.num_rows else schema.empty_table()  # Spark takes no columns without a chunk
 
 
 def _read(file: str, path: str, schema: pa.Schema) -> pa.Table:

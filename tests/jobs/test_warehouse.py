@@ -18,7 +18,7 @@ from jobs.warehouse.tables import Warehouse, on_days, on_units
 from schemas.table import SchemaError, Table
 from schemas.tables import TABLES
 from schemas.views import VIEWS
-from schemas.vocabulary import JOBS, PIPELINE_RUNS, RANK_STEPS, STAGE_SLOWDOWN
+from schemas.vocabulary import JOB_CAUSES, JOBS, PIPELINE_RUNS, RANK_STEPS, STAGE_SLOWDOWN
 from tests.examples import DAY, NEXT_DAY, ROWS, frame
 
 STAGES = TABLES[STAGE_SLOWDOWN]
@@ -285,3 +285,13 @@ def test_partitions_are_those_declared(spark: SparkSession, warehouse: Warehouse
     warehouse.append(TABLES[PIPELINE_RUNS], frame(spark, PIPELINE_RUNS))
     assert partitions(STAGES) == ("log_date",)
     assert partitions(TABLES[PIPELINE_RUNS]) == ()
+
+
+@pytest.mark.parametrize("name", [JOBS, JOB_CAUSES])
+def test_of_units_that_are_not_there_no_rows_are_read(
+    spark: SparkSession, warehouse: Warehouse, name: str
+) -> None:
+    """Maps and lists of no rows among those that few rows hold."""
+    warehouse.replace(TABLES[name], frame(spark, name), [DAY])
+    assert warehouse.read(TABLES[name], [DAY], {(DAY, "absent", "r1")}).collect() == []
+    assert warehouse.read(TABLES[name], [DAY], {(DAY, "gpt-175b", "r3")}).count() == 1
