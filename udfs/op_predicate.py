@@ -144,9 +144,8 @@ def _kind(node: Node, text: str, names: list[str]) -> str | None:
         given = f", with {' and '.join(sorted(kinds))}" if kinds else ""
         raise PredicateError(f"not understood: {excerpt}{given}")
     if operator in _NAMING and any(part.get("column_names", [""])[0].lower() == "op_type" for part in parts):
-        for literal in (part["literal"] for part in parts if "literal" in part):
-            if "text" in literal:
-                _known("op type", f"'{literal['text']}'", _QUOTED)
+        for literal in (each for part in parts if (each := part.get("literal", {})).get("kind") == "STRING"):
+            _known("op type", f"'{literal['text']}'", _QUOTED)
     return _CONDITION
 
 
