@@ -20,8 +20,8 @@ from jobs.unit import Unit, find_unit, read_unit, replaying
 from jobs.warehouse.tables import Warehouse
 from udfs.custom_scenario import Answer, Answers, replay_scenarios
 from udfs.errors import PredicateError
+from udfs.op_columns import COLUMNS
 from udfs.op_predicate import OpPredicate, parse_predicate
-from udfs.predicate_words import COLUMNS
 
 _TEXT_COLUMNS: Final = 2
 """Of the answer: scenario and change; all others are numbers."""

@@ -1,9 +1,9 @@
 """The columns that a predicate may ask of an op, as arrays over (op, step, dp_rank)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,15 +13,32 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.masked import Mask, op_dp_ranks, op_stages
 from udfs.kernel.program import Ints
 from udfs.kernel.trace import StepBlock
-from udfs.op_conditions import OpColumn
 from udfs.rank_rows import ReplayedRows
 
 TEXT_COLUMNS: Final = ("op_type", "host")
 NUMBER_COLUMNS: Final = ("pp_rank", "dp_rank", "step", "microbatch", "model_chunk", "rank")
 """Named as in the view ops; microbatch and model_chunk are null on ops for which they mean nothing."""
+COLUMNS: Final = (*TEXT_COLUMNS, *NUMBER_COLUMNS)
 
 _HAS_CHUNK: Final = (*ot.COMPUTE, *ot.DP_STREAM)
 _ALWAYS: Final = np.ones((1, 1, 1), dtype=bool)
+
+
+class OpColumn(NamedTuple):
+    """A column of all ops of a block.
+
+    values   : int, broadcastable to (op, step, dp_rank); numbers, or positions in `words`.
+    is_known : bool, likewise; False where the column is null.
+    words    : what the values of a text column stand for; empty for a column of numbers.
+    """
+
+    values: Ints
+    is_known: Mask
+    words: Sequence[str] = ()
+
+
+Columns = Callable[[str], OpColumn]
+"""Gives a column by its name."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +86,9 @@ class BlockColumns:
     workers: WorkerRows
 
     def __call__(self, name: str) -> OpColumn:
-        """Give a column by its name; KeyError for any other."""
-        return {
-            "op_type": self._op_type,
-            "host": self._host,
-            "pp_rank": self._pp_rank,
-            "dp_rank": self._dp_rank,
-            "step": self._step,
-            "microbatch": self._microbatch,
-            "model_chunk": self._model_chunk,
-            "rank": self._rank,
-        }[name]()
+        """Give one of COLUMNS by its name."""
+        column: OpColumn = getattr(self, f"_{name}")()
+        return column
 
     @cached_property
     def _op_types(self) -> Ints:
@@ -113,7 +122,7 @@ class BlockColumns:
 
     def _host(self) -> OpColumn:
         host = self._of_worker(self.workers.host)
-        return OpColumn(host, _known(host, len(self.workers.hosts)), self.workers.hosts)
+        return OpColumn(host, np.less(host, len(self.workers.hosts)), self.workers.hosts)
 
     def _of_worker(self, by_worker: Ints) -> Ints:
         """From (stage, step, dp_rank), or (stage, 1, dp_rank), to the ops of the block."""
@@ -125,8 +134,3 @@ class BlockColumns:
             :,
             op_dp_ranks(self.block.graph, self.block.start_s.shape[2])[:, 0],
         ][:, :, None]
-
-
-def _known(positions: Ints, words: int) -> Mask:
-    known: Mask = positions < words
-    return known

@@ -1,87 +1,71 @@
 """A predicate over ops, from SQL text: which ops does a custom scenario change?
 
-Read in Spark's dialect, like the text of a query over the view ops. What is not in the list below is refused
-with one line: what was understood, what was not, and what there is.
+DuckDB reads and evaluates it. Only logic over columns and literals is let through; anything else is refused
+with one line: what is wrong, and what there is.
 """
 
-import operator
-import re
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from difflib import get_close_matches
+from functools import cache
+from itertools import pairwise
+from math import prod
 from typing import Any, Final
 
+import duckdb
 import numpy as np
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import ParseError, SqlglotError
+import pyarrow as pa
 
+from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
 from udfs.errors import PredicateError
 from udfs.kernel.masked import Mask
-from udfs.op_columns import TEXT_COLUMNS
-from udfs.op_conditions import (
-    And,
-    Columns,
-    Condition,
-    Constant,
-    IsNull,
-    Not,
-    NumberPairTest,
-    NumberTest,
-    Or,
-    WordTest,
-)
-from udfs.predicate_words import (
-    COLUMNS,
-    NotUnderstoodError,
-    Word,
-    column_name,
-    literal,
-    not_understood,
-    refuse_unknown_op_type,
-    sql_of,
-)
+from udfs.op_columns import COLUMNS, TEXT_COLUMNS, Columns, OpColumn
 
-_COMPARISONS: Final[dict[type[exp.Expr], Callable[[Any, Any], Any]]] = {
-    exp.EQ: operator.eq,
-    exp.NEQ: operator.ne,
-    exp.LT: operator.lt,
-    exp.LTE: operator.le,
-    exp.GT: operator.gt,
-    exp.GTE: operator.ge,
-}
-_READ: Final[dict[type[exp.Expr], tuple[str, ...]]] = {
-    **dict.fromkeys(_COMPARISONS, ("expression",)),
-    exp.Between: ("low", "high"),
-    exp.Column: ("table", "db", "catalog"),
-    exp.In: ("expressions",),
-    exp.Is: ("expression",),
-    exp.Like: ("expression", "negate"),
-}
-"""What is read of each node besides `this`; anything else the parser notes there would change the meaning."""
+Node = dict[str, Any]
+"""An expression of DuckDB's tree."""
 
+_CONDITION, _TEXT, _NUMBER = "a condition", "text", "a number"
+_LITERALS: Final = dict.fromkeys(("INTEGER", "NUMERIC"), _NUMBER) | {"BOOLEAN": _CONDITION, "STRING": _TEXT}
+_LOGIC: Final = {"CONJUNCTION_AND", "CONJUNCTION_OR", "OPERATOR_NOT"}
+_NAMING: Final = {"COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_IN"}
+_TESTS: Final = {*_NAMING, "COMPARE_BETWEEN", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "~~", "!~~"} | {
+    f"COMPARE_{side}THAN{equal}" for side in ("LESS", "GREATER") for equal in ("", "OREQUALTO")
+}
+_QUOTED: Final = tuple(f"'{name}'" for name in OP_TYPES)
+_MEANT: Final = {"stage": "pp_rank", "worker": "dp_rank and pp_rank together", "chunk": "model_chunk"} | {
+    f"'{group}'": " or ".join(f"'{name}'" for name, of in OP_TYPE_GROUPS.items() if of == group)
+    for group in OP_TYPE_GROUPS.values()
+}
+"""Everyday words and groups, where the nearest spelling would mislead."""
 _THERE_IS: Final = (
     f"there are the columns {', '.join(COLUMNS)}, the operators AND, OR, NOT, =, !=, <>, "
     "<, <=, >, >=, IN, BETWEEN, IS NULL, LIKE, parentheses, numbers, 'text', NULL, TRUE and FALSE"
 )
-
-_RECALLED: Final = 3
-"""How many conditions before the one that was not understood are told."""
+_TOGETHER: Final = 1_000_000
+"""Ops in one table for DuckDB, so that a large unit is not laid out whole."""
 
 
 @dataclass(frozen=True)
 class OpPredicate:
-    """A predicate that was understood.
-
-    text : as it was given, on one line.
-    """
+    """A predicate that was understood: its text on one line and as it was given, the columns it asks for."""
 
     text: str
-    condition: Condition
+    sql: str
+    names: tuple[str, ...]
 
     def chosen(self, columns: Columns) -> Mask:
         """Ops of a block for which the predicate is true; bool, broadcastable to (op, step, dp_rank)."""
-        return self.condition.truth(columns).holds
+        found = {name: columns(name) for name in self.names or COLUMNS[:1]}
+        shape = np.broadcast_shapes(*(axes.shape for column in found.values() for axes in column[:2]))
+        mask = np.empty(shape, dtype=bool)
+        for ends in pairwise(np.linspace(0, shape[0], prod(shape) // _TOGETHER + 2).astype(int).tolist()):
+            part = slice(*ends)
+            table = {name: _array(name, column, shape, part) for name, column in found.items()}
+            connection = _database().cursor().register("ops", pa.table(table))
+            asked = connection.execute(f"SELECT ({self.sql}\n) IS TRUE AS chosen FROM ops")
+            mask[part] = asked.fetchnumpy()["chosen"].reshape(mask[part].shape)
+        return mask
 
 
 def parse_predicate(text: str) -> OpPredicate:
@@ -89,146 +73,86 @@ def parse_predicate(text: str) -> OpPredicate:
 
     raises : PredicateError, one line, for anything that is not in the language or names what does not exist.
     """
-    line = " ".join(text.split())
-    if not line:
-        raise PredicateError(f"the predicate is empty: {_THERE_IS}")
-    reader = _Reader()
     try:
-        return OpPredicate(line, reader.condition(_tree(text)))
-    except NotUnderstoodError as wrong:
-        understood = ", ".join(reader.understood[-_RECALLED:])
-        told = f"understood {understood}; {wrong}" if understood else str(wrong)
+        predicate = OpPredicate(" ".join(text.split()), text, _names(text))
+        # Asked of one op of which nothing is known: what DuckDB cannot evaluate is told at once.
+        predicate.chosen(lambda _: OpColumn(np.zeros((1, 1, 1), np.int64), np.zeros((1, 1, 1), np.bool_)))
     except RecursionError:
         told = "too deeply nested"
+    except (PredicateError, duckdb.Error) as wrong:
+        told = str(wrong).partition("\n\nLINE")[0]
+    else:
+        return predicate
     raise PredicateError(" ".join(f"{told}; {_THERE_IS}".split()))
 
 
-def _tree(text: str) -> exp.Expr:
-    """Parse SQL text."""
-    try:
-        return sqlglot.parse_one(text, read="spark", into=exp.Condition)
-    except ParseError as error:
-        where = error.errors[0] if error.errors else {}
-        before, found = str(where.get("start_context") or "").strip(), str(where.get("highlight") or text)
-        if str(where.get("description")).startswith(("Required", "Expecting")):
-            raise NotUnderstoodError(f"{before} {found} is not complete".strip()) from None
-        raise NotUnderstoodError(
-            f"understood {before}; not understood: {found}" if before else f"not understood: {found}"
-        ) from None
-    except SqlglotError:
-        raise NotUnderstoodError(f"not understood: {text} (is there a quote that is not closed?)") from None
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """A database in memory that reaches and loads nothing, and cannot be told otherwise."""
+    barred = ("enable_external_access", "autoload_known_extensions", "python_enable_replacements")
+    bounds: dict[str, Any] = {"threads": 1, "memory_limit": "1GB"}  # one thread keeps the order of the ops
+    return duckdb.connect(config=bounds | dict.fromkeys(barred, False) | {"lock_configuration": True})
 
 
-class _Reader:
-    """Turns a parsed tree into conditions and keeps which were understood."""
-
-    def __init__(self) -> None:
-        self.understood: list[str] = []
-
-    def condition(self, node: exp.Expr) -> Condition:
-        """Read what is true, false or null."""
-        if isinstance(node, exp.Paren):
-            return self.condition(node.this)
-        if isinstance(node, exp.Not):
-            return Not(self.condition(node.this))
-        if isinstance(node, exp.And):
-            return And([self.condition(each) for each in node.flatten()])
-        if isinstance(node, exp.Or):
-            return Or([self.condition(each) for each in node.flatten()])
-        found = self._test(node)
-        self.understood.append(sql_of(node))
-        return found
-
-    def _test(self, node: exp.Expr) -> Condition:
-        """Read a condition that holds no other."""
-        if {name for name, value in node.args.items() if value} - {"this", *_READ.get(type(node), ())}:
-            raise not_understood(node, node)
-        if isinstance(node, exp.Boolean | exp.Null):
-            return Constant(None if isinstance(node, exp.Null) else bool(node.this))
-        if type(node) in _COMPARISONS:
-            return _comparison(node, node.this, node.expression, _COMPARISONS[type(node)])
-        if isinstance(node, exp.Between):
-            low = _comparison(node, node.this, node.args["low"], operator.ge)
-            return And([low, _comparison(node, node.this, node.args["high"], operator.le)])
-        if isinstance(node, exp.In) and node.expressions:
-            return _membership(node)
-        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
-            return IsNull(column_name(node.this, node))
-        if isinstance(node, exp.Like):
-            return Not(_like(node)) if node.args.get("negate") else _like(node)
-        if isinstance(node, exp.Column):
-            raise NotUnderstoodError(f"{column_name(node, node)} alone is no condition")
-        raise not_understood(node, node)
+def _array(name: str, column: OpColumn, shape: tuple[int, ...], part: slice) -> pa.Array:
+    """A column of some ops, one row each."""
+    values, is_known, words = column
+    nulls = ~np.broadcast_to(is_known, shape)[part].ravel()
+    found = pa.array(np.broadcast_to(values, shape)[part].ravel(), mask=nulls)
+    return pa.DictionaryArray.from_arrays(found, pa.array(words, "string")) if name in TEXT_COLUMNS else found
 
 
-def _comparison(
-    node: exp.Expr, left: exp.Expr, right: exp.Expr, compare: Callable[[Any, Any], Any]
-) -> Condition:
-    """Compare a column with a literal, a literal with a column, or two of one kind."""
-    left, right = left.unnest(), right.unnest()
-    if isinstance(left, exp.Column) and isinstance(right, exp.Column):
-        names = column_name(left, node), column_name(right, node)
-        if any(name in TEXT_COLUMNS for name in names):
-            raise NotUnderstoodError(f"{sql_of(node)}: text is compared with a 'text', not with a column")
-        return NumberPairTest(*names, compare)
-    if isinstance(right, exp.Column):
-        word, name = literal(left, node), column_name(right, node)
-        return _test_of(name, [word], node, lambda value: compare(word, value))
-    if isinstance(left, exp.Column):
-        name, word = column_name(left, node), literal(right, node)
-        return _test_of(name, [word], node, lambda value: compare(value, word))
-    words = literal(left, node), literal(right, node)
-    if None in words:
-        return Constant(None)
-    if isinstance(words[0], str) != isinstance(words[1], str):
-        raise NotUnderstoodError(f"{sql_of(node)} compares text with a number")
-    return Constant(bool(compare(*words)))
+def _names(text: str) -> tuple[str, ...]:
+    """The columns of SQL text that is one condition, with nothing around it that SELECT TRUE has not."""
+    query = "SELECT unnest([json_serialize_sql(?), json_serialize_sql('SELECT TRUE')])"
+    rows = _database().cursor().execute(query, [f"SELECT {text}"]).fetchall()
+    read, plain = (json.loads(row[0]) for row in rows)
+    if read["error"]:
+        raise PredicateError(f"not understood: {read['error_message']}")
+    (tree, *more), _ = (each["statements"][0]["node"].pop("select_list", [{}]) for each in (read, plain))
+    if read != plain or more or tree["alias"]:
+        raise PredicateError(f"not understood: {text} is not one condition")
+    names: list[str] = []
+    if (kind := _kind(tree, text, names)) not in {_CONDITION, None}:
+        raise PredicateError(f"{text} is {kind}, no condition")
+    return tuple(dict.fromkeys(names))
 
 
-def _test_of(name: str, words: list[Word], node: exp.Expr, test: Callable[[Any], Any]) -> Condition:
-    """A test of one column against literals of its kind; null where there is only NULL."""
-    is_text = name in TEXT_COLUMNS
-    for word in words:
-        if word is not None and isinstance(word, str) != is_text:
-            kind = "text" if is_text else "a number"
-            raise NotUnderstoodError(f"{sql_of(node)}: {name} is {kind}, {word!r} is not")
-        if name == "op_type" and isinstance(node, exp.EQ | exp.NEQ | exp.In):
-            refuse_unknown_op_type(word)
-    if all(word is None for word in words):
-        return Constant(None)
-    return WordTest(name, test) if is_text else NumberTest(name, test)
+def _parts(found: object) -> Iterator[Node]:
+    """The expressions of an expression, wherever in it they hang."""
+    for each in found.values() if isinstance(found, dict) else found if isinstance(found, list) else ():
+        if isinstance(each, dict) and "class" in each:
+            yield each
+        else:
+            yield from _parts(each)
 
 
-def _membership(node: exp.In) -> Condition:
-    """Column IN (literals): null, not false, where it is none of them and one of them is NULL."""
-    name = column_name(node.this.unnest(), node)
-    words = [literal(each.unnest(), node) for each in node.expressions]
-    found = _test_of(name, words, node, _one_of(word for word in words if word is not None))
-    return Or([found, Constant(None)]) if None in words else found
+def _kind(node: Node, text: str, names: list[str]) -> str | None:
+    """Whether an expression is a condition, text or a number, None for NULL; adds the columns it asks for."""
+    if node["type"] == "COLUMN_REF":
+        names.append(_known("column", ".".join(node["column_names"]).lower(), COLUMNS))
+        return _TEXT if names[-1] in TEXT_COLUMNS else _NUMBER
+    if "literal" in node and node["literal"]["kind"] in {*_LITERALS, "NULL_LITERAL"}:
+        return _LITERALS.get(node["literal"]["kind"])
+    operator = node["function_name"] if node.get("is_operator") else node["type"]
+    parts = list(_parts(node)) if operator in _LOGIC | _TESTS else []
+    kinds = {kind for part in parts if (kind := _kind(part, text, names))}
+    if not parts or len(kinds) > 1 or (kinds and (operator in _LOGIC) != (kinds == {_CONDITION})):
+        first = min(each["query_location"] for each in (node, *parts))
+        last = node["query_location"] + node["query_location_length"]
+        excerpt = f"SELECT {text}".encode()[first:last].decode(errors="replace") or text
+        given = f", with {' and '.join(sorted(kinds))}" if kinds else ""
+        raise PredicateError(f"not understood: {excerpt}{given}")
+    if operator in _NAMING and any(part.get("column_names", [""])[0].lower() == "op_type" for part in parts):
+        for literal in (each for part in parts if (each := part.get("literal", {})).get("kind") == "STRING"):
+            _known("op type", f"'{literal['text']}'", _QUOTED)
+    return _CONDITION
 
 
-def _one_of(words: Iterable[str | int | float]) -> Callable[[Any], Any]:
-    """Whether a text is one of these, or numbers of an int64 array are."""
-    texts: set[str] = set()
-    numbers: set[int] = set()
-    for word in words:
-        if isinstance(word, str):
-            texts.add(word)
-        elif isfinite(word) and word == int(word) and abs(word) < 2**63:
-            numbers.add(int(word))
-    wanted = np.array(sorted(numbers), dtype=np.int64)
-    return lambda value: value in texts if isinstance(value, str) else np.isin(value, wanted)
-
-
-def _like(node: exp.Like) -> Condition:
-    """Text LIKE 'pattern': % is any text, _ any character."""
-    name, pattern = column_name(node.this.unnest(), node), literal(node.expression.unnest(), node)
-    if name not in TEXT_COLUMNS:
-        raise NotUnderstoodError(f"{sql_of(node)}: {name} is a number, LIKE asks of text")
-    if pattern is None:
-        return Constant(None)
-    if not isinstance(pattern, str) or "\\" in pattern:
-        raise NotUnderstoodError(f"{sql_of(node)}: LIKE wants a 'text' without backslashes")
-    parts = {"%": ".*", "_": "."}
-    wanted = re.compile("".join(parts.get(each) or re.escape(each) for each in pattern), re.DOTALL)
-    return WordTest(name, lambda word: wanted.fullmatch(word) is not None)
+def _known(what: str, name: str, there_are: Sequence[str]) -> str:
+    """The name, if it is known; otherwise PredicateError, with the name that may be meant."""
+    if name in there_are:
+        return name
+    meant = _MEANT.get(name, *get_close_matches(name, (*COLUMNS, *_QUOTED), n=1))
+    told = f"did you mean {meant}?" if meant else f"there are {', '.join(there_are)}"
+    raise PredicateError(f"there is no {what} {name}: {told}")
