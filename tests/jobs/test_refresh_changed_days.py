@@ -10,7 +10,6 @@ import pytest
 
 from jobs import refresh_changed_days
 from jobs.fingerprints import STAGE_VERSIONS
-from jobs.landing.files import Landing
 from schemas.vocabulary import JOB_SLOWDOWN, UNIT_FINGERPRINTS
 from tests.jobs.history import DAYS, JOB_IDS, History, assert_same_tables, history_in
 
@@ -75,7 +74,7 @@ def test_a_day_sent_twice_changes_nothing_and_redoes_nothing(filled: History, hi
     assert after == before
     # The new times are known now: contents are not looked at again.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Landing, "digests", lambda *_, **__: pytest.fail("contents were read"))
+        patch.setattr("jobs.landing.read_landing._digests", lambda *_: pytest.fail("contents were read"))
         assert refresh(history) == {}
 
 
