@@ -5,7 +5,6 @@ what-if model each member waits for its own peer alone (model, section 2), so th
 would look like a slow transfer of the others.
 """
 
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -41,38 +40,38 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
 
     start_s, end_s, transfer_s : float64, shape (op, step, dp). [s]
     """
-    first_s = start_s[:, 0, 0].tolist()
-    pairs: list[tuple[int, int]] = []
+    members: list[tuple[int, ...]] = []
     for cell, base in zip(graph.cells, graph.first_op, strict=False):
         firsts = cell.program.first_ops
         ops = range(base + firsts[ot.TRANSFERS[0]], base + firsts[ot.TRANSFERS[-1] + 1])
-        in_order = sorted(ops, key=first_s.__getitem__)
-        # Most transfers are issued alone, which one step of one dp rank tells.
-        pairs += [(a, b) for a, b in pairwise(in_order) if first_s[b] - first_s[a] <= SAME_S]
-    calls: list[list[int]] = []
-    for one, other in _coinciding(pairs, start_s, end_s):
-        if calls and calls[-1][-1] == one:
-            calls[-1].append(other)
-        else:
-            calls.append([one, other])
+        members += _calls_among(ops, start_s, end_s)
     is_free: dict[int, npt.NDArray[np.bool_]] = {}
-    for size in {len(call) for call in calls}:
-        members = np.array([call for call in calls if len(call) == size])
-        ready_s = end_s[members] - transfer_s[members]
-        frees = ready_s < ready_s.max(axis=1, keepdims=True) - SAME_S
-        is_free |= dict(zip(members.ravel().tolist(), frees.reshape(-1, *frees.shape[2:]), strict=True))
-    return Calls(tuple(tuple(call) for call in calls), is_free)
+    for call in members:
+        ready_s = [end_s[op] - transfer_s[op] for op in call]
+        latest_s = np.maximum.reduce(ready_s) - SAME_S
+        is_free |= {op: own_s < latest_s for op, own_s in zip(call, ready_s, strict=True)}
+    return Calls(tuple(members), is_free)
 
 
-def _coinciding(pairs: list[tuple[int, int]], start_s: Floats, end_s: Floats) -> list[tuple[int, int]]:
-    """Those pairs of ops that nearly always start and end together."""
-    if not pairs:
-        return []
-    one, other = np.array(pairs).T
+def _calls_among(ops: range, start_s: Floats, end_s: Floats) -> list[tuple[int, ...]]:
+    """Calls of several ops, of one worker's transfers."""
+    first_s = start_s[ops.start : ops.stop, 0, 0]
+    order = np.argsort(first_s, kind="stable")
+    # Most transfers are issued alone, which one step of one dp rank tells.
+    may_join = [False, *(np.diff(first_s[order]) <= SAME_S).tolist()]
+    calls: list[list[int]] = []
+    for op, joins in zip((order + ops.start).tolist(), may_join, strict=False):
+        if joins and _coincide(calls[-1][-1], op, start_s, end_s):
+            calls[-1].append(op)
+        else:
+            calls.append([op])
+    return [tuple(call) for call in calls if len(call) > 1]
+
+
+def _coincide(one: int, other: int, start_s: Floats, end_s: Floats) -> bool:
     together = np.abs(start_s[one] - start_s[other]) <= SAME_S
     together &= np.abs(end_s[one] - end_s[other]) <= SAME_S
-    joins = together.sum(axis=(1, 2)) >= SAME_LANES * together[0].size
-    return [pair for pair, holds in zip(pairs, joins.tolist(), strict=True) if holds]
+    return bool(np.count_nonzero(together) >= SAME_LANES * together.size)
 
 
 def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:

@@ -33,7 +33,6 @@ LEAST_PART: Final = 0.01
 """Of the mean work of its kind, the least that a compute is taken to need."""
 
 TINY_S: Final = 1e-9
-ROUNDING: Final = 1e-12
 
 SUMS: Final = "...l,...l->..."
 """Sums of products along the last axis, for np.einsum."""
@@ -81,12 +80,24 @@ def decompose(times_s: Tensor, hosts: Ints) -> Factors:
     """
     logs = _logs(times_s)
     workers, usual, weight = slow_workers(logs, hosts)
-    rest = logs - (workers.log_factor() + usual)
-    pauses = _pauses(rest, weight)
-    data = _data(rest, weight, pauses)
-    if not data.is_real or len(times_s) == 1:
-        return _factors(times_s, workers, data, pauses)
-    return _beside_work(times_s, logs, workers, data, pauses, hosts)
+    first = _First(workers, usual, weight, logs, _rest(logs, workers, usual))
+    pauses = _pauses(first.rest, weight)
+    data = _data(first.rest, usual, weight, pauses)
+    found = _factors(times_s, workers, data, pauses)
+    if not data.is_real:
+        return found
+    again = _beside_work(times_s, first, data, pauses, hosts)
+    return again if again.scatter < found.scatter else found
+
+
+class _First(NamedTuple):
+    """What is slow and usual at a first look, and what is left beside stage and worker; logs."""
+
+    workers: Workers
+    usual: Tensor
+    weight: Tensor
+    logs: Tensor
+    rest: Tensor
 
 
 def _logs(values: Tensor) -> Tensor:
@@ -95,45 +106,46 @@ def _logs(values: Tensor) -> Tensor:
     return np.log(found, out=found)
 
 
-def _beside_work(
-    times_s: Tensor, logs: Tensor, first: Workers, data: Data, pauses: Mask, hosts: Ints
-) -> Factors:
+def _rest(logs: Tensor, workers: Workers, usual: Tensor) -> Tensor:
+    """What is left beside stage and worker."""
+    return logs - (workers.log_factor() + usual)
+
+
+def _beside_work(times_s: Tensor, first: _First, data: Data, pauses: Mask, hosts: Ints) -> Factors:
     """The decomposition once more, slow workers looked for beside the work as fitted to what was not slow.
 
     Where a stage takes a constant beside what goes with the data, its light microbatches looked slow.
     """
-    doubtful = pauses | (first.in_steps > 0.0)[:, None, None, None]
+    doubtful = pauses | (first.workers.in_steps > 0.0)[:, None, None, None]
     steady_s = np.maximum(times_s, TINY_S)
-    steady_s /= np.exp(first.without_steps().log_factor())
-    beside = _logs(_work(steady_s, _weighed(data, steady_s, doubtful), doubtful))
-    np.subtract(logs, beside, out=beside)
+    steady_s /= np.exp(first.workers.without_steps().log_factor())
+    data = _trusted(data, steady_s, doubtful)
+    beside = _logs(_work(steady_s, data, doubtful))
+    np.subtract(first.logs, beside, out=beside)
     workers, usual, weight = slow_workers(beside, hosts)
-    beside -= workers.log_factor() + usual
-    workers = workers._replace(suspects=first.suspects)
-    pauses = _pauses(beside, weight)
+    workers = workers._replace(suspects=first.workers.suspects)
+    pauses = _pauses(_rest(beside, workers, usual), weight)
+    data = _data(_rest(first.logs, workers, first.usual), first.usual, first.weight, pauses)
     return _factors(times_s, workers, data, pauses)
 
 
 def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Factors:
     worker = np.exp(workers.log_factor())
     noise = times_s / worker
-    if data.is_real:
-        data = _weighed(data, noise, pauses)
     work_s = _work(noise, data, pauses)
-    if work_s.min() > 0.0:
-        noise /= work_s
+    model_s = work_s * worker
+    is_some = model_s > 0.0
+    if is_some.all():
+        np.divide(times_s, model_s, out=noise)
     else:
-        noise = np.divide(noise, work_s, out=np.ones(noise.shape), where=work_s > 0.0)
+        noise = np.divide(times_s, model_s, out=np.ones(times_s.shape), where=is_some)
     logs = _logs(noise)
     pauses = _pauses(logs, np.zeros((1,) * 6))
     pause_s = np.zeros(times_s.shape)
     if pauses.any():
-        usual_s, factor = (np.broadcast_to(values, times_s.shape)[pauses] for values in (work_s, worker))
-        pause_s[pauses] = times_s[pauses] - usual_s * factor
+        pause_s[pauses] = times_s[pauses] - np.broadcast_to(model_s, times_s.shape)[pauses]
         noise[pauses], logs[pauses] = 1.0, 0.0
-    flat = logs.reshape(-1)
-    scatter = float(np.sqrt(max(np.einsum(SUMS, flat, flat) / flat.size - flat.mean() ** 2, 0.0)))
-    return Factors(work_s, worker, noise, pause_s, workers, data, scatter)
+    return Factors(work_s, worker, noise, pause_s, workers, data, float(logs.std()))
 
 
 def _pauses(rest: Tensor, usual: Tensor) -> Mask:
@@ -155,15 +167,16 @@ def _is_calm(values: Floats) -> bool:
     return 2 * int(np.count_nonzero(close)) > values.size
 
 
-def _data(rest: Tensor, weight: Tensor, pauses: Mask) -> Data:
-    """Whether microbatches differ, from what is left after stage and worker; not yet how heavy each is.
+def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask) -> Data:
+    """Weight of the microbatches from what is left after stage and worker.
 
-    rest, weight : logs.
+    rest, usual, weight : logs.
     """
-    unknown = np.ones((rest.shape[1], 1, 1, 1))
-    halves = _halves(np.where(pauses, weight, rest) if pauses.any() else rest)
+    p, k, c, m, s, d = rest.shape
+    calm = np.where(pauses, weight, rest) if pauses.any() else rest
+    halves = _halves(calm)
     if halves is None:
-        return Data(unknown, 0.0, 0.0, is_real=False)
+        return Data(np.ones((k, m, s, d)), 0.0, 0.0, is_real=False)
     first, second = (half - half.mean(axis=(0, 2), keepdims=True) for half in halves)
     both = (first + second) / 2
     variance, covariance = float((both**2).mean()), float((first * second).mean())
@@ -171,40 +184,29 @@ def _data(rest: Tensor, weight: Tensor, pauses: Mask) -> Data:
     error = float(first.std() * second.std()) / np.sqrt(first.size)
     spread = float(np.sqrt(max(covariance, 0.0)))
     is_real = reliability > LEAST_RELIABILITY and spread > LEAST_SPREAD and covariance > LEAST_ERRORS * error
-    return Data(unknown, reliability, spread, is_real)
+    if not is_real:
+        return Data(np.ones((k, m, s, d)), reliability, spread, is_real=False)
+    # Times and not their logs, because a stage may take a constant beside what goes with the data.
+    calm = calm + usual
+    of_all_s = np.exp(calm, out=calm).sum(axis=(0, 2))
+    relative = of_all_s / of_all_s.mean(axis=(1, 2, 3), keepdims=True)
+    if p * c == 1:
+        relative = np.broadcast_to(relative.mean(axis=0), (k, m, s, d))
+    return Data(relative, reliability, spread, is_real=True)
 
 
-def _weighed(data: Data, clean_s: Tensor, doubtful: Mask) -> Data:
-    """The data with weights from all computes but those in doubt, wherever others tell.
+def _trusted(data: Data, steady_s: Tensor, doubtful: Mask) -> Data:
+    """The data with weights from those computes alone that are not in doubt.
 
-    Times and not their logs, because a stage may take a constant beside what goes with the data.
-
-    clean_s : times of computes on usual workers. [s]
+    steady_s : times of computes without what is always slow. [s]
     """
-    p, k, c, *lanes = clean_s.shape
-    # Of one stage and chunk the other direction tells: both as shares of what they usually take.
-    groups, axes = (1, (0, 1, 2)) if p * c == 1 else (k, (0, 2))
-    if groups == 1:
-        clean_s = np.divide(clean_s, clean_s.mean(axis=(3, 4, 5), keepdims=True))
-    flat_s = clean_s.reshape(p, k, c, -1)
-    relative = flat_s.sum(axis=axes).reshape(groups, -1)
-    at = np.flatnonzero(doubtful)
-    if at.size:
-        size, length = relative.size, relative.shape[1]
-        kind, lane = np.divmod(at, length)
-        where = kind // c % groups * length + lane
-        count = np.bincount(where, minlength=size)
-        # What is usual by those microbatches alone that all of them tell.
-        calm = (count == 0).reshape(groups, 1, length)
-        calm |= ~calm.any(axis=-1, keepdims=True)
-        usual_s = np.einsum(SUMS, flat_s, calm.astype(np.float64))
-        others = (count < p * k * c // groups)[where]
-        where = where[others]
-        relative -= np.bincount(where, flat_s.ravel()[at[others]], size).reshape(groups, length)
-        in_doubt_s = np.bincount(where, usual_s.ravel()[kind[others]], size).reshape(groups, length)
-        relative /= usual_s.sum(axis=axes).reshape(groups, 1) - in_doubt_s
-    relative /= relative.mean(axis=1, keepdims=True)
-    return data._replace(weight=np.broadcast_to(relative, (k, relative.shape[1])).reshape(k, *lanes))
+    p, k, c, m, s, d = steady_s.shape
+    trusted = ~(doubtful & ~doubtful.all(axis=(0, 2), keepdims=True))
+    usual_s = np.broadcast_to(steady_s.mean(axis=(3, 4, 5), keepdims=True), steady_s.shape)
+    relative = (steady_s * trusted).sum(axis=(0, 2)) / (usual_s * trusted).sum(axis=(0, 2))
+    if p * c == 1:
+        relative = np.broadcast_to(relative.mean(axis=0), (k, m, s, d))
+    return data._replace(weight=relative / relative.mean(axis=(1, 2, 3), keepdims=True))
 
 
 def _halves(rest: Tensor) -> tuple[Floats, Floats] | None:
@@ -217,31 +219,23 @@ def _halves(rest: Tensor) -> tuple[Floats, Floats] | None:
     return (rest[0, 0, 0], rest[0, 1, 0]) if k > 1 else None
 
 
-def _work(clean_s: Tensor, data: Data, left_out: Mask) -> Tensor:
+def _work(clean_s: Tensor, data: Data, pauses: Mask) -> Tensor:
     """Work of each stage, direction and chunk: a fixed part and one that goes with the data."""
-    p, k, c = clean_s.shape[:3]
-    flat_s = clean_s.reshape(p, k, c, -1)
-    kind, lane = np.divmod(np.flatnonzero(left_out), flat_s.shape[-1])
-
-    def without(sums: Floats, left: Floats) -> Floats:
-        found: Floats = sums - np.bincount(kind, left, p * k * c).reshape(p, k, c)
-        return found[..., None]
-
-    left_s = flat_s.reshape(p * k * c, -1)[kind, lane]
-    number = np.maximum(without(np.full((p, k, c), flat_s.shape[-1]), np.ones(len(kind))), 1.0)
-    mean_s: Tensor = without(flat_s.sum(axis=-1), left_s) / number
+    flat_s = clean_s.reshape(*clean_s.shape[:3], -1)
+    share = np.full(flat_s.shape[-1], 1.0 / flat_s.shape[-1])
+    if pauses.any():
+        share = np.logical_not(pauses.reshape(flat_s.shape)).astype(np.float64)
+        share *= 1.0 / np.maximum(share.sum(axis=-1, keepdims=True), 1.0)
+    mean_s: Tensor = np.einsum(SUMS, flat_s, share)[..., None]
     if not data.is_real:
         return mean_s[..., None, None]
-    # Above the mean of all, so that little is lost where squares are subtracted.
-    weight = (data.weight - 1.0).reshape(k, 1, -1)
-    left = weight[kind // c % k, 0, lane]
-    mean = without(weight.sum(axis=-1), left) / number
-    square = without(np.einsum(SUMS, weight, weight), left * left)
-    spread = square - number * mean**2
-    spread[spread <= ROUNDING * square] = np.inf  # Of a direction that is recorded as of no length.
-    slope_s = without(np.einsum(SUMS, weight, flat_s), left * left_s) - number * mean * mean_s
+    weight = data.weight.reshape(1, -1, 1, flat_s.shape[-1])
+    deviation = weight - np.einsum(SUMS, weight, share)[..., None]
+    shared = deviation * share
+    spread = np.einsum(SUMS, deviation, shared)[..., None]
+    spread[spread <= 0.0] = 1.0  # Of a direction that is recorded as of no length.
+    slope_s = np.einsum(SUMS, shared, flat_s)[..., None] / spread
     # A stage without a constant falls faster than the weights, which hold the constants of all stages.
-    slope_s = np.maximum(slope_s / spread, 0.0)
-    work_s: Tensor = slope_s * weight
-    work_s += mean_s - slope_s * mean
+    work_s: Tensor = np.maximum(slope_s, 0.0) * deviation
+    work_s += mean_s
     return np.maximum(work_s, LEAST_PART * mean_s, out=work_s).reshape(clean_s.shape)

@@ -13,7 +13,7 @@ from udfs.kernel.diagnosis.transfers import SlowTransfers
 from udfs.kernel.diagnosis.workers import MAD_TO_SIGMA
 from udfs.kernel.program import Floats, Ints
 from udfs.kernel.replay import last_ops, replay_rows
-from udfs.kernel.selection import MANY, median_of_all
+from udfs.kernel.selection import median_of_all
 
 Causes = frozenset[int]
 Fixed = Causes
@@ -94,8 +94,7 @@ def _error(left: Tensor) -> Floats:
     else:
         error = np.broadcast_to((measured[0, 0] - measured[0, -1]) / 2, (k, m, s, d))
     error = error - error.mean(axis=(1, 3), keepdims=True)
-    some = np.abs(error.reshape(-1)[:: max(1, error.size // MANY)])
-    most = MOST_SIGMAS * MAD_TO_SIGMA * median_of_all(some)
+    most = MOST_SIGMAS * MAD_TO_SIGMA * median_of_all(np.abs(error).reshape(-1))
     return np.asarray(np.exp(np.clip(error, -most, most))[None, :, None])
 
 

@@ -11,7 +11,7 @@ from udfs.kernel.diagnosis.compute_times import BlockTimes
 from udfs.kernel.diagnosis.congestion import TRAFFIC, step_factors
 from udfs.kernel.diagnosis.usual_transfers import ALL, LEAST_S, NO_PEER, NOTHING_KNOWN, Kind, Usual, limits_of
 from udfs.kernel.program import Floats, Ints
-from udfs.kernel.selection import ascending, medians_of_rows
+from udfs.kernel.selection import medians_of_rows
 
 
 class SlowTransfers(NamedTuple):
@@ -77,12 +77,15 @@ def _parts(block: BlockTimes) -> dict[Kind, _Part]:
         else:
             kind = (op_type, graph.stages[op], chunks[op])
         ops_of.setdefault(kind, []).append(op)
-    nowhere = np.zeros(block.duration_s.shape[1:], dtype=bool)
     parts = {}
     for kind, members in ops_of.items():
         ops = np.array(members)
-        is_free = np.array([free.get(op, nowhere) for op in members if free])
-        parts[kind] = _Part(ops, block.duration_s[ops], ~is_free if is_free.any() else None)
+        known = None
+        if any(op in free for op in members):
+            shape = block.duration_s.shape[1:]
+            everywhere = np.zeros(shape, dtype=bool)
+            known = np.array([~free.get(op, everywhere) for op in members])
+        parts[kind] = _Part(ops, block.duration_s[ops], known)
     return parts
 
 
@@ -96,9 +99,17 @@ def _congestion(blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]
     }
     factors: dict[int, Floats] = {}
     for traffic, members in together.items():
-        if members:
-            medians = [_step_medians(part, members, count) for part, count in zip(parts, steps, strict=True)]
-            factors |= dict.fromkeys(traffic, step_factors(np.concatenate(medians, axis=1)))
+        medians = [
+            np.concatenate(
+                [
+                    _step_medians(part[kind]) if kind in part else np.full(count, np.nan)
+                    for part, count in zip(parts, steps, strict=True)
+                ]
+            )
+            for kind in members
+        ]
+        if medians:
+            factors |= dict.fromkeys(traffic, step_factors(np.array(medians)))
     ends = np.cumsum(steps).tolist()
     for of_block, count, end in zip(found, steps, ends, strict=True):
         parts_of_block = {op_type: values[end - count : end] for op_type, values in factors.items()}
@@ -106,25 +117,17 @@ def _congestion(blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]
     return found
 
 
-def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -> Floats:
-    """Lower median of known transfers of each kind and step, nan where none is; shape (kind, step). [s]"""
-    found = np.full((len(kinds), steps), np.nan)
-    alike: dict[int, list[int]] = {}
-    for row, kind in enumerate(kinds):
-        ops, time_s, known = parts.get(kind, (np.empty(0), np.empty(0), None))
-        if known is not None:
-            count = known.sum(axis=(0, 2))
-            ordered = ascending(np.where(known, time_s, np.inf), 0, 2)
-            medians = ordered[np.arange(steps), np.maximum(count - 1, 0) // 2]
-            found[row] = np.where(count > 0, medians, np.nan)
-        elif len(ops):
-            alike.setdefault(len(ops), []).append(row)
-    for rows in alike.values():
-        # Kinds of as many ops at once: most have one op.
-        times_s = np.array([parts[kinds[row]].time_s.swapaxes(0, 1) for row in rows])
-        medians = medians_of_rows(times_s.reshape(len(rows) * steps, -1), low=True)
-        found[rows] = medians.reshape(len(rows), steps)
-    return np.asarray(np.maximum(found, LEAST_S))
+def _step_medians(part: _Part) -> Floats:
+    """Lower median of the known transfers of each step, nan where none is known; shape (step,). [s]"""
+    values = part.time_s if part.known is None else np.where(part.known, part.time_s, np.inf)
+    steps = values.shape[1]
+    flat = np.moveaxis(values, 1, 0).reshape(steps, -1)
+    if part.known is None:
+        return np.maximum(medians_of_rows(flat, low=True), LEAST_S)
+    count = part.known.sum(axis=(0, 2))
+    middles = np.maximum(count - 1, 0) // 2
+    medians = np.maximum(np.sort(flat, axis=1)[np.arange(steps), middles], LEAST_S)
+    return np.where(count > 0, medians, np.nan)
 
 
 def _faults(
