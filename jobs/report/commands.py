@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from jobs.report.rows import Row, UnitKey
-from schemas.table import sql_strings
 
 _SPECIAL: Final = re.compile(r'["$`\\!]')
 """What double quotes do not keep from a shell."""
@@ -57,7 +56,7 @@ def _predicate(causes: Sequence[Row], op_types: Sequence[Row]) -> str:
     held = sorted((row for row in causes if row["is_cause"]), key=lambda row: -row["time_saved_fraction"])
     culprit = held[0]["culprits"][0] if held and held[0]["culprits"] else {}
     if culprit.get("host"):
-        return f"host = {sql_strings([culprit['host']])}"
+        return f"host = {_literal(culprit['host'])}"
     if culprit.get("pp_rank") is not None:
         return f"{_COMPUTES} AND pp_rank = {culprit['pp_rank']}"
     if culprit.get("dp_rank") is not None:
@@ -70,7 +69,12 @@ def _predicate(causes: Sequence[Row], op_types: Sequence[Row]) -> str:
     return {
         "forward-pp-comm": "op_type IN ('forward-send', 'forward-recv')",
         "backward-pp-comm": "op_type IN ('backward-send', 'backward-recv')",
-    }.get(worst, f"op_type = {sql_strings([worst])}")
+    }.get(worst, f"op_type = {_literal(worst)}")
+
+
+def _literal(text: str) -> str:
+    """Text as a predicate spells it."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _quoted(text: str) -> str:
