@@ -107,7 +107,7 @@ class RankLogReader:
             codes = self._codes[spelled] = _codes(spelled)
         return codes
 
-    def _has_keys(self, record: Any) -> bool:  # noqa: ANN401  # simdjson ships no types
+    def _has_keys(self, record: Any) -> bool:  # noqa: ANN401  # its values are of any type
         """Whether every key that is needed is there, and none twice; lines of a file have the same keys."""
         keys = tuple(record.keys())
         known = self._keys.get(keys)
@@ -117,7 +117,7 @@ class RankLogReader:
             known = self._keys[keys] = len(set(keys)) == len(keys) and self._needed.issubset(keys)
         return known
 
-    def _scalars(self, record: Any) -> tuple[Any, ...] | None:  # noqa: ANN401  # simdjson ships no types
+    def _scalars(self, record: Any) -> tuple[Any, ...] | None:  # noqa: ANN401  # its values are of any type
         """Values of SCALARS; None where one is not as it must be."""
         unit = self._unit
         if (
