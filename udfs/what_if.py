@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from schemas.vocabulary import (
@@ -20,11 +21,14 @@ from schemas.vocabulary import (
     STATUS_NO_OPS,
     STATUS_TOO_FEW_STEPS,
     STATUS_TOO_MANY_RESTARTS,
+    STATUS_UNKNOWN_CLOCKS,
 )
+from udfs.clocks import USUAL_LIMITS
 from udfs.ideals import IDEALS, PAPER_IDEAL
+from udfs.kernel.clocks.estimate import Clocks, Limits
 from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph import Layout
-from udfs.kernel.what_if import OPS_TOGETHER, WhatIf, analyse
+from udfs.kernel.what_if import OPS_TOGETHER, How, WhatIf, analyse
 from udfs.layout import LayoutError, read_layout
 from udfs.rank_rows import ReplayedRows, replayed_rows
 from udfs.result_tables import Replayed, empty_results, job_row, result_tables
@@ -39,6 +43,8 @@ class SimulationSettings:
     minimum_steps       : fewer replayed steps are `too_few_steps`.
     maximum_discrepancy : above this share of T_actual a unit is `high_discrepancy`.
     maximum_restarts    : with more restarts a unit is not replayed.
+    clock_floor_s, clock_floor_fraction : mean offsets of a clock below the lower of the two, in seconds
+                          and as a share of the step time, are left alone.
     ops_together        : a unit with more ops is laid out and replayed by blocks of steps of about that size.
     diagnosed           : whether to look for causes; job_causes has no rows without.
     """
@@ -47,6 +53,8 @@ class SimulationSettings:
     minimum_steps: int = 10
     maximum_discrepancy: float = 0.05
     maximum_restarts: int = 15
+    clock_floor_s: float = USUAL_LIMITS.floor_s
+    clock_floor_fraction: float = USUAL_LIMITS.floor_fraction
     ops_together: int = OPS_TOGETHER
     diagnosed: bool = True
 
@@ -111,15 +119,9 @@ def analyse_rows(
     raises : TraceError where the recorded ops contradict each other.
     """
     try:
-        found = analyse(
-            rows,
-            layout,
-            rows.worker_rank,
-            rows.worker_host,
-            IDEALS[settings.ideal],
-            settings.ops_together,
-            diagnosed=diagnosed,
-        )
+        limits = Limits(settings.clock_floor_s, settings.clock_floor_fraction)
+        how = How(IDEALS[settings.ideal], settings.ops_together, limits, diagnosed)
+        found = analyse(rows, layout, rows.worker_rank, rows.worker_host, how)
     except TraceDefectError as defect:
         raise trace_error(defect, rows) from None
     refuse_endless(found.actual_s, rows)
@@ -130,6 +132,8 @@ def _status(found: WhatIf, rows: ReplayedRows, settings: SimulationSettings) -> 
     steps = len(rows.steps)
     if steps < settings.minimum_steps:
         return STATUS_TOO_FEW_STEPS, f"{steps} complete steps, wanted {settings.minimum_steps}"
+    if found.clocks is not None and not found.clocks.is_known:
+        return STATUS_UNKNOWN_CLOCKS, _what_is_unknown(found.clocks, rows)
     actual_s, replayed_s = found.actual_s.mean(), found.times.recorded.mean()
     discrepancy = abs(actual_s - replayed_s) / actual_s
     if not discrepancy <= settings.maximum_discrepancy:
@@ -139,6 +143,20 @@ def _status(found: WhatIf, rows: ReplayedRows, settings: SimulationSettings) -> 
             f"replayed steps take {replayed_s:.6g} s, recorded ones {actual_s:.6g} s: {apart}",
         )
     return STATUS_ANALYSED, None
+
+
+def _what_is_unknown(clocks: Clocks, rows: ReplayedRows) -> str:
+    names = rows.clock_names
+    if clocks.parts > 1:
+        firsts = [names[int(part)] for part in np.unique(clocks.part)[:2]]
+        return (
+            f"no transfer or collective joins the clocks of {firsts[0]} and {firsts[1]}: {clocks.parts} parts"
+        )
+    worst = int(clocks.error_s.argmax())
+    return (
+        f"clocks are {np.abs(clocks.ahead_s).max() * 1e3:.3g} ms apart, "
+        f"that of {names[worst]} is known to {clocks.error_s[worst] * 1e3:.3g} ms"
+    )
 
 
 @contextmanager

@@ -1,0 +1,150 @@
+"""How a clock goes over the steps: an offset, a drift, sudden steps; and what scatters about it."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from udfs.kernel.clocks.ties import BEND_TO_SIGMA, MAD_TO_SIGMA, RESOLUTION_S
+from udfs.kernel.program import Floats, Ints
+
+Mask = npt.NDArray[np.bool_]
+
+MOST_STEPS: Final = 12
+"""A clock that was set more often is followed step by step instead."""
+
+SUDDEN: Final = 7.0
+"""A sudden step is this much larger than the standard error of the difference of its two sides."""
+
+SURE: Final = 6.0
+"""A single step so many standard deviations away from the course is the clock's doing, not chance."""
+
+SHORTEST: Final = 2
+"""Steps of the job on each side of a sudden step; a single one is followed as it is."""
+
+FEW: Final = 8
+"""In fewer steps nothing is told apart: each is taken as it is."""
+
+ROUNDS: Final = 5
+FAR: Final = 3.0
+
+
+class Course(NamedTuple):
+    """float64; of clocks of one part.
+
+    ahead_s   : shape (clock, step); the course where it holds, the step's own estimate where it does not. [s]
+    drift     : shape (clock,); against the mean of the part. [s/s]
+    scatter_s : shape (clock,); standard deviation of single steps about the course. [s]
+    is_leap   : bool, shape (clock, step - 1); where a clock was set, between a step and the next.
+    """
+
+    ahead_s: Floats
+    drift: Floats
+    scatter_s: Floats
+    is_leap: Mask
+
+
+def course(ahead_s: Floats, time_s: Floats) -> Course:
+    """Fit what clocks do.
+
+    ahead_s : float64, shape (clock, step); nan where nothing tells. [s]
+    time_s  : float64, shape (step,); when each step began. [s]
+    """
+    known = np.isfinite(ahead_s)
+    clocks, steps = ahead_s.shape
+    segment = np.zeros((clocks, steps), dtype=np.int64)
+    if steps < FEW:
+        never = np.zeros((clocks, max(steps - 1, 0)), dtype=bool)
+        return Course(np.where(known, ahead_s, 0.0), np.zeros(clocks), _bends(ahead_s), never)
+    values = np.where(known, ahead_s, 0.0)
+    time_s = time_s - time_s.mean()
+    scatter = _bends(ahead_s)
+    smooth = _calm(values, known)
+    changed = np.arange(clocks)
+    for _ in range(MOST_STEPS):
+        fit, _ = _fit(smooth[changed], time_s, segment[changed], known[changed].astype(float))
+        changed = changed[_split(smooth[changed] - fit, segment, changed, scatter[changed], known[changed])]
+        if not len(changed):
+            break
+    fit, drift = _fit(values, time_s, segment, known.astype(float))
+    spread = _spread(np.abs(values - fit), known)
+    for _ in range(ROUNDS):
+        weight = known / (1.0 + ((values - fit) / (FAR * spread[:, None])) ** 2)
+        fit, drift = _fit(values, time_s, segment, weight)
+        spread = _spread(np.abs(values - fit), known)
+    return Course(fit, drift, spread, np.diff(segment, axis=1) > 0)
+
+
+def _bends(ahead_s: Floats) -> Floats:
+    """Scatter of each clock from second differences, which drift and sudden steps leave alone. [s]"""
+    bends = np.abs(np.diff(ahead_s, 2, axis=1))
+    middle = np.full(len(bends), RESOLUTION_S)
+    told = np.isfinite(bends).any(axis=1)
+    if told.any():
+        middle[told] = np.nanmedian(bends[told], axis=1) * BEND_TO_SIGMA
+    least: Floats = np.maximum(middle, RESOLUTION_S)
+    return least
+
+
+def _calm(values: Floats, known: Mask) -> Floats:
+    """Running medians of three: a single step that is off is no sudden step."""
+    before, after = np.roll(values, 1, axis=1), np.roll(values, -1, axis=1)
+    before[:, 0], after[:, -1] = values[:, 0], values[:, -1]
+    calm = np.maximum(np.minimum(before, values), np.minimum(np.maximum(before, values), after))
+    calm[:, [0, -1]] = values[:, [0, -1]]
+    known_s: Floats = np.where(known, calm, 0.0)
+    return known_s
+
+
+def _fit(values: Floats, time_s: Floats, segment: Ints, weight: Floats) -> tuple[Floats, Floats]:
+    """A level for each segment and one drift, by weighted least squares; returns the fit and the drift."""
+    clocks, width = len(values), int(segment.max(initial=0)) + 1
+    place = (segment + width * np.arange(clocks)[:, None]).ravel()
+
+    def level(each: Floats) -> Floats:
+        total = np.bincount(place, (weight * each).ravel(), clocks * width)
+        count = np.bincount(place, weight.ravel(), clocks * width)
+        mean: Floats = (total / np.where(count > 0.0, count, 1.0))[place].reshape(values.shape)
+        return mean
+
+    times = np.broadcast_to(time_s, values.shape)
+    off, late = values - level(values), times - level(times)
+    square = (weight * late * late).sum(axis=1)
+    drift = (weight * late * off).sum(axis=1) / np.where(square > 0.0, square, 1.0)
+    return values - off + drift[:, None] * late, drift
+
+
+def _split(rest: Floats, segment: Ints, clocks: Ints, scatter: Floats, known: Mask) -> Mask:
+    """Begin a new segment where the rest leaps most, if it does; returns which clocks leap."""
+    steps = rest.shape[1]
+    here = segment[clocks]
+    starts = np.concatenate([np.ones((len(rest), 1), bool), np.diff(here, axis=1) > 0], axis=1)
+    first = np.maximum.accumulate(np.where(starts, np.arange(steps), 0), axis=1)
+    ends = np.concatenate([np.diff(here, axis=1) > 0, np.ones((len(rest), 1), bool)], axis=1)
+    last = np.minimum.accumulate(np.where(ends, np.arange(steps), steps)[:, ::-1], axis=1)[:, ::-1] + 1
+    total = np.concatenate([np.zeros((len(rest), 1)), np.cumsum(np.where(known, rest, 0.0), axis=1)], axis=1)
+    count = np.concatenate([np.zeros((len(rest), 1)), np.cumsum(known, axis=1)], axis=1)
+    row = np.arange(len(rest))[:, None]
+    at = np.arange(steps)
+    left, right = count[:, :-1] - count[row, first], count[row, last] - count[:, :-1]
+    mean_left = (total[:, :-1] - total[row, first]) / np.maximum(left, 1)
+    mean_right = (total[row, last] - total[:, :-1]) / np.maximum(right, 1)
+    size = np.abs(mean_right - mean_left)
+    surprise = size / (scatter[:, None] * np.sqrt(1 / np.maximum(left, 1) + 1 / np.maximum(right, 1)))
+    surprise[(left < SHORTEST) | (right < SHORTEST) | (size < SUDDEN / 2 * scatter[:, None])] = 0.0
+    best = surprise.argmax(axis=1)
+    leaps: Mask = surprise[np.arange(len(rest)), best] > SUDDEN
+    for clock, start in zip(clocks[leaps].tolist(), best[leaps].tolist(), strict=True):
+        segment[clock] += at >= start
+    return leaps
+
+
+def _spread(off: Floats, known: Mask) -> Floats:
+    """Standard deviation about the course, from the median. [s]"""
+    values = np.where(known, off, np.nan)
+    told = known.any(axis=1)
+    spread = np.full(len(off), RESOLUTION_S)
+    if told.any():
+        spread[told] = np.nanmedian(values[told], axis=1) * MAD_TO_SIGMA
+    least: Floats = np.maximum(spread, RESOLUTION_S)
+    return least
