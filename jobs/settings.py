@@ -66,6 +66,7 @@ class SimulationSettings(_Section):
     maximum_restarts: Annotated[int, Field(ge=0)]
     clock_floor_s: Annotated[float, Field(ge=0)]
     clock_floor_fraction: Annotated[float, Field(ge=0)]
+    log_day_margin_s: Annotated[float, Field(ge=0)]
     ops_together: Annotated[int, Field(ge=1)]
 
 

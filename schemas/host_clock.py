@@ -37,7 +37,7 @@ TABLE = Table(
         Column(
             "drift_ppm",
             pa.float64(),
-            "how fast it runs away from the mean of the clocks joined with it",
+            "how fast it gains on the median clock",
             unit="ppm",
         ),
         count("jumps", "times that it was set within the recorded steps"),

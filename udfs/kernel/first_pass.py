@@ -12,6 +12,7 @@ from udfs.kernel.diagnosis.compute_times import BlockTimes
 from udfs.kernel.diagnosis.recorded import block_times
 from udfs.kernel.durations import clamped_launch_delays, put_transfers
 from udfs.kernel.errors import TraceDefectError
+from udfs.kernel.exchanged import Exchanged, exchanged
 from udfs.kernel.graph import Layout, OpGraph
 from udfs.kernel.program import Floats, Ints
 from udfs.kernel.rows import StageRows
@@ -65,6 +66,7 @@ class Recorded(NamedTuple):
     clamped_launch_delays: int
     graphs: int
     clocks: Clocks | None
+    exchanged: list[Exchanged]
 
 
 def read(
@@ -113,8 +115,11 @@ class _Reading(NamedTuple):
         actual_s = np.empty(self.rows.number_of_steps)
         clamped = np.zeros(2, dtype=np.int64)
         is_known = clocks is not None
+        odd: list[Exchanged] = []
         for first, end in spans:
             trace = self._trace(first, end)
+            # A rank keeps its place for the whole job: the first steps tell.
+            odd = odd if first else exchanged(trace.blocks[0])
             for block in trace.blocks:
                 if listener is not None and not is_known:
                     listener.hear(block, first)
@@ -133,7 +138,8 @@ class _Reading(NamedTuple):
             moments = (
                 [a.joined(b) for a, b in zip(moments, found_moments, strict=True)] if first else found_moments
             )
-        return Recorded(blocks, actual_s, moments, int(clamped[0]), int(clamped[1]), len(self.graphs), clocks)
+        counts = int(clamped[0]), int(clamped[1]), len(self.graphs)
+        return Recorded(blocks, actual_s, moments, *counts, clocks, odd)
 
     def _trace(self, first: int, end: int) -> Trace:
         try:

@@ -11,6 +11,7 @@ from udfs.kernel.clocks.estimate import Clocks, Limits
 from udfs.kernel.correlation import median_correlation
 from udfs.kernel.diagnosis.diagnose import Job, diagnose
 from udfs.kernel.errors import TraceDefectError
+from udfs.kernel.exchanged import Exchanged
 from udfs.kernel.first_pass import Block, JobRows, Recorded, read
 from udfs.kernel.graph import Layout
 from udfs.kernel.ideal import POOLED_MEAN_MEDIAN, Ideal, ideal_durations, ideal_of_ops
@@ -57,6 +58,7 @@ class WhatIf(NamedTuple):
     ideal_duration_s : shape (stage, op type); nan where a type was never recorded.
     clamped_transfers, clamped_launch_delays, graphs : counts.
     diagnosis        : causes and what their fixes save; None where it was not wanted.
+    exchanged        : dp ranks of a stage that stand in each other's place.
     clocks           : of the hosts; None where there is one, or they were not asked about.
     """
 
@@ -72,6 +74,7 @@ class WhatIf(NamedTuple):
     graphs: int
     diagnosis: Diagnosis | None
     clocks: Clocks | None
+    exchanged: list[Exchanged]
 
     @property
     def slow_worker_share(self) -> float:
@@ -138,6 +141,7 @@ def analyse(
         graphs=recorded.graphs,
         diagnosis=None,
         clocks=recorded.clocks,
+        exchanged=recorded.exchanged,
     )
     hosts = np.full(worker_rank.shape, -1) if worker_host is None else worker_host
     if not chosen.diagnosed:

@@ -14,7 +14,7 @@ import numpy as np
 from udfs.kernel import op_type as ot
 from udfs.kernel.graph import Layout, OpGraph, as_index
 from udfs.kernel.program import Floats, Ints
-from udfs.kernel.selection import ascending
+from udfs.kernel.selection import ascending, median, medians_along
 from udfs.kernel.trace import StepBlock
 
 SAMPLED: Final = 9
@@ -224,8 +224,8 @@ def _collectives(block: StepBlock, layout: Layout, clock: Ints) -> dict[Key, Hea
         ends_s = np.array([_ends(block, ops) for ops in members])
         member, instance, step, lane = ends_s.shape
         by_row = ends_s.transpose(1, 2, 0, 3).reshape(instance, step, member * lane)
-        apart_s = by_row - np.median(by_row, axis=-1, keepdims=True)
-        middle_s = apart_s[0] if instance == 1 else np.median(apart_s, axis=0)
+        apart_s = by_row - median(np.sort(by_row, axis=-1))[..., None]
+        middle_s = apart_s[0] if instance == 1 else medians_along(apart_s, 0)
         stages = {graph.stages[ops[0]] for ops in members}
         stage = stages.pop() if len(stages) == 1 else -1
         # Groups beyond those that all members have are fewer, and of their own kind.

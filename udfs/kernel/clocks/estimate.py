@@ -20,7 +20,8 @@ TOO_VAGUE: Final = 0.005
 
 
 LEAST_STEPS: Final = 5
-"""In fewer steps noise cannot be told from clocks."""
+GROSS_S: Final = 10e-3
+"""In fewer steps noise passes for clocks: only offsets that make transfers impossible count. [s]"""
 
 LEAST_FLOOR_S: Final = 50e-6
 """However short steps are, less is no offset: a transfer's own ends differ by as much. [s]"""
@@ -85,11 +86,13 @@ def estimate(
     step_s : usual time of a step. [s]
     """
     floor_s = max(min(limits.floor_s, limits.floor_fraction * step_s), LEAST_FLOOR_S)
+    if len(time_s) < LEAST_STEPS:
+        floor_s = max(limits.floor_s, GROSS_S)
     joined = join(all_ties(found, clocks, len(time_s)), clocks)
     ahead_s = _from_median(np.nan_to_num(joined.ahead_s), joined.part)
     noise_s, drift, leap_s = joined.noise_s, np.zeros(clocks), np.zeros((clocks, 1))
     is_corrected = is_vague = False
-    if len(time_s) >= LEAST_STEPS and np.abs(ahead_s).mean(axis=1).max() > floor_s:
+    if np.abs(ahead_s).mean(axis=1).max() > floor_s:
         fitted = course(joined.ahead_s, time_s)
         ahead_s = _from_median(_followed(joined, fitted), joined.part)
         drift = _from_median(fitted.drift[:, None], joined.part)[:, 0]

@@ -14,7 +14,7 @@ ROUNDS: Final = 200
 ENOUGH: Final = 1e-9
 """Conjugate gradients end after so many rounds, or when the residual is this part of what it was."""
 
-SECOND_THOUGHTS: Final = 4
+SECOND_THOUGHTS: Final = 3
 CONTRADICTION: Final = 4.0
 """A tie that the others contradict by more than so many of its standard errors is doubted by as much."""
 
@@ -44,16 +44,31 @@ def join(found: Ties, clocks: int) -> Joined:
     """
     told = np.maximum(np.isfinite(found.apart_s).sum(axis=1), 1)
     noise_s = scatter_s(found) / np.sqrt(told)
-    own_doubt_s = doubt_s = np.hypot(found.doubt_s, RESOLUTION_S)
-    joined = _join(found, clocks, noise_s, doubt_s)
+    return _join(found, clocks, noise_s, _doubts(found, clocks, noise_s))
+
+
+def _doubts(found: Ties, clocks: int, noise_s: Floats) -> Floats:
+    """Doubt about each tie, and what the others contradict in its mean over steps; shape (tie,). [s]"""
+    own_s = doubt_s = np.hypot(found.doubt_s, RESOLUTION_S)
+    known = np.isfinite(found.apart_s).all(axis=0)
+    if not len(found.one) or not known.any():
+        return own_s
+    # Means, because they add up over ties however clocks drift and are set, where medians do not.
+    mean = found._replace(apart_s=found.apart_s[:, known].mean(axis=1, keepdims=True))
+    wrong = np.zeros(len(own_s), dtype=bool)
+    nodes = max(clocks, int(found.one.max()) + 1)
+    part = _parts(found.one, found.other, nodes)
     for _ in range(SECOND_THOUGHTS):
-        off_s = np.abs(middle_of_known(joined.residual_s.T))
-        is_wrong = off_s > CONTRADICTION * np.hypot(noise_s, own_doubt_s)
-        if not is_wrong.any():
+        weight = 1.0 / (noise_s**2 + doubt_s**2)
+        level_s = _levels(mean, weight, part, clocks)[:, 0]
+        off_s = np.abs(mean.apart_s[:, 0] - level_s[found.other] + level_s[found.one])
+        was_wrong, wrong = wrong, off_s > CONTRADICTION * np.hypot(noise_s, own_s)
+        if not wrong.any():
+            return own_s
+        doubt_s = np.where(wrong, np.hypot(own_s, off_s), own_s)
+        if (wrong == was_wrong).all():
             break
-        doubt_s = np.where(is_wrong, np.hypot(own_doubt_s, off_s), own_doubt_s)
-        joined = _join(found, clocks, noise_s, doubt_s)
-    return joined
+    return doubt_s
 
 
 def _join(found: Ties, clocks: int, noise_s: Floats, doubt_s: Floats) -> Joined:
@@ -130,32 +145,49 @@ def _solve(
     found: Ties, weight: Floats, noise_s: Floats, part: Ints, clocks: int
 ) -> tuple[Floats, Floats, Floats]:
     """Nodes step by step, and how far off they may be by noise and by doubt."""
-    nodes = len(part)
-    right = _gathered(found, weight[:, None] * found.apart_s, nodes)
-    if nodes > DENSE:
-        own = np.bincount(found.one, weight, nodes).astype(np.float64)
-        own += np.bincount(found.other, weight, nodes)
-        own[own == 0.0] = 1.0
-        doubted = np.bincount(found.one, weight * found.doubt_s, nodes)
-        doubted += np.bincount(found.other, weight * found.doubt_s, nodes)
-        return _iterate(found, weight, right, own), np.sqrt(1.0 / own), doubted / own
-    matrix = np.zeros((nodes, nodes))
-    np.add.at(matrix, (found.one, found.one), weight)
-    np.add.at(matrix, (found.other, found.other), weight)
-    np.subtract.at(matrix, (found.one, found.other), weight)
-    np.subtract.at(matrix, (found.other, found.one), weight)
-    # The mean of a part's clocks is free: that it is zero is one more equation, which changes no difference.
+    if len(part) > DENSE:
+        own, doubted = (_own(found, each, len(part)) for each in (weight, weight * found.doubt_s))
+        return _levels(found, weight, part, clocks), np.sqrt(1.0 / own), doubted / own
+    inverse = np.linalg.inv(_matrix(found, weight, part, clocks))
+    share = (inverse[found.other] - inverse[found.one]) * weight[:, None]
+    square = (share**2).T
+    return share.T @ found.apart_s, np.sqrt(square @ noise_s**2), np.sqrt(square @ found.doubt_s**2)
+
+
+def _levels(found: Ties, weight: Floats, part: Ints, clocks: int) -> Floats:
+    """Nodes step by step; shape (node, step)."""
+    right = _gathered(found, weight[:, None] * found.apart_s, len(part))
+    if len(part) > DENSE:
+        return _iterate(found, weight, right)
+    return np.asarray(np.linalg.solve(_matrix(found, weight, part, clocks), right), dtype=np.float64)
+
+
+def _matrix(found: Ties, weight: Floats, part: Ints, clocks: int) -> Floats:
+    """Normal equations; that the mean of a part's clocks is zero is one more, which changes no difference."""
+    nodes, one, other = len(part), found.one, found.other
+    places = np.concatenate(
+        [one * (nodes + 1), other * (nodes + 1), one * nodes + other, other * nodes + one]
+    )
+    weights = np.concatenate([weight, weight, -weight, -weight])
+    matrix = np.bincount(places, weights, nodes * nodes).reshape(nodes, nodes)
     is_clock = np.arange(nodes) < clocks
     held = np.where(np.bincount(part, is_clock, nodes)[part] > 0, is_clock, 1.0)
     scale = float(np.diag(matrix).mean()) or 1.0
-    inverse = np.linalg.inv(matrix + scale * (part[:, None] == part) * held * held[:, None])
-    share = (inverse[:, found.other] - inverse[:, found.one]) * weight
-    return inverse @ right, np.sqrt(share**2 @ noise_s**2), np.sqrt(share**2 @ found.doubt_s**2)
+    return np.asarray(matrix + scale * (part[:, None] == part) * held * held[:, None], dtype=np.float64)
 
 
-def _iterate(found: Ties, weight: Floats, right: Floats, own: Floats) -> Floats:
+def _own(found: Ties, weight: Floats, nodes: int) -> Floats:
+    """Sum of the weights of each node's ties, 1 where it has none."""
+    own = np.bincount(found.one, weight, nodes).astype(np.float64)
+    own += np.bincount(found.other, weight, nodes)
+    own[own == 0.0] = 1.0
+    return own
+
+
+def _iterate(found: Ties, weight: Floats, right: Floats) -> Floats:
     """Conjugate gradients, all steps at once, scaled by each node's own weight."""
     nodes = len(right)
+    own = _own(found, weight, nodes)
     ahead_s, rest = np.zeros_like(right), right.copy()
     way = rest / own[:, None]
     size = (rest * way).sum(axis=0)

@@ -64,11 +64,12 @@ def all_ties(found: Sequence["HeardSteps"], clocks: int, steps: int) -> Ties:
         if not len(told[0][1].one):
             one = np.full(len(other), hub)
             hub += 1
-        one, other, apart_s, doubt_s = _merged(one, other, apart_s, doubt_s)
-        parts.append(Ties(one, other, np.full(len(one), number), apart_s, middle_of_known(doubt_s.T)))
-    none = np.empty(0, dtype=np.int64)
-    empty = Ties(none, none, none, np.empty((0, steps)), np.empty(0))
-    return Ties(*(np.concatenate(each) for each in zip(empty, *parts, strict=True)))
+        parts.append((np.full(len(one), number), one, other, apart_s, doubt_s))
+    if not parts:
+        none = np.empty(0, dtype=np.int64)
+        return Ties(none, none, none, np.empty((0, steps)), np.empty(0))
+    kind, one, other, apart_s, doubt_s = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return _merged(kind, one, other, apart_s, doubt_s)
 
 
 def _rows(told: list[tuple[Ints, Heard]], clock: Ints, steps: int) -> tuple[Floats, Floats, Ints, Ints]:
@@ -87,20 +88,29 @@ def _rows(told: list[tuple[Ints, Heard]], clock: Ints, steps: int) -> tuple[Floa
     return apart_s, doubt_s, one, clock[workers]
 
 
-def _merged(one: Ints, other: Ints, apart_s: Floats, doubt_s: Floats) -> tuple[Ints, Ints, Floats, Floats]:
-    """One tie for each pair of clocks, the median of its workers'; none of a clock with itself."""
+def _merged(kind: Ints, one: Ints, other: Ints, apart_s: Floats, doubt_s: Floats) -> Ties:
+    """One tie of a kind for each pair of clocks, the median of its workers'; none of a clock with itself."""
     differs = one != other
-    one, other, apart_s, doubt_s = (values[differs] for values in (one, other, apart_s, doubt_s))
-    pair = one * (int(other.max(initial=0)) + 1) + other
+    if not differs.all():
+        kind, one, other = kind[differs], one[differs], other[differs]
+        apart_s, doubt_s = apart_s[differs], doubt_s[differs]
+    nodes = int(max(one.max(initial=0), other.max(initial=0))) + 1
+    pair = (kind * nodes + one) * nodes + other
     pairs, first, inverse, count = np.unique(pair, return_index=True, return_inverse=True, return_counts=True)
     if len(pairs) == len(pair):
-        return one, other, apart_s, doubt_s
+        return Ties(one, other, kind, apart_s, _middles(doubt_s))
     order = np.argsort(inverse, kind="stable")
     within = np.arange(len(order)) - np.repeat(np.cumsum(count) - count, count)
     padded = np.full((2, int(count.max()), len(pairs), apart_s.shape[1]), np.nan)
     for room, rows in zip(padded, (apart_s, doubt_s), strict=True):
         room[within, inverse[order]] = rows[order]
-    return one[first], other[first], middle_of_known(padded[0]), middle_of_known(padded[1])
+    apart_s, doubt_s = (middle_of_known(room) for room in padded)
+    return Ties(one[first], other[first], kind[first], apart_s, _middles(doubt_s))
+
+
+def _middles(rows: Floats) -> Floats:
+    """Median of what is known in each row."""
+    return middle_of_known(np.ascontiguousarray(rows.T))
 
 
 def middle_of_known(values: Floats) -> Floats:
@@ -119,10 +129,15 @@ def scatter_s(found: Ties) -> Floats:
     """
     kinds = int(found.kind.max(initial=-1)) + 1
     of_kind = np.full(kinds, UNKNOWN_SCATTER_S)
-    for kind in range(kinds):
-        bends = np.abs(np.diff(found.apart_s[found.kind == kind], 2, axis=1))
-        bends = bends[np.isfinite(bends)]
-        if len(bends):
-            # Few of them may all be small by chance.
-            of_kind[kind] = np.median(bends) * BEND_TO_SIGMA * (1.0 + FEW_BENDS / len(bends))
+    bends = np.abs(np.diff(found.apart_s, 2, axis=1))
+    kind = np.repeat(found.kind, bends.shape[1])
+    known = np.isfinite(bends.ravel())
+    values, kind = bends.ravel()[known], kind[known]
+    values = values[np.lexsort((values, kind))]
+    count = np.bincount(kind, minlength=kinds)
+    first = np.cumsum(count) - count
+    told = count > 0
+    middles = (values[(first + (count - 1) // 2)[told]] + values[(first + count // 2)[told]]) / 2
+    # Few of them may all be small by chance.
+    of_kind[told] = middles * BEND_TO_SIGMA * (1.0 + FEW_BENDS / count[told])
     return of_kind[found.kind]
