@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from udfs.kernel.clocks.ties import BEND_TO_SIGMA, MAD_TO_SIGMA, RESOLUTION_S
+from udfs.kernel.clocks.ties import MAD_TO_SIGMA, RESOLUTION_S, bends_s, middle_of_known
 from udfs.kernel.program import Floats, Ints
 
 Mask = npt.NDArray[np.bool_]
@@ -25,7 +25,9 @@ SHORTEST: Final = 2
 FEW: Final = 8
 """In fewer steps nothing is told apart: each is taken as it is."""
 
+UNLIKE: Final = 3.0
 ROUNDS: Final = 5
+POLISHES: Final = 8
 FAR: Final = 3.0
 
 
@@ -55,10 +57,10 @@ def course(ahead_s: Floats, time_s: Floats) -> Course:
     segment = np.zeros((clocks, steps), dtype=np.int64)
     if steps < FEW:
         never = np.zeros((clocks, max(steps - 1, 0)), dtype=bool)
-        return Course(np.where(known, ahead_s, 0.0), np.zeros(clocks), _bends(ahead_s), never)
+        return Course(np.where(known, ahead_s, 0.0), np.zeros(clocks), _scatter(ahead_s, time_s), never)
     values = np.where(known, ahead_s, 0.0)
     time_s = time_s - time_s.mean()
-    scatter = _bends(ahead_s)
+    scatter = _scatter(ahead_s, time_s)
     smooth = _calm(values, known)
     changed = np.arange(clocks)
     for _ in range(MOST_STEPS):
@@ -75,14 +77,42 @@ def course(ahead_s: Floats, time_s: Floats) -> Course:
     return Course(fit, drift, spread, np.diff(segment, axis=1) > 0)
 
 
-def _bends(ahead_s: Floats) -> Floats:
-    """Scatter of each clock from second differences, which drift and sudden steps leave alone. [s]"""
-    bends = np.abs(np.diff(ahead_s, 2, axis=1))
-    middle = np.full(len(bends), RESOLUTION_S)
-    told = np.isfinite(bends).any(axis=1)
-    if told.any():
-        middle[told] = np.nanmedian(bends[told], axis=1) * BEND_TO_SIGMA
-    least: Floats = np.maximum(middle, RESOLUTION_S)
+def levelled(ahead_s: Floats, time_s: Floats, part: Ints) -> Floats:
+    """The clocks against what most of a part do, instead of against its mean; same shape. [s]
+
+    A clock that is set moves the mean, so that all the others seem to be set a little the other way. What
+    most clocks do beside their own drift, step by step, is the mean's doing; that is taken away.
+
+    ahead_s : float64, shape (clock, step); nan where nothing tells. [s]
+    """
+    if ahead_s.shape[1] < FEW:
+        return ahead_s
+    known = np.isfinite(ahead_s)
+    values, time_s = np.where(known, ahead_s, 0.0), time_s - time_s.mean()
+    whole = np.zeros(values.shape, dtype=np.int64)
+    weight = known.astype(float)
+    for _ in range(POLISHES):
+        off_s = values - _fit(values, time_s, whole, weight)[0]
+        for number in np.unique(part).tolist():
+            own = part == number
+            common_s = np.where(known[own], off_s[own], np.nan)
+            middle_s = np.nan_to_num(middle_of_known(common_s))
+            values[own] -= middle_s
+            off_s[own] -= middle_s
+        weight = known / (1.0 + (off_s / (FAR * _spread(np.abs(off_s), known)[:, None])) ** 2)
+    return np.where(known, values, np.nan)
+
+
+def _scatter(ahead_s: Floats, time_s: Floats) -> Floats:
+    """Standard deviation of single steps, whatever the drift and a few sudden steps; shape (clock,). [s]
+
+    Clocks are read alike, so that none scatters many times as much as the others: that would be sudden steps.
+    """
+    scatter = np.full(len(ahead_s), RESOLUTION_S)
+    if ahead_s.shape[1] > 2:
+        middles = middle_of_known(np.ascontiguousarray(bends_s(ahead_s, time_s).T)) * MAD_TO_SIGMA
+        scatter = np.maximum(np.nan_to_num(middles), RESOLUTION_S)
+    least: Floats = np.minimum(scatter, UNLIKE * np.median(scatter))
     return least
 
 

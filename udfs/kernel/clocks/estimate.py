@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from udfs.kernel.clocks.course import SURE, Course, course
+from udfs.kernel.clocks.course import SURE, Course, course, levelled
 from udfs.kernel.clocks.joined import Joined, join
 from udfs.kernel.clocks.ties import RESOLUTION_S, HeardSteps, all_ties
 from udfs.kernel.program import Floats, Ints
@@ -19,9 +19,12 @@ TOO_VAGUE: Final = 0.005
 """Clocks that are apart and not known to this part of a step could bend the slowdown by as much."""
 
 
-LEAST_STEPS: Final = 5
+LEAST_STEPS: Final = 4
+"""In fewer steps nothing tells noise from clocks."""
+
+FEW_STEPS: Final = 5
 GROSS_S: Final = 10e-3
-"""In fewer steps noise passes for clocks: only offsets that make transfers impossible count. [s]"""
+"""In so few, noise still may pass for clocks: only offsets that make transfers impossible count. [s]"""
 
 LEAST_FLOOR_S: Final = 50e-6
 """However short steps are, less is no offset: a transfer's own ends differ by as much. [s]"""
@@ -86,13 +89,14 @@ def estimate(
     step_s : usual time of a step. [s]
     """
     floor_s = max(min(limits.floor_s, limits.floor_fraction * step_s), LEAST_FLOOR_S)
-    if len(time_s) < LEAST_STEPS:
+    if len(time_s) < FEW_STEPS:
         floor_s = max(limits.floor_s, GROSS_S)
-    joined = join(all_ties(found, clocks, len(time_s)), clocks)
+    joined = join(all_ties(found, clocks, len(time_s)), clocks, time_s)
     ahead_s = _from_median(np.nan_to_num(joined.ahead_s), joined.part)
     noise_s, drift, leap_s = joined.noise_s, np.zeros(clocks), np.zeros((clocks, 1))
     is_corrected = is_vague = False
-    if np.abs(ahead_s).mean(axis=1).max() > floor_s:
+    if len(time_s) >= LEAST_STEPS and np.abs(ahead_s).mean(axis=1).max() > floor_s:
+        joined = joined._replace(ahead_s=levelled(joined.ahead_s, time_s, joined.part))
         fitted = course(joined.ahead_s, time_s)
         ahead_s = _from_median(_followed(joined, fitted), joined.part)
         drift = _from_median(fitted.drift[:, None], joined.part)[:, 0]

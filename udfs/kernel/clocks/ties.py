@@ -13,8 +13,7 @@ RESOLUTION_S: Final = 1e-6
 """Nothing is known better than this: logs keep microseconds. [s]"""
 
 MAD_TO_SIGMA: Final = 1.4826
-BEND_TO_SIGMA: Final = MAD_TO_SIGMA / 6.0**0.5
-"""From the median of absolute values, and of absolute second differences, to a standard deviation."""
+"""From the median of absolute values to a standard deviation."""
 
 FEW_BENDS: Final = 3.0
 
@@ -122,14 +121,25 @@ def middle_of_known(values: Floats) -> Floats:
     return middle
 
 
-def scatter_s(found: Ties) -> Floats:
-    """How far a tie scatters from step to step, ties of a kind alike; shape (tie,). [s]
+def bends_s(values: Floats, time_s: Floats) -> Floats:
+    """How far each inner step is from the line through its neighbours, scaled to the scatter of one. [s]
 
-    From second differences: an offset, a drift and a few sudden steps are no scatter.
+    An offset and a drift are no bend, and a sudden step is one in two steps only.
+
+    values : float64, shape (row, step). [s]
+    time_s : float64, shape (step,); when each step began. [s]
     """
+    span = np.maximum(time_s[2:] - time_s[:-2], RESOLUTION_S)
+    before, after = (time_s[2:] - time_s[1:-1]) / span, (time_s[1:-1] - time_s[:-2]) / span
+    off: Floats = np.abs(values[:, 1:-1] - before * values[:, :-2] - after * values[:, 2:])
+    return off / np.sqrt(1.0 + before**2 + after**2)
+
+
+def scatter_s(found: Ties, time_s: Floats) -> Floats:
+    """How far a tie scatters from step to step, ties of a kind alike; shape (tie,). [s]"""
     kinds = int(found.kind.max(initial=-1)) + 1
     of_kind = np.full(kinds, UNKNOWN_SCATTER_S)
-    bends = np.abs(np.diff(found.apart_s, 2, axis=1))
+    bends = bends_s(found.apart_s, time_s)
     kind = np.repeat(found.kind, bends.shape[1])
     known = np.isfinite(bends.ravel())
     values, kind = bends.ravel()[known], kind[known]
@@ -139,5 +149,5 @@ def scatter_s(found: Ties) -> Floats:
     told = count > 0
     middles = (values[(first + (count - 1) // 2)[told]] + values[(first + count // 2)[told]]) / 2
     # Few of them may all be small by chance.
-    of_kind[told] = middles * BEND_TO_SIGMA * (1.0 + FEW_BENDS / count[told])
+    of_kind[told] = middles * MAD_TO_SIGMA * (1.0 + FEW_BENDS / count[told])
     return of_kind[found.kind]
