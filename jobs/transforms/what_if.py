@@ -8,6 +8,7 @@ from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSES,
     DP_RANK_SLOWDOWN,
+    HOST_CLOCK,
     JOB_CAUSES,
     JOB_SLOWDOWN,
     REPLAYED_STATUSES,
@@ -67,8 +68,8 @@ def result_rows(results: DataFrame) -> dict[str, DataFrame]:
 def incomplete_units(results: DataFrame) -> DataFrame:
     """Units whose result tables do not belong together: a row missing, or one where none should be.
 
-    A replayed unit has a row in every table: one per step, per worker, per stage and per dp rank that has
-    workers, and per cause.
+    A replayed unit has a row in every table: one per step, per worker, per clock, per stage and per dp rank
+    that has workers, and per cause.
     """
     job, workers = F.col(JOB_SLOWDOWN)[0], F.col(WORKER_SLOWDOWN)
     is_replayed = job["status"].isin(*REPLAYED_STATUSES)
@@ -77,6 +78,7 @@ def incomplete_units(results: DataFrame) -> DataFrame:
     miscounted = (
         (F.size(STEP_SLOWDOWN) != job["steps"])
         | (F.size(WORKER_SLOWDOWN) != job["workers"])
+        | (F.size(HOST_CLOCK) != job["clocks"])
         | (F.size(STAGE_SLOWDOWN) != F.size(F.array_distinct(workers["pp_rank"])))
         | (F.size(DP_RANK_SLOWDOWN) != F.size(F.array_distinct(workers["dp_rank"])))
         | (F.size(JOB_CAUSES) != len(CAUSES))
