@@ -25,7 +25,11 @@ SHORTEST: Final = 2
 FEW: Final = 8
 """In fewer steps nothing is told apart: each is taken as it is."""
 
+NOT_DRIFT: Final = 1e-6
+"""Part of a leap that a drift must leave for it to be told from one."""
+
 UNLIKE: Final = 3.0
+ENOUGH_CLOCKS: Final = 5
 ROUNDS: Final = 5
 POLISHES: Final = 8
 FAR: Final = 3.0
@@ -65,7 +69,9 @@ def course(ahead_s: Floats, time_s: Floats) -> Course:
     changed = np.arange(clocks)
     for _ in range(MOST_STEPS):
         fit, _ = _fit(smooth[changed], time_s, segment[changed], known[changed].astype(float))
-        changed = changed[_split(smooth[changed] - fit, segment, changed, scatter[changed], known[changed])]
+        changed = changed[
+            _split(smooth[changed] - fit, time_s, segment, changed, scatter[changed], known[changed])
+        ]
         if not len(changed):
             break
     fit, drift = _fit(values, time_s, segment, known.astype(float))
@@ -112,8 +118,9 @@ def _scatter(ahead_s: Floats, time_s: Floats) -> Floats:
     if ahead_s.shape[1] > 2:
         middles = middle_of_known(np.ascontiguousarray(bends_s(ahead_s, time_s).T)) * MAD_TO_SIGMA
         scatter = np.maximum(np.nan_to_num(middles), RESOLUTION_S)
-    least: Floats = np.minimum(scatter, UNLIKE * np.median(scatter))
-    return least
+    if len(scatter) >= ENOUGH_CLOCKS:
+        scatter = np.minimum(scatter, UNLIKE * np.median(scatter))
+    return scatter
 
 
 def _calm(values: Floats, known: Mask) -> Floats:
@@ -144,24 +151,39 @@ def _fit(values: Floats, time_s: Floats, segment: Ints, weight: Floats) -> tuple
     return values - off + drift[:, None] * late, drift
 
 
-def _split(rest: Floats, segment: Ints, clocks: Ints, scatter: Floats, known: Mask) -> Mask:
-    """Begin a new segment where the rest leaps most, if it does; returns which clocks leap."""
+def _split(rest: Floats, time_s: Floats, segment: Ints, clocks: Ints, scatter: Floats, known: Mask) -> Mask:
+    """Begin a new segment where the rest leaps most, if it does; returns which clocks leap.
+
+    A leap is judged beside the drift that would be fitted with it: between two bursts of steps a drift
+    explains nearly all of a leap, and only what it leaves within the bursts tells.
+    """
     steps = rest.shape[1]
     here = segment[clocks]
     starts = np.concatenate([np.ones((len(rest), 1), bool), np.diff(here, axis=1) > 0], axis=1)
     first = np.maximum.accumulate(np.where(starts, np.arange(steps), 0), axis=1)
     ends = np.concatenate([np.diff(here, axis=1) > 0, np.ones((len(rest), 1), bool)], axis=1)
     last = np.minimum.accumulate(np.where(ends, np.arange(steps), steps)[:, ::-1], axis=1)[:, ::-1] + 1
-    total = np.concatenate([np.zeros((len(rest), 1)), np.cumsum(np.where(known, rest, 0.0), axis=1)], axis=1)
-    count = np.concatenate([np.zeros((len(rest), 1)), np.cumsum(known, axis=1)], axis=1)
-    row = np.arange(len(rest))[:, None]
-    at = np.arange(steps)
-    left, right = count[:, :-1] - count[row, first], count[row, last] - count[:, :-1]
-    mean_left = (total[:, :-1] - total[row, first]) / np.maximum(left, 1)
-    mean_right = (total[row, last] - total[:, :-1]) / np.maximum(right, 1)
-    size = np.abs(mean_right - mean_left)
-    surprise = size / (scatter[:, None] * np.sqrt(1 / np.maximum(left, 1) + 1 / np.maximum(right, 1)))
-    surprise[(left < SHORTEST) | (right < SHORTEST) | (size < SUDDEN / 2 * scatter[:, None])] = 0.0
+    row, at = np.arange(len(rest))[:, None], np.arange(steps)
+
+    def sums(values: Floats) -> tuple[Floats, Floats]:
+        """Sums over the segment before each step, and from it on."""
+        total = np.concatenate([np.zeros((len(rest), 1)), np.cumsum(values, axis=1)], axis=1)
+        return total[:, :-1] - total[row, first], total[row, last] - total[:, :-1]
+
+    weight = known.astype(float)
+    left, right = sums(weight)
+    both = np.maximum(left + right, 1.0)
+    before_s, after_s = sums(weight * time_s)
+    late_s = weight * (time_s - (before_s + after_s) / both)
+    square = np.maximum((late_s**2).sum(axis=1, keepdims=True), RESOLUTION_S)
+    _, later = sums(late_s)
+    own = left * right / both
+    alone = own - later**2 / square
+    _, leap = sums(weight * rest)
+    is_possible = (left >= SHORTEST) & (right >= SHORTEST) & (alone > NOT_DRIFT * own)
+    size = np.abs(leap) / np.where(is_possible, alone, 1.0)
+    surprise = np.where(is_possible, size * np.sqrt(np.maximum(alone, 0.0)) / scatter[:, None], 0.0)
+    surprise[size < SUDDEN / 2 * scatter[:, None]] = 0.0
     best = surprise.argmax(axis=1)
     leaps: Mask = surprise[np.arange(len(rest)), best] > SUDDEN
     for clock, start in zip(clocks[leaps].tolist(), best[leaps].tolist(), strict=True):

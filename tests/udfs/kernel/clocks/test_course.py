@@ -38,3 +38,13 @@ def test_steps_in_which_nothing_tells() -> None:
     ahead_s[:, 3:6] = np.nan
     found = course(ahead_s, TIME_S)
     assert found.ahead_s[0] == pytest.approx(np.full(30, 0.01), abs=2e-5)
+
+
+def test_a_clock_set_between_two_bursts_is_not_taken_for_a_drift() -> None:
+    """A drift explains nearly all of it; what it would do within the bursts tells."""
+    time_s = np.concatenate([np.arange(5.0), 140.0 + np.arange(5.0)])
+    noise_s = 5e-6 * np.random.default_rng(3).standard_normal((3, 10))
+    true_s = np.array([-0.05 * (time_s > 100.0), 0.0 * time_s, 0.0 * time_s])
+    found = course(true_s + noise_s, time_s)
+    assert np.argwhere(found.is_leap).tolist() == [[0, 4]]
+    assert found.ahead_s == pytest.approx(true_s, abs=3e-5)
