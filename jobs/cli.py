@@ -10,7 +10,7 @@ from typing import Never
 
 from pyspark.sql import SparkSession
 
-from jobs.gates import preload
+from jobs.gates.audit import preload
 from jobs.printing import FORMATS
 from jobs.progress import working
 from jobs.run_log import exit_status, is_plain, one_line, recorded_run

@@ -68,10 +68,10 @@ def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict
     """Replace the results of these days by those of the other warehouse, with their fingerprints."""
     ours, theirs = (_units(warehouse, days) for warehouse in (target, source))
     units = None if ours <= theirs else theirs
-    frames = {name: source.read(TABLES[name], days) for name in RESULT_TABLES}
+    rows = {name: source.rows(TABLES[name], days) for name in RESULT_TABLES}
     found = recorded(source, STAGE_SIMULATE, days).values()
     fingerprints = [each for each in found if not each.is_unsettled]
-    return publish(STAGE_SIMULATE, target, frames, days, units=units, fingerprints=fingerprints).rows
+    return publish(STAGE_SIMULATE, target, rows, days, units=units, fingerprints=fingerprints).rows
 
 
 def _results(warehouse: Warehouse, log_dates: Sequence[date]) -> DataFrame:

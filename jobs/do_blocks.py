@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from jobs import aggregate_fleet, ingest_rank_logs, simulate_what_if
 from jobs.blocks import Block, rates, seconds_for, total
 from jobs.changed_units import Wanted, changed_days, changed_results, recollect
-from jobs.gates import GateRefusedError, LaterDaysRefusedError
+from jobs.gates.audit import GateRefusedError, LaterDaysRefusedError
 from jobs.landing.files import Unit
 from jobs.run_log import added
 from jobs.settings import Settings

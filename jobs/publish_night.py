@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.cli import day_parser, run_entry_point
+from jobs.gates.quality_docs import Page, TableChecks, write_docs
 from jobs.night_summary import night_summary, told
 from jobs.progress import working
-from jobs.quality_docs import Page, TableChecks, write_docs
 from jobs.report_fleet import run as write_report
 from jobs.run_summary import Summary, add_summary, leave
 from jobs.settings import Settings

@@ -15,13 +15,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PythonException
 
 from jobs.fingerprints import Fingerprint
-from jobs.gates import GateRefusedError, GateWork
+from jobs.gates.audit import GateRefusedError, GateWork
 from jobs.java import JavaNotFoundError
 from jobs.landing.files import NoLandingError
 from jobs.session import SessionError
 from jobs.settings import SettingsError
 from jobs.unit import NoSuchUnitError, NotReplayedError
-from jobs.warehouse.tables import NotWritableError, Warehouse, spark_schema
+from jobs.warehouse.tables import NotWritableError, Warehouse
 from schemas.pipeline_runs import REFUSAL, TABLE
 from schemas.vocabulary import (
     EXIT_DONE,
@@ -196,4 +196,4 @@ def _append(
         "stages": work_of_stages(counts) or None,
     }
     rows = pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
-    warehouse.append(TABLE, warehouse.spark.createDataFrame(rows, spark_schema(TABLE)))
+    warehouse.append(TABLE, rows)

@@ -8,7 +8,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.settings import WatchSettings
-from jobs.small_frames import local
 from jobs.transforms.watch import fleet_values, host_values, risen
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
@@ -33,7 +32,7 @@ def night_warnings(warehouse: Warehouse, watch: WatchSettings, log_date: date) -
     rows = {row["log_date"]: row for row in table.to_pylist()}
     found = _of_coverage(rows, watch, log_date)
     if len(rows) > watch.minimum_days and log_date in rows:
-        found += _of_waste(local(stored, table), watch, log_date)
+        found += _of_waste(stored, watch, log_date)
         found += _of_hosts(warehouse.read(TABLES[HOST_DAY], [*past, log_date]), watch, log_date)
     return found
 

@@ -1,14 +1,16 @@
-"""The Spark shell of the simulator: Arrow batches of many units in, one nested row per unit out.
+"""The Spark shell of the simulator: batches of many units in, their result tables out, as bytes.
 
 Rows arrive unit by unit, each unit's manifest first. Small units share a batch, so that thousands of tiny
-jobs do not cost thousands of calls between Spark and Python.
+jobs do not cost thousands of calls between Spark and Python. Results pass the JVM unread: to Spark's own rows
+and back costs more than a small unit's replay.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -41,11 +43,8 @@ SIMULATED_COLUMNS: Final = (
 UNITS_PER_BATCH: Final = 64
 """Units whose results leave in one batch."""
 
-_KEY_FIELDS = [TABLES[RANK_STEPS].arrow_schema.field(name) for name in UNIT_KEY]
-RESULT_SCHEMA: Final = pa.schema(
-    [*_KEY_FIELDS, *(pa.field(t, pa.list_(pa.struct(list(TABLES[t].value_schema)))) for t in RESULT_TABLES)]
-)
-"""One row per unit: its key, and for each result table the list of its rows."""
+RESULT_SCHEMA: Final = pa.schema([(name, pa.binary()) for name in RESULT_TABLES])
+"""One row per UNITS_PER_BATCH units: their rows of each result table, as an Arrow stream."""
 
 SIMULATED_SCHEMA: Final = pa.schema([TABLES[RANK_STEPS].arrow_schema.field(n) for n in SIMULATED_COLUMNS])
 
@@ -53,10 +52,10 @@ Results = dict[str, pa.Table]
 
 
 class UnitRows(NamedTuple):
-    """A unit: its key, its row of jobs as JSON (None: it has none), and its rows of rank_steps."""
+    """A unit: its key, its row of jobs (empty: it has none), and its rows of rank_steps."""
 
     key: tuple[object, ...]
-    manifest: str | None
+    manifest: Mapping[str, Any]
     rows: pa.Table
 
 
@@ -77,10 +76,10 @@ def simulate_batches(
         for unit in units_of(batches):
             done.append((unit.key, simulate_unit(unit, settings)))
             if len(done) == UNITS_PER_BATCH:
-                yield _nested(done)
+                yield _packed(done)
                 done = []
         if done:
-            yield _nested(done)
+            yield _packed(done)
 
     return simulate
 
@@ -103,7 +102,8 @@ def units(batches: Iterable[pa.RecordBatch]) -> Iterator[UnitRows]:
 
 def _unit(key: tuple[object, ...], batches: list[pa.RecordBatch]) -> UnitRows:
     rows = pa.Table.from_batches(batches)
-    return UnitRows(key, rows.column(MANIFEST)[0].as_py(), rows.slice(1).select(SIMULATED_COLUMNS))
+    manifest = json.loads(rows.column(MANIFEST)[0].as_py() or "{}")
+    return UnitRows(key, manifest, rows.slice(1).select(SIMULATED_COLUMNS))
 
 
 def _runs(batch: pa.RecordBatch) -> list[tuple[int, int]]:
@@ -120,7 +120,7 @@ def _runs(batch: pa.RecordBatch) -> list[tuple[int, int]]:
 
 def simulate_unit(unit: UnitRows, settings: SimulationSettings) -> Results:
     """Results of one unit; whatever is wrong with it becomes its status and stays within it."""
-    facts = json.loads(unit.manifest or "{}")
+    facts = unit.manifest
     if facts.get("manifest_status") is not None:
         refusal = facts["manifest_status"], facts["manifest_detail"]
         return empty_results(job_row(facts, settings.text, *refusal))
@@ -132,18 +132,31 @@ def simulate_unit(unit: UnitRows, settings: SimulationSettings) -> Results:
         return empty_results(job_row(facts, settings.text, STATUS_FAILED, f"{type(error).__name__}: {error}"))
 
 
-def _nested(done: list[tuple[tuple[object, ...], Results]]) -> pa.RecordBatch:
-    """One row per unit, its result tables as lists of structs."""
-    arrays: list[pa.Array] = [
-        pa.array([key[position] for key, _ in done], type=field.type)
-        for position, field in enumerate(_KEY_FIELDS)
-    ]
+def _packed(done: Sequence[tuple[tuple[object, ...], Results]]) -> pa.RecordBatch:
+    """Result tables of several units as one row of RESULT_SCHEMA."""
+    keys = [pa.array(values) for values in zip(*(key for key, _ in done), strict=True)]
+    streams = []
     for name in RESULT_TABLES:
         tables = [results[name] for _, results in done]
-        offsets = [0]
-        for table in tables:
-            offsets.append(offsets[-1] + table.num_rows)
-        rows = pa.concat_tables(tables).combine_chunks().to_struct_array()
-        values = pa.concat_arrays(rows.chunks) if rows.num_chunks else pa.array([], type=rows.type)
-        arrays.append(pa.ListArray.from_arrays(pa.array(offsets, type=pa.int32()), values))
-    return pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)
+        owners = pa.array(np.repeat(np.arange(len(done)), [table.num_rows for table in tables]))
+        rows = pa.concat_tables(tables)
+        for place, (column, values) in enumerate(zip(UNIT_KEY, keys, strict=True)):
+            rows = rows.add_column(place, column, values.take(owners))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, TABLES[name].arrow_schema) as stream:
+            stream.write_table(rows.select(TABLES[name].column_names).cast(TABLES[name].arrow_schema))
+        streams.append(pa.array([sink.getvalue().to_pybytes()], pa.binary()))
+    return pa.RecordBatch.from_arrays(streams, schema=RESULT_SCHEMA)
+
+
+def results_of(batches: pa.Table) -> Results:
+    """Result tables of all units, from rows of RESULT_SCHEMA."""
+    return {
+        name: pa.concat_tables(
+            [
+                TABLES[name].arrow_schema.empty_table(),
+                *(pa.ipc.open_stream(rows.as_buffer()).read_all() for rows in batches.column(name)),
+            ]
+        )
+        for name in RESULT_TABLES
+    }

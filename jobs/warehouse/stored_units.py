@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,10 +33,10 @@ class Piece(NamedTuple):
 
 @dataclass
 class StoredUnit:
-    """A unit, its row of jobs as JSON, and where its rows lie."""
+    """A unit, its row of jobs (empty: it has none), and where its rows lie."""
 
     key: Unit
-    manifest: str | None
+    manifest: Mapping[str, Any]
     pieces: list[Piece] = field(default_factory=list)
     bytes: int = 0
 
@@ -49,12 +49,14 @@ class Stored(NamedTuple):
 
 
 def stored_units(
-    files: Iterable[tuple[date, str]], manifests: Mapping[Unit, str], only: Collection[Unit] | None = None
+    files: Iterable[tuple[date, str]],
+    manifests: Mapping[Unit, Mapping[str, Any]],
+    only: Collection[Unit] | None = None,
 ) -> Stored:
     """Look into the footers of rank_steps.
 
     files : log date and path, or URL, of each
-    manifests : rows of jobs as JSON, by unit; also of units without rows
+    manifests : rows of jobs, by unit; also of units without rows
     only : units that are wanted, where not all of these days
     Raises OSError or pa.ArrowException for a store that pyarrow does not reach.
     """
@@ -67,7 +69,7 @@ def stored_units(
                 break
             unit = (day, *names)
             if only is None or unit in only:
-                stored = found.setdefault(unit, StoredUnit(unit, None))
+                stored = found.setdefault(unit, StoredUnit(unit, {}))
                 stored.pieces.append(Piece(path, (group,)))
                 stored.bytes += size
     return Stored([found[unit] for unit in sorted(found) if unit[0] not in mixed], mixed)

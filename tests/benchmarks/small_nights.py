@@ -20,7 +20,7 @@ import psutil
 from pyspark.sql import SparkSession
 
 from jobs.cli import positive
-from jobs.gates import preload
+from jobs.gates.audit import preload
 from jobs.publish_night import run as publish_night
 from jobs.session import session
 from jobs.settings import Settings, load_settings

@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from pyspark.sql import SparkSession
 
 from dags.operators.spark_submit import SparkSubmitOperator
-from jobs.quality_docs import docs_path
+from jobs.gates.quality_docs import docs_path
 from jobs.rank_log_writer import Rank, RankLogWriter, Run, finish_day
 from jobs.releases import Release, record_release
 from jobs.run_nightly import run as run_nightly

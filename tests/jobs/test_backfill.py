@@ -6,7 +6,7 @@ import pytest
 
 from jobs import run_nightly
 from jobs.fingerprints import STAGE_VERSIONS, forget
-from jobs.gates import GateRefusedError, Refusal
+from jobs.gates.audit import GateRefusedError, Refusal
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from jobs.cli import Body, common_parser, day_parser, run_entry_point
-from jobs.gates import GateRefusedError, Refusal
+from jobs.gates.audit import GateRefusedError, Refusal
 from jobs.java import JavaNotFoundError
 from jobs.package import write_zip
 from jobs.run_log import ROWS_IN
@@ -26,7 +26,7 @@ REFUSED = GateRefusedError([Refusal("jobs", "jobs_world_size_in_range", 2, "at l
 PROGRAM = """
 import sys
 from jobs.cli import common_parser, run_entry_point
-from jobs.gates import GateRefusedError, Refusal
+from jobs.gates.audit import GateRefusedError, Refusal
 
 def body(spark, settings, arguments):
     raise GateRefusedError([Refusal("jobs", "made_up", 2, "never holds")])

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from jobs.blocks import Block, Work
 from jobs.changed_units import Wanted
 from jobs.do_blocks import do_blocks
-from jobs.gates import GateRefusedError, LaterDaysRefusedError, Refusal
+from jobs.gates.audit import GateRefusedError, LaterDaysRefusedError, Refusal
 from jobs.run_log import refused_by
 from jobs.settings import load_settings
 from tests.jobs.test_blocks import FIRST, WANT, unit

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobs.cli import Parser
-from jobs.gates import GateWork
+from jobs.gates.audit import GateWork
 from jobs.run_log import stage_work
 from jobs.run_summary import add_summary, leave, of_history
 from tests.examples import DAY, NEXT_DAY

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from jobs.gates import (
+from jobs.gates.audit import (
     KEY_EXPECTATION,
     GateError,
     GateRefusedError,
@@ -180,7 +180,7 @@ def test_rows_that_change_between_two_looks_are_an_error(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = iter([{"all": 1}, {"slowdown_not_null": 0}])
-    monkeypatch.setattr("jobs.gates._count", lambda *_: next(answers))
+    monkeypatch.setattr("jobs.gates.audit._count", lambda *_: next(answers))
     with pytest.raises(GateError, match="persist"):
         audit(STAGES, frame(spark, STAGE_SLOWDOWN))
 

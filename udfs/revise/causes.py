@@ -7,7 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from schemas.vocabulary import CULPRIT_PATTERNS, JUDGED_BY_HISTORY
-from udfs.history import (
+from udfs.kernel.cause import ALWAYS
+from udfs.kernel.diagnosis.culprits import LEAST_HEAVY, MOST_CULPRITS
+from udfs.kernel.diagnosis.diagnose import LEAST_SAVED
+from udfs.kernel.diagnosis.flags import LEAST_CLAIM
+from udfs.revise.history import (
     Run,
     SlowHost,
     SlowStages,
@@ -16,10 +20,6 @@ from udfs.history import (
     slow_stages,
     slow_transfers,
 )
-from udfs.kernel.cause import ALWAYS
-from udfs.kernel.diagnosis.culprits import LEAST_HEAVY, MOST_CULPRITS
-from udfs.kernel.diagnosis.diagnose import LEAST_SAVED
-from udfs.kernel.diagnosis.flags import LEAST_CLAIM
 
 Row = dict[str, Any]
 

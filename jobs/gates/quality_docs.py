@@ -11,7 +11,7 @@ from jinja2 import Environment
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from jobs.gates import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION, Refusal
+from jobs.gates.audit import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION, Refusal
 from jobs.project import project_file
 from jobs.releases import NEVER
 from jobs.store import remove, write_text
