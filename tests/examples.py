@@ -231,7 +231,7 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
 """By table name; columns not named are null."""
 
 
-def rows(name: str, changes: Sequence[Mapping[str, Any]] = ({},)) -> pa.Table:
+def table_rows(name: str, changes: Sequence[Mapping[str, Any]] = ({},)) -> pa.Table:
     """One row for each mapping in `changes`: the good row of this table with these columns changed."""
     return pa.Table.from_pylist([{**ROWS[name], **change} for change in changes], TABLES[name].arrow_schema)
 

@@ -11,7 +11,7 @@ from jobs.fix_effect import main
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS, WORKER_SLOWDOWN
-from tests.examples import DAY, frame
+from tests.examples import DAY, table_rows
 
 SPAN = 5
 FIXED = DAY + timedelta(days=SPAN)
@@ -45,7 +45,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     made = Warehouse(spark, str(tmp_path_factory.mktemp("warehouse")))
     days = [DAY + timedelta(days=since) for since in range(2 * SPAN)]
     for name, rows in zip((JOB_SLOWDOWN, JOBS, WORKER_SLOWDOWN), units(), strict=True):
-        made.replace(TABLES[name], frame(spark, name, rows), days)
+        made.replace(TABLES[name], table_rows(name, rows), days)
     return made.root
 
 

@@ -25,7 +25,7 @@ from schemas.vocabulary import (
     RESULT_TABLES,
     STAGE_SLOWDOWN,
 )
-from tests.examples import DAY, NEXT_DAY, rows
+from tests.examples import DAY, NEXT_DAY, table_rows
 
 BAD: dict[str, Any] = {"pp_rank": -1}
 REFUSED = "stage_slowdown.pp_rank_in_range"
@@ -40,8 +40,8 @@ def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
 def publish_bad(warehouse: Warehouse, days: Sequence[date] = (DAY,)) -> int:
     """Publish a row that a gate refuses, and a rule that it breaks; returns the refusals released."""
     tables = {
-        STAGE_SLOWDOWN: rows(STAGE_SLOWDOWN, [{"log_date": day} | BAD for day in days]),
-        DP_RANK_SLOWDOWN: rows(DP_RANK_SLOWDOWN),
+        STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN, [{"log_date": day} | BAD for day in days]),
+        DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN),
     }
     rules = [Violations("complete", tables[STAGE_SLOWDOWN].select(["job_id"]))]
     return publish("simulate", warehouse, tables, days, rules).gates.released
@@ -92,7 +92,7 @@ def test_what_a_table_cannot_be_written_without_is_never_released(
     warehouse: Warehouse,
 ) -> None:
     release(warehouse, "stage_slowdown.key_is_unique")
-    twice = {STAGE_SLOWDOWN: rows(STAGE_SLOWDOWN, [{}, {}])}
+    twice = {STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN, [{}, {}])}
     with pytest.raises(GateRefusedError, match="key_is_unique"):
         publish("simulate", warehouse, twice, [DAY])
 
@@ -159,7 +159,7 @@ def test_what_a_backfill_beside_the_current_results_refuses_can_be_released_ther
 
 
 def test_days_without_refused_rows_need_no_release(warehouse: Warehouse) -> None:
-    stages = rows(STAGE_SLOWDOWN, [{"log_date": DAY} | BAD, {"log_date": NEXT_DAY}])
+    stages = table_rows(STAGE_SLOWDOWN, [{"log_date": DAY} | BAD, {"log_date": NEXT_DAY}])
     rules = [Violations("complete", stages.slice(0, 1).select(["log_date", "job_id"]))]
 
     def publish_both() -> int:
@@ -174,19 +174,19 @@ def test_days_without_refused_rows_need_no_release(warehouse: Warehouse) -> None
 
 
 def test_the_page_of_a_whole_night_stays_when_a_part_of_it_changes(warehouse: Warehouse) -> None:
-    publish("aggregate", warehouse, {name: rows(name) for name in FLEET_TABLES}, [DAY])
+    publish("aggregate", warehouse, {name: table_rows(name) for name in FLEET_TABLES}, [DAY])
     whole = Path(docs_path(warehouse.root, DAY, "aggregate"))
     before = whole.read_text()
-    publish("aggregate", warehouse, {CAUSE_DAY: rows(CAUSE_DAY)}, [DAY])
+    publish("aggregate", warehouse, {CAUSE_DAY: table_rows(CAUSE_DAY)}, [DAY])
     units = [(DAY, "gpt-175b", "r3")]
-    publish("simulate", warehouse, {name: rows(name) for name in RESULT_TABLES}, [DAY], (), units)
+    publish("simulate", warehouse, {name: table_rows(name) for name in RESULT_TABLES}, [DAY], (), units)
     assert whole.read_text() == before
     assert {each.name for each in whole.parent.iterdir() if each.suffix == ".html"} == {
         "aggregate.html",
         "aggregate-later.html",
         "simulate-later.html",
     }
-    publish("aggregate", warehouse, {name: rows(name) for name in FLEET_TABLES}, [DAY])
+    publish("aggregate", warehouse, {name: table_rows(name) for name in FLEET_TABLES}, [DAY])
     assert not whole.with_name("aggregate-later.html").exists()
 
 
@@ -200,7 +200,7 @@ def test_a_page_offers_no_release_that_would_not_do() -> None:
 def test_the_page_of_a_night_says_what_was_held_and_what_was_refused(
     warehouse: Warehouse,
 ) -> None:
-    good = {STAGE_SLOWDOWN: rows(STAGE_SLOWDOWN)}
+    good = {STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN)}
     held = publish("simulate", warehouse, good, [DAY]).gates.expectations
     assert held == len(TABLES[STAGE_SLOWDOWN].all_expectations()) + 3
     assert "simulate-later, 2026-01-05: held" in page(warehouse)
@@ -233,6 +233,6 @@ def test_a_page_that_cannot_be_written_stops_nothing(
 ) -> None:
     Path(warehouse.root).mkdir()
     Path(warehouse.root, "_quality").touch()
-    publish("simulate", warehouse, {STAGE_SLOWDOWN: rows(STAGE_SLOWDOWN)}, [DAY])
+    publish("simulate", warehouse, {STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN)}, [DAY])
     assert "data docs of simulate-later could not be written" in caplog.text
     assert warehouse.read(TABLES[STAGE_SLOWDOWN]).count() == 1

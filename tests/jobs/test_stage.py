@@ -15,7 +15,7 @@ from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import DP_RANK_SLOWDOWN, STAGE_SLOWDOWN
-from tests.examples import DAY, NEXT_DAY, frame, rows
+from tests.examples import DAY, NEXT_DAY, frame, table_rows
 
 GOOD_AND_BAD = [{}, {"pp_rank": 1, "slowdown": None}, {"pp_rank": 2, "slowdown": None}]
 
@@ -28,7 +28,7 @@ def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
 @pytest.fixture
 def published(warehouse: Warehouse) -> Warehouse:
     """A warehouse in which the day was published before."""
-    tables = {name: rows(name) for name in (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)}
+    tables = {name: table_rows(name) for name in (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)}
     assert publish("simulate", warehouse, tables, [DAY]).rows == {STAGE_SLOWDOWN: 1, DP_RANK_SLOWDOWN: 1}
     return warehouse
 
@@ -50,7 +50,7 @@ def kept(warehouse: Warehouse, stage: str) -> dict[str, int]:
 
 def test_a_day_published_twice_is_there_once(published: Warehouse) -> None:
     before = contents(published)
-    frames = {name: rows(name) for name in before}
+    frames = {name: table_rows(name) for name in before}
     publish("simulate", published, frames, [DAY])
     assert contents(published) == before
     assert all(len(found) == 1 for found in before.values())
@@ -60,8 +60,8 @@ def test_a_day_published_twice_is_there_once(published: Warehouse) -> None:
 def test_one_refused_table_leaves_all_tables_as_they_were(published: Warehouse) -> None:
     before = contents(published)
     frames = {
-        DP_RANK_SLOWDOWN: rows(DP_RANK_SLOWDOWN, [{"slowdown": 9.0}]),
-        STAGE_SLOWDOWN: rows(STAGE_SLOWDOWN, GOOD_AND_BAD),
+        DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"slowdown": 9.0}]),
+        STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN, GOOD_AND_BAD),
     }
     with pytest.raises(GateRefusedError) as raised:
         publish("simulate", published, frames, [DAY])
@@ -78,8 +78,8 @@ def test_one_refused_table_leaves_all_tables_as_they_were(published: Warehouse) 
 
 def test_all_refusals_are_told_also_of_rules_across_tables(published: Warehouse) -> None:
     before = contents(published)
-    stages = rows(STAGE_SLOWDOWN, [{}, {}])
-    frames = {STAGE_SLOWDOWN: stages, DP_RANK_SLOWDOWN: rows(DP_RANK_SLOWDOWN, [{"dp_rank": -1}])}
+    stages = table_rows(STAGE_SLOWDOWN, [{}, {}])
+    frames = {STAGE_SLOWDOWN: stages, DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"dp_rank": -1}])}
     rules = [
         Violations("complete", stages.slice(0, 0)),
         Violations("lines", stages.select(["job_id"]), "rank_steps", "lines = rows + rejects"),
@@ -97,7 +97,7 @@ def test_all_refusals_are_told_also_of_rules_across_tables(published: Warehouse)
 
 
 def test_rows_of_a_day_that_was_not_computed_are_refused(warehouse: Warehouse) -> None:
-    frames = {STAGE_SLOWDOWN: rows(STAGE_SLOWDOWN, [{}, {"log_date": NEXT_DAY}])}
+    frames = {STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN, [{}, {"log_date": NEXT_DAY}])}
     with pytest.raises(GateRefusedError, match="expectation log_date_of_this_run, 1 row"):
         publish("simulate", warehouse, frames, [DAY])
     assert not warehouse.exists(STAGE_SLOWDOWN)
@@ -108,7 +108,7 @@ def test_an_expectation_that_cannot_be_evaluated_publishes_nothing(
 ) -> None:
     before = contents(published)
     odd = frame(spark, STAGE_SLOWDOWN).where(F.expr("1 / (pp_rank - pp_rank) > 1"))
-    good = {DP_RANK_SLOWDOWN: rows(DP_RANK_SLOWDOWN, [{"slowdown": 9.0}])}
+    good = {DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"slowdown": 9.0}])}
     with pytest.raises(GateError, match=r"expectation no_such_row could not be evaluated: .*DIVIDE_BY_ZERO"):
         publish("simulate", published, good, [DAY], [Violations("no_such_row", odd)])
     assert contents(published) == before
@@ -120,14 +120,14 @@ def test_what_is_broken_at_the_first_look_alone_is_an_error_and_not_a_pass(
     before = contents(published)
     monkeypatch.setattr("jobs.stage.all_hold", lambda *_: False)
     with pytest.raises(GateError, match=f"{DP_RANK_SLOWDOWN}: broken together"):
-        publish("simulate", published, {DP_RANK_SLOWDOWN: rows(DP_RANK_SLOWDOWN)}, [DAY])
+        publish("simulate", published, {DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN)}, [DAY])
     assert contents(published) == before
 
 
 def test_refused_rows_that_cannot_be_kept_do_not_hide_the_refusal(
     warehouse: Warehouse, caplog: pytest.LogCaptureFixture
 ) -> None:
-    twice = rows(STAGE_SLOWDOWN).rename_columns(["log_date", "job_id", "run_id", "x", "x"])
+    twice = table_rows(STAGE_SLOWDOWN).rename_columns(["log_date", "job_id", "run_id", "x", "x"])
     with pytest.raises(GateRefusedError, match="expectation schema, 1 row: column pp_rank is missing"):
         publish("simulate", warehouse, {STAGE_SLOWDOWN: twice}, [DAY])
     assert "refused rows of stage_slowdown could not be kept" in caplog.text
@@ -146,7 +146,7 @@ def test_a_writer_that_fails_is_told_after_the_others_have_written(
         replace(self, table, new, days, units)
 
     monkeypatch.setattr(Warehouse, "replace", fail_on_stages)
-    frames = {name: rows(name) for name in (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)}
+    frames = {name: table_rows(name) for name in (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)}
     with pytest.raises(OSError, match="disk full"):
         publish("simulate", warehouse, frames, [DAY])
     assert {name: len(found) for name, found in contents(warehouse).items()} == {
@@ -157,7 +157,7 @@ def test_a_writer_that_fails_is_told_after_the_others_have_written(
 
 def test_a_table_is_one_file_a_day_sorted_by_its_key(warehouse: Warehouse) -> None:
     keys = [{"log_date": day, "pp_rank": rank} for rank in (3, 1, 2, 0) for day in (DAY, NEXT_DAY)]
-    publish("simulate", warehouse, {STAGE_SLOWDOWN: rows(STAGE_SLOWDOWN, keys)}, [DAY, NEXT_DAY])
+    publish("simulate", warehouse, {STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN, keys)}, [DAY, NEXT_DAY])
     for day in (DAY, NEXT_DAY):
         found = warehouse.read(TABLES[STAGE_SLOWDOWN], [day])
         assert len(warehouse.files(TABLES[STAGE_SLOWDOWN], [day])) == 1

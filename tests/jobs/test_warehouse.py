@@ -19,7 +19,7 @@ from schemas.table import SchemaError, Table
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 from schemas.vocabulary import JOB_CAUSES, JOBS, PIPELINE_RUNS, RANK_STEPS, STAGE_SLOWDOWN
-from tests.examples import DAY, NEXT_DAY, ROWS, frame, rows
+from tests.examples import DAY, NEXT_DAY, ROWS, frame, table_rows
 
 STAGES = TABLES[STAGE_SLOWDOWN]
 SECOND_DAY = {"log_date": NEXT_DAY}
@@ -32,7 +32,7 @@ def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
 
 def stages(*slowdowns: float, day: date = DAY) -> pa.Table:
     changes = [{"pp_rank": rank, "slowdown": each, "log_date": day} for rank, each in enumerate(slowdowns)]
-    return rows(STAGE_SLOWDOWN, changes)
+    return table_rows(STAGE_SLOWDOWN, changes)
 
 
 def stored(warehouse: Warehouse, *days: date) -> list[tuple[date, int, float]]:
@@ -129,7 +129,7 @@ def test_columns_are_stored_in_the_tables_order(spark: SparkSession, warehouse: 
 
 def test_appending_adds_rows(spark: SparkSession, warehouse: Warehouse) -> None:
     for run in ("a", "b"):
-        warehouse.append(TABLES[PIPELINE_RUNS], rows(PIPELINE_RUNS, [{"pipeline_run_id": run}]))
+        warehouse.append(TABLES[PIPELINE_RUNS], table_rows(PIPELINE_RUNS, [{"pipeline_run_id": run}]))
     found = warehouse.read(TABLES[PIPELINE_RUNS]).collect()
     assert sorted(row.pipeline_run_id for row in found) == ["a", "b"]
 
@@ -166,7 +166,7 @@ def test_a_writer_that_meets_another_looks_again(
 @pytest.mark.parametrize("name", [RANK_STEPS, JOBS])
 def test_other_readers_see_the_same_rows(spark: SparkSession, warehouse: Warehouse, name: str) -> None:
     table = TABLES[name]
-    warehouse.replace(table, rows(name, [{}, SECOND_DAY]), [DAY, NEXT_DAY])
+    warehouse.replace(table, table_rows(name, [{}, SECOND_DAY]), [DAY, NEXT_DAY])
     by_deltalake = DeltaTable(warehouse.path(name)).to_pyarrow_table()
     by_polars = pl.read_delta(warehouse.path(name))
     assert table.differences(by_deltalake.schema) == []
@@ -239,9 +239,9 @@ def test_units_of_a_day_are_replaced_and_its_other_rows_stay(
     spark: SparkSession, warehouse: Warehouse
 ) -> None:
     others: list[dict[str, Any]] = [{"job_id": "it's"}, {"run_id": "r4"}, {"log_date": NEXT_DAY}]
-    warehouse.replace(STAGES, rows(STAGE_SLOWDOWN, [{}, *others]), [DAY, NEXT_DAY])
+    warehouse.replace(STAGES, table_rows(STAGE_SLOWDOWN, [{}, *others]), [DAY, NEXT_DAY])
     unit, quoted = (DAY, "gpt-175b", "r3"), (DAY, "it's", "r3")
-    warehouse.replace(STAGES, rows(STAGE_SLOWDOWN, [{"slowdown": 9.0}]), [DAY], {unit, quoted})
+    warehouse.replace(STAGES, table_rows(STAGE_SLOWDOWN, [{"slowdown": 9.0}]), [DAY], {unit, quoted})
     found = sorted(
         (row.log_date, row.job_id, row.run_id, row.slowdown) for row in warehouse.read(STAGES).collect()
     )
@@ -252,7 +252,7 @@ def test_units_of_a_day_are_replaced_and_its_other_rows_stay(
     ]
     assert warehouse.read(STAGES, [DAY], {unit}).count() == 1
     with pytest.raises(AnalysisException, match="DELTA_REPLACE_WHERE_MISMATCH"):
-        warehouse.replace(STAGES, rows(STAGE_SLOWDOWN, [{"job_id": "other"}]), [DAY], {unit})
+        warehouse.replace(STAGES, table_rows(STAGE_SLOWDOWN, [{"job_id": "other"}]), [DAY], {unit})
 
 
 def test_a_column_that_came_later_is_null_before_and_there_after(
@@ -261,7 +261,7 @@ def test_a_column_that_came_later_is_null_before_and_there_after(
     table = TABLES[PIPELINE_RUNS]
     frame(spark, PIPELINE_RUNS).drop("stages").write.format("delta").save(warehouse.path(PIPELINE_RUNS))
     assert [row.stages for row in warehouse.read(table).collect()] == [None]
-    warehouse.append(table, rows(PIPELINE_RUNS, [{"pipeline_run_id": "later"}]))
+    warehouse.append(table, table_rows(PIPELINE_RUNS, [{"pipeline_run_id": "later"}]))
     stages_of = {row.pipeline_run_id: row.stages for row in warehouse.read(table).collect()}
     assert stages_of.pop("later")[0].stage == "ingest"
     assert list(stages_of.values()) == [None]
@@ -280,7 +280,7 @@ def test_partitions_are_those_declared(spark: SparkSession, warehouse: Warehouse
         return tuple(DeltaTable(warehouse.path(table.name)).metadata().partition_columns)
 
     warehouse.replace(STAGES, stages(1.0), [DAY])
-    warehouse.append(TABLES[PIPELINE_RUNS], rows(PIPELINE_RUNS))
+    warehouse.append(TABLES[PIPELINE_RUNS], table_rows(PIPELINE_RUNS))
     assert partitions(STAGES) == ("log_date",)
     assert partitions(TABLES[PIPELINE_RUNS]) == ()
 
@@ -290,6 +290,6 @@ def test_of_units_that_are_not_there_no_rows_are_read(
     spark: SparkSession, warehouse: Warehouse, name: str
 ) -> None:
     """Maps and lists of no rows among those that few rows hold."""
-    warehouse.replace(TABLES[name], rows(name), [DAY])
+    warehouse.replace(TABLES[name], table_rows(name), [DAY])
     assert warehouse.read(TABLES[name], [DAY], {(DAY, "absent", "r1")}).collect() == []
     assert warehouse.read(TABLES[name], [DAY], {(DAY, "gpt-175b", "r3")}).count() == 1

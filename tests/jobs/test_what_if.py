@@ -16,7 +16,7 @@ from jobs.warehouse.tables import Warehouse
 from jobs.what_if import main
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, PIPELINE_RUNS, RANK_STEPS
-from tests.examples import DAY, NEXT_DAY, frame
+from tests.examples import DAY, NEXT_DAY, table_rows
 from tests.udfs.lines import Ops, crossed_stages, line
 
 SIZES = {"dp_size": 2, "pp_size": 1, "tp_size": 1, "cp_size": 1, "vpp_size": 1, "world_size": 2}
@@ -72,7 +72,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
         *(unit("bad", "e", DAY) | each for each in crossed_stages(7)),
     ]
     for name, changes in ((JOBS, jobs), (RANK_STEPS, rows)):
-        made.replace(TABLES[name], frame(spark, name, changes), [DAY, NEXT_DAY])
+        made.replace(TABLES[name], table_rows(name, changes), [DAY, NEXT_DAY])
     return made.root
 
 

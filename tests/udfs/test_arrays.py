@@ -7,15 +7,15 @@ import pytest
 
 from schemas.tables import TABLES
 from schemas.vocabulary import RANK_STEPS
-from tests.examples import rows
+from tests.examples import table_rows
 from udfs.arrays import arrays_hold
 
 TABLE = TABLES[RANK_STEPS]
 
 
 def test_good_rows_hold_and_so_do_none() -> None:
-    assert arrays_hold(TABLE, rows(RANK_STEPS, [{}, {name: [] for name in TABLE.alike}]))
-    assert arrays_hold(TABLE, rows(RANK_STEPS, []))
+    assert arrays_hold(TABLE, table_rows(RANK_STEPS, [{}, {name: [] for name in TABLE.alike}]))
+    assert arrays_hold(TABLE, table_rows(RANK_STEPS, []))
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_good_rows_hold_and_so_do_none() -> None:
     ],
 )
 def test_a_list_that_is_not_as_declared_does_not_hold(name: str, values: Any) -> None:  # noqa: ANN401
-    assert not arrays_hold(TABLE, rows(RANK_STEPS, [{}, {name: values}]))
+    assert not arrays_hold(TABLE, table_rows(RANK_STEPS, [{}, {name: values}]))
