@@ -10,7 +10,6 @@ from typing import Never
 
 from pyspark.sql import SparkSession
 
-from jobs.gates.audit import preload
 from jobs.printing import FORMATS
 from jobs.progress import working
 from jobs.run_log import exit_status, is_plain, one_line, recorded_run
@@ -133,10 +132,8 @@ def run_entry_point(
         parsed = parser.parse_args(arguments)
         settings = load_settings(parsed.settings, parsed.landing, parsed.warehouse)
         settings = with_spark_conf(settings, spark_conf or {}, spark_log)
-        if is_recorded:
-            if not getattr(parsed, "dry_run", False):
-                hold_writable(settings.paths.warehouse)
-            preload()  # while Spark starts: what writes tables has gates
+        if is_recorded and not getattr(parsed, "dry_run", False):
+            hold_writable(settings.paths.warehouse)
         with ExitStack() as open_session:
             with working(f"{name}: starting Spark"):
                 spark = open_session.enter_context(session(settings, name))

@@ -1,4 +1,4 @@
-"""Expectations by Great Expectations on a Spark frame. The import takes seconds: see audit.preload."""
+"""Expectations by Great Expectations on a Spark frame. The import takes seconds: see audit."""
 
 import logging
 from collections.abc import Mapping
