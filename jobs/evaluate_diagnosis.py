@@ -11,10 +11,10 @@ from pathlib import Path
 from jobs.cli import Parser, not_negative, positive
 from jobs.evaluation.classes import CLASSES
 from jobs.evaluation.diagnosis import Diagnose, NoDiagnosisError
-from jobs.evaluation.evaluate import Wanted, evaluate
+from jobs.evaluation.evaluate import evaluate
 from jobs.evaluation.published import trace_folders
 from jobs.evaluation.report import FORMATS, rendered
-from jobs.evaluation.sections import Chosen, heading, sections
+from jobs.evaluation.sections import heading, sections
 from jobs.synthetic.simulation import LABELS
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED
 from udfs.what_if import simulate_job
@@ -27,15 +27,12 @@ def main(argv: Sequence[str] | None = None, diagnose: Diagnose = simulate_job) -
     folders = [] if args.published is None else trace_folders(args.published)
     if args.published is not None and not folders:
         parser.error(f"no trace-NAME.parquet in the folders of {args.published}")
-    sensitivity = min(args.sensitivity, args.jobs)
-    wanted = Wanted(args.jobs, args.seed, args.healthy, sensitivity, args.most_ops, tuple(folders))
-    chosen = Chosen(tuple(args.classes or CLASSES), args.only_cause, args.list_wrong, args.list_worst)
     try:
-        found = evaluate(wanted, args.workers, diagnose)
+        found = evaluate(args, folders, diagnose)
     except NoDiagnosisError as error:
         sys.stderr.write(f"evaluate_diagnosis: error: {error}\n")
         return EXIT_FAILED
-    sys.stdout.write(rendered(heading(wanted, found), sections(found, chosen), args.format))
+    sys.stdout.write(rendered(heading(found, args), sections(found, args), args.format))
     return EXIT_DONE
 
 

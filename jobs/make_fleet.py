@@ -6,19 +6,15 @@ read: its truth says what was planned, and not what each cause really costs.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import date
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rich.progress import track
-
 from jobs.cli import Parser, log_date, not_negative, positive
+from jobs.progress import spread
 from jobs.rank_log_writer import finish_day
 from jobs.synthetic import paper
 from jobs.synthetic.fleet import Fleet, plan_fleet, write_unit
@@ -58,21 +54,10 @@ def _write_all(
     landing: Path, write: Callable[[T], int], parts: Sequence[T], log_dates: Sequence[date], workers: int
 ) -> int:
     """Write all parts and finish the days; returns the sum of their ops."""
-    with _written(write, parts, workers) as written:
-        ops = sum(track(written, "fleet", total=len(parts), disable=not sys.stdout.isatty(), transient=True))
+    ops = sum(spread("fleet", write, parts, workers))
     for day in log_dates:
         finish_day(landing, day)
     return ops
-
-
-@contextmanager
-def _written(write: Callable[[T], int], parts: Sequence[T], workers: int) -> Iterator[Iterator[int]]:
-    """Recorded ops of each part as it is written, by this process or by others."""
-    if workers == 1:
-        yield map(write, parts)
-        return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield pool.map(write, parts)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
