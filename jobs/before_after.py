@@ -4,15 +4,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Final, Literal
+from typing import Final
 
-from jobs.intervals import LEAST, Difference, compare, compare_pairs
+from jobs.intervals import LEAST, Difference, compare
 
 BETTER: Final = "better"
 WORSE: Final = "worse"
 UNKNOWN: Final = "not enough evidence"
 
-Side = Literal["before", "after"]
+_ByJob = dict[str, list["JobDay"]]
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,11 @@ def comparisons(days: Sequence[JobDay], fixed_on: date, confidence: float) -> li
         first, second = ([_mean(side[job]) for job in both] for side in (before, after))
         found = [
             Comparison("chosen", "jobs", compare(_means(before), _means(after), confidence), gpu_hours),
-            Comparison("chosen, same jobs", "jobs", compare_pairs(first, second, confidence)),
+            Comparison("chosen, same jobs", "jobs", compare(first, second, confidence, is_paired=True)),
         ]
     others_before, others_after = _sides(others, fixed_on)
     control = compare(_means(others_before), _means(others_after), confidence)
     return [*found, Comparison("all others", "jobs", control)]
-
-
-_ByJob = dict[str, list[JobDay]]
 
 
 def _sides(days: Iterable[JobDay], fixed_on: date) -> tuple[_ByJob, _ByJob]:

@@ -13,12 +13,11 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs import query
-from jobs.cli import common_parser, run_entry_point
+from jobs.cli import entry_point
 from jobs.printing import Result, write
 from jobs.progress import steps
 from jobs.settings import Settings
 from schemas.cookbook import RECIPES, Recipe
-from schemas.vocabulary import EXIT_WRONG_SETTINGS
 
 _BY_NAME: Final = {recipe.name: recipe for recipe in RECIPES}
 _HEAD: Final = """# Cookbook
@@ -49,19 +48,10 @@ def page(answers: Sequence[tuple[Recipe, Result]]) -> str:
     return "\n".join(parts)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the cookbook; returns the exit status."""
-    parser = common_parser("cookbook", "Answer the cookbook's questions from a warehouse, as Markdown.")
-    return run_entry_point("cookbook", parser, argv, _answer, is_recorded=False)
-
-
-def _answer(spark: SparkSession, settings: Settings, _args: argparse.Namespace) -> dict[str, int]:
-    try:
-        answers = list(run(spark, settings))
-    except query.QueryError as error:
-        sys.stderr.write(f"cookbook: error: {error}\n")
-        raise SystemExit(EXIT_WRONG_SETTINGS) from error
-    sys.stdout.write(page(answers))
+@entry_point("cookbook", is_recorded=False)
+def main(spark: SparkSession, settings: Settings, _args: argparse.Namespace) -> dict[str, int]:
+    """Answer the cookbook's questions from a warehouse, as Markdown."""
+    sys.stdout.write(page(list(run(spark, settings))))
     return {}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from jobs.cli import Parser, add_format
+from jobs.cli import FORMAT, Parser, make_parser, option
 from jobs.dictionary import render
 from jobs.nearest import suggestion
 from jobs.printing import FORMATS, Result, write
@@ -102,15 +102,13 @@ def _describe_sql(name: str, meaning: str, sources: Sequence[str], sql: str, for
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="describe", description="Tell what tables, views and columns mean.", allow_abbrev=False
+    return make_parser(
+        "describe",
+        "Tell what tables, views and columns mean.",
+        option("name TABLE", "a table, view or named query; all are listed if left out", nargs="?"),
+        option("--html FILE", "write the whole dictionary as one page", Path),
+        FORMAT,
     )
-    parser.add_argument(
-        "name", nargs="?", metavar="TABLE", help="a table, view or named query; all are listed if left out"
-    )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the whole dictionary as one page")
-    add_format(parser)
-    return parser
 
 
 if __name__ == "__main__":

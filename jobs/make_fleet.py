@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.cli import Parser, log_date, not_negative, positive
+from jobs.cli import Parser, log_date, make_parser, not_negative, option, positive
 from jobs.progress import spread
 from jobs.rank_log_writer import finish_day
 from jobs.synthetic import paper
@@ -75,38 +75,19 @@ def _plan(args: argparse.Namespace) -> Fleet[FleetJob] | History:
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="make_fleet",
-        description="Generate rank logs of a fleet, with the truth about every job under _truth.",
-        allow_abbrev=False,
+    return make_parser(
+        "make_fleet",
+        "Generate rank logs of a fleet, with the truth about every job under _truth.",
+        option("--landing DIR", "an empty or new folder", Path, required=True),
+        option("--history", "months of a fleet drawn like the paper's, without true savings"),
+        option("--jobs N", f"jobs over all days; a history has {paper.JOBS:,} if left out", positive),
+        option("--days N", f"days (1; of a history {paper.DAYS})", positive),
+        option("--seed N", "another fleet (%(default)s)", not_negative, default=0),
+        option("--workers N", "processes (%(default)s)", positive, default=1),
+        option("--first-day DATE", "first log date (%(default)s)", log_date, default=FIRST_DAY),
+        option("--most-ops N", f"ops of a job of a fleet a day (about {MOST_OPS})", positive),
+        option("--ops N", f"ops of a history (about {OPS_PER_JOB:,} for each job)", positive),
     )
-    parser.add_argument("--landing", type=Path, required=True, metavar="DIR", help="an empty or new folder")
-    parser.add_argument(
-        "--history",
-        action="store_true",
-        help="months of a fleet drawn like the paper's, without true savings",
-    )
-    parser.add_argument(
-        "--jobs",
-        type=positive,
-        metavar="N",
-        help=f"jobs over all days; a history has {paper.JOBS:,} if left out",
-    )
-    parser.add_argument("--days", type=positive, metavar="N", help=f"days (1; of a history {paper.DAYS})")
-    parser.add_argument(
-        "--seed", type=not_negative, default=0, metavar="N", help="another fleet (%(default)s)"
-    )
-    parser.add_argument("--workers", type=positive, default=1, metavar="N", help="processes (%(default)s)")
-    parser.add_argument(
-        "--first-day", type=log_date, default=FIRST_DAY, metavar="DATE", help="first log date (%(default)s)"
-    )
-    parser.add_argument(
-        "--most-ops", type=positive, metavar="N", help=f"ops of a job of a fleet a day (about {MOST_OPS})"
-    )
-    parser.add_argument(
-        "--ops", type=positive, metavar="N", help=f"ops of a history (about {OPS_PER_JOB:,} for each job)"
-    )
-    return parser
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A whole night in one session: ingest, simulate, aggregate, publish."""
 
+import argparse
 import sys
 from collections.abc import Sequence
 from datetime import date
@@ -7,7 +8,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from jobs.cli import day_parser, run_entry_point
+from jobs.cli import LOG_DATE, entry_point
 from jobs.progress import steps
 from jobs.publish_night import run as publish_night
 from jobs.settings import Settings
@@ -27,12 +28,10 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     return rows
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the night of one log date; returns the exit status."""
-    parser = day_parser("run_nightly", "Run a night: ingest, simulate, aggregate and publish one log date.")
-    return run_entry_point(
-        "run_nightly", parser, argv, lambda spark, settings, args: run(spark, settings, [args.log_date])
-    )
+@entry_point("run_nightly", LOG_DATE)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    """Run a night: ingest, simulate, aggregate and publish one log date."""
+    return run(spark, settings, [args.log_date])
 
 
 if __name__ == "__main__":

@@ -120,10 +120,3 @@ class Simulation:
         return frozenset(
             number for number, mechanism in enumerate(self.plan.mechanisms) if mechanism.cause in causes
         )
-
-    def mean_step_s(self, without_causes: Collection[str] = ()) -> float:
-        """Mean actual step time without all mechanisms of some causes [s]."""
-        timeline = self.timeline(
-            self.places_of(without_causes), is_launch_free=LAUNCH_DELAY in without_causes
-        )
-        return float(self.step_us(timeline).mean()) / 1e6

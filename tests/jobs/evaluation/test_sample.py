@@ -13,8 +13,8 @@ from jobs.evaluation.sample import USUAL, VARIANTS, Variant, healthy_seeds, is_h
 from jobs.evaluation.score import by_class
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.shape import JobShape
-from jobs.synthetic.simulation import LABELS
-from jobs.synthetic.truth import Truth, truth_of
+from jobs.synthetic.simulation import LABELS, Simulation
+from jobs.synthetic.truth import Truth, true_savings
 from tests.jobs.evaluation.fakes import Culprits, rows_by, saying
 from udfs.errors import TraceError
 from udfs.what_if import simulate_job
@@ -25,7 +25,7 @@ SMALL = 2000
 
 @cache
 def truth(seed: int) -> Truth:
-    return truth_of(sample_job(seed, most_ops=SMALL).plan)
+    return true_savings(Simulation(sample_job(seed, most_ops=SMALL).plan))
 
 
 @cache
