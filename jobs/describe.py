@@ -16,6 +16,7 @@ from jobs.nearest import suggestion
 from jobs.printing import FORMATS, Result, write
 from schemas.dictionary import Entry, entries
 from schemas.queries import QUERIES
+from schemas.sql_files import SqlFile
 from schemas.symbols import symbols_of
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -43,8 +44,7 @@ def _describe(args: argparse.Namespace) -> int:
     elif name in TABLES:
         _describe_table(TABLES[name], args.format)
     elif name in VIEWS or name in QUERIES:
-        told = VIEWS[name] if name in VIEWS else QUERIES[name]
-        _describe_sql(told.name, told.meaning, told.sources, told.sql, args.format)
+        _describe_sql(VIEWS[name] if name in VIEWS else QUERIES[name], args.format)
     else:
         known = (*TABLES, *VIEWS, *QUERIES)
         sys.stderr.write(f"describe: error: no table or view {args.name}: {suggestion(name, known)}\n")
@@ -93,12 +93,12 @@ def _row(entry: Entry) -> tuple[str, ...]:
     return entry.column, entry.type, entry.unit, is_key, is_nullable, entry.meaning, formula
 
 
-def _describe_sql(name: str, meaning: str, sources: Sequence[str], sql: str, form: str) -> None:
+def _describe_sql(told: SqlFile, form: str) -> None:
     if form != FORMATS[0]:
-        row = (name, meaning, ", ".join(sources), sql)
+        row = (told.name, told.meaning, ", ".join(told.sources), told.sql)
         write(Result(("name", "meaning", "reads", "sql"), [False] * 4, [row]), form, sys.stdout)
         return
-    sys.stdout.write(f"{name}: {meaning}\nReads {', '.join(sources)}.\n\n{sql}\n")
+    sys.stdout.write(f"{told.name}: {told.meaning}\nReads {', '.join(told.sources)}.\n\n{told.sql}\n")
 
 
 def _parser() -> Parser:

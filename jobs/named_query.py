@@ -13,7 +13,8 @@ from jobs.cli import FORMAT, PERIOD, entry_point, option
 from jobs.printing import Result, write
 from jobs.progress import working
 from jobs.settings import Settings
-from schemas.queries import QUERIES, NamedQuery
+from schemas.queries import QUERIES
+from schemas.sql_files import SqlFile
 
 
 def run(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> DataFrame:
@@ -22,7 +23,7 @@ def run(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> Da
     return query.run(spark, settings, named.over(args.first, args.last), named.sources)
 
 
-def _told(named: NamedQuery) -> str:
+def _told(named: SqlFile) -> str:
     """The name of a query and the first sentence of its meaning."""
     sentence = named.meaning.split(". ")[0].removesuffix(".")
     return f"  {named.name:<20}{sentence}."

@@ -21,8 +21,9 @@ from jobs.printing import Result, write
 from jobs.progress import working
 from jobs.settings import Settings, SettingsError
 from jobs.warehouse.tables import Warehouse
+from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
-from schemas.views import VIEW_NAMES, mentioned
+from schemas.views import mentioned
 from schemas.vocabulary import EXIT_FAILED, TABLE_NAMES
 
 DEFAULT_LIMIT: Final = 1000
