@@ -15,6 +15,7 @@ from rich.progress import (
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
+    TimeRemainingColumn,
     track,
 )
 
@@ -48,6 +49,15 @@ def steps(text: str, names: Sequence[str]) -> Iterator[Iterator[str]]:
                 bar.advance(task)
 
         yield each()
+
+
+@contextmanager
+def counting(text: str, units: int) -> Iterator[Callable[[str, int], None]]:
+    """Lend a function that tells what was done, of how many units; show how many are, and the time left."""
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
+    with _bar(*columns, TextColumn("units,"), TimeRemainingColumn(), TextColumn("left")) as bar:
+        task = bar.add_task(text, total=units)
+        yield lambda told, done: bar.update(task, description=told, advance=done)
 
 
 def spread(text: str, work: Callable[[Task], Result], tasks: Sequence[Task], workers: int) -> list[Result]:
