@@ -25,19 +25,6 @@ from schemas.vocabulary import JOB_SLOWDOWN, JOBS, STATUS_ANALYSED, UNIT_KEY, WO
 
 WINDOW_DAYS: Final = 28
 CONFIDENCE: Final = 0.95
-_COLUMNS: Final = (
-    "compared",
-    "trials",
-    "before",
-    "after",
-    "mean_before",
-    "mean_after",
-    "effect",
-    "low",
-    "high",
-    "saved_gpu_hours",
-    "verdict",
-)
 _TEXTS: Final = {"compared", "trials", "verdict"}
 
 
@@ -95,24 +82,23 @@ def _has_label(label: tuple[str, str] | None) -> Column:
     return F.coalesce(F.try_element_at("labels", F.lit(key)) == value, F.expr("false"))
 
 
-def _row(found: Comparison) -> tuple[object, ...]:
+def _row(found: Comparison) -> dict[str, object]:
     """One line of the answer; GPU-hours are those of the days after, times what they waste less."""
     difference, hours = found.difference, found.gpu_hours_after
     is_known = hours is not None and difference.is_clear
-    saved = -(difference.effect or 0.0) * (hours or 0.0) if is_known else None
-    return (
-        found.compared,
-        found.trials,
-        difference.count_before,
-        difference.count_after,
-        difference.before,
-        difference.after,
-        difference.effect,
-        difference.low,
-        difference.high,
-        saved,
-        found.verdict,
-    )
+    return {
+        "compared": found.compared,
+        "trials": found.trials,
+        "before": difference.count_before,
+        "after": difference.count_after,
+        "mean_before": difference.before,
+        "mean_after": difference.after,
+        "effect": difference.effect,
+        "low": difference.low,
+        "high": difference.high,
+        "saved_gpu_hours": -(difference.effect or 0.0) * (hours or 0.0) if is_known else None,
+        "verdict": found.verdict,
+    }
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -149,7 +135,9 @@ def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> d
     """Compare before and after a date: did the fix help?"""
     with working("fix_effect: comparing before and after"):
         rows = [_row(each) for each in run(spark, settings, args)]
-    write(Result(_COLUMNS, [name not in _TEXTS for name in _COLUMNS], rows), args.format, sys.stdout)
+    columns = list(rows[0])
+    values = [list(row.values()) for row in rows]
+    write(Result(columns, [name not in _TEXTS for name in columns], values), args.format, sys.stdout)
     return {}
 
 

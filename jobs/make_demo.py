@@ -20,7 +20,6 @@ from jobs.project import data_root
 from jobs.report.names import INDEX_NAME
 from jobs.run_log import added
 from jobs.settings import REPORT, Settings, SettingsError
-from jobs.stages import STAGES
 from jobs.warehouse.tables import Warehouse
 
 MARKER: Final = ".made-by-the-demo"
@@ -120,7 +119,7 @@ def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int
         started = time.monotonic()
         night = run_nightly.run(spark, settings, [log_date])
         added(rows, night)
-        phases = [f"{name} {night.get(f'{name}.us', 0) / 1e6:.0f} s" for name in STAGES]
+        phases = [f"{name} {night.get(f'{name}.us', 0) / 1e6:.0f} s" for name in run_nightly.STAGES]
         _say(f"night of {log_date}: {', '.join(phases)}; in all {time.monotonic() - started:.0f} s")
     show(spark, settings)
     return rows

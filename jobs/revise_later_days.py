@@ -16,8 +16,7 @@ from jobs.settings import RevisionSettings
 from jobs.small_frames import held
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import cause_day, units_of_other_gpu_hours
-from jobs.transforms.history import revised_results
-from jobs.transforms.measured import MEASURED_TABLES, measured_results
+from jobs.transforms.history import MEASURED_TABLES, measured_results, revised_results
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (

@@ -2,17 +2,27 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
+from typing import Final
 
 from pyspark.sql import SparkSession
 
+from jobs import aggregate_fleet, ingest_rank_logs, simulate_what_if
 from jobs.cli import LOG_DATE, entry_point
 from jobs.progress import steps
 from jobs.publish_night import run as publish_night
 from jobs.settings import Settings
-from jobs.stages import STAGES, Stage
+
+Stage = Callable[[SparkSession, Settings, Sequence[date]], dict[str, int]]
+
+STAGES: Final[dict[str, Stage]] = {
+    "ingest": ingest_rank_logs.run,
+    "simulate": simulate_what_if.run,
+    "aggregate": aggregate_fleet.run,
+}
+"""Each stage gates and publishes its own tables; what earlier ones published stays where one fails."""
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:

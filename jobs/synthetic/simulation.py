@@ -110,10 +110,9 @@ class Simulation:
     def step_us(self, timeline: Timeline) -> NDArray[np.float64]:
         """Actual step times: latest end minus earliest start of the recorded ops, by true clocks. [us]"""
         rows = self.place.recorded
-        span: NDArray[np.float64] = timeline.end_us[rows].max(axis=(0, 2)) - timeline.start_us[rows].min(
-            axis=(0, 2)
-        )
-        return span
+        starts_us, ends_us = timeline.start_us[rows], timeline.end_us[rows]
+        span_us: NDArray[np.float64] = ends_us.max(axis=(0, 2)) - starts_us.min(axis=(0, 2))
+        return span_us
 
     def places_of(self, causes: Collection[str | None]) -> frozenset[int]:
         """Places of the mechanisms with one of the causes; None for nuisances."""

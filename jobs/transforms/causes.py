@@ -10,10 +10,11 @@ from schemas.fields import SAME_FORMULA, SAME_SUM
 from schemas.tables import TABLES
 from schemas.vocabulary import CAUSE_DAY, CAUSES, JOB_CAUSES, JOB_SLOWDOWN, UNIT_KEY
 
-_HOURS_OF_FRACTIONS: Final = {
+HOURS_OF_FRACTIONS: Final = {
     "recoverable_gpu_hours": "time_saved_fraction",
     "attributed_gpu_hours": "attributed_fraction",
 }
+"""GPU-hours of a cause, and the fraction of its unit's hours that they are."""
 
 
 _COUNTS: Final = ("replayed", "jobs", "flagged_jobs")
@@ -28,7 +29,7 @@ def cause_day(job_causes: DataFrame) -> DataFrame:
             F.count("*").alias("replayed"),
             F.count_if("is_cause").alias("jobs"),
             F.count_if(is_flagged).alias("flagged_jobs"),
-            *(F.sum(name).alias(name) for name in _HOURS_OF_FRACTIONS),
+            *(F.sum(name).alias(name) for name in HOURS_OF_FRACTIONS),
         )
         .select(*TABLES[CAUSE_DAY].column_names)
     )
@@ -44,7 +45,7 @@ def units_of_other_gpu_hours(results: DataFrame) -> DataFrame:
     def is_consistent(cause: Column) -> Column:
         of_fractions = [
             _agree(cause[hours], gpu_hours * cause[fraction], SAME_FORMULA)
-            for hours, fraction in _HOURS_OF_FRACTIONS.items()
+            for hours, fraction in HOURS_OF_FRACTIONS.items()
         ]
         return reduce(Column.__and__, of_fractions)
 
@@ -67,7 +68,7 @@ def miscounted_causes(job_causes: DataFrame, causes: DataFrame, fleet: DataFrame
     found_as_wanted = [("replayed", "replayed_fleet"), *((name, name) for name in _COUNTS)]
     agree = [F.col(f"found.{name}").eqNullSafe(F.col(f"wanted.{other}")) for name, other in found_as_wanted]
     agree += [
-        _agree(F.col(f"found.{name}"), F.col(f"wanted.{name}"), SAME_SUM) for name in _HOURS_OF_FRACTIONS
+        _agree(F.col(f"found.{name}"), F.col(f"wanted.{name}"), SAME_SUM) for name in HOURS_OF_FRACTIONS
     ]
     return both.where(~reduce(Column.__and__, agree)).select(*key)
 
