@@ -20,7 +20,7 @@ from jobs.do_blocks import do_blocks
 from jobs.fingerprints import Fingerprint, record
 from jobs.printing import Result, write
 from jobs.progress import working
-from jobs.run_log import recorded_refusal, work_of_stages
+from jobs.run_log import recorded_run, work_of_stages
 from jobs.run_summary import SUMMARY, leave, of_history
 from jobs.settings import Settings, SettingsError, with_new_warehouse
 from jobs.warehouse.tables import Warehouse
@@ -183,7 +183,7 @@ def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> d
         leave(of_history(todo.log_dates, {}, dry_run=True), args.summary)
         return {}
     new = Warehouse(spark, settings.paths.warehouse) if args.warehouse_new is not None else None
-    with recorded_refusal(new, "backfill", args.arguments) if new else nullcontext():
+    with recorded_run(new, "backfill", args.arguments, refusals_alone=True) if new else nullcontext():
         counts = run(spark, settings, todo)
     tell_summary(counts, len(log_dates), todo)
     leave(of_history(todo.log_dates, counts, is_beside=new is not None), args.summary)

@@ -112,10 +112,11 @@ def not_negative_number(text: str) -> float:
 
 
 def _at_least(least: int, text: str) -> int:
-    number = int(text)
-    if number < least:
+    if not text.lstrip("-").isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    if int(text) < least:
         raise argparse.ArgumentTypeError(f"{text} is less than {least}")
-    return number
+    return int(text)
 
 
 WHERE: Final = (

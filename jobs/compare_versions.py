@@ -41,7 +41,10 @@ def run(
     new : the settings with the new warehouse
     """
     sides = (Warehouse(spark, each.paths.warehouse) for each in (settings, new))
-    current, other = (_results(side, log_dates) for side in sides)
+    current, other = (
+        results_with_causes(*(side.read(TABLES[name], log_dates) for name in (JOB_SLOWDOWN, JOB_CAUSES)))
+        for side in sides
+    )
     return changed_units(current, other, tolerance)
 
 
@@ -71,11 +74,6 @@ def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict
     found = recorded(source, STAGE_SIMULATE, days).values()
     fingerprints = [each for each in found if not each.is_unsettled]
     return publish(STAGE_SIMULATE, target, frames, days, units=units, fingerprints=fingerprints).rows
-
-
-def _results(warehouse: Warehouse, log_dates: Sequence[date]) -> DataFrame:
-    tables = (warehouse.read(TABLES[name], log_dates) for name in (JOB_SLOWDOWN, JOB_CAUSES))
-    return results_with_causes(*tables)
 
 
 def _units(warehouse: Warehouse, log_dates: Sequence[date]) -> set[Unit]:

@@ -35,7 +35,7 @@ def revise_column(minimum_runs: int) -> Callable[[pa.Array], pa.Array]:
 
 
 def _revised(row: Row, minimum_runs: int) -> list[Row]:
-    """Causes of one unit as Arrow takes them; as they came where it was not replayed."""
+    """Causes of one unit; as they came where it was not replayed."""
     causes: list[Row] = row["causes"]
     if causes and row["baseline"] is not None:
         run = _run(row["baseline"])
@@ -44,7 +44,7 @@ def _revised(row: Row, minimum_runs: int) -> list[Row]:
         slow_hosts = _slow_hosts([each for each in elsewhere if each["host"] in run.hosts])
         history = History([_run(each) for each in row["runs"] or []], slow_hosts)
         causes = revise(causes, unit, history, minimum_runs)
-    return [_as_pairs(cause) for cause in causes]
+    return causes
 
 
 def _run(row: Row) -> Run:
@@ -65,12 +65,3 @@ def _slow_hosts(found: list[Row]) -> dict[str, SlowHost]:
         )
         for host in {each["host"] for each in found}
     }
-
-
-def _as_pairs(row: Row) -> Row:
-    """Return the row with maps as lists of pairs."""
-    pairs = row | {"evidence": list(row["evidence"].items())}
-    before = row.get("unrevised")
-    if before is not None:
-        pairs["unrevised"] = before | {"evidence": list(before["evidence"].items())}
-    return pairs

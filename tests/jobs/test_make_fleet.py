@@ -126,7 +126,7 @@ def test_silent_where_nobody_watches(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["--jobs", "0"], "0 is less than 1"),
         (["--seed", "-1"], "-1 is less than 0"),
         (["--first-day", "yesterday"], "is not a date"),
-        (["--workers", "many"], "invalid"),
+        (["--workers", "many"], "'many' is not a whole number"),
         (["--ops", "9"], "--ops goes with --history"),
         (["--history"], "--most-ops goes with a fleet"),
     ],
