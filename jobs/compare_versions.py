@@ -5,7 +5,6 @@ reads: `backfill --warehouse-new DIR`. Here it is held against the current one, 
 """
 
 import argparse
-import math
 import sys
 from collections.abc import Sequence
 from datetime import date
@@ -13,7 +12,7 @@ from datetime import date
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs import backfill
-from jobs.cli import Parser, add_format, common_parser, log_date, run_entry_point
+from jobs.cli import FORMAT, PERIOD, entry_point, not_negative, not_negative_number, option
 from jobs.fingerprints import recorded
 from jobs.landing.files import Unit
 from jobs.printing import Result, write
@@ -42,7 +41,10 @@ def run(
     new : the settings with the new warehouse
     """
     sides = (Warehouse(spark, each.paths.warehouse) for each in (settings, new))
-    current, other = (_results(side, log_dates) for side in sides)
+    current, other = (
+        results_with_causes(*(side.read(TABLES[name], log_dates) for name in (JOB_SLOWDOWN, JOB_CAUSES)))
+        for side in sides
+    )
     return changed_units(current, other, tolerance)
 
 
@@ -74,22 +76,36 @@ def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict
     return publish(STAGE_SIMULATE, target, rows, days, units=units, fingerprints=fingerprints).rows
 
 
-def _results(warehouse: Warehouse, log_dates: Sequence[date]) -> DataFrame:
-    tables = (warehouse.read(TABLES[name], log_dates) for name in (JOB_SLOWDOWN, JOB_CAUSES))
-    return results_with_causes(*tables)
-
-
 def _units(warehouse: Warehouse, log_dates: Sequence[date]) -> set[Unit]:
     rows = warehouse.read(TABLES[JOB_SLOWDOWN], log_dates).select(*UNIT_KEY).collect()
     return {(row["log_date"], row["job_id"], row["run_id"]) for row in rows}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print what would change, and make it current if told to; returns the exit status."""
-    return run_entry_point("compare_versions", _parser(), argv, _compare)
+def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[date]:
+    """Days of which the new warehouse has results, within the range."""
+    rows = warehouse.read(TABLES[JOB_SLOWDOWN]).select("log_date").distinct().collect()
+    days = sorted(row["log_date"] for row in rows)
+    return [day for day in days if (first is None or first <= day) and (last is None or day <= last)]
 
 
-def _compare(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+@entry_point(
+    "compare_versions",
+    option(
+        "--warehouse-new DIR", "where the new results lie, made by backfill --warehouse-new", required=True
+    ),
+    *PERIOD,
+    option(
+        "--tolerance X",
+        "differences of slowdown up to this are none (%(default)s)",
+        not_negative_number,
+        default=1e-9,
+    ),
+    FORMAT,
+    option("--limit N", "rows to show; 0: all", not_negative, default=0),
+    option("--make-current", "then put the new results in the place of the current ones"),
+)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    """Say which units change status, slowdown or causes under a new version."""
     new = with_new_warehouse(settings, args.warehouse_new)
     days = _days(Warehouse(spark, new.paths.warehouse), args.first, args.last)
     if not days:
@@ -106,46 +122,6 @@ def _compare(spark: SparkSession, settings: Settings, args: argparse.Namespace) 
     told = "; ".join(f"{row['count']:,} {row['changed']}" for row in found) or "none changed"
     sys.stderr.write(f"{compared:,} units of {days[0]} .. {days[-1]} compared: {told}\n")
     return make_current(spark, settings, new, days) if args.make_current else {}
-
-
-def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[date]:
-    """Days of which the new warehouse has results, within the range."""
-    rows = warehouse.read(TABLES[JOB_SLOWDOWN]).select("log_date").distinct().collect()
-    days = sorted(row["log_date"] for row in rows)
-    return [day for day in days if (first is None or first <= day) and (last is None or day <= last)]
-
-
-def _parser() -> Parser:
-    parser = common_parser(
-        "compare_versions", "Say which units change status, slowdown or causes under a new version."
-    )
-    new_help = "where the new results lie, made by backfill --warehouse-new"
-    parser.add_argument("--warehouse-new", required=True, metavar="DIR", help=new_help)
-    parser.add_argument("--from", dest="first", type=log_date, metavar="DATE", help="first day")
-    parser.add_argument("--to", dest="last", type=log_date, metavar="DATE", help="last day")
-    tolerance_help = "differences of slowdown up to this are none (%(default)s)"
-    parser.add_argument("--tolerance", type=_tolerance, default=1e-9, metavar="X", help=tolerance_help)
-    add_format(parser)
-    parser.add_argument("--limit", type=_limit, default=0, metavar="N", help="rows to show; 0: all")
-    current_help = "then put the new results in the place of the current ones"
-    parser.add_argument("--make-current", action="store_true", help=current_help)
-    return parser
-
-
-def _tolerance(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
-    return value
-
-
-def _limit(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows")
-    return int(text)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,8 @@ from pyspark.sql import functions as F
 from jobs.gates.quality_docs import docs_path
 from jobs.report.names import INDEX_NAME
 from jobs.run_summary import Summary
-from jobs.transforms.watch import WASTE
 from jobs.warehouse.tables import Warehouse
-from jobs.watch import Notice, coverage
+from jobs.watch import Notice, coverage, waste
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     FLEET_DAY,
@@ -41,10 +40,8 @@ def night_summary(
 
     rows : of every table where they are known, as the stages of this run have published them
     """
-    found = (
-        warehouse.read(TABLES[FLEET_DAY], [log_date]).withColumn("waste_fraction", F.expr(WASTE)).collect()
-    )
-    fleet = found[0].asDict() if found else None
+    found = warehouse.rows(TABLES[FLEET_DAY], [log_date]).to_pylist()
+    fleet = found[0] if found else None
     report = report_folder / INDEX_NAME if report_folder else None
     return {
         "log_date": log_date.isoformat(),
@@ -52,7 +49,7 @@ def night_summary(
         "by_status": {status: fleet[status] for status in STATUSES if fleet[status]} if fleet else {},
         "coverage_fraction": coverage(fleet) if fleet else None,
         "straggling": fleet["straggling"] if fleet else 0,
-        "waste_fraction": fleet["waste_fraction"] if fleet else None,
+        "waste_fraction": waste(fleet) if fleet else None,
         "wasted_gpu_hours": fleet["wasted_gpu_hours"] if fleet else None,
         "analysed_gpu_hours": fleet["analysed_gpu_hours"] if fleet else None,
         "rows": {name: rows[name] for name in _COUNTED} if rows else _rows(warehouse, log_date),

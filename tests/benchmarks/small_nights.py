@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 
 from jobs.cli import positive
 from jobs.publish_night import run as publish_night
+from jobs.run_nightly import STAGES, Stage
 from jobs.session import session
 from jobs.settings import Settings, load_settings
-from jobs.stages import STAGES, Stage
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import WeakGpu

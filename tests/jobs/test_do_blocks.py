@@ -40,7 +40,6 @@ def done(monkeypatch: pytest.MonkeyPatch) -> Done:
         return {"jobs": len(days)}
 
     monkeypatch.setattr("jobs.do_blocks._do", do)
-    monkeypatch.setattr("jobs.do_blocks.rates", lambda _: dict.fromkeys(STAGES, 1.0))
     return found
 
 

@@ -100,7 +100,7 @@ def test_a_host_beside_the_others_of_its_jobs(capsys: pytest.CaptureFixture[str]
         ([], "one of the arguments --job-id --team --host --fleet is required"),
         (["--team", "a", "--job-id", "b"], "not allowed with"),
         (["--fleet", "--label", "balancing"], "is not a label such as"),
-        (["--fleet", "--days", "0"], "is not a number of days"),
+        (["--fleet", "--days", "0"], "0 is less than 1"),
         (["--fleet", "--confidence", "95"], "is not a probability"),
     ],
 )

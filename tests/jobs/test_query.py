@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 from jobs.project import PROJECT
 from jobs.query import main
 from jobs.warehouse.tables import Warehouse
+from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
-from schemas.views import VIEW_NAMES, mentioned
+from schemas.views import mentioned
 from schemas.vocabulary import JOB_SLOWDOWN, TABLE_NAMES
 from tests.examples import DAY, frame
 
