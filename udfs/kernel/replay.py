@@ -7,8 +7,8 @@ import numpy as np
 from udfs.kernel.graph import OpGraph
 from udfs.kernel.program import Floats
 
-FEW_DP_RANKS: Final = 8
-"""Up to so many, comparing them one by one is faster than NumPy's reduction of a short axis."""
+FEW_DP_RANKS: Final = 16
+"""Up to so many, comparing whole columns is faster than reducing row by row."""
 
 
 def replay(graph: OpGraph, duration_s: Floats, launch_delay_s: Floats | None = None) -> Floats:
@@ -51,15 +51,13 @@ def _start(ends: list[Floats], sources: tuple[int, ...], out: Floats) -> Floats:
 
 def latest_of_dp_ranks(values_s: Floats) -> Floats:
     """Largest over the dp ranks, the last axis, which is kept with length 1. [s]"""
-    dp_ranks = values_s.shape[-1]
-    latest_s: Floats
+    *others, dp_ranks = values_s.shape
     if dp_ranks > FEW_DP_RANKS:
-        latest_s = values_s.max(axis=-1, keepdims=True)
+        # NumPy's `max` along a short axis takes twice as long.
+        latest_s = np.maximum.reduceat(values_s.reshape(-1), np.arange(0, values_s.size, dp_ranks))
     else:
-        latest_s = values_s[..., :1]
-        for dp_rank in range(1, dp_ranks):
-            latest_s = np.maximum(latest_s, values_s[..., dp_rank : dp_rank + 1])
-    return latest_s
+        latest_s = values_s.reshape(-1, dp_ranks).T.copy().max(axis=0)
+    return latest_s.reshape(*others, 1)
 
 
 def step_time(end_s: Floats) -> Floats:
