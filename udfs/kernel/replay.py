@@ -7,7 +7,7 @@ import numpy as np
 from udfs.kernel.graph import OpGraph
 from udfs.kernel.program import Floats
 
-FEW_DP_RANKS: Final = 16
+FEW_DP_RANKS: Final = 8
 """Up to so many, comparing whole columns is faster than reducing row by row."""
 
 

@@ -194,7 +194,7 @@ def _compute_times(
     else:
         out[...] = chosen[some]
     if cause.PAUSE in causes:
-        out[:, :1] += factors.pause_s[some][:, :1]  # Of forwards alone.
+        out[:, :1] += factors.pause_s[some]
 
 
 def without_transfers(times: BlockTimes) -> Floats:
