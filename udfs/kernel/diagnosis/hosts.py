@@ -46,7 +46,7 @@ def stages_of_hosts(usual: Floats, hosts: Ints) -> StagesOfHosts:
     stages, dp_size = hosts.shape
     found = StagesOfHosts(np.zeros(stages), np.zeros(stages, dtype=bool))
     only = np.where((hosts == hosts[:, :1]).all(axis=1), hosts[:, 0], UNKNOWN)
-    together = [only == host for host in np.unique(only[only != UNKNOWN])]
+    together = [only == host for host in set(only.tolist()) - {UNKNOWN}]
     if dp_size == 1:
         together += list(np.eye(stages, dtype=bool))
     for whole in together:
@@ -73,13 +73,13 @@ def mostly_on_one_host(hosts: Ints) -> list[tuple[int, Mask]]:
     """
     half = (hosts.shape[1] + 1) // 2
     ordered = np.sort(hosts, axis=1)
-    is_likely = (ordered[:, half - 1 :] == ordered[:, : ordered.shape[1] - half + 1]).any(axis=1)
+    is_half = (ordered[:, half - 1 :] == ordered[:, : ordered.shape[1] - half + 1]).any(axis=1)
     found = []
-    for stage in np.flatnonzero(is_likely).tolist():
+    for stage in np.flatnonzero(is_half & (ordered[:, 0] != ordered[:, -1])).tolist():
         names, counts = np.unique(hosts[stage], return_counts=True)
-        most = int(counts.argmax())
-        if names[most] != UNKNOWN and len(names) > 1:
-            found.append((stage, hosts[stage] != names[most]))
+        most = names[counts.argmax()]
+        if most != UNKNOWN:
+            found.append((stage, hosts[stage] != most))
     return found
 
 
