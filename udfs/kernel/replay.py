@@ -70,36 +70,6 @@ def step_time(end_s: Floats) -> Floats:
     return latest_s
 
 
-def replay_lanes(graph: OpGraph, durations_s: list[Floats], dp_ranks: int, is_last: list[bool]) -> Floats:
-    """Step times of one scenario; only the ends that are still waited for are kept.
-
-    durations_s : per op float64, shape (lane,) with lane = (step, dp_rank). [s]
-    is_last     : ops that may end a step.
-    returns     : float64, shape (step,). [s]
-    """
-    shape = durations_s[0].shape
-    live: dict[int, Floats] = {}
-    spare: list[Floats] = []
-    latest_s, met_s = np.empty(shape), np.empty(shape)
-    at_once_s, step_s = np.zeros(shape), np.zeros(shape)
-    for ops, across_dp, sources, releases in graph.units:
-        start = live[sources[0]] if sources else at_once_s
-        for source in sources[1:]:
-            start = np.maximum(start, live[source], out=latest_s)
-        if sources and across_dp and dp_ranks > 1:
-            by_dp = start.reshape(-1, dp_ranks)
-            met_s.reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
-            start = met_s
-        for op in ops:
-            end = live[op] = spare.pop() if spare else np.empty(shape)
-            np.add(start, durations_s[op], out=end)
-            if is_last[op]:
-                np.maximum(step_s, end, out=step_s)
-        spare += [live.pop(op) for op in releases]
-    times_s: Floats = step_s.reshape(-1, dp_ranks).max(axis=1)
-    return times_s
-
-
 def last_ops(graph: OpGraph, shortest_s: Floats) -> list[bool]:
     """Ops that may end a step: nothing that surely takes no negative time follows them.
 

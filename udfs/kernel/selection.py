@@ -13,9 +13,6 @@ Values = TypeVar("Values", Floats, float)
 MANY: Final = 16_384
 """From so many values on, looking first for a narrow bracket around a rank is worth it."""
 
-SHORT: Final = 256
-"""Up to so many, NumPy sorts without comparing one by one."""
-
 SAMPLE: Final = 1024
 MARGIN: Final = 64
 """Values of the sample that find the bracket, and its half width in their ranks: four standard errors."""
@@ -38,10 +35,7 @@ def neighbours(values: Floats, rank: int) -> tuple[float, float]:
             lower, upper = neighbours(inside, rank - below)
             return lower, upper if following > rank else lower
     ordered = values.copy()
-    if values.size <= SHORT:
-        ordered.sort()
-    else:
-        ordered.partition((rank, following))
+    ordered.partition((rank, following))
     return float(ordered[rank]), float(ordered[following])
 
 

@@ -7,14 +7,12 @@ chunk, microbatch, step, dp rank.
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from udfs.kernel.diagnosis.compute_times import Tensor
+from udfs.kernel.diagnosis.hosts import Mask
 from udfs.kernel.diagnosis.workers import Workers, slow_workers
 from udfs.kernel.program import Floats, Ints
 from udfs.kernel.selection import median_of_all, medians_along
-
-Mask = npt.NDArray[np.bool_]
 
 LEAST_PAUSE: Final = 0.15
 PAUSE_MADS: Final = 6.0
@@ -97,7 +95,7 @@ class _First(NamedTuple):
     usual: Tensor
     weight: Tensor
     logs: Tensor
-    pauses: Mask | None
+    pauses: Mask
     data: Data
 
 
@@ -117,34 +115,26 @@ def _beside_work(times_s: Tensor, first: _First, hosts: Ints) -> Factors | None:
     always = first.workers.without_steps().log_factor()
     if always.any():
         steady_s /= np.exp(always)
-    doubtful = None
-    if first.pauses is not None or first.workers.in_steps.any():
-        doubtful = np.zeros(times_s.shape, dtype=bool)
-        doubtful |= (first.workers.in_steps > 0.0)[:, None, None, None]
-        doubtful[:, 0] |= False if first.pauses is None else first.pauses
+    doubtful = np.zeros(times_s.shape, dtype=bool)
+    doubtful |= (first.workers.in_steps > 0.0)[:, None, None, None]
+    doubtful[:, 0] |= first.pauses
     beside = _logs(_work(steady_s, _trusted(first.data, steady_s, doubtful), doubtful))
     np.subtract(first.logs, beside, out=beside)
     workers, usual, weight = slow_workers(beside, hosts)
     slow = workers.log_factor()
     pauses = _pauses(beside[:, 0] - (slow + usual)[:, 0] - weight[:, 0])
-    if np.array_equal(slow, first.workers.log_factor()) and _are_same(pauses, first.pauses):
+    if np.array_equal(slow, first.workers.log_factor()) and np.array_equal(pauses, first.pauses):
         return None
     data = _data(first.logs - (slow + first.usual), first.usual, first.weight, pauses)
     return _factors(times_s, workers._replace(suspects=first.workers.suspects), data, pauses)
 
 
-def _are_same(one: Mask | None, other: Mask | None) -> bool:
-    return one is other if one is None or other is None else np.array_equal(one, other)
-
-
-def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask | None) -> Factors:
+def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Factors:
     slow = workers.log_factor()
     worker = np.exp(slow)
     is_any_slow = slow.any()
-    left_out = None
-    if pauses is not None:
-        left_out = np.zeros(times_s.shape, dtype=bool)
-        left_out[:, 0] = pauses
+    left_out = np.zeros(times_s.shape, dtype=bool)
+    left_out[:, 0] = pauses
     work_s = _work(times_s / worker if is_any_slow else times_s, data, left_out)
     model_s = work_s * worker if is_any_slow else work_s
     if model_s.min() > 0.0:
@@ -154,23 +144,22 @@ def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask | None)
     logs = _logs(noise)
     pauses = _pauses(logs[:, 0])
     pause_s = np.zeros((times_s.shape[0], 1, *times_s.shape[2:]))
-    if pauses is not None:
+    if pauses.any():
         pause_s[:, 0][pauses] = (times_s - model_s)[:, 0][pauses]
         noise[:, 0][pauses], logs[:, 0][pauses] = 1.0, 0.0
     return Factors(work_s, worker, noise, pause_s, workers, data, float(logs.std()))
 
 
-def _pauses(over: Floats) -> Mask | None:
-    """Forward computes far above what is usual, shape (p, c, m, s, d); None where there are none.
+def _pauses(over: Floats) -> Mask:
+    """Forward computes far above what is usual.
 
-    over : log of the time over what is usual, of that shape.
+    over : log of their time over what is usual, shape (p, c, m, s, d); that of the mask.
     """
     if not over.max() > LEAST_PAUSE:
-        return None
+        return np.zeros(over.shape, dtype=bool)
     flat = over.reshape(-1)
     scatter = 0.0 if _is_calm(flat) else median_of_all(np.abs(flat - median_of_all(flat)))
-    found: Mask = over > max(LEAST_PAUSE, PAUSE_MADS * scatter)
-    return found if found.any() else None
+    return np.asarray(over > max(LEAST_PAUSE, PAUSE_MADS * scatter))
 
 
 def _is_calm(values: Floats) -> bool:
@@ -181,13 +170,13 @@ def _is_calm(values: Floats) -> bool:
     return 2 * int(np.count_nonzero(close)) > values.size
 
 
-def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask | None) -> Data:
+def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask) -> Data:
     """Weight of the microbatches from what is left after stage and worker, which is overwritten.
 
     rest, usual, weight : logs.
     """
     p, k, c, m, s, d = rest.shape
-    if pauses is not None:
+    if pauses.any():
         rest[:, 0][pauses] = np.broadcast_to(weight[:, 0], pauses.shape)[pauses]
     halves = _halves(rest)
     if halves is None:
@@ -210,19 +199,19 @@ def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask | None) -> D
     return Data(relative, reliability, spread, is_real=True)
 
 
-def _trusted(data: Data, steady_s: Tensor, doubtful: Mask | None) -> Data:
+def _trusted(data: Data, steady_s: Tensor, doubtful: Mask) -> Data:
     """The data with weights from those computes alone that are not in doubt.
 
     steady_s : times of computes without what is always slow. [s]
     """
     p, k, c, m, s, d = steady_s.shape
     usual_s = steady_s.mean(axis=(3, 4, 5), keepdims=True)
-    if doubtful is None:
-        total_s = usual_s.swapaxes(1, 2).reshape(p * c, k).sum(axis=0)
-        relative = steady_s.sum(axis=(0, 2)) / total_s[:, None, None, None]
-    else:
+    if doubtful.any():
         trusted = ~(doubtful & ~doubtful.all(axis=(0, 2), keepdims=True))
         relative = (steady_s * trusted).sum(axis=(0, 2)) / (usual_s * trusted).sum(axis=(0, 2))
+    else:
+        total_s = usual_s.swapaxes(1, 2).reshape(p * c, k).sum(axis=0)
+        relative = steady_s.sum(axis=(0, 2)) / total_s[:, None, None, None]
     if p * c == 1:
         relative = np.broadcast_to(relative.mean(axis=0), (k, m, s, d))
     return data._replace(weight=relative / relative.mean(axis=(1, 2, 3), keepdims=True))
@@ -238,11 +227,11 @@ def _halves(rest: Tensor) -> tuple[Floats, Floats] | None:
     return (rest[0, 0, 0], rest[0, 1, 0]) if k > 1 else None
 
 
-def _work(clean_s: Tensor, data: Data, left_out: Mask | None) -> Tensor:
+def _work(clean_s: Tensor, data: Data, left_out: Mask) -> Tensor:
     """Work of each stage, direction and chunk: a fixed part and one that goes with the data."""
     flat_s = clean_s.reshape(*clean_s.shape[:3], -1)
     share = np.full(flat_s.shape[-1], 1.0 / flat_s.shape[-1])
-    if left_out is not None:
+    if left_out.any():
         share = np.logical_not(left_out.reshape(flat_s.shape)).astype(np.float64)
         share *= 1.0 / np.maximum(share.sum(axis=-1, keepdims=True), 1.0)
     mean_s: Tensor = np.einsum(SUMS, flat_s, share)[..., None]

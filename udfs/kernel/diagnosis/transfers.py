@@ -141,14 +141,11 @@ def _faults(
         if part.known is None and not is_congested and not calm[kind].max() > limit_s:
             continue
         is_fault = calm[kind] > limit_s
+        is_known = np.ones(is_fault.shape, dtype=bool) if part.known is None else part.known
+        is_fault &= is_known
+        changes = (is_fault | ~is_known).any(axis=(1, 2)) | is_congested
+        as_is_s, calm_s, known = part.time_s[changes], calm[kind][changes], is_known[changes]
         if part.known is not None:
-            is_fault &= part.known
-        changes = is_fault.any(axis=(1, 2)) | is_congested
-        if part.known is not None:
-            changes |= ~part.known.all(axis=(1, 2))
-        as_is_s, calm_s = part.time_s[changes], calm[kind][changes]
-        if part.known is not None:
-            known = part.known[changes]
             factor = factors[kind[0]][:, None] if is_congested else 1.0
             as_is_s = np.where(known, as_is_s, np.minimum(as_is_s, base_s * factor))
             calm_s = np.where(known, calm_s, np.minimum(calm_s, base_s))

@@ -7,10 +7,9 @@ direction, chunk, microbatch, step, dp rank.
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from udfs.kernel.diagnosis.compute_times import Tensor
-from udfs.kernel.diagnosis.hosts import base_off_host, mostly_on_one_host, stages_of_hosts
+from udfs.kernel.diagnosis.hosts import Mask, base_off_host, mostly_on_one_host, stages_of_hosts
 from udfs.kernel.program import Floats, Ints
 from udfs.kernel.selection import ascending, median, medians_along, quantile
 
@@ -36,8 +35,6 @@ STEADY: Final = 0.01
 """Scatter over steps up to which a cell is slow always alike."""
 
 MAD_TO_SIGMA: Final = 1.4826
-
-Mask = npt.NDArray[np.bool_]
 
 
 class Workers(NamedTuple):
