@@ -191,10 +191,7 @@ def _compute_times(
         (True, False): work.stage,
         (False, False): work.both,
     }[cause.DATA_IMBALANCE in causes, cause.STAGE_IMBALANCE in causes]
-    if cause.SLOW_WORKER in causes:
-        np.multiply(chosen[some], factors.worker[some], out=out)
-    else:
-        out[...] = chosen[some]
+    np.multiply(chosen[some], factors.worker[some] if cause.SLOW_WORKER in causes else 1.0, out=out)
     if cause.PAUSE in causes:
         out[:, :1] += factors.pause_s[some]
 

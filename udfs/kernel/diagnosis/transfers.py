@@ -93,7 +93,6 @@ def _parts(block: BlockTimes) -> dict[Kind, _Part]:
 def _congestion(blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]) -> list[dict[int, Floats]]:
     """For each block and congested op type by how much its transfers took longer; shape (step,)."""
     steps = [block.number_of_steps for block in blocks]
-    found: list[dict[int, Floats]] = [{} for _ in blocks]
     kinds = sorted({kind for found in parts for kind in found})
     together = {
         traffic: [kind for kind in kinds if kind[0] in traffic and kind[1] != NO_PEER] for traffic in TRAFFIC
@@ -103,11 +102,11 @@ def _congestion(blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]
         if members:
             medians = [_step_medians(part, members, count) for part, count in zip(parts, steps, strict=True)]
             factors |= dict.fromkeys(traffic, step_factors(np.concatenate(medians, axis=1)))
-    ends = np.cumsum(steps).tolist()
-    for of_block, count, end in zip(found, steps, ends, strict=True):
-        parts_of_block = {op_type: values[end - count : end] for op_type, values in factors.items()}
-        of_block |= {op_type: values for op_type, values in parts_of_block.items() if (values > 1.0).any()}
-    return found
+    found = [
+        {op_type: values[end - count : end] for op_type, values in factors.items()}
+        for count, end in zip(steps, np.cumsum(steps).tolist(), strict=True)
+    ]
+    return [{each: values for each, values in block.items() if (values > 1.0).any()} for block in found]
 
 
 def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -> Floats:
