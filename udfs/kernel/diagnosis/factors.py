@@ -115,8 +115,7 @@ def _beside_work(times_s: Tensor, first: _First, hosts: Ints) -> Factors | None:
     always = first.workers.without_steps().log_factor()
     if always.any():
         steady_s /= np.exp(always)
-    doubtful = np.zeros(times_s.shape, dtype=bool)
-    doubtful |= (first.workers.in_steps > 0.0)[:, None, None, None]
+    doubtful = np.zeros(times_s.shape, dtype=bool) | (first.workers.in_steps > 0.0)[:, None, None, None]
     doubtful[:, 0] |= first.pauses
     beside = _logs(_work(steady_s, _trusted(first.data, steady_s, doubtful), doubtful))
     np.subtract(first.logs, beside, out=beside)
@@ -151,10 +150,7 @@ def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Fac
 
 
 def _pauses(over: Floats) -> Mask:
-    """Forward computes far above what is usual.
-
-    over : log of their time over what is usual, shape (p, c, m, s, d); that of the mask.
-    """
+    """Forward computes far above what is usual; `over`, logs, and the mask have the shape (p, c, m, s, d)."""
     if not over.max() > LEAST_PAUSE:
         return np.zeros(over.shape, dtype=bool)
     flat = over.reshape(-1)
