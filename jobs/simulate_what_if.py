@@ -22,8 +22,9 @@ from jobs.revise_later_days import revise_later_days
 from jobs.run_log import stage_work
 from jobs.settings import Settings
 from jobs.stage import Violations, publish
-from jobs.transforms.what_if import simulated, unit_rows
-from jobs.warehouse.stored_units import Stored, read_units, stored_units, units_frame
+from jobs.transforms.what_if import simulated, simulated_by_shuffle
+from jobs.warehouse.local_tables import keys_of
+from jobs.warehouse.stored_units import Stored, StoredUnit, read_units, stored_units, units_frame
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -32,9 +33,9 @@ from schemas.vocabulary import (
     JOB_SLOWDOWN,
     JOBS,
     RANK_STEPS,
+    RESULT_TABLES,
     STAGE_INGEST,
     STAGE_SIMULATE,
-    UNIT_KEY,
 )
 from udfs.revise.units import revised_causes
 from udfs.unit_batches import Results, results_of
@@ -96,18 +97,21 @@ def _simulate(
     spark, chosen = warehouse.spark, simulation(settings)
     rows = jobs.to_pylist(maps_as_pydicts="strict")
     manifests = {(row["log_date"], row["job_id"], row["run_id"]): row for row in rows}
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     try:
         stored = stored_units(warehouse.files(TABLES[RANK_STEPS], log_dates), manifests, units)
     except (OSError, pa.ArrowException) as error:
         _LOG.warning("rows are shuffled: workers cannot read the files of rank_steps themselves (%s)", error)
         stored = Stored([], set(log_dates))
-    found = simulated(units_frame(spark, stored.units, partitions), chosen, read_units)
+    parts, todo = [], stored.units
     if stored.mixed_days:
-        days = sorted(stored.mixed_days)
-        rank_steps, described = (warehouse.read(TABLES[name], days, units) for name in (RANK_STEPS, JOBS))
-        found = found.unionByName(simulated(unit_rows(rank_steps, described, partitions), chosen))
-    return results_of(found.toArrow())
+        rank_steps = warehouse.read(TABLES[RANK_STEPS], sorted(stored.mixed_days), units)
+        parts.append(results_of(simulated_by_shuffle(rank_steps, manifests, chosen).toArrow()))
+        have_rows = set(keys_of(parts[0][JOB_SLOWDOWN]))
+        without = [unit for unit in manifests if unit[0] in stored.mixed_days and unit not in have_rows]
+        todo = [*todo, *(StoredUnit(unit, manifests[unit]) for unit in without)]
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    parts.append(results_of(simulated(units_frame(spark, todo, partitions), chosen, read_units).toArrow()))
+    return {name: pa.concat_tables([part[name] for part in parts]) for name in RESULT_TABLES}
 
 
 def _looked_back_on(
@@ -119,8 +123,7 @@ def _looked_back_on(
         return warehouse.rows(TABLES[JOB_BASELINE], sorted(before - set(log_dates)))
     # A day of which some units are done again has others that its later days look back on.
     rows = warehouse.rows(TABLES[JOB_BASELINE], sorted(before))
-    keys = zip(*(rows.column(name).to_pylist() for name in UNIT_KEY), strict=True)
-    return rows.filter(pa.array([key not in units for key in keys], pa.bool_()))
+    return rows.filter(pa.array([key not in units for key in keys_of(rows)], pa.bool_()))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

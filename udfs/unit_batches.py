@@ -1,27 +1,20 @@
 """The Spark shell of the simulator: batches of many units in, their result tables out, as bytes.
 
-Rows arrive unit by unit, each unit's manifest first. Small units share a batch, so that thousands of tiny
-jobs do not cost thousands of calls between Spark and Python. Results pass the JVM unread: to Spark's own rows
-and back costs more than a small unit's replay.
+Results of small units share a batch, so that thousands of tiny jobs do not cost thousands of calls between
+Spark and Python. They pass the JVM unread: to Spark's own rows and back costs more than a small unit's replay.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from schemas.tables import TABLES
 from schemas.vocabulary import RANK_STEPS, RESULT_TABLES, STATUS_CORRUPT_TRACE, STATUS_FAILED, UNIT_KEY
 from udfs.errors import TraceError
 from udfs.result_tables import empty_results, job_row
 from udfs.what_if import SimulationSettings, simulate_job
-
-MANIFEST: Final = "manifest"
-"""Column that holds the unit's row of jobs as JSON on the unit's first row and is null on all others."""
 
 SIMULATED_COLUMNS: Final = (
     "step",
@@ -63,17 +56,16 @@ UnitReader = Callable[[Iterable[pa.RecordBatch]], Iterator[UnitRows]]
 
 
 def simulate_batches(
-    settings: SimulationSettings, read: UnitReader | None = None
+    settings: SimulationSettings, read: UnitReader
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that mapInArrow runs.
 
-    read : makes units of batches; where not given, batches hold rows sorted by unit, manifest first
+    read : makes units of batches
     """
-    units_of = read or units
 
     def simulate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         done: list[tuple[tuple[object, ...], Results]] = []
-        for unit in units_of(batches):
+        for unit in read(batches):
             done.append((unit.key, simulate_unit(unit, settings)))
             if len(done) == UNITS_PER_BATCH:
                 yield _packed(done)
@@ -84,38 +76,17 @@ def simulate_batches(
     return simulate
 
 
-def units(batches: Iterable[pa.RecordBatch]) -> Iterator[UnitRows]:
-    """Cut a stream of batches where the unit changes; the first row of each is its manifest."""
-    open_key: tuple[object, ...] | None = None
-    open_rows: list[pa.RecordBatch] = []
-    for batch in batches:
-        for first, last in _runs(batch):
-            key = tuple(batch.column(name)[first].as_py() for name in UNIT_KEY)
-            if open_key is not None and key != open_key:
-                yield _unit(open_key, open_rows)
-                open_rows = []
-            open_key = key
-            open_rows.append(batch.slice(first, last - first))
-    if open_key is not None:
-        yield _unit(open_key, open_rows)
+def simulate_group(
+    settings: SimulationSettings, manifests: Mapping[tuple[object, ...], Mapping[str, Any]]
+) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
+    """Return the function that applyInArrow runs on rows of rank_steps by unit."""
 
+    def simulate(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
+        unit = tuple(each.as_py() for each in key)
+        found = UnitRows(unit, manifests.get(unit, {}), rows.select(SIMULATED_COLUMNS))
+        return pa.Table.from_batches([_packed([(unit, simulate_unit(found, settings))])])
 
-def _unit(key: tuple[object, ...], batches: list[pa.RecordBatch]) -> UnitRows:
-    rows = pa.Table.from_batches(batches)
-    manifest = json.loads(rows.column(MANIFEST)[0].as_py() or "{}")
-    return UnitRows(key, manifest, rows.slice(1).select(SIMULATED_COLUMNS))
-
-
-def _runs(batch: pa.RecordBatch) -> list[tuple[int, int]]:
-    """Stretches [first, last) of rows of one unit."""
-    if not batch.num_rows:
-        return []
-    changes = pa.array([False] * (batch.num_rows - 1), pa.bool_())
-    for name in UNIT_KEY:
-        column = batch.column(name)
-        changes = pc.or_(changes, pc.not_equal(column[1:], column[:-1]))
-    edges = [0, *(pc.indices_nonzero(changes).to_numpy() + 1).tolist(), batch.num_rows]
-    return list(pairwise(edges))
+    return simulate
 
 
 def simulate_unit(unit: UnitRows, settings: SimulationSettings) -> Results:

@@ -69,10 +69,14 @@ def few_rows(
         are_asked_for = [day in log_dates for day in rows.column(_LOG_DATE).to_pylist()]
         rows = rows.filter(pa.array(are_asked_for, pa.bool_()))
     if units is not None:
-        keys = zip(*(rows.column(name).to_pylist() for name in UNIT_KEY), strict=True)
         wanted = set(units)
-        rows = rows.filter(pa.array([key in wanted for key in keys], pa.bool_()))
+        rows = rows.filter(pa.array([key in wanted for key in keys_of(rows)], pa.bool_()))
     return rows if rows.num_rows else schema.empty_table()  # Spark takes no columns without a chunk
+
+
+def keys_of(rows: pa.Table) -> list[Unit]:
+    """The unit of each row."""
+    return list(zip(*(rows.column(name).to_pylist() for name in UNIT_KEY), strict=True))
 
 
 def _read(file: str, path: str, schema: pa.Schema) -> pa.Table:
