@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs import backfill
 from jobs.cli import FORMAT, PERIOD, entry_point, not_negative, not_negative_number, option
 from jobs.fingerprints import recorded
-from jobs.landing.files import Unit
 from jobs.printing import Result, write
 from jobs.progress import working
 from jobs.run_log import added
@@ -29,7 +28,6 @@ from schemas.vocabulary import (
     RESULT_TABLES,
     STAGE_AGGREGATE,
     STAGE_SIMULATE,
-    UNIT_KEY,
 )
 
 
@@ -68,17 +66,12 @@ def make_current(
 
 def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict[str, int]:
     """Replace the results of these days by those of the other warehouse, with their fingerprints."""
-    ours, theirs = (_units(warehouse, days) for warehouse in (target, source))
+    ours, theirs = (warehouse.units(TABLES[JOB_SLOWDOWN], days) for warehouse in (target, source))
     units = None if ours <= theirs else theirs
     rows = {name: source.rows(TABLES[name], days) for name in RESULT_TABLES}
     found = recorded(source, STAGE_SIMULATE, days).values()
     fingerprints = [each for each in found if not each.is_unsettled]
     return publish(STAGE_SIMULATE, target, rows, days, units=units, fingerprints=fingerprints).rows
-
-
-def _units(warehouse: Warehouse, log_dates: Sequence[date]) -> set[Unit]:
-    rows = warehouse.read(TABLES[JOB_SLOWDOWN], log_dates).select(*UNIT_KEY).collect()
-    return {(row["log_date"], row["job_id"], row["run_id"]) for row in rows}
 
 
 def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[date]:
@@ -115,7 +108,7 @@ def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> d
         with working("compare_versions: comparing"):
             result = Result.of(changes, args.limit)
         write(result, args.format, sys.stdout)
-        compared = len(_units(Warehouse(spark, new.paths.warehouse), days))
+        compared = len(Warehouse(spark, new.paths.warehouse).units(TABLES[JOB_SLOWDOWN], days))
         found = changes.groupBy("changed").count().orderBy("changed").collect()
     finally:
         changes.unpersist()

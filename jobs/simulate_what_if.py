@@ -95,8 +95,7 @@ def _simulate(
 ) -> Results:
     """Simulate units as they lie; those of days on which they lie otherwise are brought together first."""
     spark, chosen = warehouse.spark, simulation(settings)
-    rows = jobs.to_pylist(maps_as_pydicts="strict")
-    manifests = {(row["log_date"], row["job_id"], row["run_id"]): row for row in rows}
+    manifests = dict(zip(keys_of(jobs), jobs.to_pylist(maps_as_pydicts="strict"), strict=True))
     try:
         stored = stored_units(warehouse.files(TABLES[RANK_STEPS], log_dates), manifests, units)
     except (OSError, pa.ArrowException) as error:

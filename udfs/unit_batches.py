@@ -1,7 +1,7 @@
 """The Spark shell of the simulator: batches of many units in, their result tables out, as bytes.
 
 Results of small units share a batch, so that thousands of tiny jobs do not cost thousands of calls between
-Spark and Python. They pass the JVM unread: to Spark's own rows and back costs more than a small unit's replay.
+Spark and Python. They pass the JVM unread: to Spark's rows and back costs more than a small unit's replay.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -88,15 +88,6 @@ class GateError(Exception):
     """Raised when an expectation could not be evaluated, which is never a pass."""
 
 
-@dataclass(frozen=True)
-class GateResult:
-    """What passed: the table, how many rows, how many expectations."""
-
-    table: str
-    rows: int
-    expectations: int
-
-
 class GateWork(NamedTuple):
     """What the gates of a stage did: seconds, expectations held, refusals released by hand."""
 
@@ -131,7 +122,7 @@ def all_hold(
         return False
 
 
-def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> GateResult:
+def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> None:
     """Hold a frame, best a persisted one, against its table and `extra`.
 
     Raises GateRefusedError with every broken expectation, GateError where one could not be evaluated.
@@ -142,7 +133,6 @@ def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> 
         raise GateRefusedError([Refusal(table.name, SCHEMA_EXPECTATION, frame.count(), told)])
     if not all_hold([(table, frame)], extra):
         raise GateRefusedError(_detail(table, frame, extra))
-    return GateResult(table.name, frame.count(), len(table.all_expectations()) + len(extra) + 1)
 
 
 def audit_absence(table: str, name: str, rows: DataFrame, meaning: str) -> None:

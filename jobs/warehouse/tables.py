@@ -13,19 +13,9 @@ from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
-from delta.exceptions import (
-    ConcurrentAppendException,
-    ConcurrentDeleteDeleteException,
-    ConcurrentDeleteReadException,
-    ConcurrentTransactionException,
-    ConcurrentWriteException,
-    DeltaConcurrentModificationException,
-    MetadataChangedException,
-    ProtocolChangedException,
-)
+from delta import exceptions
 from delta.tables import DeltaTable
 from deltalake.exceptions import CommitFailedError
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -44,20 +34,12 @@ _REFUSED: Final = "_refused"
 
 _CONFLICTS: Final = (
     CommitFailedError,
-    ConcurrentAppendException,
-    ConcurrentDeleteDeleteException,
-    ConcurrentDeleteReadException,
-    ConcurrentTransactionException,
-    ConcurrentWriteException,
-    DeltaConcurrentModificationException,
-    MetadataChangedException,
-    ProtocolChangedException,
+    *(each for name, each in vars(exceptions).items() if name.endswith("Exception")),
 )
 """All that Delta can say of two writers; to Python they have no base in common."""
 
 _DAY_OF_FILE: Final = re.compile(r"/log_date=([-0-9]{10})/[^/]*$")
 _PROBED_BYTES: Final = 1 << 20
-_NO_TABLE: Final = "DELTA_TABLE_NOT_FOUND"
 
 _when_writers_meet = retry(
     retry=retry_if_exception_type(_CONFLICTS),
@@ -172,6 +154,10 @@ class Warehouse:
         """The same rows, of a table that the driver can hold."""
         few = self.few_rows(table, log_dates, units)
         return self.read(table, log_dates, units).toArrow() if few is None else few
+
+    def units(self, table: Table, log_dates: Sequence[date]) -> set[Unit]:
+        """Units that have a row on these days."""
+        return set(local_tables.keys_of(self.rows(table, log_dates)))
 
     def files(self, table: Table, log_dates: Sequence[date]) -> list[tuple[date, str]]:
         """Log date, and path or URL, of each file that holds rows of these days."""
@@ -370,19 +356,9 @@ class Warehouse:
             _when_writers_meet(self._create)(table)
 
     def _create(self, table: Table) -> None:
-        builder = DeltaTable.createIfNotExists(self.spark).location(self.path(table.name))
-        builder = builder.comment(table.meaning).addColumns(spark_schema(table))
-        try:
-            builder.partitionedBy(*table.partition_by).execute()
-        except AnalysisException as error:
-            if error.getCondition() != _NO_TABLE:
-                raise
-            self._create_by_rows(table)
+        """Create a table by a write of no rows.
 
-    def _create_by_rows(self, table: Table) -> None:
-        """Create a table whose first writer ended between the folder of its log and the first commit.
-
-        To CREATE TABLE it is there already, and to all others it is not.
+        To CREATE TABLE one is there whose first writer ended before its first commit; to others it is not.
         """
         path = self.path(table.name)
         rows = self.spark.createDataFrame([], spark_schema(table)).write.format("delta").mode("append")

@@ -85,7 +85,7 @@ def revised_causes(
     is_kept = np.ones(len(rows), dtype=bool)
     is_kept[list(changed)] = False
     schema = TABLES[JOB_CAUSES].arrow_schema
-    anew = pa.Table.from_pylist([_as_pairs(row) for row in changed.values()], schema)
+    anew = pa.Table.from_pylist(list(changed.values()), schema)
     return pa.concat_tables([causes.filter(pa.array(is_kept)).select(schema.names).cast(schema), anew])
 
 
@@ -180,12 +180,3 @@ def _rows(table: pa.Table, *columns: str) -> list[Row]:
 
 def _key(row: Row) -> _Key:
     return tuple(row[name] for name in UNIT_KEY)
-
-
-def _as_pairs(row: Row) -> Row:
-    """Return the row with maps as lists of pairs, as Arrow takes them."""
-    pairs = row | {"evidence": list(row["evidence"].items())}
-    before = row["unrevised"]
-    if before is not None:
-        pairs["unrevised"] = before | {"evidence": list(before["evidence"].items())}
-    return pairs
