@@ -33,5 +33,5 @@ def test_good_rows_hold_and_so_do_none() -> None:
         ("model_chunk", [0, None, 0]),
     ],
 )
-def test_a_list_that_is_not_as_declared_does_not_hold(name: str, values: Any) -> None:  # noqa: ANN401
+def test_a_list_that_is_not_as_declared_does_not_hold(name: str, values: list[Any] | None) -> None:
     assert not arrays_hold(TABLE, table_rows(RANK_STEPS, [{}, {name: values}]))
