@@ -5,6 +5,7 @@ whether that is so: days whose files were written otherwise, as by OPTIMIZE, are
 """
 
 import pickle
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -101,7 +102,7 @@ def units_frame(spark: SparkSession, units: Sequence[StoredUnit], partitions: in
             filled = 0
         tasks[-1].append(unit)
         filled += unit.bytes
-    payloads = [pickle.dumps(task) for task in tasks]
+    payloads = [zlib.compress(pickle.dumps(task)) for task in tasks]  # Spark warns of tasks beyond 1 MB
     rows = pa.table([pa.array(range(len(tasks)), pa.int32()), pa.array(payloads, pa.binary())], _TASK_COLUMNS)
     return spark.createDataFrame(rows).repartitionById(max(1, len(tasks)), "task")
 
@@ -110,7 +111,7 @@ def read_units(batches: Iterable[pa.RecordBatch]) -> Iterator[UnitRows]:
     """Read the units of each task, one at a time."""
     for batch in batches:
         for task in batch.column(_PAYLOAD):
-            units: list[StoredUnit] = pickle.loads(task.as_py())  # noqa: S301  # what the driver has sent
+            units: list[StoredUnit] = pickle.loads(zlib.decompress(task.as_py()))  # noqa: S301  # what the driver has sent
             for unit in units:
                 yield UnitRows(unit.key, unit.manifest, _rows(unit.pieces))
 
