@@ -34,8 +34,8 @@ from airflow.sdk import DAG, Param
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only knows this file's folder
 
-from dags.operators.alerts import alert_failure
 from dags.operators.assets import HISTORY
+from dags.operators.policy import of_tasks
 from dags.operators.spark_submit import SparkSubmitOperator
 from dags.operators.writers import ALONE
 from schemas.vocabulary import STAGE_NAMES
@@ -93,15 +93,7 @@ with DAG(
             default=False, type="boolean", title="Dry run", description="only say what would be done"
         ),
     },
-    default_args={
-        "owner": "training-efficiency",
-        "retries": 2,
-        "retry_delay": timedelta(minutes=5),
-        "retry_exponential_backoff": 2,
-        "execution_timeout": timedelta(days=2),
-        "max_active_tis_per_dag": 1,
-        "on_failure_callback": alert_failure,
-    },
+    default_args=of_tasks(timedelta(days=2)),
 ):
     backfill = SparkSubmitOperator(
         task_id="backfill",
@@ -110,8 +102,4 @@ with DAG(
         pool_slots=ALONE,
         outlets=[HISTORY],
         arguments=ARGUMENTS,
-        project="{{ var.value.get('what_if_project', '') }}",
-        landing="{{ var.value.get('what_if_landing', '') }}",
-        warehouse="{{ var.value.get('what_if_warehouse', '') }}",
-        settings="{{ var.value.get('what_if_settings', '') }}",
     )

@@ -24,7 +24,7 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, Param
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only knows this file's folder
 
-from dags.operators.alerts import alert_failure
+from dags.operators.policy import of_tasks
 from dags.operators.spark_submit import SparkSubmitOperator
 from dags.operators.writers import ALONE
 
@@ -42,15 +42,7 @@ with DAG(
             default=False, type="boolean", title="Dry run", description="only say what would be done"
         ),
     },
-    default_args={
-        "owner": "training-efficiency",
-        "retries": 2,
-        "retry_delay": timedelta(minutes=5),
-        "retry_exponential_backoff": 2,
-        "execution_timeout": timedelta(hours=12),
-        "max_active_tis_per_dag": 1,
-        "on_failure_callback": alert_failure,
-    },
+    default_args=of_tasks(timedelta(hours=12)),
 ):
     maintain_tables = SparkSubmitOperator(
         task_id="maintain_tables",
@@ -59,8 +51,4 @@ with DAG(
         pool_slots=ALONE,
         log_date="{{ (dag_run.logical_date or dag_run.run_after) | ds }}",
         arguments="{% if params.dry_run %}--dry-run{% endif %}",
-        project="{{ var.value.get('what_if_project', '') }}",
-        landing="{{ var.value.get('what_if_landing', '') }}",
-        warehouse="{{ var.value.get('what_if_warehouse', '') }}",
-        settings="{{ var.value.get('what_if_settings', '') }}",
     )

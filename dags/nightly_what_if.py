@@ -86,25 +86,13 @@ from airflow.sdk import DAG, CronDataIntervalTimetable
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only knows this file's folder
 
-from dags.operators.alerts import alert_failure, alert_warnings
+from dags.operators.alerts import alert_warnings
 from dags.operators.assets import FLEET, INGESTED, NIGHT, RESULTS
 from dags.operators.day_marker import DayMarkerSensor
+from dags.operators.policy import of_tasks
 from dags.operators.spark_submit import SparkSubmitOperator
 from dags.operators.writers import INGEST
 from dags.operators.writers import RESULTS as ONE_OF_RESULTS
-
-PROJECT = "{{ var.value.get('what_if_project', '') }}"
-LANDING = "{{ var.value.get('what_if_landing', '') }}"
-WAREHOUSE = "{{ var.value.get('what_if_warehouse', '') }}"
-SETTINGS = "{{ var.value.get('what_if_settings', '') }}"
-
-STAGE = {
-    "log_date": "{{ ds }}",
-    "project": PROJECT,
-    "landing": LANDING,
-    "warehouse": WAREHOUSE,
-    "settings": SETTINGS,
-}
 
 with DAG(
     dag_id="nightly_what_if",
@@ -116,23 +104,12 @@ with DAG(
     catchup=False,
     max_active_runs=3,  # a day whose producers are late waits beside the next ones
     tags=["what-if", "nightly", "spark"],
-    default_args={
-        "owner": "training-efficiency",
-        "retries": 2,
-        "retry_delay": timedelta(minutes=5),
-        "retry_exponential_backoff": 2,
-        "execution_timeout": timedelta(hours=1),
-        "max_active_tis_per_dag": 1,
-        "on_failure_callback": alert_failure,
-    },
+    default_args=of_tasks(timedelta(hours=1)),
 ):
     wait_for_day = DayMarkerSensor(
         task_id="wait_for_day",
         doc_md="Waits until the producers have finished the day.",
         log_date="{{ ds | default('') }}",
-        project=PROJECT,
-        landing=LANDING,
-        settings=SETTINGS,
         poke_interval=timedelta(minutes=5),
         timeout=timedelta(hours=20),
     )
@@ -143,7 +120,7 @@ with DAG(
         pool_slots=INGEST,
         outlets=INGESTED,
         execution_timeout=timedelta(hours=4),
-        **STAGE,
+        log_date="{{ ds }}",
     )
     simulate_what_if = SparkSubmitOperator(
         task_id="simulate_what_if",
@@ -152,7 +129,7 @@ with DAG(
         pool_slots=ONE_OF_RESULTS,
         outlets=RESULTS,
         execution_timeout=timedelta(hours=4),
-        **STAGE,
+        log_date="{{ ds }}",
     )
     aggregate_fleet = SparkSubmitOperator(
         task_id="aggregate_fleet",
@@ -160,7 +137,7 @@ with DAG(
         entry_point="aggregate_fleet",
         pool_slots=ONE_OF_RESULTS,
         outlets=FLEET,
-        **STAGE,
+        log_date="{{ ds }}",
     )
     publish_night = SparkSubmitOperator(
         task_id="publish_night",
@@ -169,6 +146,6 @@ with DAG(
         pool_slots=ONE_OF_RESULTS,
         outlets=[NIGHT],
         on_success_callback=alert_warnings,
-        **STAGE,
+        log_date="{{ ds }}",
     )
     wait_for_day >> ingest_rank_logs >> simulate_what_if >> aggregate_fleet >> publish_night

@@ -31,8 +31,8 @@ from airflow.sdk import DAG, CronDataIntervalTimetable
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only knows this file's folder
 
-from dags.operators.alerts import alert_failure
 from dags.operators.assets import HISTORY
+from dags.operators.policy import of_tasks
 from dags.operators.spark_submit import SparkSubmitOperator
 from dags.operators.writers import ALONE
 
@@ -46,15 +46,7 @@ with DAG(
     catchup=False,
     max_active_runs=1,  # the next run would look at the same days
     tags=["what-if", "late-data", "spark"],
-    default_args={
-        "owner": "training-efficiency",
-        "retries": 2,
-        "retry_delay": timedelta(minutes=5),
-        "retry_exponential_backoff": 2,
-        "execution_timeout": timedelta(hours=6),
-        "max_active_tis_per_dag": 1,
-        "on_failure_callback": alert_failure,
-    },
+    default_args=of_tasks(timedelta(hours=6)),
 ):
     refresh_changed_days = SparkSubmitOperator(
         task_id="refresh_changed_days",
@@ -63,8 +55,4 @@ with DAG(
         pool_slots=ALONE,
         outlets=[HISTORY],
         log_date="{{ (dag_run.logical_date or dag_run.run_after) | ds }}",
-        project="{{ var.value.get('what_if_project', '') }}",
-        landing="{{ var.value.get('what_if_landing', '') }}",
-        warehouse="{{ var.value.get('what_if_warehouse', '') }}",
-        settings="{{ var.value.get('what_if_settings', '') }}",
     )

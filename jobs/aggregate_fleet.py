@@ -16,6 +16,7 @@ from jobs.cli import run_stage
 from jobs.fingerprints import built_on, recorded
 from jobs.run_log import stage_work
 from jobs.settings import Settings
+from jobs.small_frames import collected
 from jobs.stage import publish
 from jobs.transforms.causes import cause_day
 from jobs.transforms.fleet import coverage_day, fleet_day, host_day
@@ -57,7 +58,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
         OP_TYPE_DAY: op_type_day(read[OP_TYPE_SLOWDOWN], job_slowdown),
     }
     counted = built_on(simulated, STAGE_AGGREGATE, settings)
-    rows, gates, _ = publish(STAGE_AGGREGATE, warehouse, frames, log_dates, fingerprints=counted)
+    rows, gates, _ = publish(STAGE_AGGREGATE, warehouse, collected(frames), log_dates, fingerprints=counted)
     return rows | stage_work(STAGE_AGGREGATE, counted, time.monotonic() - started, gates)
 
 

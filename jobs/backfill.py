@@ -15,13 +15,13 @@ from pyspark.sql import SparkSession
 
 from jobs.blocks import Block, blocks_of, rates, seconds_for
 from jobs.changed_units import LandingChanges, Recollection, Wanted, changed_in_landing, recollect, wanted
-from jobs.cli import Parser, common_parser, log_date, run_entry_point
+from jobs.cli import entry_point, log_date, option
 from jobs.do_blocks import do_blocks
 from jobs.fingerprints import Fingerprint, record
 from jobs.printing import Result, write
 from jobs.progress import working
-from jobs.run_log import recorded_refusal, work_of_stages
-from jobs.run_summary import add_summary, leave, of_history
+from jobs.run_log import recorded_run, work_of_stages
+from jobs.run_summary import SUMMARY, leave, of_history
 from jobs.settings import Settings, SettingsError, with_new_warehouse
 from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import STAGE_INGEST, STAGE_NAMES, STAGE_SIMULATE
@@ -126,23 +126,6 @@ def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def _parser() -> Parser:
-    parser = common_parser("backfill", "Run stages of the night over a range of log dates, where not done.")
-    parser.add_argument(
-        "--from", dest="first", type=log_date, required=True, metavar="DATE", help="first day"
-    )
-    parser.add_argument("--to", dest="last", type=log_date, required=True, metavar="DATE", help="last day")
-    stages_help = f"some of {','.join(STAGE_NAMES)}; all when left out"
-    parser.add_argument("--stages", type=_stages, metavar="A,B", help=stages_help)
-    jobs_help = "only this job, and the aggregates of its days; may be given several times"
-    parser.add_argument("--job-id", action="append", default=[], metavar="JOB", help=jobs_help)
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done and do nothing")
-    new_help = "write results there and read ingested tables from --warehouse: see compare_versions"
-    parser.add_argument("--warehouse-new", metavar="DIR", help=new_help)
-    add_summary(parser)
-    return parser
-
-
 def _stages(text: str) -> list[str]:
     """Stages as named on the command line, in the order in which they depend on each other."""
     named = text.split(",")
@@ -152,32 +135,6 @@ def _stages(text: str) -> list[str]:
             f"{unknown[0]!r} is not a stage; stages are {', '.join(STAGE_NAMES)}"
         )
     return [name for name in STAGE_NAMES if name in named]
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Backfill a range of log dates; returns the exit status."""
-
-    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-        log_dates = days_between(args.first, args.last)
-        stages = args.stages or list(STAGE_NAMES)
-        if args.warehouse_new is not None:
-            settings = with_new_warehouse(settings, args.warehouse_new)
-            stages = _without_ingest(args.stages)
-        with working("backfill: looking for what is to be done"):
-            todo = plan(spark, settings, log_dates, stages, args.job_id)
-        if args.dry_run:
-            tell_plan(spark, settings, todo)
-            leave(of_history(todo.log_dates, {}, dry_run=True), args.summary)
-            return {}
-        new = Warehouse(spark, settings.paths.warehouse) if args.warehouse_new is not None else None
-        arguments = sys.argv[1:] if argv is None else argv
-        with recorded_refusal(new, "backfill", arguments) if new else nullcontext():
-            counts = run(spark, settings, todo)
-        tell_summary(counts, len(log_dates), todo)
-        leave(of_history(todo.log_dates, counts, is_beside=new is not None), args.summary)
-        return counts
-
-    return run_entry_point("backfill", _parser(), argv, body)
 
 
 def _without_ingest(named: Sequence[str] | None) -> list[str]:
@@ -192,6 +149,45 @@ def days_between(first: date, last: date) -> list[date]:
     if last < first:
         raise SettingsError(f"--to {last} lies before --from {first}")
     return [first + timedelta(days=day) for day in range((last - first).days + 1)]
+
+
+@entry_point(
+    "backfill",
+    option("--from DATE", "first day", log_date, dest="first", required=True),
+    option("--to DATE", "last day", log_date, dest="last", required=True),
+    option("--stages A,B", f"some of {','.join(STAGE_NAMES)}; all when left out", _stages),
+    option(
+        "--job-id JOB",
+        "only this job, and the aggregates of its days; may be given several times",
+        action="append",
+        default=[],
+    ),
+    option("--dry-run", "say what would be done and do nothing"),
+    option(
+        "--warehouse-new DIR",
+        "write results there and read ingested tables from --warehouse: see compare_versions",
+    ),
+    SUMMARY,
+)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    """Run stages of the night over a range of log dates, where not done."""
+    log_dates = days_between(args.first, args.last)
+    stages = args.stages or list(STAGE_NAMES)
+    if args.warehouse_new is not None:
+        settings = with_new_warehouse(settings, args.warehouse_new)
+        stages = _without_ingest(args.stages)
+    with working("backfill: looking for what is to be done"):
+        todo = plan(spark, settings, log_dates, stages, args.job_id)
+    if args.dry_run:
+        tell_plan(spark, settings, todo)
+        leave(of_history(todo.log_dates, {}, dry_run=True), args.summary)
+        return {}
+    new = Warehouse(spark, settings.paths.warehouse) if args.warehouse_new is not None else None
+    with recorded_run(new, "backfill", args.arguments, refusals_alone=True) if new else nullcontext():
+        counts = run(spark, settings, todo)
+    tell_summary(counts, len(log_dates), todo)
+    leave(of_history(todo.log_dates, counts, is_beside=new is not None), args.summary)
+    return counts
 
 
 if __name__ == "__main__":

@@ -1,18 +1,70 @@
-"""Before and after a date: rows of job days in, differences with intervals and a verdict out."""
+"""Before and after a date: job days in, differences with intervals (Welch, Student) and verdicts out."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
-from typing import Final, Literal
+from typing import Final
 
-from jobs.intervals import LEAST, Difference, compare, compare_pairs
+import numpy as np
+from scipy import stats
 
+LEAST: Final = 3
+"""Numbers on each side below which nothing is said: two always lie on a line."""
+ROUNDING: Final = 1e-12
+"""Standard error, relative to the largest number, below which numbers are the same up to rounding."""
 BETTER: Final = "better"
 WORSE: Final = "worse"
 UNKNOWN: Final = "not enough evidence"
 
-Side = Literal["before", "after"]
+_ByJob = dict[str, list["JobDay"]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean of the numbers after less mean of those before, with its interval; in the numbers' own unit.
+
+    low, high : null where there is too little to say, or nothing varies
+    """
+
+    before: float | None
+    after: float | None
+    count_before: int
+    count_after: int
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def effect(self) -> float | None:
+        """After less before; null where one side is empty."""
+        return None if self.before is None or self.after is None else self.after - self.before
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves out zero."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+def compare(
+    before: Sequence[float], after: Sequence[float], confidence: float, *, is_paired: bool = False
+) -> Difference:
+    """Welch's t-interval of the difference of two means; of pairs Student's: what they share cancels out.
+
+    The numbers of a side are taken as independent draws; variances may differ. Where none of them varies the
+    interval is empty: two constants say nothing of how far others would lie apart.
+    """
+    means = [float(np.mean(side)) if len(side) else None for side in (before, after)]
+    bare = Difference(means[0], means[1], len(before), len(after))
+    if min(len(before), len(after)) < LEAST:
+        return bare
+    varying = [np.subtract(after, before)] if is_paired else [np.asarray(before), np.asarray(after)]
+    error = math.sqrt(sum(float(np.var(each, ddof=1)) / len(each) for each in varying))
+    if error <= ROUNDING * max(map(abs, [*before, *after])):
+        return bare
+    test = stats.ttest_rel(after, before) if is_paired else stats.ttest_ind(after, before, equal_var=False)
+    low, high = test.confidence_interval(confidence)
+    return replace(bare, low=float(low), high=float(high))
 
 
 @dataclass(frozen=True)
@@ -77,14 +129,11 @@ def comparisons(days: Sequence[JobDay], fixed_on: date, confidence: float) -> li
         first, second = ([_mean(side[job]) for job in both] for side in (before, after))
         found = [
             Comparison("chosen", "jobs", compare(_means(before), _means(after), confidence), gpu_hours),
-            Comparison("chosen, same jobs", "jobs", compare_pairs(first, second, confidence)),
+            Comparison("chosen, same jobs", "jobs", compare(first, second, confidence, is_paired=True)),
         ]
     others_before, others_after = _sides(others, fixed_on)
     control = compare(_means(others_before), _means(others_after), confidence)
     return [*found, Comparison("all others", "jobs", control)]
-
-
-_ByJob = dict[str, list[JobDay]]
 
 
 def _sides(days: Iterable[JobDay], fixed_on: date) -> tuple[_ByJob, _ByJob]:

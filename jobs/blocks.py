@@ -1,6 +1,6 @@
 """What a backfill has to do, in blocks of days that share gates and commits, and how long that may take."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import chain
@@ -150,8 +150,3 @@ def seconds_for(work: Work, stage: str, rate: Mapping[str, float]) -> float:
     """Estimate how long a stage takes for this work. [s]"""
     measure, _ = _RATES[stage]
     return float(getattr(work, measure)) / rate[stage]
-
-
-def total(blocks: Sequence[Block], stage: str) -> Work:
-    """How much a stage has to do in all blocks."""
-    return sum((block.work(stage) for block in blocks), Work())

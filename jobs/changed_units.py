@@ -23,7 +23,7 @@ from jobs.landing.read_landing import digests
 from jobs.settings import Settings
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import JOBS, STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE, UNIT_KEY
+from schemas.vocabulary import JOBS, STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE
 
 Wanted = tuple[str, str] | None
 """Settings and version that a stage's fingerprint must have; None: whatever they were, only data counts."""
@@ -133,12 +133,11 @@ class Recollection(NamedTuple):
 
 def recollect(warehouse: Warehouse, log_dates: Sequence[date]) -> Recollection:
     """Read the fingerprints of these days, and which units the table jobs has."""
-    rows = warehouse.rows(TABLES[JOBS], log_dates).select(UNIT_KEY).to_pylist()
     return Recollection(
         ingested=recorded(warehouse, STAGE_INGEST, log_dates),
         simulated=recorded(warehouse, STAGE_SIMULATE, log_dates),
         aggregated=recorded(warehouse, STAGE_AGGREGATE, log_dates),
-        jobs={(row["log_date"], row["job_id"], row["run_id"]) for row in rows},
+        jobs=warehouse.units(TABLES[JOBS], log_dates),
     )
 
 

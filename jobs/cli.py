@@ -2,15 +2,17 @@
 
 import argparse
 import logging
+import math
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import date
-from typing import Never
+from typing import Any, Final, NamedTuple, Never
 
 from pyspark.sql import SparkSession
 
-from jobs.gates import preload
 from jobs.printing import FORMATS
 from jobs.progress import working
 from jobs.run_log import exit_status, is_plain, one_line, recorded_run
@@ -33,35 +35,43 @@ class Parser(argparse.ArgumentParser):
         self.exit(EXIT_WRONG_SETTINGS, f"{self.prog}: error: {message} (--help tells more)\n")
 
 
-def common_parser(name: str, description: str) -> Parser:
-    """Return a parser with the arguments of every entry point."""
-    parser = Parser(prog=name, description=description, allow_abbrev=False)
-    parser.add_argument("--landing", metavar="DIR", help="where producers leave their logs")
-    parser.add_argument("--warehouse", metavar="DIR", help="where the tables lie")
-    parser.add_argument("--settings", metavar="FILE", help="settings on top of conf/")
-    return parser
+class Option(NamedTuple):
+    """One argument of a command, as argparse takes it; exactly one of a group has to be given."""
+
+    name: str
+    how: Mapping[str, Any]
+    group: str | None
 
 
-def day_parser(name: str, description: str) -> Parser:
-    """Return the parser of an entry point that works on one log date."""
-    parser = common_parser(name, description)
-    parser.add_argument(
-        "--log-date", type=log_date, required=True, metavar="DATE", help="the day, as 2026-01-05"
+def option(
+    usage: str,
+    meaning: str,
+    kind: Callable[[str], object] = str,
+    *,
+    group: str | None = None,
+    **how: Any,  # noqa: ANN401  # what else argparse's add_argument takes
+) -> Option:
+    """Declare an argument.
+
+    usage : its name, and what stands for its value, as in `--days N`; without that it is a switch
+    """
+    name, _, value = usage.partition(" ")
+    if value:
+        how = {"metavar": value, "type": kind, **how}
+    elif "choices" not in how:
+        how = {"action": "store_true"}
+    return Option(name, {"help": meaning, **how}, group)
+
+
+def make_parser(name: str, description: str, *options: Option, epilog: str | None = None) -> Parser:
+    """Return a parser with these arguments."""
+    layout = argparse.RawDescriptionHelpFormatter if epilog and "\n" in epilog else argparse.HelpFormatter
+    parser = Parser(
+        prog=name, description=description, epilog=epilog, allow_abbrev=False, formatter_class=layout
     )
-    return parser
-
-
-def unit_parser(name: str, description: str) -> Parser:
-    """Return the parser of an entry point that works on one unit."""
-    parser = common_parser(name, description)
-    parser.add_argument("--job-id", required=True, metavar="JOB", help="the job")
-    parser.add_argument("--run-id", metavar="RUN", help="its run; needed where the day has several")
-    parser.add_argument(
-        "--log-date",
-        type=log_date,
-        metavar="DATE",
-        help="the day, as 2026-01-05; the job's latest if left out",
-    )
+    groups: dict[str, Any] = defaultdict(lambda: parser.add_mutually_exclusive_group(required=True))
+    for argument, how, group in options:
+        (groups[group] if group else parser).add_argument(argument, **how)
     return parser
 
 
@@ -89,21 +99,89 @@ def not_negative(text: str) -> int:
     return _at_least(0, text)
 
 
+def not_negative_number(text: str) -> float:
+    """Read a finite number of at least 0, such as 0.9."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
+    return value
+
+
 def _at_least(least: int, text: str) -> int:
-    number = int(text)
-    if number < least:
+    if not text.lstrip("-").isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    if int(text) < least:
         raise argparse.ArgumentTypeError(f"{text} is less than {least}")
-    return number
+    return int(text)
 
 
-def add_format(parser: argparse.ArgumentParser) -> None:
-    """Let rows be printed for people or for programs."""
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        default=FORMATS[0],
-        help="table and markdown round numbers; csv and json are exact",
-    )
+WHERE: Final = (
+    option("--landing DIR", "where producers leave their logs"),
+    option("--warehouse DIR", "where the tables lie"),
+    option("--settings FILE", "settings on top of conf/"),
+)
+"""Arguments of every entry point that has a session."""
+
+LOG_DATE: Final = option("--log-date DATE", "the day, as 2026-01-05", log_date, required=True)
+OF_UNIT: Final = (
+    option("--job-id JOB", "the job", required=True),
+    option("--run-id RUN", "its run; needed where the day has several"),
+    option("--log-date DATE", "the day, as 2026-01-05; the job's latest if left out", log_date),
+)
+"""Which unit, of an entry point that works on one."""
+PERIOD: Final = tuple(
+    option(f"--{end} DATE", f"{name} day, as 2026-01-05; open if left out", log_date, dest=name)
+    for end, name in (("from", "first"), ("to", "last"))
+)
+FORMAT: Final = option(
+    "--format",
+    "table and markdown round numbers; csv and json are exact",
+    choices=FORMATS,
+    default=FORMATS[0],
+)
+"""Rows for people or for programs."""
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """A command: called with its arguments it does its work in a session and returns the exit status.
+
+    how : see run_entry_point
+    """
+
+    name: str
+    parser: Parser
+    body: Body
+    how: Mapping[str, Any]
+
+    def __call__(self, argv: Sequence[str] | None = None) -> int:
+        """Run it with these arguments, or with those of the process."""
+        return run_entry_point(self.name, self.parser, argv, self.body, **self.how)
+
+
+def entry_point(
+    name: str,
+    *options: Option,
+    epilog: str | None = None,
+    defaults: Mapping[str, str] | None = None,
+    **how: Any,  # noqa: ANN401  # what run_entry_point takes beside them
+) -> Callable[[Body], EntryPoint]:
+    """Make a command of the function that does its work, whose docstring is the command's description.
+
+    The function finds the arguments as they were given in `args.arguments`.
+
+    defaults : of the arguments in WHERE, where they have some
+    """
+
+    def of(body: Body) -> EntryPoint:
+        parser = make_parser(name, body.__doc__ or "", *WHERE, *options, epilog=epilog)
+        parser.set_defaults(**(defaults or {}))
+        return EntryPoint(name, parser, body, how)
+
+    return of
 
 
 def run_entry_point(
@@ -130,13 +208,11 @@ def run_entry_point(
         logging.getLogger(chatty).setLevel(logging.WARNING)
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        parsed = parser.parse_args(arguments)
+        parsed = parser.parse_args(arguments, argparse.Namespace(arguments=arguments))
         settings = load_settings(parsed.settings, parsed.landing, parsed.warehouse)
         settings = with_spark_conf(settings, spark_conf or {}, spark_log)
-        if is_recorded:
-            if not getattr(parsed, "dry_run", False):
-                hold_writable(settings.paths.warehouse)
-            preload()  # while Spark starts: what writes tables has gates
+        if is_recorded and not getattr(parsed, "dry_run", False):
+            hold_writable(settings.paths.warehouse)
         with ExitStack() as open_session:
             with working(f"{name}: starting Spark"):
                 spark = open_session.enter_context(session(settings, name))
@@ -168,4 +244,5 @@ def run_stage(
         with working(f"{name}: {args.log_date}"):
             return stage(spark, settings, [args.log_date])
 
-    return run_entry_point(name, day_parser(name, description), argv, body)
+    parser = make_parser(name, description, *WHERE, LOG_DATE)
+    return run_entry_point(name, parser, argv, body)

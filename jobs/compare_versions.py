@@ -5,7 +5,6 @@ reads: `backfill --warehouse-new DIR`. Here it is held against the current one, 
 """
 
 import argparse
-import math
 import sys
 from collections.abc import Sequence
 from datetime import date
@@ -13,9 +12,8 @@ from datetime import date
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs import backfill
-from jobs.cli import Parser, add_format, common_parser, log_date, run_entry_point
+from jobs.cli import FORMAT, PERIOD, entry_point, not_negative, not_negative_number, option
 from jobs.fingerprints import recorded
-from jobs.landing.files import Unit
 from jobs.printing import Result, write
 from jobs.progress import working
 from jobs.run_log import added
@@ -30,7 +28,6 @@ from schemas.vocabulary import (
     RESULT_TABLES,
     STAGE_AGGREGATE,
     STAGE_SIMULATE,
-    UNIT_KEY,
 )
 
 
@@ -42,7 +39,10 @@ def run(
     new : the settings with the new warehouse
     """
     sides = (Warehouse(spark, each.paths.warehouse) for each in (settings, new))
-    current, other = (_results(side, log_dates) for side in sides)
+    current, other = (
+        results_with_causes(*(side.read(TABLES[name], log_dates) for name in (JOB_SLOWDOWN, JOB_CAUSES)))
+        for side in sides
+    )
     return changed_units(current, other, tolerance)
 
 
@@ -66,46 +66,12 @@ def make_current(
 
 def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict[str, int]:
     """Replace the results of these days by those of the other warehouse, with their fingerprints."""
-    ours, theirs = (_units(warehouse, days) for warehouse in (target, source))
+    ours, theirs = (warehouse.units(TABLES[JOB_SLOWDOWN], days) for warehouse in (target, source))
     units = None if ours <= theirs else theirs
-    frames = {name: source.read(TABLES[name], days) for name in RESULT_TABLES}
+    rows = {name: source.rows(TABLES[name], days) for name in RESULT_TABLES}
     found = recorded(source, STAGE_SIMULATE, days).values()
     fingerprints = [each for each in found if not each.is_unsettled]
-    return publish(STAGE_SIMULATE, target, frames, days, units=units, fingerprints=fingerprints).rows
-
-
-def _results(warehouse: Warehouse, log_dates: Sequence[date]) -> DataFrame:
-    tables = (warehouse.read(TABLES[name], log_dates) for name in (JOB_SLOWDOWN, JOB_CAUSES))
-    return results_with_causes(*tables)
-
-
-def _units(warehouse: Warehouse, log_dates: Sequence[date]) -> set[Unit]:
-    rows = warehouse.read(TABLES[JOB_SLOWDOWN], log_dates).select(*UNIT_KEY).collect()
-    return {(row["log_date"], row["job_id"], row["run_id"]) for row in rows}
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print what would change, and make it current if told to; returns the exit status."""
-    return run_entry_point("compare_versions", _parser(), argv, _compare)
-
-
-def _compare(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-    new = with_new_warehouse(settings, args.warehouse_new)
-    days = _days(Warehouse(spark, new.paths.warehouse), args.first, args.last)
-    if not days:
-        raise SettingsError(f"--warehouse-new: no results of these days in {new.paths.warehouse}")
-    changes = run(spark, settings, new, days, args.tolerance).persist()
-    try:
-        with working("compare_versions: comparing"):
-            result = Result.of(changes, args.limit)
-        write(result, args.format, sys.stdout)
-        compared = len(_units(Warehouse(spark, new.paths.warehouse), days))
-        found = changes.groupBy("changed").count().orderBy("changed").collect()
-    finally:
-        changes.unpersist()
-    told = "; ".join(f"{row['count']:,} {row['changed']}" for row in found) or "none changed"
-    sys.stderr.write(f"{compared:,} units of {days[0]} .. {days[-1]} compared: {told}\n")
-    return make_current(spark, settings, new, days) if args.make_current else {}
+    return publish(STAGE_SIMULATE, target, rows, days, units=units, fingerprints=fingerprints).rows
 
 
 def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[date]:
@@ -115,37 +81,40 @@ def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[d
     return [day for day in days if (first is None or first <= day) and (last is None or day <= last)]
 
 
-def _parser() -> Parser:
-    parser = common_parser(
-        "compare_versions", "Say which units change status, slowdown or causes under a new version."
-    )
-    new_help = "where the new results lie, made by backfill --warehouse-new"
-    parser.add_argument("--warehouse-new", required=True, metavar="DIR", help=new_help)
-    parser.add_argument("--from", dest="first", type=log_date, metavar="DATE", help="first day")
-    parser.add_argument("--to", dest="last", type=log_date, metavar="DATE", help="last day")
-    tolerance_help = "differences of slowdown up to this are none (%(default)s)"
-    parser.add_argument("--tolerance", type=_tolerance, default=1e-9, metavar="X", help=tolerance_help)
-    add_format(parser)
-    parser.add_argument("--limit", type=_limit, default=0, metavar="N", help="rows to show; 0: all")
-    current_help = "then put the new results in the place of the current ones"
-    parser.add_argument("--make-current", action="store_true", help=current_help)
-    return parser
-
-
-def _tolerance(text: str) -> float:
+@entry_point(
+    "compare_versions",
+    option(
+        "--warehouse-new DIR", "where the new results lie, made by backfill --warehouse-new", required=True
+    ),
+    *PERIOD,
+    option(
+        "--tolerance X",
+        "differences of slowdown up to this are none (%(default)s)",
+        not_negative_number,
+        default=1e-9,
+    ),
+    FORMAT,
+    option("--limit N", "rows to show; 0: all", not_negative, default=0),
+    option("--make-current", "then put the new results in the place of the current ones"),
+)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    """Say which units change status, slowdown or causes under a new version."""
+    new = with_new_warehouse(settings, args.warehouse_new)
+    days = _days(Warehouse(spark, new.paths.warehouse), args.first, args.last)
+    if not days:
+        raise SettingsError(f"--warehouse-new: no results of these days in {new.paths.warehouse}")
+    changes = run(spark, settings, new, days, args.tolerance).persist()
     try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
-    return value
-
-
-def _limit(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows")
-    return int(text)
+        with working("compare_versions: comparing"):
+            result = Result.of(changes, args.limit)
+        write(result, args.format, sys.stdout)
+        compared = len(Warehouse(spark, new.paths.warehouse).units(TABLES[JOB_SLOWDOWN], days))
+        found = changes.groupBy("changed").count().orderBy("changed").collect()
+    finally:
+        changes.unpersist()
+    told = "; ".join(f"{row['count']:,} {row['changed']}" for row in found) or "none changed"
+    sys.stderr.write(f"{compared:,} units of {days[0]} .. {days[-1]} compared: {told}\n")
+    return make_current(spark, settings, new, days) if args.make_current else {}
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs import query
-from jobs.cli import common_parser, run_entry_point
+from jobs.cli import entry_point
 from jobs.printing import Result, write
 from jobs.progress import steps
 from jobs.settings import Settings
-from schemas.cookbook import RECIPES, Recipe
-from schemas.vocabulary import EXIT_WRONG_SETTINGS
+from schemas.cookbook import RECIPES
+from schemas.sql_files import SqlFile
 
 _BY_NAME: Final = {recipe.name: recipe for recipe in RECIPES}
 _HEAD: Final = """# Cookbook
@@ -32,36 +32,27 @@ Questions to the warehouse with their SQL and the answers that the demo's fleet 
 """
 
 
-def run(spark: SparkSession, settings: Settings) -> Iterator[tuple[Recipe, Result]]:
+def run(spark: SparkSession, settings: Settings) -> Iterator[tuple[SqlFile, Result]]:
     """Answer every question; raises query.QueryError where there are no tables."""
     with steps("cookbook", list(_BY_NAME)) as names:
         for name in names:
             yield _BY_NAME[name], Result.of(query.run(spark, settings, _BY_NAME[name].sql))
 
 
-def page(answers: Sequence[tuple[Recipe, Result]]) -> str:
+def page(answers: Sequence[tuple[SqlFile, Result]]) -> str:
     """Return questions, SQL and answers as Markdown."""
     parts = [_HEAD]
     for number, (recipe, result) in enumerate(answers, start=1):
         table = io.StringIO()
         write(result, "markdown", table)
-        parts.append(f"## {number}. {recipe.question}\n\n```sql\n{recipe.sql}\n```\n\n{table.getvalue()}")
+        parts.append(f"## {number}. {recipe.meaning}\n\n```sql\n{recipe.sql}\n```\n\n{table.getvalue()}")
     return "\n".join(parts)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the cookbook; returns the exit status."""
-    parser = common_parser("cookbook", "Answer the cookbook's questions from a warehouse, as Markdown.")
-    return run_entry_point("cookbook", parser, argv, _answer, is_recorded=False)
-
-
-def _answer(spark: SparkSession, settings: Settings, _args: argparse.Namespace) -> dict[str, int]:
-    try:
-        answers = list(run(spark, settings))
-    except query.QueryError as error:
-        sys.stderr.write(f"cookbook: error: {error}\n")
-        raise SystemExit(EXIT_WRONG_SETTINGS) from error
-    sys.stdout.write(page(answers))
+@entry_point("cookbook", is_recorded=False)
+def main(spark: SparkSession, settings: Settings, _args: argparse.Namespace) -> dict[str, int]:
+    """Answer the cookbook's questions from a warehouse, as Markdown."""
+    sys.stdout.write(page(list(run(spark, settings))))
     return {}
 
 

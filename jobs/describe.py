@@ -10,18 +10,37 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from jobs.cli import Parser, add_format
-from jobs.dictionary import render
+from jinja2 import Environment, StrictUndefined
+
+from jobs.cli import FORMAT, Parser, make_parser, option
 from jobs.nearest import suggestion
 from jobs.printing import FORMATS, Result, write
+from jobs.project import project_file
 from schemas.dictionary import Entry, entries
 from schemas.queries import QUERIES
-from schemas.symbols import symbols_of
+from schemas.sql_files import SqlFile
+from schemas.symbols import SYMBOLS, symbols_of
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.views import VIEWS
-from schemas.vocabulary import EXIT_DONE, EXIT_WRONG_SETTINGS
+from schemas.vocabulary import (
+    EXIT_DONE,
+    EXIT_WRONG_SETTINGS,
+    FLEET_TABLES,
+    INGESTED_TABLES,
+    RESULT_TABLES,
+    TABLE_NAMES,
+)
 
+_TEMPLATE: Final = ("jobs", "dictionary.html")
+
+GROUPS: Final = (
+    ("What was ingested", INGESTED_TABLES),
+    ("Results of each unit", RESULT_TABLES),
+    ("The fleet, day by day", FLEET_TABLES),
+    ("The pipeline itself", TABLE_NAMES[len(INGESTED_TABLES + RESULT_TABLES + FLEET_TABLES) :]),
+)
+"""Tables as the page lists them."""
 _LISTED: Final = ("name", "kind", "one_row_per", "meaning")
 _COLUMNS: Final = ("column", "type", "unit", "key", "null", "meaning", "formula")
 
@@ -43,13 +62,29 @@ def _describe(args: argparse.Namespace) -> int:
     elif name in TABLES:
         _describe_table(TABLES[name], args.format)
     elif name in VIEWS or name in QUERIES:
-        told = VIEWS[name] if name in VIEWS else QUERIES[name]
-        _describe_sql(told.name, told.meaning, told.sources, told.sql, args.format)
+        _describe_sql(VIEWS[name] if name in VIEWS else QUERIES[name], args.format)
     else:
         known = (*TABLES, *VIEWS, *QUERIES)
         sys.stderr.write(f"describe: error: no table or view {args.name}: {suggestion(name, known)}\n")
         return EXIT_WRONG_SETTINGS
     return EXIT_DONE
+
+
+def render() -> str:
+    """Return the page as HTML."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    template = environment.from_string(project_file(*_TEMPLATE).read_text(encoding="utf-8"))
+    columns = {name: [entry for entry in entries() if entry.table == name] for name in TABLES}
+    return template.render(
+        groups=[(title, [TABLES[name] for name in names]) for title, names in GROUPS],
+        columns=columns,
+        symbols=SYMBOLS,
+        symbols_of=symbols_of,
+        views=list(VIEWS.values()),
+        queries=list(QUERIES.values()),
+    )
 
 
 def _write_page(target: Path) -> int:
@@ -93,24 +128,22 @@ def _row(entry: Entry) -> tuple[str, ...]:
     return entry.column, entry.type, entry.unit, is_key, is_nullable, entry.meaning, formula
 
 
-def _describe_sql(name: str, meaning: str, sources: Sequence[str], sql: str, form: str) -> None:
+def _describe_sql(told: SqlFile, form: str) -> None:
     if form != FORMATS[0]:
-        row = (name, meaning, ", ".join(sources), sql)
+        row = (told.name, told.meaning, ", ".join(told.sources), told.sql)
         write(Result(("name", "meaning", "reads", "sql"), [False] * 4, [row]), form, sys.stdout)
         return
-    sys.stdout.write(f"{name}: {meaning}\nReads {', '.join(sources)}.\n\n{sql}\n")
+    sys.stdout.write(f"{told.name}: {told.meaning}\nReads {', '.join(told.sources)}.\n\n{told.sql}\n")
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="describe", description="Tell what tables, views and columns mean.", allow_abbrev=False
+    return make_parser(
+        "describe",
+        "Tell what tables, views and columns mean.",
+        option("name TABLE", "a table, view or named query; all are listed if left out", nargs="?"),
+        option("--html FILE", "write the whole dictionary as one page", Path),
+        FORMAT,
     )
-    parser.add_argument(
-        "name", nargs="?", metavar="TABLE", help="a table, view or named query; all are listed if left out"
-    )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the whole dictionary as one page")
-    add_format(parser)
-    return parser
 
 
 if __name__ == "__main__":

@@ -1,19 +1,17 @@
 """Does blocks of work, stage by stage, with a bar that shows how far it is."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from datetime import date, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Final
 
 from pyspark.sql import SparkSession
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from jobs import aggregate_fleet, ingest_rank_logs, simulate_what_if
-from jobs.blocks import Block, rates, seconds_for, total
+from jobs.blocks import Block
 from jobs.changed_units import Wanted, changed_days, changed_results, recollect
-from jobs.gates import GateRefusedError, LaterDaysRefusedError
-from jobs.landing.files import Unit
+from jobs.gates.audit import GateRefusedError, LaterDaysRefusedError
+from jobs.progress import counting
 from jobs.run_log import added
 from jobs.settings import Settings
 from jobs.warehouse.tables import Warehouse
@@ -34,9 +32,8 @@ def do_blocks(
     """
     counts: dict[str, int] = {}
     refused: list[tuple[Block, GateRefusedError]] = []
-    rate = rates(Warehouse(spark, settings.paths.warehouse, settings.paths.silver))
-    with progress_bar(Console(stderr=True)) as bar:
-        advance = Advance(bar, blocks, wants, rate)
+    units = sum(len(block.units[stage]) for block in blocks for stage in wants)
+    with counting("starting", units) as advance:
 
         def do(block: Block, stages: Sequence[str]) -> None:
             for number, stage in enumerate(stages):
@@ -52,7 +49,7 @@ def do_blocks(
                     for each in rest:
                         do(each, stages[number:])
                     return
-                advance(block, stage)
+                advance(f"{stage} {block.log_dates[0]} .. {block.log_dates[-1]}", len(block.units[stage]))
 
         try:
             for block in blocks:
@@ -122,49 +119,3 @@ def _do(spark: SparkSession, settings: Settings, block: Block, stage: str, want:
     others = {unit for unit in (*now.jobs, *block.sizes) if unit[0] in days and unit not in todo}
     # Whole days are replaced without a look at the rows that they had.
     return run(spark, settings, sorted(days), todo if others else None)
-
-
-def progress_bar(console: Console) -> Progress:
-    """A bar with jobs, ops and time left; silent where nobody watches."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[done]}"),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-    )
-    return Progress(*columns, console=console, disable=not console.is_terminal)
-
-
-class Advance:
-    """Moves the bar on by the time that was expected of what is done."""
-
-    def __init__(
-        self, bar: Progress, blocks: Sequence[Block], stages: Collection[str], rate: Mapping[str, float]
-    ) -> None:
-        self._bar, self._rate, self._last = bar, rate, list(stages)[-1]
-        self._jobs, self._ops = 0, 0
-        self._of = sum(len(block.jobs) for block in blocks), sum(_ops(block) for block in blocks)
-        expected_s = sum(seconds_for(total(blocks, stage), stage, rate) for stage in stages)
-        self._task = bar.add_task("starting", total=expected_s, done=self._done())
-
-    def __call__(self, block: Block, stage: str) -> None:
-        """Tell that a stage of a block is done."""
-        if stage == self._last:
-            # A job whose days were done apart, because of a refused one, counts again with each part.
-            self._jobs = min(self._jobs + len(block.jobs), self._of[0])
-            self._ops += _ops(block)
-        days: tuple[date, ...] = block.log_dates
-        said = f"{stage} {days[0]} .. {days[-1]}"
-        expected_s = seconds_for(block.work(stage), stage, self._rate)
-        self._bar.update(self._task, advance=expected_s, description=said, done=self._done())
-
-    def _done(self) -> str:
-        jobs, ops = self._of
-        return f"{self._jobs} of {jobs} jobs, {self._ops / 1e6:,.1f} of {ops / 1e6:,.1f} million ops,"
-
-
-def _ops(block: Block) -> int:
-    units: set[Unit] = set().union(*block.units.values())
-    return sum(block.sizes[unit].ops for unit in units)

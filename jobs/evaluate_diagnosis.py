@@ -8,13 +8,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.cli import Parser, not_negative, positive
+from jobs.cli import Parser, make_parser, not_negative, option, positive
 from jobs.evaluation.classes import CLASSES
 from jobs.evaluation.diagnosis import Diagnose, NoDiagnosisError
-from jobs.evaluation.evaluate import Wanted, evaluate
+from jobs.evaluation.evaluate import evaluate
 from jobs.evaluation.published import trace_folders
 from jobs.evaluation.report import FORMATS, rendered
-from jobs.evaluation.sections import Chosen, heading, sections
+from jobs.evaluation.sections import heading, sections
 from jobs.synthetic.simulation import LABELS
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED
 from udfs.what_if import simulate_job
@@ -27,56 +27,38 @@ def main(argv: Sequence[str] | None = None, diagnose: Diagnose = simulate_job) -
     folders = [] if args.published is None else trace_folders(args.published)
     if args.published is not None and not folders:
         parser.error(f"no trace-NAME.parquet in the folders of {args.published}")
-    sensitivity = min(args.sensitivity, args.jobs)
-    wanted = Wanted(args.jobs, args.seed, args.healthy, sensitivity, args.most_ops, tuple(folders))
-    chosen = Chosen(tuple(args.classes or CLASSES), args.only_cause, args.list_wrong, args.list_worst)
     try:
-        found = evaluate(wanted, args.workers, diagnose)
+        found = evaluate(args, folders, diagnose)
     except NoDiagnosisError as error:
         sys.stderr.write(f"evaluate_diagnosis: error: {error}\n")
         return EXIT_FAILED
-    sys.stdout.write(rendered(heading(wanted, found), sections(found, chosen), args.format))
+    sys.stdout.write(rendered(heading(found, args), sections(found, args), args.format))
     return EXIT_DONE
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="evaluate_diagnosis",
-        description="Judge the diagnosis by generated jobs with known truth.",
+    return make_parser(
+        "evaluate_diagnosis",
+        "Judge the diagnosis by generated jobs with known truth.",
+        option("--jobs N", "generated jobs (%(default)s)", positive, default=500),
+        option("--seed S", "seed of the first job", not_negative, required=True),
+        option("--workers N", "processes (%(default)s)", positive, default=1),
+        option("--healthy N", "extra healthy jobs (%(default)s)", not_negative, default=200),
+        option(
+            "--sensitivity N",
+            "jobs to judge again with 6 %% op noise, with 4 steps, with both (%(default)s)",
+            not_negative,
+            default=200,
+        ),
+        option("--most-ops N", "ops of a job (about %(default)s)", positive, default=60_000),
+        option("--published DIR", "folder of the published traces, for injected faults", Path),
+        option("--format", "(%(default)s)", choices=FORMATS, default=FORMATS[0]),
+        option("--list-wrong", "list wrong labels, worst errors first"),
+        option("--list-worst N", "list the N largest errors", not_negative, default=0),
+        option("--only-cause", "scores and lists of one cause alone", choices=LABELS),
+        option("--class", "of some classes alone", dest="classes", action="append", choices=list(CLASSES)),
         epilog="Seeds 0 to 99,999 are for tuning; seeds from 1,000,000 on are kept for evaluation.",
-        allow_abbrev=False,
     )
-    parser.add_argument(
-        "--jobs", type=positive, default=500, metavar="N", help="generated jobs (%(default)s)"
-    )
-    parser.add_argument("--seed", type=not_negative, required=True, metavar="S", help="seed of the first job")
-    parser.add_argument("--workers", type=positive, default=1, metavar="N", help="processes (%(default)s)")
-    parser.add_argument(
-        "--healthy", type=not_negative, default=200, metavar="N", help="extra healthy jobs (%(default)s)"
-    )
-    parser.add_argument(
-        "--sensitivity",
-        type=not_negative,
-        default=200,
-        metavar="N",
-        help="jobs to judge again with 6 %% op noise, with 4 steps, with both (%(default)s)",
-    )
-    parser.add_argument(
-        "--most-ops", type=positive, default=60_000, metavar="N", help="ops of a job (about %(default)s)"
-    )
-    parser.add_argument(
-        "--published", type=Path, metavar="DIR", help="folder of the published traces, for injected faults"
-    )
-    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="(%(default)s)")
-    parser.add_argument("--list-wrong", action="store_true", help="list wrong labels, worst errors first")
-    parser.add_argument(
-        "--list-worst", type=not_negative, default=0, metavar="N", help="list the N largest errors"
-    )
-    parser.add_argument("--only-cause", choices=LABELS, help="scores and lists of one cause alone")
-    parser.add_argument(
-        "--class", dest="classes", action="append", choices=list(CLASSES), help="of some classes alone"
-    )
-    return parser
 
 
 if __name__ == "__main__":

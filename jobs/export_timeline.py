@@ -8,7 +8,7 @@ import gzip
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Final, TextIO
 
 from pyspark.sql import SparkSession
 
-from jobs.cli import Parser, not_negative, run_entry_point, unit_parser
+from jobs.cli import OF_UNIT, entry_point, not_negative, option
 from jobs.printing import shown
 from jobs.settings import Settings, SettingsError
 from jobs.unit import Unit, find_unit, read_unit, replaying
@@ -70,30 +70,6 @@ def _opened(target: Path) -> Iterator[TextIO]:
                 yield out
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Write the trace of one step; returns the exit status."""
-    return run_entry_point("export_timeline", _parser(), argv, _export, is_recorded=False)
-
-
-def _export(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
-    unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
-    with replaying("export_timeline", unit):
-        found = run(spark, settings, unit, args.step)
-        target = args.out or Path(file_name(unit, found.step))
-        try:
-            events = write_trace(target, unit, found, settings.simulation.ideal)
-        except OSError as error:
-            raise SettingsError(f"--out: {error.filename}: {error.strerror}") from error
-    sys.stdout.write(_summary(unit, found, settings.simulation.ideal))
-    size = target.stat().st_size / 1e6
-    sys.stdout.write(
-        f"{target}: {events:,} events, {size:.1f} MB; open it in https://ui.perfetto.dev (nothing is sent) "
-        "or chrome://tracing\n"
-    )
-    return {}
-
-
 def file_name(unit: Unit, step: int) -> str:
     """Name of a trace where none is given: names may hold any text, files not."""
     named = f"timeline-{unit.job_id}-{unit.run_id}-{unit.log_date}-step-{step}"
@@ -113,20 +89,35 @@ def _summary(unit: Unit, found: StepTimelines, ideal: str) -> str:
     ) + (f"{left_out:,} pairs have no arrow: the recv ended before the send began\n" if left_out else "")
 
 
-def _parser() -> Parser:
-    parser = unit_parser(
-        "export_timeline", "Write one step as recorded, replayed and ideal, for Perfetto or chrome://tracing."
+@entry_point(
+    "export_timeline",
+    *OF_UNIT,
+    option("--step N", "training step; the slowest replayed one if left out", not_negative),
+    option(
+        "--out FILE",
+        "the trace, packed if it ends in .gz; timeline-JOB-RUN-DATE-step-N.json.gz if left out",
+        Path,
+    ),
+    is_recorded=False,
+)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    """Write one step as recorded, replayed and ideal, for Perfetto or chrome://tracing."""
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
+    with replaying("export_timeline", unit):
+        found = run(spark, settings, unit, args.step)
+        target = args.out or Path(file_name(unit, found.step))
+        try:
+            events = write_trace(target, unit, found, settings.simulation.ideal)
+        except OSError as error:
+            raise SettingsError(f"--out: {error.filename}: {error.strerror}") from error
+    sys.stdout.write(_summary(unit, found, settings.simulation.ideal))
+    size = target.stat().st_size / 1e6
+    sys.stdout.write(
+        f"{target}: {events:,} events, {size:.1f} MB; open it in https://ui.perfetto.dev (nothing is sent) "
+        "or chrome://tracing\n"
     )
-    parser.add_argument(
-        "--step", type=not_negative, metavar="N", help="training step; the slowest replayed one if left out"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="the trace, packed if it ends in .gz; timeline-JOB-RUN-DATE-step-N.json.gz if left out",
-    )
-    return parser
+    return {}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ beside it: what changed there as well was not the fix. Nothing is written.
 
 import argparse
 import sys
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -16,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.before_after import Comparison, JobDay, comparisons
-from jobs.cli import Parser, add_format, common_parser, log_date, run_entry_point
+from jobs.cli import FORMAT, entry_point, log_date, option, positive
 from jobs.printing import Result, write
 from jobs.progress import working
 from jobs.settings import Settings
@@ -26,19 +25,6 @@ from schemas.vocabulary import JOB_SLOWDOWN, JOBS, STATUS_ANALYSED, UNIT_KEY, WO
 
 WINDOW_DAYS: Final = 28
 CONFIDENCE: Final = 0.95
-_COLUMNS: Final = (
-    "compared",
-    "trials",
-    "before",
-    "after",
-    "mean_before",
-    "mean_after",
-    "effect",
-    "low",
-    "high",
-    "saved_gpu_hours",
-    "verdict",
-)
 _TEXTS: Final = {"compared", "trials", "verdict"}
 
 
@@ -96,66 +82,23 @@ def _has_label(label: tuple[str, str] | None) -> Column:
     return F.coalesce(F.try_element_at("labels", F.lit(key)) == value, F.expr("false"))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Answer on standard output; returns the exit status."""
-    return run_entry_point("fix_effect", _parser(), argv, _answer, is_recorded=False)
-
-
-def _answer(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-    with working("fix_effect: comparing before and after"):
-        rows = [_row(each) for each in run(spark, settings, args)]
-    write(Result(_COLUMNS, [name not in _TEXTS for name in _COLUMNS], rows), args.format, sys.stdout)
-    return {}
-
-
-def _row(found: Comparison) -> tuple[object, ...]:
+def _row(found: Comparison) -> dict[str, object]:
     """One line of the answer; GPU-hours are those of the days after, times what they waste less."""
     difference, hours = found.difference, found.gpu_hours_after
     is_known = hours is not None and difference.is_clear
-    saved = -(difference.effect or 0.0) * (hours or 0.0) if is_known else None
-    return (
-        found.compared,
-        found.trials,
-        difference.count_before,
-        difference.count_after,
-        difference.before,
-        difference.after,
-        difference.effect,
-        difference.low,
-        difference.high,
-        saved,
-        found.verdict,
-    )
-
-
-def _parser() -> Parser:
-    parser = common_parser("fix_effect", "Compare before and after a date: did the fix help?")
-    parser.add_argument(
-        "--date", type=log_date, required=True, metavar="DATE", help="first day with the fix, as 2026-01-05"
-    )
-    scope = parser.add_mutually_exclusive_group(required=True)
-    scope.add_argument("--job-id", metavar="JOB", help="of this job")
-    scope.add_argument("--team", metavar="TEAM", help="of the jobs of this team")
-    scope.add_argument("--host", metavar="HOST", help="of this host: slowdown by its slowest worker alone")
-    scope.add_argument("--fleet", action="store_true", help="of all jobs")
-    parser.add_argument(
-        "--label",
-        type=_label,
-        metavar="KEY=VALUE",
-        help="days after with this label against days before without",
-    )
-    parser.add_argument(
-        "--days", type=_window, default=WINDOW_DAYS, metavar="N", help="days on each side (%(default)s)"
-    )
-    parser.add_argument(
-        "--confidence",
-        type=_confidence,
-        default=CONFIDENCE,
-        metavar="P",
-        help="of the interval (%(default)s)",
-    )
-    add_format(parser)
-    return parser
+    return {
+        "compared": found.compared,
+        "trials": found.trials,
+        "before": difference.count_before,
+        "after": difference.count_after,
+        "mean_before": difference.before,
+        "mean_after": difference.after,
+        "effect": difference.effect,
+        "low": difference.low,
+        "high": difference.high,
+        "saved_gpu_hours": -(difference.effect or 0.0) * (hours or 0.0) if is_known else None,
+        "verdict": found.verdict,
+    }
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -163,12 +106,6 @@ def _label(text: str) -> tuple[str, str]:
     if not (key and is_there):
         raise argparse.ArgumentTypeError(f"{text!r} is not a label such as sequence_balancing=on")
     return key, value
-
-
-def _window(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days from 1 on")
-    return int(text)
 
 
 def _confidence(text: str) -> float:
@@ -179,6 +116,29 @@ def _confidence(text: str) -> float:
     if not 0 < probability < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a probability between 0 and 1, such as 0.95")
     return probability
+
+
+@entry_point(
+    "fix_effect",
+    option("--date DATE", "first day with the fix, as 2026-01-05", log_date, required=True),
+    option("--job-id JOB", "of this job", group="scope"),
+    option("--team TEAM", "of the jobs of this team", group="scope"),
+    option("--host HOST", "of this host: slowdown by its slowest worker alone", group="scope"),
+    option("--fleet", "of all jobs", group="scope"),
+    option("--label KEY=VALUE", "days after with this label against days before without", _label),
+    option("--days N", "days on each side (%(default)s)", positive, default=WINDOW_DAYS),
+    option("--confidence P", "of the interval (%(default)s)", _confidence, default=CONFIDENCE),
+    FORMAT,
+    is_recorded=False,
+)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    """Compare before and after a date: did the fix help?"""
+    with working("fix_effect: comparing before and after"):
+        rows = [_row(each) for each in run(spark, settings, args)]
+    columns = list(rows[0])
+    values = [list(row.values()) for row in rows]
+    write(Result(columns, [name not in _TEXTS for name in columns], values), args.format, sys.stdout)
+    return {}
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from jobs.cli import run_stage
 from jobs.fingerprints import of_units
@@ -56,11 +56,11 @@ def run(
         warehouse.create(TABLES[name])
     landed = read_landing(spark, landing, where)
     with warehouse.staged(landed.staged, settings.staging) as staged:
-        tables: dict[str, DataFrame | StagedRows] = {
+        tables: dict[str, pa.Table | StagedRows] = {
             RANK_STEPS: staged[RANK_STEPS],
-            JOBS: spark.createDataFrame(_jobs(landed)),
+            JOBS: _jobs(landed),
             REJECTS: staged[REJECTS],
-            SOURCE_FILES: spark.createDataFrame(_source_files(landed)),
+            SOURCE_FILES: _source_files(landed),
         }
         read = of_units(landed.accounts)
         rows, gates, _ = publish(STAGE_INGEST, warehouse, tables, log_dates, units=units, fingerprints=read)

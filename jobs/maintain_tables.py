@@ -6,14 +6,14 @@ the largest table. Safe beside a night, safe to end at any moment, and again.
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from jobs.cli import day_parser, run_entry_point
+from jobs.cli import LOG_DATE, entry_point, option
 from jobs.printing import Result, write
 from jobs.settings import Settings
 from jobs.warehouse.tables import Warehouse
@@ -73,22 +73,16 @@ def _expire(warehouse: Warehouse, condition: str) -> int:
     return warehouse.remove(TABLES[RANK_STEPS], condition)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Maintain the warehouse; returns the exit status."""
-    parser = day_parser(
-        "maintain_tables", "Expire old recorded ops, compact small files, delete unused ones."
-    )
-    parser.add_argument("--dry-run", action="store_true", help="only say what would expire and be deleted")
-    return run_entry_point("maintain_tables", parser, argv, _body)
-
-
-def _body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> Mapping[str, int]:
-    if args.dry_run:
-        found = plan(spark, settings, args.log_date)
-        write(Result(_PLANNED, [False, True, True], found), "table", sys.stdout)
-    else:
-        done = run(spark, settings, args.log_date)
-        write(Result(_DONE, [False, True, True, True, True], done), "table", sys.stdout)
+@entry_point(
+    "maintain_tables",
+    LOG_DATE,
+    option("--dry-run", "only say what would expire and be deleted"),
+)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> Mapping[str, int]:
+    """Expire old recorded ops, compact small files, delete unused ones."""
+    columns, work = (_PLANNED, plan) if args.dry_run else (_DONE, run)
+    rows = work(spark, settings, args.log_date)
+    write(Result(columns, [name != "table" for name in columns], rows), "table", sys.stdout)
     return {}
 
 

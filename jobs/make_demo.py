@@ -5,7 +5,6 @@ import logging
 import shutil
 import sys
 import time
-from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -13,7 +12,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs import run_nightly
-from jobs.cli import Parser, common_parser, run_entry_point
+from jobs.cli import entry_point, option
 from jobs.demo_fleet import DAYS, FIRST_DAY, FLEET, write_fleet
 from jobs.printing import Result, write
 from jobs.progress import working
@@ -21,7 +20,6 @@ from jobs.project import data_root
 from jobs.report.names import INDEX_NAME
 from jobs.run_log import added
 from jobs.settings import REPORT, Settings, SettingsError
-from jobs.stages import STAGES
 from jobs.warehouse.tables import Warehouse
 
 MARKER: Final = ".made-by-the-demo"
@@ -121,7 +119,7 @@ def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int
         started = time.monotonic()
         night = run_nightly.run(spark, settings, [log_date])
         added(rows, night)
-        phases = [f"{name} {night.get(f'{name}.us', 0) / 1e6:.0f} s" for name in STAGES]
+        phases = [f"{name} {night.get(f'{name}.us', 0) / 1e6:.0f} s" for name in run_nightly.STAGES]
         _say(f"night of {log_date}: {', '.join(phases)}; in all {time.monotonic() - started:.0f} s")
     show(spark, settings)
     return rows
@@ -174,27 +172,20 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Make the demo; returns the exit status."""
-    quiet = logging.StreamHandler()
-    quiet.setLevel(logging.WARNING)  # the tables are the message; what goes wrong is still said
-    logging.basicConfig(handlers=[quiet], format="%(levelname)s: %(message)s")
-
-    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-        return run(spark, settings, args.seed)
-
-    return run_entry_point("make_demo", _parser(), argv, body, spark_conf=SHORT_LIVED, spark_log="spark.log")
-
-
-def _parser() -> Parser:
-    parser = common_parser(
-        "make_demo", "Generate a small fleet with known faults, run its nights, show them."
-    )
-    demo = data_root() / "demo"
-    parser.set_defaults(landing=str(demo / "landing"), warehouse=str(demo / "warehouse"))
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="another fleet (%(default)s)")
-    return parser
+@entry_point(
+    "make_demo",
+    option("--seed N", "another fleet (%(default)s)", int, default=0),
+    defaults={name: str(data_root() / "demo" / name) for name in ("landing", "warehouse")},
+    spark_conf=SHORT_LIVED,
+    spark_log="spark.log",
+)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    """Generate a small fleet with known faults, run its nights, show them."""
+    return run(spark, settings, args.seed)
 
 
 if __name__ == "__main__":
+    quiet = logging.StreamHandler()
+    quiet.setLevel(logging.WARNING)  # the tables are the message; what goes wrong is still said
+    logging.basicConfig(handlers=[quiet], format="%(levelname)s: %(message)s")
     sys.exit(main())

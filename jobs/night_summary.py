@@ -7,13 +7,11 @@ from typing import Any, Final
 
 from pyspark.sql import functions as F
 
-from jobs.gates import rows_of
-from jobs.quality_docs import docs_path
+from jobs.gates.quality_docs import docs_path
 from jobs.report.names import INDEX_NAME
 from jobs.run_summary import Summary
-from jobs.transforms.watch import WASTE
 from jobs.warehouse.tables import Warehouse
-from jobs.watch import Notice, coverage
+from jobs.watch import Notice, coverage, waste
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     FLEET_DAY,
@@ -42,10 +40,8 @@ def night_summary(
 
     rows : of every table where they are known, as the stages of this run have published them
     """
-    found = (
-        warehouse.read(TABLES[FLEET_DAY], [log_date]).withColumn("waste_fraction", F.expr(WASTE)).collect()
-    )
-    fleet = found[0].asDict() if found else None
+    found = warehouse.rows(TABLES[FLEET_DAY], [log_date]).to_pylist()
+    fleet = found[0] if found else None
     report = report_folder / INDEX_NAME if report_folder else None
     return {
         "log_date": log_date.isoformat(),
@@ -53,7 +49,7 @@ def night_summary(
         "by_status": {status: fleet[status] for status in STATUSES if fleet[status]} if fleet else {},
         "coverage_fraction": coverage(fleet) if fleet else None,
         "straggling": fleet["straggling"] if fleet else 0,
-        "waste_fraction": fleet["waste_fraction"] if fleet else None,
+        "waste_fraction": waste(fleet) if fleet else None,
         "wasted_gpu_hours": fleet["wasted_gpu_hours"] if fleet else None,
         "analysed_gpu_hours": fleet["analysed_gpu_hours"] if fleet else None,
         "rows": {name: rows[name] for name in _COUNTED} if rows else _rows(warehouse, log_date),
@@ -101,8 +97,12 @@ def _of_stage(stage: Mapping[str, Any]) -> str:
 
 
 def _rows(warehouse: Warehouse, log_date: date) -> dict[str, int]:
-    """Rows of the night in every table, in one query."""
-    return rows_of({name: warehouse.read(TABLES[name], [log_date]) for name in _COUNTED})
+    """Rows of the night in every table."""
+    few = {name: warehouse.few_rows(TABLES[name], [log_date]) for name in _COUNTED}
+    return {
+        name: warehouse.read(TABLES[name], [log_date]).count() if rows is None else rows.num_rows
+        for name, rows in few.items()
+    }
 
 
 def _stages(warehouse: Warehouse, log_date: date) -> list[dict[str, Any]]:

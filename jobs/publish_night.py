@@ -14,12 +14,12 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.cli import day_parser, run_entry_point
+from jobs.cli import LOG_DATE, entry_point
+from jobs.gates.quality_docs import Page, TableChecks, write_docs
 from jobs.night_summary import night_summary, told
 from jobs.progress import working
-from jobs.quality_docs import Page, TableChecks, write_docs
 from jobs.report_fleet import run as write_report
-from jobs.run_summary import Summary, add_summary, leave
+from jobs.run_summary import SUMMARY, Summary, leave
 from jobs.settings import Settings
 from jobs.stage import Violations, publish
 from jobs.transforms.causes import miscounted_causes
@@ -104,18 +104,13 @@ def _miscounted_days(jobs: DataFrame, fleet: DataFrame) -> DataFrame:
     return both.where(~F.col("ingested").eqNullSafe(F.col("counted")))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Publish one log date; returns the exit status."""
-
-    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-        with working(f"publish_night: {args.log_date}"):
-            (summary,) = summaries(spark, settings, [args.log_date])
-        leave(summary, args.summary)
-        return {}
-
-    parser = day_parser("publish_night", "Check a log date across its tables and say what the night found.")
-    add_summary(parser)
-    return run_entry_point("publish_night", parser, argv, body)
+@entry_point("publish_night", LOG_DATE, SUMMARY)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    """Check a log date across its tables and say what the night found."""
+    with working(f"publish_night: {args.log_date}"):
+        (summary,) = summaries(spark, settings, [args.log_date])
+    leave(summary, args.summary)
+    return {}
 
 
 if __name__ == "__main__":

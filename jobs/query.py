@@ -8,22 +8,23 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Collection, Sequence
-from typing import Final, Never
+from collections.abc import Collection
+from typing import Final
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.cli import Parser, add_format, common_parser, run_entry_point
+from jobs.cli import FORMAT, entry_point, not_negative, option
 from jobs.nearest import suggestion
 from jobs.printing import Result, write
 from jobs.progress import working
-from jobs.settings import Settings
+from jobs.settings import Settings, SettingsError
 from jobs.warehouse.tables import Warehouse
+from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
-from schemas.views import VIEW_NAMES, mentioned
-from schemas.vocabulary import EXIT_FAILED, EXIT_WRONG_SETTINGS, TABLE_NAMES
+from schemas.views import mentioned
+from schemas.vocabulary import EXIT_FAILED, TABLE_NAMES
 
 DEFAULT_LIMIT: Final = 1000
 """Rows that are shown when the command does not say how many."""
@@ -32,7 +33,7 @@ _STANDARD_INPUT: Final = "-"
 _NAMES: Final = (*TABLE_NAMES, *VIEW_NAMES)
 
 
-class QueryError(Exception):
+class QueryError(SettingsError):
     """Raised for a query that cannot be asked: wrong SQL, unknown names, no tables."""
 
 
@@ -53,51 +54,6 @@ def run(spark: SparkSession, settings: Settings, sql: str, reads: Collection[str
         raise QueryError(_advice(spark, error, sql)) from error
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Answer one query on standard output; returns the exit status."""
-    return run_entry_point("query", _parser(), argv, _answer, is_recorded=False)
-
-
-def _answer(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-    started = time.monotonic()
-    try:
-        with working("query: asking"):
-            result = Result.of(run(spark, settings, args.sql), args.limit)
-    except QueryError as error:
-        _fail(str(error), EXIT_WRONG_SETTINGS)
-    except PySparkException as error:
-        _fail(_first_line(error), EXIT_FAILED)
-    write(result, args.format, sys.stdout)
-    if result.is_cut:
-        sys.stderr.write(f"only the first {args.limit:,} rows are shown (--limit 0 shows all)\n")
-    elif sys.stdout.isatty():
-        sys.stderr.write(f"{len(result.rows):,} rows in {time.monotonic() - started:.1f} s\n")
-    return {}
-
-
-def _parser() -> Parser:
-    parser = common_parser(
-        "query", "Answer a SQL query over the warehouse's tables and views. Times are UTC."
-    )
-    parser.add_argument(
-        "sql",
-        nargs="?",
-        default=_STANDARD_INPUT,
-        type=_sql,
-        metavar="SQL",
-        help='such as "SELECT * FROM straggling_jobs"; - or nothing: read from standard input',
-    )
-    add_format(parser)
-    parser.add_argument(
-        "--limit",
-        type=_limit,
-        default=DEFAULT_LIMIT,
-        metavar="N",
-        help="rows to show at most; 0: all (%(default)s)",
-    )
-    return parser
-
-
 def _sql(text: str) -> str:
     """The SQL itself, or what standard input holds."""
     if text != _STANDARD_INPUT:
@@ -107,12 +63,6 @@ def _sql(text: str) -> str:
             'is missing: such as "SELECT * FROM straggling_jobs", or a file by <'
         )
     return sys.stdin.read()
-
-
-def _limit(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows")
-    return int(text)
 
 
 def _advice(spark: SparkSession, error: PySparkException, sql: str) -> str:
@@ -144,9 +94,34 @@ def _first_line(error: PySparkException) -> str:
     return str(error).strip().splitlines()[0]
 
 
-def _fail(message: str, status: int) -> Never:
-    sys.stderr.write(f"query: error: {message}\n")
-    raise SystemExit(status)
+@entry_point(
+    "query",
+    option(
+        "sql SQL",
+        'such as "SELECT * FROM straggling_jobs"; - or nothing: read from standard input',
+        _sql,
+        nargs="?",
+        default=_STANDARD_INPUT,
+    ),
+    FORMAT,
+    option("--limit N", "rows to show at most; 0: all (%(default)s)", not_negative, default=DEFAULT_LIMIT),
+    is_recorded=False,
+)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    """Answer a SQL query over the warehouse's tables and views. Times are UTC."""
+    started = time.monotonic()
+    try:
+        with working("query: asking"):
+            result = Result.of(run(spark, settings, args.sql), args.limit)
+    except PySparkException as error:
+        sys.stderr.write(f"query: error: {_first_line(error)}\n")
+        raise SystemExit(EXIT_FAILED) from error
+    write(result, args.format, sys.stdout)
+    if result.is_cut:
+        sys.stderr.write(f"only the first {args.limit:,} rows are shown (--limit 0 shows all)\n")
+    elif sys.stdout.isatty():
+        sys.stderr.write(f"{len(result.rows):,} rows in {time.monotonic() - started:.1f} s\n")
+    return {}
 
 
 if __name__ == "__main__":

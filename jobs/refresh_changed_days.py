@@ -7,17 +7,16 @@ for compare_versions before that. A day counts once its producers have written _
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from jobs import backfill
-from jobs.cli import day_parser, run_entry_point
+from jobs.cli import LOG_DATE, entry_point
 from jobs.landing.files import Landing
 from jobs.progress import working
-from jobs.run_summary import add_summary, leave, of_history
+from jobs.run_summary import SUMMARY, leave, of_history
 from jobs.settings import Settings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -53,15 +52,10 @@ def days_before(log_date: date, count: int) -> list[date]:
     return [log_date - timedelta(days=back) for back in range(count, 0, -1)]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Refresh the days before one log date; returns the exit status."""
-
-    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-        return run(spark, settings, args.log_date, args.summary)
-
-    parser = day_parser("refresh_changed_days", "Do changed units of the days before a log date again.")
-    add_summary(parser)
-    return run_entry_point("refresh_changed_days", parser, argv, body)
+@entry_point("refresh_changed_days", LOG_DATE, SUMMARY)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    """Do changed units of the days before a log date again."""
+    return run(spark, settings, args.log_date, args.summary)
 
 
 if __name__ == "__main__":

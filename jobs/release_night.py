@@ -7,12 +7,11 @@ import argparse
 import logging
 import shlex
 import sys
-from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.cli import Parser, day_parser, run_entry_point
+from jobs.cli import LOG_DATE, entry_point, option
 from jobs.releases import ENTRY_POINT, NEVER, Release, record_release, refused
 from jobs.settings import Settings, SettingsError
 from jobs.warehouse.tables import Warehouse
@@ -34,33 +33,6 @@ def run(spark: SparkSession, settings: Settings, release: Release, arguments: st
     _LOG.info("%s: released %s; run the refused stage again", release.log_date, ", ".join(release.accepted))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Release refusals of one log date; returns the exit status."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-
-    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-        release = Release(args.log_date, args.accept, args.by, args.because)
-        run(spark, settings, release, shlex.join(arguments))
-        return {}
-
-    return run_entry_point(ENTRY_POINT, _parser(), arguments, body, is_recorded=False)
-
-
-def _parser() -> Parser:
-    parser = day_parser(ENTRY_POINT, "Let through what a gate has refused on a log date.")
-    accept_help = (
-        "what the refusal named, such as fleet_day.every_unit_has_one_status; may be given several times"
-    )
-    parser.add_argument(
-        "--accept", type=_refusal, action="append", required=True, metavar="NAME", help=accept_help
-    )
-    parser.add_argument("--by", type=_said, required=True, metavar="WHO", help="who takes the responsibility")
-    parser.add_argument(
-        "--because", type=_said, required=True, metavar="WHY", help="why the rows are good enough"
-    )
-    return parser
-
-
 def _refusal(text: str) -> str:
     table, dot, expectation = text.partition(".")
     if not (table and dot and expectation):
@@ -76,6 +48,27 @@ def _said(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError("must not be empty")
     return text
+
+
+@entry_point(
+    ENTRY_POINT,
+    LOG_DATE,
+    option(
+        "--accept NAME",
+        "what the refusal named, such as fleet_day.every_unit_has_one_status; may be given several times",
+        _refusal,
+        action="append",
+        required=True,
+    ),
+    option("--by WHO", "who takes the responsibility", _said, required=True),
+    option("--because WHY", "why the rows are good enough", _said, required=True),
+    is_recorded=False,
+)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    """Let through what a gate has refused on a log date."""
+    release = Release(args.log_date, args.accept, args.by, args.because)
+    run(spark, settings, release, shlex.join(args.arguments))
+    return {}
 
 
 if __name__ == "__main__":

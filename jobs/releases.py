@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Final, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
-from jobs.gates import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION
-from jobs.warehouse.tables import Warehouse, spark_schema
+from jobs.gates.audit import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION
+from jobs.warehouse.tables import Warehouse
 from schemas.pipeline_runs import TABLE
 from schemas.vocabulary import EXIT_DONE, RUN_OUTCOMES
 
@@ -55,5 +56,4 @@ def record_release(warehouse: Warehouse, release: Release, arguments: str) -> No
         "accepted_by": release.by,
         "accepted_because": release.because,
     }
-    values = [tuple(row.get(name) for name in TABLE.column_names)]
-    warehouse.append(TABLE, warehouse.spark.createDataFrame(values, spark_schema(TABLE)))
+    warehouse.append(TABLE, pa.Table.from_pylist([row], schema=TABLE.arrow_schema))

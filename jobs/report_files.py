@@ -62,19 +62,13 @@ def add_page(root: Path, path: str, content: bytes) -> Path:
 
 def list_publications(root: Path) -> None:
     """Write the list of all publications, the latest first."""
-    days = sorted((folder.name for folder in root.iterdir() if _is_publication(folder)), reverse=True)
-    publications = [(day, _read_headline(root / day)) for day in days]
+    days = [path.parent.name for path in root.glob(f"*/{INDEX_NAME}") if _IS_DAY.fullmatch(path.parent.name)]
+    days.sort(reverse=True)
+    headlines = [root / day / HEADLINE_NAME for day in days]
+    told = [file.read_text(encoding="utf-8").strip() if file.is_file() else "" for file in headlines]
+    publications = list(zip(days, told, strict=True))
     values = {"root": days[0] if days else ".", "title": "Fleet reports", "publications": publications}
     _write(root / INDEX_NAME, templates.page("index.html", values))
-
-
-def _is_publication(folder: Path) -> bool:
-    return bool(_IS_DAY.fullmatch(folder.name)) and (folder / INDEX_NAME).is_file()
-
-
-def _read_headline(folder: Path) -> str:
-    file = folder / HEADLINE_NAME
-    return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
 
 
 def _shared(root: Path) -> dict[str, bytes]:

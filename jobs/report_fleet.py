@@ -4,14 +4,13 @@ import argparse
 import logging
 import sys
 import time
-from collections.abc import Sequence
 from datetime import date, timedelta
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from jobs import report_files
-from jobs.cli import day_parser, run_entry_point
+from jobs.cli import LOG_DATE, entry_point
 from jobs.project import data_root
 from jobs.read_report import read_fleet, read_units, straggling_units
 from jobs.report.fleet_page import fleet_page, headline
@@ -69,16 +68,11 @@ def warehouse_name(settings: Settings) -> str:
     return str(Path(path).relative_to(data_root())) if Path(path).is_relative_to(data_root()) else path
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Write the report of one log date; returns the exit status."""
-    parser = day_parser("report_fleet", "Write the report of the period up to a log date, as pages.")
-
-    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-        folder = run(spark, settings, args.log_date)
-        sys.stdout.write(f"{folder / INDEX_NAME}\n")
-        return {}
-
-    return run_entry_point("report_fleet", parser, argv, body)
+@entry_point("report_fleet", LOG_DATE)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    """Write the report of the period up to a log date, as pages."""
+    sys.stdout.write(f"{run(spark, settings, args.log_date) / INDEX_NAME}\n")
+    return {}
 
 
 if __name__ == "__main__":

@@ -5,14 +5,13 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from jobs import report_files
-from jobs.cli import run_entry_point, unit_parser
+from jobs.cli import OF_UNIT, entry_point
 from jobs.read_report import read_fleet, read_units
 from jobs.report.job_page import job_page
 from jobs.report.names import INDEX_NAME, job_page_path
@@ -35,13 +34,9 @@ def run(spark: SparkSession, settings: Settings, unit: Unit) -> Path:
     return report_files.add_page(root, job_page_path(*key), page)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Write one job's page and say where it lies; returns the exit status."""
-    parser = unit_parser("report_job", "Write the page of one job on one of its days.")
-    return run_entry_point("report_job", parser, argv, _write, is_recorded=False)
-
-
-def _write(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+@entry_point("report_job", *OF_UNIT, is_recorded=False)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    """Write the page of one job on one of its days."""
     warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
     unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
     sys.stdout.write(f"{run(spark, settings, unit)}\n")

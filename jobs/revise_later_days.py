@@ -6,29 +6,25 @@ So the order in which days are done makes no difference: each stage's last run s
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date, timedelta
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import pyarrow as pa
 
 from jobs.fingerprints import recorded
-from jobs.gates import GateRefusedError, GateWork, LaterDaysRefusedError
+from jobs.gates.audit import GateRefusedError, GateWork, LaterDaysRefusedError
+from jobs.gates.result_rules import units_of_other_gpu_hours
 from jobs.landing.files import Unit
 from jobs.settings import RevisionSettings
-from jobs.small_frames import held
 from jobs.stage import Violations, publish
-from jobs.transforms.causes import cause_day, units_of_other_gpu_hours
-from jobs.transforms.history import revised_results
-from jobs.transforms.measured import MEASURED_TABLES, measured_results
+from jobs.transforms.causes import cause_day
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSE_DAY,
     JOB_BASELINE,
     JOB_CAUSES,
-    JOB_SLOWDOWN,
     STAGE_AGGREGATE,
     STAGE_SIMULATE,
-    UNIT_KEY,
 )
+from udfs.revise.units import REVISED_FROM, revised_causes
 
 
 def revise_later_days(
@@ -51,13 +47,12 @@ def revise_later_days(
         return GateWork()
     span = (later[-1] - later[0]).days + revision.days
     before = {later[-1] - timedelta(days=age) for age in range(1, span + 1)} - set(later)
-    measured = measured_results({name: warehouse.read(TABLES[name], later) for name in MEASURED_TABLES})
-    earlier = warehouse.read(TABLES[JOB_BASELINE], sorted(before))
-    results = revised_results(measured, earlier, **revision.model_dump())
-    revised = held(results.select(*UNIT_KEY, JOB_SLOWDOWN, JOB_CAUSES))
+    results = {name: warehouse.rows(TABLES[name], later) for name in REVISED_FROM}
+    earlier = warehouse.rows(TABLES[JOB_BASELINE], sorted(before))
+    revised = revised_causes(results, earlier, **revision.model_dump())
     rule = Violations(
         "causes_share_the_gpu_hours_of_the_unit",
-        units_of_other_gpu_hours(revised),
+        units_of_other_gpu_hours(results | {JOB_CAUSES: revised}),
         JOB_CAUSES,
         "GPU-hours of a cause are those of its unit, in job_slowdown, times its fractions",
     )
@@ -70,21 +65,21 @@ def revise_later_days(
 
 
 def _replace_causes(
-    warehouse: Warehouse, revised: DataFrame, later: Sequence[date], rule: Violations
+    warehouse: Warehouse, revised: pa.Table, later: Sequence[date], rule: Violations
 ) -> GateWork:
     """Publish the causes of later days, and count them anew."""
-    gates = _replace(STAGE_SIMULATE, warehouse, {JOB_CAUSES: _causes(revised)}, later, [rule])
+    gates = _replace(STAGE_SIMULATE, warehouse, {JOB_CAUSES: revised}, later, [rule])
     counted = _days_done(warehouse, STAGE_AGGREGATE, later)
     if not counted:
         return gates
-    days = {CAUSE_DAY: cause_day(warehouse.read(TABLES[JOB_CAUSES], counted))}
+    days = {CAUSE_DAY: cause_day(warehouse.read(TABLES[JOB_CAUSES], counted)).toArrow()}
     return gates.and_also(_replace(STAGE_AGGREGATE, warehouse, days, counted, ()))
 
 
 def _replace(
     stage: str,
     warehouse: Warehouse,
-    frames: Mapping[str, DataFrame],
+    rows: Mapping[str, pa.Table],
     log_dates: Sequence[date],
     rules: Sequence[Violations],
 ) -> GateWork:
@@ -93,14 +88,9 @@ def _replace(
     By this day's next try, if nothing comes before: their fingerprints stay, unsettled.
     """
     unsettled = [each.unsettled() for each in recorded(warehouse, stage, log_dates).values()]
-    return publish(stage, warehouse, frames, log_dates, rules, None, unsettled).gates
+    return publish(stage, warehouse, rows, log_dates, rules, None, unsettled).gates
 
 
 def _days_done(warehouse: Warehouse, stage: str, log_dates: Sequence[date]) -> list[date]:
     """Those of these days that a stage is done with; any other is yet to be done, and looks back then."""
     return sorted({log_date for log_date, *_ in recorded(warehouse, stage, log_dates)})
-
-
-def _causes(results: DataFrame) -> DataFrame:
-    rows = results.select(*UNIT_KEY, F.inline(JOB_CAUSES))
-    return rows.select(*TABLES[JOB_CAUSES].column_names)

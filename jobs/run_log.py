@@ -15,13 +15,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PythonException
 
 from jobs.fingerprints import Fingerprint
-from jobs.gates import GateRefusedError, GateWork
+from jobs.gates.audit import GateRefusedError, GateWork
 from jobs.java import JavaNotFoundError
 from jobs.landing.files import NoLandingError
 from jobs.session import SessionError
 from jobs.settings import SettingsError
 from jobs.unit import NoSuchUnitError, NotReplayedError
-from jobs.warehouse.tables import NotWritableError, Warehouse, spark_schema
+from jobs.warehouse.tables import NotWritableError, Warehouse
 from schemas.pipeline_runs import REFUSAL, TABLE
 from schemas.vocabulary import (
     EXIT_DONE,
@@ -135,41 +135,35 @@ def work_of_stages(counts: Mapping[str, int]) -> list[dict[str, Any]]:
 
 @contextmanager
 def recorded_run(
-    warehouse: Warehouse, entry_point: str, arguments: Sequence[str], log_date: date | None
+    warehouse: Warehouse,
+    entry_point: str,
+    arguments: Sequence[str],
+    log_date: date | None = None,
+    *,
+    refusals_alone: bool = False,
 ) -> Iterator[dict[str, int]]:
     """Append one row to pipeline_runs when the block ends, however it ends.
 
+    refusals_alone : only if a gate refused: the run has its row elsewhere, whoever releases looks for it here
     Yields a dictionary for what the run counts: rows per published table, and under ROWS_IN the rows read.
     """
     counts: dict[str, int] = {}
-    facts, start = _facts(entry_point, arguments, log_date), time.monotonic()
-    try:
-        yield counts
-    except Exception as error:
-        _append_failure(warehouse, facts, time.monotonic() - start, error)
-        raise
-    _append(warehouse, facts, time.monotonic() - start, counts, EXIT_DONE)
-
-
-@contextmanager
-def recorded_refusal(warehouse: Warehouse, entry_point: str, arguments: Sequence[str]) -> Iterator[None]:
-    """Record what a gate refuses in this warehouse too: whoever releases it there has to find it."""
-    facts, start = _facts(entry_point, arguments, None), time.monotonic()
-    try:
-        yield
-    except GateRefusedError as error:
-        _append_failure(warehouse, facts, time.monotonic() - start, error)
-        raise
-
-
-def _facts(entry_point: str, arguments: Sequence[str], log_date: date | None) -> dict[str, object]:
-    return {
+    start = time.monotonic()
+    facts = {
         "pipeline_run_id": str(uuid.uuid4()),
         "entry_point": entry_point,
         "arguments": shlex.join(arguments),
         "log_date": log_date,
         "started_at": datetime.now(UTC),
     }
+    try:
+        yield counts
+    except Exception as error:
+        if isinstance(error, GateRefusedError) or not refusals_alone:
+            _append_failure(warehouse, facts, time.monotonic() - start, error)
+        raise
+    if not refusals_alone:
+        _append(warehouse, facts, time.monotonic() - start, counts, EXIT_DONE)
 
 
 def _append_failure(
@@ -196,4 +190,4 @@ def _append(
         "stages": work_of_stages(counts) or None,
     }
     rows = pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
-    warehouse.append(TABLE, warehouse.spark.createDataFrame(rows, spark_schema(TABLE)))
+    warehouse.append(TABLE, rows)

@@ -8,27 +8,32 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
+from jobs.cli import option
 from jobs.run_log import work_of_stages
 from schemas.vocabulary import TABLE_NAMES
 
 Summary = dict[str, Any]
 
-_SUMMARY: Final = "WHAT_IF_SUMMARY"
+_VARIABLE: Final = "WHAT_IF_SUMMARY"
 
 
-def add_summary(parser: argparse.ArgumentParser) -> None:
-    """Let whoever starts a run say where it leaves its summary."""
-    summary_help = f"also leave there what was done, as JSON (without it, where {_SUMMARY} says)"
-    default = os.environ.get(_SUMMARY)
-    parser.add_argument("--summary", type=_file_to_be, default=default, metavar="FILE", help=summary_help)
+def _file_to_be(name: str) -> str | None:
+    """Where the summary goes: as named, or as the environment says, or nowhere.
 
-
-def _file_to_be(name: str) -> str:
-    """Fail before the run, not after it, where no such file can be written."""
-    folder = Path(name).parent
-    if not os.access(folder, os.W_OK) or Path(name).is_dir():
+    Fails before the run, not after it, where no such file can be written.
+    """
+    name = name or os.environ.get(_VARIABLE, "")
+    if name and (not os.access(Path(name).parent, os.W_OK) or Path(name).is_dir()):
         raise argparse.ArgumentTypeError(f"{name}: no file can be written there")
-    return name
+    return name or None
+
+
+SUMMARY: Final = option(
+    "--summary FILE",
+    f"also leave there what was done, as JSON (without it, where {_VARIABLE} says)",
+    _file_to_be,
+    default="",
+)
 
 
 def leave(summary: Summary, file: str | None) -> None:

@@ -219,20 +219,14 @@ def _layers(chosen: str) -> list[_Layer]:
     layers: list[_Layer] = []
     wanted: str | None = chosen
     while wanted is not None:
-        name, file = _locate(wanted)
-        values = _read(name, file)
+        name = f"conf/{wanted}.toml" if wanted in SHIPPED else wanted
+        values = _read(name, project_file("conf", f"{wanted}.toml") if wanted in SHIPPED else Path(wanted))
         parent = values.pop(_EXTENDS, None if wanted == "base" else _DEFAULT)
         if parent is not None and parent not in SHIPPED:
             raise SettingsError(f"{name}: {_EXTENDS}: must be one of {', '.join(SHIPPED)}, not {parent!r}")
         layers.insert(0, (name, values))
         wanted = parent
     return layers
-
-
-def _locate(wanted: str) -> tuple[str, Traversable]:
-    if wanted in SHIPPED:
-        return f"conf/{wanted}.toml", project_file("conf", f"{wanted}.toml")
-    return wanted, Path(wanted)
 
 
 def _read(name: str, file: Traversable) -> dict[str, Any]:

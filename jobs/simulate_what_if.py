@@ -12,29 +12,20 @@ from datetime import date, timedelta
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from jobs.cli import run_stage
 from jobs.fingerprints import built_on, record, recorded, simulation
+from jobs.gates.result_rules import incomplete_units, units_of_other_gpu_hours, units_without_result
 from jobs.landing.files import Unit
 from jobs.revise_later_days import revise_later_days
 from jobs.run_log import stage_work
 from jobs.settings import Settings
-from jobs.small_frames import held, kept
 from jobs.stage import Violations, publish
-from jobs.transforms.causes import units_of_other_gpu_hours
-from jobs.transforms.history import revised_results
-from jobs.transforms.what_if import (
-    incomplete_units,
-    manifests_of,
-    result_rows,
-    simulated,
-    unit_rows,
-    units_without_result,
-)
-from jobs.warehouse.stored_units import Stored, read_units, stored_units, units_frame
-from jobs.warehouse.tables import Warehouse, on_units
+from jobs.transforms.what_if import simulated, simulated_by_shuffle
+from jobs.warehouse.local_tables import keys_of
+from jobs.warehouse.stored_units import Stored, StoredUnit, read_units, stored_units, units_frame
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     JOB_BASELINE,
@@ -46,7 +37,8 @@ from schemas.vocabulary import (
     STAGE_INGEST,
     STAGE_SIMULATE,
 )
-from udfs.unit_batches import MANIFEST
+from udfs.revise.units import revised_causes
+from udfs.unit_batches import Results, results_of
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -64,73 +56,73 @@ def run(
     started = time.monotonic()
     warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
     ingested = recorded(warehouse, STAGE_INGEST, log_dates, units)  # before the rows: never newer than they
-    jobs = warehouse.read(TABLES[JOBS], log_dates, units)
-    rows_of_unit = sum((F.size(name) for name in RESULT_TABLES), F.lit(0))
-    measured = kept(_simulate(warehouse, settings, log_dates, units), rows_of_unit)
-    earlier = held(_looked_back_on(warehouse, settings.revision.days, log_dates, units))
-    results = revised_results(measured, earlier, **settings.revision.model_dump())
-    results = results.persist() if measured.is_cached else held(results)
-    try:
-        rules = [
-            Violations(
-                "replayed_units_are_complete",
-                incomplete_units(results),
-                meaning="a replayed unit has all its rows in every result table, any other unit only one",
-            ),
-            Violations(
-                "every_unit_has_a_result",
-                units_without_result(jobs, results),
-                JOB_SLOWDOWN,
-                "job_slowdown has exactly the units of jobs",
-            ),
-            Violations(
-                "causes_share_the_gpu_hours_of_the_unit",
-                units_of_other_gpu_hours(results),
-                JOB_CAUSES,
-                "GPU-hours of a cause are those of its unit, in job_slowdown, times its fractions",
-            ),
-        ]
-        done = built_on(ingested, STAGE_SIMULATE, settings)
-        rows, gates, _ = publish(STAGE_SIMULATE, warehouse, result_rows(results), log_dates, rules, units)
-        gates = gates.and_also(revise_later_days(warehouse, settings.revision, log_dates, units))
-        record(warehouse, STAGE_SIMULATE, done, log_dates, units)  # not before the days that look back on it
-        return rows | stage_work(STAGE_SIMULATE, done, time.monotonic() - started, gates)
-    finally:
-        results.unpersist()
-        measured.unpersist()
+    jobs = warehouse.rows(TABLES[JOBS], log_dates, units)
+    results = _simulate(warehouse, settings, jobs, log_dates, units)
+    earlier = _looked_back_on(warehouse, settings.revision.days, log_dates, units)
+    results[JOB_CAUSES] = revised_causes(results, earlier, **settings.revision.model_dump())
+    rules = [
+        Violations(
+            "replayed_units_are_complete",
+            incomplete_units(results),
+            meaning="a replayed unit has all its rows in every result table, any other unit only one",
+        ),
+        Violations(
+            "every_unit_has_a_result",
+            units_without_result(results, jobs),
+            JOB_SLOWDOWN,
+            "job_slowdown has exactly the units of jobs",
+        ),
+        Violations(
+            "causes_share_the_gpu_hours_of_the_unit",
+            units_of_other_gpu_hours(results),
+            JOB_CAUSES,
+            "GPU-hours of a cause are those of its unit, in job_slowdown, times its fractions",
+        ),
+    ]
+    done = built_on(ingested, STAGE_SIMULATE, settings)
+    rows, gates, _ = publish(STAGE_SIMULATE, warehouse, results, log_dates, rules, units)
+    gates = gates.and_also(revise_later_days(warehouse, settings.revision, log_dates, units))
+    record(warehouse, STAGE_SIMULATE, done, log_dates, units)  # not before the days that look back on it
+    return rows | stage_work(STAGE_SIMULATE, done, time.monotonic() - started, gates)
 
 
 def _simulate(
-    warehouse: Warehouse, settings: Settings, log_dates: Sequence[date], units: Collection[Unit] | None
-) -> DataFrame:
+    warehouse: Warehouse,
+    settings: Settings,
+    jobs: pa.Table,
+    log_dates: Sequence[date],
+    units: Collection[Unit] | None,
+) -> Results:
     """Simulate units as they lie; those of days on which they lie otherwise are brought together first."""
     spark, chosen = warehouse.spark, simulation(settings)
-    jobs = warehouse.read(TABLES[JOBS], log_dates, units)
-    rows = manifests_of(jobs).toArrow().to_pylist()
-    manifests = {(row["log_date"], row["job_id"], row["run_id"]): row[MANIFEST] for row in rows}
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    manifests = dict(zip(keys_of(jobs), jobs.to_pylist(maps_as_pydicts="strict"), strict=True))
     try:
         stored = stored_units(warehouse.files(TABLES[RANK_STEPS], log_dates), manifests, units)
     except (OSError, pa.ArrowException) as error:
         _LOG.warning("rows are shuffled: workers cannot read the files of rank_steps themselves (%s)", error)
         stored = Stored([], set(log_dates))
-    found = simulated(units_frame(spark, stored.units, partitions), chosen, read_units)
-    if not stored.mixed_days:
-        return found
-    days = sorted(stored.mixed_days)
-    rank_steps, jobs = (warehouse.read(TABLES[name], days, units) for name in (RANK_STEPS, JOBS))
-    return found.unionByName(simulated(unit_rows(rank_steps, jobs, partitions), chosen))
+    parts, todo = [], stored.units
+    if stored.mixed_days:
+        rank_steps = warehouse.read(TABLES[RANK_STEPS], sorted(stored.mixed_days), units)
+        parts.append(results_of(simulated_by_shuffle(rank_steps, manifests, chosen).toArrow()))
+        have_rows = set(keys_of(parts[0][JOB_SLOWDOWN]))
+        without = [unit for unit in manifests if unit[0] in stored.mixed_days and unit not in have_rows]
+        todo = [*todo, *(StoredUnit(unit, manifests[unit]) for unit in without)]
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    parts.append(results_of(simulated(units_frame(spark, todo, partitions), chosen, read_units).toArrow()))
+    return {name: pa.concat_tables([part[name] for part in parts]) for name in RESULT_TABLES}
 
 
 def _looked_back_on(
     warehouse: Warehouse, days: int, log_dates: Sequence[date], units: Collection[Unit] | None
-) -> DataFrame:
+) -> pa.Table:
     """Rows of job_baseline of so many days before each of these, but those of what is simulated now."""
     before = {day - timedelta(days=age) for day in log_dates for age in range(1, days + 1)}
     if units is None:
-        return warehouse.read(TABLES[JOB_BASELINE], sorted(before - set(log_dates)))
+        return warehouse.rows(TABLES[JOB_BASELINE], sorted(before - set(log_dates)))
     # A day of which some units are done again has others that its later days look back on.
-    return warehouse.read(TABLES[JOB_BASELINE], sorted(before)).where(f"NOT ({on_units(log_dates, units)})")
+    rows = warehouse.rows(TABLES[JOB_BASELINE], sorted(before))
+    return rows.filter(pa.array([key not in units for key in keys_of(rows)], pa.bool_()))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -13,12 +13,11 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.cli import Parser, common_parser, positive, run_entry_point
+from jobs.cli import entry_point, option, positive
 from jobs.progress import working
 from jobs.session import SessionError, running_gateway
 from jobs.settings import Settings, SettingsError
@@ -74,21 +73,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Serve until interrupted or terminated; returns the exit status."""
     with tempfile.TemporaryDirectory(prefix="sql-server-") as folder:
         conf = {"spark.sql.warehouse.dir": folder}  # of tables that clients create
-        serve = partial(_serve, folder=folder)
-        return run_entry_point("sql_server", _parser(), argv, serve, is_recorded=False, spark_conf=conf)
+
+        @entry_point(
+            "sql_server",
+            option("--port N", "port on the loopback interface (%(default)s)", positive, default=PORT),
+            is_recorded=False,
+            spark_conf=conf,
+        )
+        def serve(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+            """Serve tables and views to JDBC and ODBC clients on this machine, read-only."""
+            return _serve(spark, settings, args.port, folder)
+
+        return serve(argv)
 
 
-def _serve(spark: SparkSession, settings: Settings, args: argparse.Namespace, folder: str) -> dict[str, int]:
-    _check_port(args.port)
+def _serve(spark: SparkSession, settings: Settings, port: int, folder: str) -> dict[str, int]:
+    _check_port(port)
     with working("sql_server: making views"):
         create_views(spark, Warehouse(spark, settings.paths.warehouse, settings.paths.silver))
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())
-    with serving(args.port, folder):
-        sys.stdout.write(
-            f"sql_server: {settings.paths.warehouse} at jdbc:hive2://{HOST}:{args.port}/default\n"
-        )
+    with serving(port, folder):
+        sys.stdout.write(f"sql_server: {settings.paths.warehouse} at jdbc:hive2://{HOST}:{port}/default\n")
         sys.stdout.write("sql_server: any user name, no password; Ctrl-C ends it\n")
         sys.stdout.flush()
         over.wait()
@@ -96,7 +103,7 @@ def _serve(spark: SparkSession, settings: Settings, args: argparse.Namespace, fo
 
 
 def _check_port(port: int) -> None:
-    """Refuse a port that is taken before Spark does so with pages of Java."""
+    """Serve tables and views to JDBC and ODBC clients on this machine, read-only."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -120,20 +127,6 @@ def _table_view(table: Table, warehouse: Warehouse) -> str:
         f"CREATE OR REPLACE VIEW {table.name} ({', '.join(columns)}) COMMENT {sql_strings([table.meaning])} "
         f"AS SELECT {', '.join(values)}{source}"
     )
-
-
-def _parser() -> Parser:
-    parser = common_parser(
-        "sql_server", "Serve tables and views to JDBC and ODBC clients on this machine, read-only."
-    )
-    parser.add_argument(
-        "--port",
-        type=positive,
-        default=PORT,
-        metavar="N",
-        help="port on the loopback interface (%(default)s)",
-    )
-    return parser
 
 
 if __name__ == "__main__":

@@ -2,12 +2,11 @@
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -15,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from jobs.fingerprints import Fingerprint, record, unsettle
-from jobs.gates import (
+from jobs.gates.audit import (
     ON_TIME_EXPECTATION,
     GateError,
     GateRefusedError,
@@ -25,20 +24,16 @@ from jobs.gates import (
     audit,
     audit_absence,
     broken_rows,
-    differences,
-    rows_of,
 )
+from jobs.gates.quality_docs import LATER, Page, Rule, TableChecks, table_checks, write_docs
 from jobs.landing.files import Unit
-from jobs.quality_docs import LATER, Page, Rule, TableChecks, table_checks, write_docs
 from jobs.releases import NEVER, released
-from jobs.small_frames import few_rows, local
 from jobs.warehouse.tables import StagedRows, Warehouse, on_units
 from schemas.table import Expectation, Table
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     FLEET_TABLES,
     INGESTED_TABLES,
-    RANK_STEPS,
     RESULT_TABLES,
     STAGE_AGGREGATE,
     STAGE_INGEST,
@@ -49,15 +44,16 @@ _LOG: Final = logging.getLogger(__name__)
 
 _AT_A_TIME: Final = 4
 """Tables written at a time. A small one mostly waits: six written in turn take 8 s, 3.5 s so."""
-_ROWS_OF_ONE_FILE: Final = 50_000
-"""Up to so many rows are written by one task: a query over months then opens one file per day and table."""
+
+
+Rows: TypeAlias = pa.Table | StagedRows
 
 
 class Violations(NamedTuple):
     """A rule that no single row can show, named by an identifier, and the rows that break it."""
 
     name: str
-    rows: DataFrame
+    rows: DataFrame | pa.Table
     table: str = "several"
     meaning: str = "no row breaks this rule"
 
@@ -94,41 +90,36 @@ class _Audited(NamedTuple):
 def publish(
     stage: str,
     warehouse: Warehouse,
-    tables: Mapping[str, DataFrame | StagedRows],
+    tables: Mapping[str, Rows],
     log_dates: Sequence[date],
     violations: Sequence[Violations] = (),
     units: Collection[Unit] | None = None,
     fingerprints: Sequence[Fingerprint] = (),
 ) -> Published:
-    """Replace these days in the tables named, if any, once every frame and rule was found good.
+    """Replace these days in the tables named, if any, once all rows and rules were found good.
 
     units : replace these alone, not all of the days
     fingerprints : of the units published. While the stage's tables change, only those given as unsettled are
     there, so that whatever ends this early, the units are not taken as done.
-    tables : frames, or rows that lie in files beside their table already, by name
-    Each frame is computed once. Raises GateRefusedError with all that is refused, and keeps those rows beside
-    the tables, unless all of it was released for the days of those rows; raises GateError where an
-    expectation could not be evaluated. Nothing is published in either case.
+    tables : rows by table, held by the driver, or in files beside their table already
+    Raises GateRefusedError with all that is refused, and keeps those rows beside the tables, unless all of it
+    was released for the days of those rows; raises GateError where an expectation could not be evaluated.
+    Nothing is published in either case.
     """
-    staged = {name: each for name, each in tables.items() if isinstance(each, StagedRows)}
-    frames = {name: each.rows if isinstance(each, StagedRows) else each for name, each in tables.items()}
-    with _at_hand(frames, staged) as (at_hand, few, rows):
-        audited = _audit_all(at_hand, rows, on_units(log_dates, units), violations)
-        page = Page(_page_of(stage, frames, units), log_dates, warehouse.root)
-        passed = _passed(warehouse, page, violations, audited)
-        if frames:
-            unsettle(warehouse, stage, fingerprints, log_dates, units)
-            large = {name: frame for name, frame in at_hand.items() if name not in few | staged}
-            arranged = {name: _in_few_files(name, frame, rows[name]) for name, frame in large.items()}
-            _replace_all(warehouse, arranged | staged | few, log_dates, units)
-            if fingerprints:
-                record(warehouse, stage, [each.settled() for each in fingerprints], log_dates, units)
+    audited = _audit_all(warehouse, tables, on_units(log_dates, units), violations)
+    page = Page(_page_of(stage, tables, units), log_dates, warehouse.root)
+    passed = _passed(warehouse, page, violations, audited)
+    if tables:
+        unsettle(warehouse, stage, fingerprints, log_dates, units)
+        _replace_all(warehouse, tables, log_dates, units)
+        if fingerprints:
+            record(warehouse, stage, [each.settled() for each in fingerprints], log_dates, units)
     return passed
 
 
-def _page_of(stage: str, frames: Mapping[str, DataFrame], units: Collection[Unit] | None) -> str:
+def _page_of(stage: str, tables: Collection[str], units: Collection[Unit] | None) -> str:
     """The page of the stage's night; where only some tables or units of it change, one beside that."""
-    is_whole = units is None and set(frames).issuperset(_TABLES_OF.get(stage, ()))
+    is_whole = units is None and set(tables).issuperset(_TABLES_OF.get(stage, ()))
     return stage if is_whole else f"{stage}{LATER}"
 
 
@@ -148,46 +139,37 @@ def _passed(
     return Published(audited.rows, GateWork(audited.seconds, held, len(accepted)), checks)
 
 
-@contextmanager
-def _at_hand(
-    frames: Mapping[str, DataFrame], staged: Collection[str]
-) -> Iterator[tuple[dict[str, DataFrame], dict[str, pa.Table], dict[str, int]]]:
-    """Compute frames once: the driver holds those of few rows, of the others it counts the rows.
-
-    Those are persisted for as long as they are looked at; what the caller keeps already, or has staged, stays
-    as it is.
-    """
-    fit = {name: each for name, each in frames.items() if not differences(TABLES[name], each)}
-    tables = few_rows({name: each for name, each in fit.items() if name not in staged})
-    large = {name: frame for name, frame in frames.items() if name not in tables}
-    ours = [each.persist() for name, each in large.items() if name not in staged and not each.is_cached]
-    try:
-        rows = rows_of(large) | {name: table.num_rows for name, table in tables.items()}
-        small = {name: local(frames[name], table) for name, table in tables.items()}
-        in_order = {name: (large | small)[name] for name in frames}
-        yield in_order, tables, {name: rows[name] for name in frames}
-    finally:
-        for frame in ours:
-            frame.unpersist()
-
-
 def _audit_all(
-    frames: Mapping[str, DataFrame], rows: dict[str, int], scope: str, violations: Sequence[Violations]
+    warehouse: Warehouse, tables: Mapping[str, Rows], scope: str, violations: Sequence[Violations]
 ) -> _Audited:
-    """Audit every frame and rule; one refusal does not hide the next.
+    """Audit the rows of every table, and every rule; one refusal does not hide the next.
 
     Raises GateError where what was found together is not found again: that is never a pass.
     """
     on_time = Expectation(ON_TIME_EXPECTATION, scope, "rows are of the days, or the units, computed")
     started = time.monotonic()
-    tables = [(TABLES[name], frame) for name, frame in frames.items()]
+    frames = [(TABLES[name], warehouse.frame(TABLES[name], rows)) for name, rows in tables.items()]
+    sound = {name for name, rows in tables.items() if isinstance(rows, StagedRows) and rows.are_sound}
+    rules = [_as_frame(warehouse, rule) for rule in violations if _may_be_broken(rule)]
     refused: _Refused = {}
-    if not all_hold(tables, [on_time], [rule.rows for rule in violations]):
-        refused = _look_at_each(tables, on_time, violations)
+    if not all_hold(frames, [on_time], [rule.rows for rule in rules], sound):
+        refused = _look_at_each(frames, on_time, rules)
         if not refused:
-            named = ", ".join(frames) or "rules across tables"
+            named = ", ".join(tables) or "rules across tables"
             raise GateError(f"{named}: broken together, and none where each is looked at alone")
-    return _Audited(rows, refused, time.monotonic() - started)
+    counts = {name: rows.num_rows for name, rows in tables.items()}
+    return _Audited(counts, refused, time.monotonic() - started)
+
+
+def _may_be_broken(rule: Violations) -> bool:
+    """Whether it is not known yet that no row breaks a rule."""
+    return isinstance(rule.rows, DataFrame) or rule.rows.num_rows > 0
+
+
+def _as_frame(warehouse: Warehouse, rule: Violations) -> Violations:
+    if isinstance(rule.rows, DataFrame):
+        return rule
+    return rule._replace(rows=warehouse.spark.createDataFrame(rule.rows))
 
 
 def _look_at_each(
@@ -235,19 +217,9 @@ def _keep(warehouse: Warehouse, page: Page, audited: _Audited) -> GateRefusedErr
     return GateRefusedError(audited.refusals, warehouse.refused_path(page.stage, page.log_dates))
 
 
-def _in_few_files(name: str, frame: DataFrame, rows: int) -> DataFrame:
-    """Arrange rows as they are to be written: of a small table sorted by its key, in one file a day.
-
-    A row of rank_steps carries a whole step: those are written by as many tasks as read them.
-    """
-    if name == RANK_STEPS or rows > _ROWS_OF_ONE_FILE:
-        return frame
-    return frame.coalesce(1).sortWithinPartitions(*TABLES[name].grain)
-
-
 def _replace_all(
     warehouse: Warehouse,
-    tables: Mapping[str, DataFrame | StagedRows | pa.Table],
+    tables: Mapping[str, Rows],
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
 ) -> None:

@@ -1,6 +1,6 @@
 """One unit of the warehouse: which one the arguments mean, and what it holds."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -45,7 +45,11 @@ def find_unit(warehouse: Warehouse, job_id: str, run_id: str | None, day: date |
     rows = jobs.where(F.col("job_id") == job_id).select("run_id", "log_date").distinct().collect()
     if not rows:
         names = [row["job_id"] for row in jobs.select("job_id").distinct().collect()]
-        raise NoSuchUnitError(_unknown_job(job_id, names, warehouse.root))
+        if not names:
+            raise NoSuchUnitError(
+                f"no jobs in {warehouse.root}: run a night first, or name another --warehouse"
+            )
+        raise NoSuchUnitError(f"no job {job_id}: {suggestion(job_id, sorted(names))}")
     units = [Unit(job_id, row["run_id"], row["log_date"]) for row in rows]
     return choose_unit(units, run_id, day)
 
@@ -67,12 +71,6 @@ def choose_unit(units: Collection[Unit], run_id: str | None, day: date | None) -
 
 def _listed(units: Collection[Unit]) -> str:
     return ", ".join(sorted(f"run {unit.run_id} on {unit.log_date}" for unit in units))
-
-
-def _unknown_job(job_id: str, names: Sequence[str], root: str) -> str:
-    if not names:
-        return f"no jobs in {root}: run a night first, or name another --warehouse"
-    return f"no job {job_id}: {suggestion(job_id, sorted(names))}"
 
 
 def read_unit(warehouse: Warehouse, unit: Unit) -> tuple[pa.Table, dict[str, Any]]:

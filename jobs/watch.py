@@ -1,21 +1,22 @@
 """What of a night somebody should hear of though its tables are right: it never refuses, it warns."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
+from statistics import median
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import pyarrow as pa
 
 from jobs.settings import WatchSettings
-from jobs.small_frames import local
-from jobs.transforms.watch import fleet_values, host_values, risen
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_DAY, HOST_DAY
 
 _MOST_HOSTS: Final = 5
 """Hosts that are told one by one."""
+_OF_A_NORMAL: Final = 1.4826
+"""Standard deviations in a median absolute deviation, were the past normal."""
 
 
 class Notice(NamedTuple):
@@ -27,15 +28,23 @@ class Notice(NamedTuple):
 
 def night_warnings(warehouse: Warehouse, watch: WatchSettings, log_date: date) -> list[Notice]:
     """Hold a published night against the settings and against its own past."""
-    past = [log_date - timedelta(days=age) for age in range(1, watch.days + 1)]
-    stored = warehouse.read(TABLES[FLEET_DAY], [*past, log_date])
-    table = stored.toArrow()
-    rows = {row["log_date"]: row for row in table.to_pylist()}
+    days = [log_date - timedelta(days=age) for age in range(watch.days + 1)]
+    rows = {row["log_date"]: row for row in warehouse.rows(TABLES[FLEET_DAY], days).to_pylist()}
     found = _of_coverage(rows, watch, log_date)
     if len(rows) > watch.minimum_days and log_date in rows:
-        found += _of_waste(local(stored, table), watch, log_date)
-        found += _of_hosts(warehouse.read(TABLES[HOST_DAY], [*past, log_date]), watch, log_date)
+        wastes = (("fleet", day, waste(row)) for day, row in rows.items())
+        text = "{}: {:.1%} of the analysed GPU-hours wasted, usually {:.1%} (median of {} days)"
+        found += [
+            Notice("waste_rose", text.format(log_date, *row[1:])) for row in _risen(wastes, watch, log_date)
+        ]
+        found += _of_hosts(warehouse.rows(TABLES[HOST_DAY], days), watch, log_date)
     return found
+
+
+def waste(fleet: Mapping[str, Any]) -> float | None:
+    """Part of a day's analysed GPU-hours that was wasted; None where no analysed unit states them."""
+    of, wasted = fleet["analysed_gpu_hours"], fleet["wasted_gpu_hours"]
+    return wasted / of if of and wasted is not None else None
 
 
 def coverage(fleet: Mapping[str, Any]) -> float | None:
@@ -65,28 +74,31 @@ def _of_coverage(
     return found
 
 
-def _of_waste(fleet: DataFrame, watch: WatchSettings, log_date: date) -> list[Notice]:
-    now, past = _split(fleet, log_date)
-    rows = _risen(fleet_values(now), fleet_values(past), "what", watch)
-    text = "{}: {:.1%} of the analysed GPU-hours wasted, usually {:.1%} (median of {} days)"
-    return [Notice("waste_rose", text.format(log_date, *row[1:])) for row in rows]
-
-
-def _of_hosts(hosts: DataFrame, watch: WatchSettings, log_date: date) -> list[Notice]:
-    now, past = _split(hosts, log_date)
-    rows = _risen(host_values(now), host_values(past), "host", watch)
+def _of_hosts(hosts: pa.Table, watch: WatchSettings, log_date: date) -> list[Notice]:
+    columns = (hosts[name].to_pylist() for name in ("host", "log_date", "worker_slowdown_max"))
+    rows = _risen(zip(*columns, strict=True), watch, log_date)
     text = "{}: host {} slows a job {:.3f}-fold, usually {:.3f}-fold (median of {} days)"
     found = [Notice("host_rose", text.format(log_date, *row)) for row in rows[:_MOST_HOSTS]]
     more = len(rows) - _MOST_HOSTS
     return [*found, Notice("host_rose", f"{log_date}: and {more} more hosts")] if more > 0 else found
 
 
-def _risen(now: DataFrame, past: DataFrame, key: str, watch: WatchSettings) -> list[tuple[Any, ...]]:
-    found = risen(now, past, [key], watch.minimum_days, watch.deviations, watch.rise)
-    return [tuple(row) for row in found.collect()]
-
-
-def _split(rows: DataFrame, log_date: date) -> tuple[DataFrame, DataFrame]:
-    """Rows of the day, and those of the days before it."""
-    is_now = F.col("log_date") == F.lit(log_date)
-    return rows.where(is_now), rows.where(~is_now)
+def _risen(
+    values: Iterable[tuple[str, date, float | None]], watch: WatchSettings, log_date: date
+) -> list[tuple[str, float, float, int]]:
+    """What stands out above its past, the largest first: name, value, median of the past, days of it."""
+    now: dict[str, float] = {}
+    past: dict[str, list[float]] = defaultdict(list)
+    for name, day, value in values:
+        if value is not None and day == log_date:
+            now[name] = value
+        elif value is not None:
+            past[name].append(value)
+    found = []
+    for name, value in now.items():
+        if len(past[name]) >= watch.minimum_days:
+            usual = median(past[name])
+            deviation = median(abs(each - usual) for each in past[name])
+            if value > usual + max(watch.rise, watch.deviations * _OF_A_NORMAL * deviation):
+                found.append((name, value, usual, len(past[name])))
+    return sorted(found, key=lambda row: (-row[1], row[0]))

@@ -5,7 +5,6 @@
 """
 
 import argparse
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import astuple, fields
@@ -13,7 +12,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.cli import Parser, add_format, run_entry_point, unit_parser
+from jobs.cli import FORMAT, OF_UNIT, entry_point, not_negative_number, option
 from jobs.printing import FORMATS, Result, shown, write
 from jobs.settings import Settings
 from jobs.unit import Unit, find_unit, read_unit, replaying
@@ -40,25 +39,6 @@ def run(
     return replay_scenarios(rank_steps, manifest, predicates, factor, settings.simulation.ideal)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Answer custom scenarios on standard output; returns the exit status."""
-    return run_entry_point("what_if", _parser(), argv, _answer, is_recorded=False)
-
-
-def _answer(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
-    unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
-    with replaying("what_if", unit):
-        answers = run(spark, settings, unit, args.fix, args.factor)
-    # A program that reads csv or json finds nothing but rows on standard output.
-    (sys.stdout if args.format == FORMATS[0] else sys.stderr).write(_heading(unit, answers))
-    write(_result(answers, args.factor), args.format, sys.stdout)
-    for each in answers.answers:
-        if not each.ops:
-            sys.stderr.write(f"what_if: no op of this unit is chosen by: {each.scenario}\n")
-    return {}
-
-
 def _heading(unit: Unit, answers: Answers) -> str:
     """What the answers are measured against, on two lines."""
     return (
@@ -78,29 +58,6 @@ def _result(answers: Answers, factor: float | None) -> Result:
     return Result(columns, [place >= _TEXT_COLUMNS for place in range(len(columns))], rows)
 
 
-def _parser() -> Parser:
-    parser = unit_parser(
-        "what_if", "Replay one unit with some of its ops ideal, or scaled, and all others as recorded."
-    )
-    parser.add_argument(
-        "--fix",
-        action="append",
-        required=True,
-        type=_predicate,
-        metavar="PREDICATE",
-        help=f"which ops, as SQL over {', '.join(COLUMNS)}; given again: another scenario, and all together",
-    )
-    parser.add_argument(
-        "--set",
-        dest="factor",
-        type=_factor,
-        metavar="FACTOR",
-        help="these ops take FACTOR times as long as they did, instead of the ideal",
-    )
-    add_format(parser)
-    return parser
-
-
 def _predicate(text: str) -> OpPredicate:
     try:
         return parse_predicate(text)
@@ -108,14 +65,38 @@ def _predicate(text: str) -> OpPredicate:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _factor(text: str) -> float:
-    try:
-        factor = float(text)
-    except ValueError:
-        factor = math.nan
-    if not (math.isfinite(factor) and factor >= 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on, such as 0.9")
-    return factor
+@entry_point(
+    "what_if",
+    *OF_UNIT,
+    option(
+        "--fix PREDICATE",
+        f"which ops, as SQL over {', '.join(COLUMNS)}; given again: another scenario, and all together",
+        _predicate,
+        action="append",
+        required=True,
+    ),
+    option(
+        "--set FACTOR",
+        "these ops take FACTOR times as long as they did, instead of the ideal",
+        not_negative_number,
+        dest="factor",
+    ),
+    FORMAT,
+    is_recorded=False,
+)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    """Replay one unit with some of its ops ideal, or scaled, and all others as recorded."""
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
+    with replaying("what_if", unit):
+        answers = run(spark, settings, unit, args.fix, args.factor)
+    # A program that reads csv or json finds nothing but rows on standard output.
+    (sys.stdout if args.format == FORMATS[0] else sys.stderr).write(_heading(unit, answers))
+    write(_result(answers, args.factor), args.format, sys.stdout)
+    for each in answers.answers:
+        if not each.ops:
+            sys.stderr.write(f"what_if: no op of this unit is chosen by: {each.scenario}\n")
+    return {}
 
 
 if __name__ == "__main__":

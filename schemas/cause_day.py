@@ -1,10 +1,8 @@
 """cause_day: what each cause costs the fleet on one log date."""
 
-from dataclasses import replace
-
 import pyarrow as pa
 
-from schemas.fields import GPU_HOURS, LOG_DATE, count
+from schemas.fields import GPU_HOURS, LOG_DATE, count, described
 from schemas.table import Column, Expectation, Table
 from schemas.vocabulary import CAUSE_DAY, CAUSE_UNEXPLAINED, CAUSES, REPLAYED_STATUSES
 
@@ -25,15 +23,15 @@ TABLE = Table(
         count("replayed", "units of the day that were replayed, the same for all causes"),
         count("jobs", "of these, units in which the cause holds (is_cause), flagged or not"),
         count("flagged_jobs", "of these, units in which the cause is flagged"),
-        replace(
+        described(
             GPU_HOURS,
+            "its share of what all fixes together return; null where no unit states GPU-hours",
             name="attributed_gpu_hours",
-            meaning="its share of what all fixes together return; null where no unit states GPU-hours",
         ),
-        replace(
+        described(
             GPU_HOURS,
+            "what fixing this cause alone returns; null where no unit states GPU-hours",
             name="recoverable_gpu_hours",
-            meaning="what fixing this cause alone returns; null where no unit states GPU-hours",
         ),
     ),
     expectations=(

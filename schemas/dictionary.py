@@ -1,15 +1,11 @@
-"""The data dictionary, derived from the declarations of tables and views: as rows, and as a Markdown page."""
+"""The data dictionary, derived from the declarations of the tables: one entry for each column."""
 
-from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from schemas.table import Column, Table
+from schemas.table import Column
 from schemas.tables import TABLES
-from schemas.views import VIEWS, View
-
-_COLUMNS: Final = ("column", "type", "unit", "null", "meaning")
 
 
 class Entry(NamedTuple):
@@ -39,17 +35,6 @@ def entries() -> list[Entry]:
         for table in TABLES.values()
         for column in table.columns
     ]
-
-
-def markdown() -> str:
-    """Return the dictionary as one page: tables with key, columns and what holds, views with their SQL."""
-    lines = ["# Data dictionary", ""]
-    for table in TABLES.values():
-        lines += _table_lines(table)
-    lines += ["# Views", ""]
-    for view in VIEWS.values():
-        lines += _view_lines(view)
-    return "\n".join(lines)
 
 
 def type_name(kind: pa.DataType) -> str:
@@ -85,26 +70,3 @@ def _with_bounds(column: Column) -> str:
     if column.maximum is not None:
         bounds.append(f"at most {column.maximum:g}")
     return "; ".join([column.meaning, *bounds])
-
-
-def _table_lines(table: Table) -> Iterator[str]:
-    yield f"## {table.name}"
-    yield from ("", table.meaning, "", f"Key: {', '.join(table.grain)}.", "")
-    yield from _row(_COLUMNS)
-    yield from _row(["---"] * len(_COLUMNS))
-    for entry in entries():
-        if entry.table == table.name:
-            null = "yes" if entry.is_nullable else ""
-            yield from _row((f"`{entry.column}`", entry.type, entry.unit, null, entry.meaning))
-    if table.expectations:
-        yield from ("", "Holds for every row:", "")
-        yield from (f"- {expectation.meaning}" for expectation in table.expectations)
-    yield ""
-
-
-def _view_lines(view: View) -> Iterator[str]:
-    yield from (f"## {view.name}", "", view.meaning, "", "```sql", view.sql, "```", "")
-
-
-def _row(cells: Sequence[str]) -> Iterator[str]:
-    yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

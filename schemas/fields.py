@@ -60,9 +60,12 @@ def count(name: str, meaning: str, *, nullable: bool = False) -> Column:
     return Column(name, pa.int64(), meaning, unit="count", nullable=nullable, minimum=0)
 
 
-def described(column: Column, meaning: str, *, nullable: bool | None = None) -> Column:
-    """Return the column with a meaning of its own and, where told, another nullability."""
-    return replace(column, meaning=meaning, nullable=column.nullable if nullable is None else nullable)
+def described(
+    column: Column, meaning: str, *, name: str | None = None, nullable: bool | None = None
+) -> Column:
+    """Return the column with a meaning of its own and, where told, another name or nullability."""
+    is_nullable = column.nullable if nullable is None else nullable
+    return replace(column, meaning=meaning, name=name or column.name, nullable=is_nullable)
 
 
 def same(name: str, left: str, right: str, tolerance: float, meaning: str) -> Expectation:

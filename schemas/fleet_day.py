@@ -1,7 +1,5 @@
 """fleet_day: the fleet on one log date."""
 
-from dataclasses import replace
-
 import pyarrow as pa
 
 from schemas.fields import GPU_HOURS, LOG_DATE, count, described
@@ -29,15 +27,13 @@ TABLE = Table(
         count("replayed", f"units replayed: status {', '.join(REPLAYED_STATUSES)}"),
         count("straggling", f"analysed units with slowdown >= {STRAGGLING_SLOWDOWN}"),
         described(GPU_HOURS, "GPU-hours of all units that state them; null where none does"),
-        replace(
-            GPU_HOURS,
-            name="analysed_gpu_hours",
-            meaning="GPU-hours of analysed units; null where none states them",
+        described(
+            GPU_HOURS, "GPU-hours of analysed units; null where none states them", name="analysed_gpu_hours"
         ),
-        replace(
+        described(
             GPU_HOURS,
+            "wasted GPU-hours of analysed units; null where none states them",
             name="wasted_gpu_hours",
-            meaning="wasted GPU-hours of analysed units; null where none states them",
         ),
         _waste_percentile(50),
         _waste_percentile(90),

@@ -1,10 +1,8 @@
 """group_day: what straggling costs each group of units on one log date."""
 
-from dataclasses import replace
-
 import pyarrow as pa
 
-from schemas.fields import GPU_HOURS, LOG_DATE, count
+from schemas.fields import GPU_HOURS, LOG_DATE, count, described
 from schemas.groups import DIMENSIONS
 from schemas.table import Column, Expectation, Table
 from schemas.vocabulary import (
@@ -17,7 +15,7 @@ from schemas.vocabulary import (
 
 
 def _hours(name: str, meaning: str) -> Column:
-    return replace(GPU_HOURS, name=name, meaning=f"{meaning}; null where none states them")
+    return described(GPU_HOURS, f"{meaning}; null where none states them", name=name)
 
 
 TABLE = Table(

@@ -1,8 +1,6 @@
 """host_day: what one host did on one log date."""
 
-from dataclasses import replace
-
-from schemas.fields import HOST, LOG_DATE, SLOWDOWN, count
+from schemas.fields import HOST, LOG_DATE, SLOWDOWN, count, described
 from schemas.table import Expectation, Table
 from schemas.vocabulary import HOST_DAY
 
@@ -15,15 +13,13 @@ TABLE = Table(
     grain=("log_date", "host"),
     columns=(
         LOG_DATE,
-        replace(HOST, meaning="machine", nullable=False),
+        described(HOST, "machine", nullable=False),
         count("workers", "workers replayed on it, over all units"),
         count("jobs", "units with a worker on it"),
         count("times_slowest", "how often one of its workers was among the slowest 3 % of its unit"),
-        replace(SLOWDOWN, name="worker_slowdown_max", meaning="highest slowdown by one of its workers alone"),
-        replace(
-            SLOWDOWN,
-            name="worker_slowdown_median",
-            meaning="median of the slowdowns by its workers alone (exact)",
+        described(SLOWDOWN, "highest slowdown by one of its workers alone", name="worker_slowdown_max"),
+        described(
+            SLOWDOWN, "median of the slowdowns by its workers alone (exact)", name="worker_slowdown_median"
         ),
     ),
     expectations=(

@@ -1,11 +1,10 @@
 """job_causes: why a unit is slow, cause by cause, with what fixing it would return."""
 
-from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 
-from schemas.fields import GPU_HOURS, UNIT
+from schemas.fields import GPU_HOURS, UNIT, described
 from schemas.table import Column, Expectation, Table, sql_strings
 from schemas.vocabulary import (
     CAUSE_UNEXPLAINED,
@@ -79,15 +78,11 @@ TABLE = Table(
             "its share of what all fixes together save, over T_actual (Shapley value)",
             unit="fraction",
         ),
-        replace(
-            GPU_HOURS,
-            name="recoverable_gpu_hours",
-            meaning="gpu_hours x time_saved_fraction; null without gpu_hours",
+        described(
+            GPU_HOURS, "gpu_hours x time_saved_fraction; null without gpu_hours", name="recoverable_gpu_hours"
         ),
-        replace(
-            GPU_HOURS,
-            name="attributed_gpu_hours",
-            meaning="gpu_hours x attributed_fraction; null without gpu_hours",
+        described(
+            GPU_HOURS, "gpu_hours x attributed_fraction; null without gpu_hours", name="attributed_gpu_hours"
         ),
         Column(
             "flag_reason",

@@ -31,11 +31,9 @@ _WHEN_REPLAYED = (
     described(ACTUAL_STEP, "recorded step time, mean over the replayed steps (T_actual)"),
     described(SIMULATED_STEP, "step time replayed with recorded durations, mean over steps (T)"),
     described(IDEAL_STEP, "step time replayed with every duration ideal, mean over steps (T_ideal)"),
-    replace(
-        ACTUAL_STEP, name="actual_total_s", meaning="recorded step times, summed over the replayed steps"
-    ),
-    replace(SIMULATED_STEP, name="simulated_total_s", meaning="replayed step times (T), summed over steps"),
-    replace(IDEAL_STEP, name="ideal_total_s", meaning="ideal step times (T_ideal), summed over steps"),
+    described(ACTUAL_STEP, "recorded step times, summed over the replayed steps", name="actual_total_s"),
+    described(SIMULATED_STEP, "replayed step times (T), summed over steps", name="simulated_total_s"),
+    described(IDEAL_STEP, "ideal step times (T_ideal), summed over steps", name="ideal_total_s"),
     Column("discrepancy", pa.float64(), "|T_actual - T| / T_actual", unit="fraction", minimum=0),
     Column("launch_slowdown", pa.float64(), "T_actual / T: what the graph does not explain", unit="ratio"),
     Column("ideal", pa.string(), "how the ideal durations were chosen; slowdown depends on it strongly"),

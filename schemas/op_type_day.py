@@ -1,10 +1,8 @@
 """op_type_day: what each op type alone costs the fleet on one log date."""
 
-from dataclasses import replace
-
 import pyarrow as pa
 
-from schemas.fields import GPU_HOURS, LOG_DATE, count
+from schemas.fields import GPU_HOURS, LOG_DATE, count, described
 from schemas.op_type_slowdown import COUNTED_OP_TYPES
 from schemas.table import Column, Expectation, Table
 from schemas.vocabulary import OP_TYPE_DAY, STRAGGLING_SLOWDOWN
@@ -21,11 +19,11 @@ TABLE = Table(
         Column("op_type", pa.string(), "see op_type_slowdown", allowed=COUNTED_OP_TYPES),
         count("jobs", "analysed units that have it"),
         count("slowed", f"of these, units that it alone slows to at least {STRAGGLING_SLOWDOWN}"),
-        replace(GPU_HOURS, meaning="GPU-hours of these units; null where none states them"),
-        replace(
+        described(GPU_HOURS, "GPU-hours of these units; null where none states them"),
+        described(
             GPU_HOURS,
+            "gpu_hours x waste_fraction of the op type alone, summed; null where none states them",
             name="wasted_gpu_hours",
-            meaning="gpu_hours x waste_fraction of the op type alone, summed; null where none states them",
         ),
     ),
     expectations=(

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
 from importlib.resources import files
 from itertools import takewhile
 from string import Template
@@ -17,11 +19,30 @@ from schemas.vocabulary import (
     STATUS_FAILED,
     STATUSES,
     STRAGGLING_SLOWDOWN,
+    TABLE_NAMES,
 )
 
 ALL_DAYS: Final = "true"
 OF_PERIOD: Final = "log_date BETWEEN :first_day AND :last_day"
 """What $in_period stands for: in a view all days; in a named query those of a period, both ends included."""
+
+VIEW_NAMES: Final = (
+    "ops",
+    "job_days",
+    "fleet_month",
+    "cause_month",
+    "fix_parts",
+    "fix_first",
+    "straggling_jobs",
+    "job_history",
+    "host_record",
+    "host_recurrence",
+    "host_clocks",
+)
+"""In an order in which they can be made: a view may only use those before it."""
+
+_OPEN: Final = (date(1000, 1, 1), date(9999, 12, 31))
+"""Before and after all days, in years of four digits."""
 
 _FUNNEL: Final = (STATUS_FAILED, *(status for status in STATUSES if status != STATUS_FAILED))
 """Statuses by how far a unit has come; our own defect tells nothing about a run."""
@@ -42,15 +63,33 @@ WORDS: Final[Mapping[str, str]] = {
 """What $placeholders stand for, in views and queries alike."""
 
 
-def load(package: str, name: str, words: Mapping[str, str]) -> tuple[str, str]:
-    """Meaning and SQL of a file, wherever the package lies: a folder or a zip."""
+@dataclass(frozen=True)
+class SqlFile:
+    """A view, a named query or a recipe: its meaning, or question, and its SQL."""
+
+    name: str
+    meaning: str
+    sql: str
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Tables and views that the SQL reads, directly: names that follow FROM or JOIN."""
+        words = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", self.sql))
+        return tuple(name for name in (*TABLE_NAMES, *VIEW_NAMES) if name in words)
+
+    def over(self, first_day: date | None = None, last_day: date | None = None) -> str:
+        """SQL of a named query over a period: both ends included, an end that is left out is open.
+
+        Dates are written into it: Spark 4.2 does not find parameters within a WITH.
+        """
+        first, last = first_day or _OPEN[0], last_day or _OPEN[1]
+        return self.sql.replace(":first_day", f"DATE'{first}'").replace(":last_day", f"DATE'{last}'")
+
+
+def load(package: str, name: str, **words: str) -> SqlFile:
+    """Read a file, wherever the package lies: a folder or a zip."""
     raw = files(package).joinpath(f"{name}.sql").read_text(encoding="utf-8")
     text = Template(raw).substitute({**WORDS, **words})
     comment = list(takewhile(lambda line: line.startswith("--"), text.splitlines()))
     meaning = " ".join(line.removeprefix("--").strip() for line in comment)
-    return meaning, "\n".join(text.splitlines()[len(comment) :])
-
-
-def read_from(sql: str) -> set[str]:
-    """Names that follow FROM or JOIN: tables, views, and the query's own."""
-    return set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", sql))
+    return SqlFile(name, meaning, "\n".join(text.splitlines()[len(comment) :]))

@@ -41,6 +41,11 @@ class Column:
     maximum: float | None = None
     allowed: tuple[str, ...] | None = None
 
+    @property
+    def is_numbers(self) -> bool:
+        """Whether each row holds a list of numbers."""
+        return isinstance(self.type, pa.ListType) and pa.types.is_primitive(self.type.value_type)
+
     def expectations(self) -> tuple[Expectation, ...]:
         """Return what the declaration of this column alone asks of every row, as SQL."""
         found = []
@@ -108,7 +113,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """One table of the warehouse. `grain` is its primary key; null counts as a value of it."""
+    """One table of the warehouse. `grain` is its primary key; null counts as a value of it.
+
+    alike : columns whose lists are equally long in every row
+    """
 
     name: str
     meaning: str
@@ -116,6 +124,7 @@ class Table:
     columns: tuple[Column, ...]
     expectations: tuple[Expectation, ...] = ()
     partition_by: tuple[str, ...] = ("log_date",)
+    alike: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = self.column_names
@@ -147,8 +156,20 @@ class Table:
 
     def all_expectations(self) -> tuple[Expectation, ...]:
         """Return what must hold for every row: derived from the columns, then the table's own; no keys."""
-        derived = [expectation for column in self.columns for expectation in column.expectations()]
-        return (*derived, *self.expectations)
+        of_arrays = [each for column in self.columns if column.is_numbers for each in column.expectations()]
+        if self.alike:
+            first, *others = self.alike
+            condition = " AND ".join(f"size({name}) = size({first})" for name in others)
+            meaning = f"the lists {', '.join(self.alike)} have one length"
+            of_arrays.append(Expectation("arrays_equally_long", condition, meaning))
+        return (*self.expectations_of_scalars(), *of_arrays)
+
+    def expectations_of_scalars(self) -> tuple[Expectation, ...]:
+        """Return the same without what speaks of lists of numbers: columns `is_numbers`, and `alike`."""
+        of_columns = [
+            each for column in self.columns if not column.is_numbers for each in column.expectations()
+        ]
+        return (*of_columns, *self.expectations)
 
     def differences(self, schema: pa.Schema) -> list[str]:
         """Return every difference from this table, a sentence each; order and nullability do not count."""

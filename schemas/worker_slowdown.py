@@ -1,7 +1,5 @@
 """worker_slowdown: how slow a unit is by one worker alone."""
 
-from dataclasses import replace
-
 import pyarrow as pa
 
 from schemas.fields import DP_RANK, HOST, PP_RANK, RANK, SLOWDOWN, UNIT, described
@@ -22,10 +20,10 @@ TABLE = Table(
         described(RANK, "global rank of the rank that was replayed for the worker"),
         described(HOST, "host of the rank that was replayed; null where the log does not say"),
         described(SLOWDOWN, "step time with this worker alone as recorded, over T_ideal (exact S_w, Eq. 4)"),
-        replace(
+        described(
             SLOWDOWN,
+            "the paper's shortcut: the lower one of the slowdowns of the worker's stage and dp rank",
             name="slowdown_approx",
-            meaning="the paper's shortcut: the lower one of the slowdowns of the worker's stage and dp rank",
         ),
         Column(
             "is_slowest",

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.warehouse.tables import spark_schema
@@ -251,6 +252,11 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
     },
 }
 """By table name; columns not named are null."""
+
+
+def table_rows(name: str, changes: Sequence[Mapping[str, Any]] = ({},)) -> pa.Table:
+    """One row for each mapping in `changes`: the good row of this table with these columns changed."""
+    return pa.Table.from_pylist([{**ROWS[name], **change} for change in changes], TABLES[name].arrow_schema)
 
 
 def frame(spark: SparkSession, name: str, changes: Sequence[Mapping[str, Any]] = ({},)) -> DataFrame:

@@ -6,7 +6,7 @@ from typing import Final
 import pyarrow as pa
 
 from schemas.vocabulary import CAUSES, CULPRIT_PATTERNS, EVIDENCE_KEYS, FLAG_REASONS
-from udfs.kernel.cause import ALL, CauseFound, Culprit, Diagnosis, Evidence
+from udfs.kernel.cause import ALL, CauseFound, Culprit, Diagnosis
 from udfs.rank_rows import ReplayedRows
 
 Row = dict[str, object]
@@ -34,6 +34,7 @@ def _row(
 ) -> Row:
     saved = found.time_saved_fraction
     attributed = found.attributed_fraction
+    evidence = zip(EVIDENCE_KEYS, found.evidence, strict=True)  # what does not exist is left out
     return {
         "cause": CAUSES[code],
         "is_cause": found.is_cause,
@@ -43,7 +44,7 @@ def _row(
         "attributed_gpu_hours": None if gpu_hours is None else gpu_hours * attributed,
         "flag_reason": _FLAGS[found.flag],
         "culprits": [_culprit(each, rows, hosts) for each in found.culprits],
-        "evidence": _evidence(found.evidence),
+        "evidence": {key: number for key, number in evidence if not math.isnan(number)},
     }
 
 
@@ -61,9 +62,3 @@ def _culprit(culprit: Culprit, rows: ReplayedRows, hosts: pa.ChunkedArray | None
         "share_of_steps": culprit.share_of_steps,
         "pattern": CULPRIT_PATTERNS[culprit.pattern],
     }
-
-
-def _evidence(evidence: Evidence) -> list[tuple[str, float]]:
-    """Entries of the map, as Arrow takes them: pairs. What does not exist is left out."""
-    pairs = zip(EVIDENCE_KEYS, evidence, strict=True)
-    return [(key, number) for key, number in pairs if not math.isnan(number)]

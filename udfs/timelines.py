@@ -4,7 +4,7 @@
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,12 +18,12 @@ from udfs.kernel.durations import replayed_durations
 from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph import Layout, OpGraph
 from udfs.kernel.ideal import ideal_durations, ideal_of_ops
-from udfs.kernel.program import DIRECTIONS, Floats
+from udfs.kernel.program import DIRECTIONS, Floats, Ints
 from udfs.kernel.replay import replay, step_time
 from udfs.kernel.timeline import CriticalOp, Place, Timeline, critical_path, replayed_timeline, timeline_of
 from udfs.kernel.trace import StepBlock, Trace, build_trace
 from udfs.layout import read_layout
-from udfs.op_facts import OpFacts, facts_of
+from udfs.op_columns import BlockColumns, WorkerRows
 from udfs.rank_rows import ReplayedRows, rows_to_replay
 from udfs.trace_defects import refuse_endless, trace_error
 from udfs.what_if import garbage_collection_paused
@@ -32,6 +32,9 @@ RECORDED: Final = "recorded"
 REPLAYED: Final = "replayed"
 IDEAL: Final = "ideal"
 KINDS: Final = (RECORDED, REPLAYED, IDEAL)
+FACTS: Final = ("rank", "dp_rank", "pp_rank", "microbatch", "model_chunk", "host")
+UNKNOWN: Final = -1
+"""In the facts of an op: the log does not say, or it means nothing there."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,9 @@ class StepTimelines:
     layout     : sizes of the run.
     step       : training step number.
     t0_us      : Unix time of the step's zero, by the clock of the host that was first; 0 if not known. [us]
-    facts      : what each op is.
+    op_type    : code of each op, shape (op,).
+    facts      : by column what each op is, int64, shape (op, lane), UNKNOWN where there is nothing to say; a
+                 transfer has microbatch and chunk of the compute it belongs to, host is a position in hosts.
     duration_s : by kind, what each op takes once all are there: the transfer in a rendezvous, else all. [s]
     timelines  : by kind, start and end of each op.
     critical   : by kind, the chain of ops that the end of the step hangs on.
@@ -51,7 +56,9 @@ class StepTimelines:
     layout: Layout
     step: int
     t0_us: int
-    facts: OpFacts
+    op_type: Ints
+    facts: Mapping[str, Ints]
+    hosts: Sequence[str]
     duration_s: Mapping[str, Floats]
     timelines: Mapping[str, Timeline]
     critical: Mapping[str, list[CriticalOp]]
@@ -60,7 +67,7 @@ class StepTimelines:
     @property
     def ops(self) -> int:
         """Number of ops."""
-        return self.facts.dp_rank.size
+        return self.facts["dp_rank"].size
 
     def step_s(self, kind: str) -> float:
         """Step time: latest end, all timelines start at 0. [s]"""
@@ -114,16 +121,41 @@ def _timelines(
         IDEAL: replayed_timeline(graph, ideal_s),
     }
     at = block.steps[local]
+    columns = BlockColumns(block, rows.steps, WorkerRows.of(rows.table, rows))
     return StepTimelines(
         layout=layout,
         step=int(rows.steps[at]),
         t0_us=_zero_us(rows, int(at)),
-        facts=facts_of(rows, block, local),
+        op_type=np.array(graph.op_types),
+        facts={name: _fact(columns, name, local) for name in FACTS},
+        hosts=columns.workers.hosts,
         duration_s={RECORDED: block.duration_s[:, local], REPLAYED: duration_s, IDEAL: ideal_s},
         timelines=timelines,
         critical={kind: critical_path(graph, timeline) for kind, timeline in timelines.items()},
         peers=_peers(graph, duration_s.shape[1]),
     )
+
+
+def _fact(columns: BlockColumns, name: str, local: int) -> Ints:
+    """What a column says of the ops of one step of a block; shape (op, lane)."""
+    found, block = columns(name), columns.block
+    values = np.where(found.is_known, found.values, UNKNOWN)
+    of_ops = np.broadcast_to(values, block.start_s.shape)[:, local]
+    return _with_transfers(block.graph, of_ops) if name in {"microbatch", "model_chunk"} else of_ops
+
+
+def _with_transfers(graph: OpGraph, of_computes: Ints) -> Ints:
+    """Give each transfer what its compute has: the one it waits for, or the one that waits for it."""
+    found = of_computes.copy()
+    for op, sources in enumerate(graph.waits_for):
+        for compute, send, recv in DIRECTIONS:
+            for source in sources:
+                kinds = graph.op_types[source], graph.op_types[op]
+                if kinds == (compute, send):
+                    found[op] = of_computes[source]
+                elif kinds == (recv, compute):
+                    found[source] = of_computes[op]
+    return found
 
 
 def _position(rows: ReplayedRows, step: int) -> int:
@@ -145,9 +177,8 @@ def _slowest(trace: Trace, replayed_s: list[Floats]) -> int:
     longest = (-1.0, 0)
     for block, duration_s in zip(trace.blocks, replayed_s, strict=True):
         step_s = step_time(replay(block.graph, duration_s[:, None]))[0]
-        longest = max(
-            longest, (float(step_s.max()), int(block.steps[step_s.argmax()])), key=lambda each: each[0]
-        )
+        if step_s.max() > longest[0]:
+            longest = (float(step_s.max()), int(block.steps[step_s.argmax()]))
     return longest[1]
 
 

@@ -1,25 +1,20 @@
-"""The Spark shell of the simulator: Arrow batches of many units in, one nested row per unit out.
+"""The Spark shell of the simulator: batches of many units in, their result tables out, as bytes.
 
-Rows arrive unit by unit, each unit's manifest first. Small units share a batch, so that thousands of tiny
-jobs do not cost thousands of calls between Spark and Python.
+Results of small units share a batch, so that thousands of tiny jobs do not cost thousands of calls between
+Spark and Python. They pass the JVM unread: to Spark's rows and back costs more than a small unit's replay.
 """
 
-import json
-from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from schemas.tables import TABLES
 from schemas.vocabulary import RANK_STEPS, RESULT_TABLES, STATUS_CORRUPT_TRACE, STATUS_FAILED, UNIT_KEY
 from udfs.errors import TraceError
 from udfs.result_tables import empty_results, job_row
 from udfs.what_if import SimulationSettings, simulate_job
-
-MANIFEST: Final = "manifest"
-"""Column that holds the unit's row of jobs as JSON on the unit's first row and is null on all others."""
 
 SIMULATED_COLUMNS: Final = (
     "step",
@@ -41,11 +36,8 @@ SIMULATED_COLUMNS: Final = (
 UNITS_PER_BATCH: Final = 64
 """Units whose results leave in one batch."""
 
-_KEY_FIELDS = [TABLES[RANK_STEPS].arrow_schema.field(name) for name in UNIT_KEY]
-RESULT_SCHEMA: Final = pa.schema(
-    [*_KEY_FIELDS, *(pa.field(t, pa.list_(pa.struct(list(TABLES[t].value_schema)))) for t in RESULT_TABLES)]
-)
-"""One row per unit: its key, and for each result table the list of its rows."""
+RESULT_SCHEMA: Final = pa.schema([(name, pa.binary()) for name in RESULT_TABLES])
+"""One row per UNITS_PER_BATCH units: their rows of each result table, as an Arrow stream."""
 
 SIMULATED_SCHEMA: Final = pa.schema([TABLES[RANK_STEPS].arrow_schema.field(n) for n in SIMULATED_COLUMNS])
 
@@ -53,10 +45,10 @@ Results = dict[str, pa.Table]
 
 
 class UnitRows(NamedTuple):
-    """A unit: its key, its row of jobs as JSON (None: it has none), and its rows of rank_steps."""
+    """A unit: its key, its row of jobs (empty: it has none), and its rows of rank_steps."""
 
     key: tuple[object, ...]
-    manifest: str | None
+    manifest: Mapping[str, Any]
     rows: pa.Table
 
 
@@ -64,86 +56,78 @@ UnitReader = Callable[[Iterable[pa.RecordBatch]], Iterator[UnitRows]]
 
 
 def simulate_batches(
-    settings: SimulationSettings, read: UnitReader | None = None
+    settings: SimulationSettings, read: UnitReader
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that mapInArrow runs.
 
-    read : makes units of batches; where not given, batches hold rows sorted by unit, manifest first
+    read : makes units of batches
     """
-    units_of = read or units
 
     def simulate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         done: list[tuple[tuple[object, ...], Results]] = []
-        for unit in units_of(batches):
+        for unit in read(batches):
             done.append((unit.key, simulate_unit(unit, settings)))
             if len(done) == UNITS_PER_BATCH:
-                yield _nested(done)
+                yield _packed(done)
                 done = []
         if done:
-            yield _nested(done)
+            yield _packed(done)
 
     return simulate
 
 
-def units(batches: Iterable[pa.RecordBatch]) -> Iterator[UnitRows]:
-    """Cut a stream of batches where the unit changes; the first row of each is its manifest."""
-    open_key: tuple[object, ...] | None = None
-    open_rows: list[pa.RecordBatch] = []
-    for batch in batches:
-        for first, last in _runs(batch):
-            key = tuple(batch.column(name)[first].as_py() for name in UNIT_KEY)
-            if open_key is not None and key != open_key:
-                yield _unit(open_key, open_rows)
-                open_rows = []
-            open_key = key
-            open_rows.append(batch.slice(first, last - first))
-    if open_key is not None:
-        yield _unit(open_key, open_rows)
+def simulate_group(
+    settings: SimulationSettings, manifests: Mapping[tuple[object, ...], Mapping[str, Any]]
+) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
+    """Return the function that applyInArrow runs on rows of rank_steps by unit."""
 
+    def simulate(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
+        unit = tuple(each.as_py() for each in key)
+        found = UnitRows(unit, manifests.get(unit, {}), rows.select(SIMULATED_COLUMNS))
+        return pa.Table.from_batches([_packed([(unit, simulate_unit(found, settings))])])
 
-def _unit(key: tuple[object, ...], batches: list[pa.RecordBatch]) -> UnitRows:
-    rows = pa.Table.from_batches(batches)
-    return UnitRows(key, rows.column(MANIFEST)[0].as_py(), rows.slice(1).select(SIMULATED_COLUMNS))
-
-
-def _runs(batch: pa.RecordBatch) -> list[tuple[int, int]]:
-    """Stretches [first, last) of rows of one unit."""
-    if not batch.num_rows:
-        return []
-    changes = pa.array([False] * (batch.num_rows - 1), pa.bool_())
-    for name in UNIT_KEY:
-        column = batch.column(name)
-        changes = pc.or_(changes, pc.not_equal(column[1:], column[:-1]))
-    edges = [0, *(pc.indices_nonzero(changes).to_numpy() + 1).tolist(), batch.num_rows]
-    return list(pairwise(edges))
+    return simulate
 
 
 def simulate_unit(unit: UnitRows, settings: SimulationSettings) -> Results:
     """Results of one unit; whatever is wrong with it becomes its status and stays within it."""
-    facts = json.loads(unit.manifest or "{}")
+    facts = unit.manifest
     if facts.get("manifest_status") is not None:
         refusal = facts["manifest_status"], facts["manifest_detail"]
         return empty_results(job_row(facts, settings.text, *refusal))
     try:
-        return simulate_job(unit.rows, facts | {"log_date": unit.key[0]}, settings)
+        return simulate_job(unit.rows, facts and {**facts, "log_date": unit.key[0]}, settings)
     except TraceError as defect:
         return empty_results(job_row(facts, settings.text, STATUS_CORRUPT_TRACE, str(defect)))
     except Exception as error:  # noqa: BLE001 - a defect of ours in one unit must not cost the others their night
         return empty_results(job_row(facts, settings.text, STATUS_FAILED, f"{type(error).__name__}: {error}"))
 
 
-def _nested(done: list[tuple[tuple[object, ...], Results]]) -> pa.RecordBatch:
-    """One row per unit, its result tables as lists of structs."""
-    arrays: list[pa.Array] = [
-        pa.array([key[position] for key, _ in done], type=field.type)
-        for position, field in enumerate(_KEY_FIELDS)
-    ]
+def _packed(done: Sequence[tuple[tuple[object, ...], Results]]) -> pa.RecordBatch:
+    """Result tables of several units as one row of RESULT_SCHEMA."""
+    keys = [pa.array(values) for values in zip(*(key for key, _ in done), strict=True)]
+    streams = []
     for name in RESULT_TABLES:
         tables = [results[name] for _, results in done]
-        offsets = [0]
-        for table in tables:
-            offsets.append(offsets[-1] + table.num_rows)
-        rows = pa.concat_tables(tables).combine_chunks().to_struct_array()
-        values = pa.concat_arrays(rows.chunks) if rows.num_chunks else pa.array([], type=rows.type)
-        arrays.append(pa.ListArray.from_arrays(pa.array(offsets, type=pa.int32()), values))
-    return pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)
+        owners = pa.array(np.repeat(np.arange(len(done)), [table.num_rows for table in tables]))
+        rows = pa.concat_tables(tables)
+        for place, (column, values) in enumerate(zip(UNIT_KEY, keys, strict=True)):
+            rows = rows.add_column(place, column, values.take(owners))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, TABLES[name].arrow_schema) as stream:
+            stream.write_table(rows.select(TABLES[name].column_names).cast(TABLES[name].arrow_schema))
+        streams.append(pa.array([sink.getvalue().to_pybytes()], pa.binary()))
+    return pa.RecordBatch.from_arrays(streams, schema=RESULT_SCHEMA)
+
+
+def results_of(batches: pa.Table) -> Results:
+    """Result tables of all units, from rows of RESULT_SCHEMA."""
+    return {
+        name: pa.concat_tables(
+            [
+                TABLES[name].arrow_schema.empty_table(),
+                *(pa.ipc.open_stream(rows.as_buffer()).read_all() for rows in batches.column(name)),
+            ]
+        )
+        for name in RESULT_TABLES
+    }

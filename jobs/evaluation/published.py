@@ -1,30 +1,31 @@
 """The published traces: what the diagnosis says of them, and of faults injected into them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from jobs.evaluation.diagnosis import JOB_CAUSES, Cell, Diagnose, DiagnosedJob, diagnosed
-from jobs.evaluation.inject import FAULTS, STRENGTHS, Fault
+from jobs.evaluation.diagnosis import Diagnose, DiagnosedJob, Row, diagnosed
+from jobs.evaluation.inject import FAULTS, STRENGTHS
 from jobs.evaluation.recording import Recording, read_recording
 from jobs.evaluation.sample import THRESHOLD
+from jobs.evaluation.score import percent
 from jobs.landing.formats.manifest import parse_published_meta
 from jobs.landing.formats.published_trace import read_trace
 from jobs.landing.formats.rows import LIMITS, Bounds, table_of
+from jobs.synthetic.simulation import LABELS
+from schemas.vocabulary import JOB_CAUSES
 from udfs.what_if import simulate_job
 
 UNSURE: Final = 0.01
 """A saving this close to the threshold may fall on either side of it."""
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """A published trace as rows of rank_steps, and its manifest."""
 
     name: str
@@ -32,37 +33,12 @@ class Published:
     manifest: Mapping[str, object]
 
 
-@dataclass(frozen=True)
-class Injection:
+class Injection(NamedTuple):
     """One fault in one trace; a task for any process."""
 
     folder: Path
     fault: int
     strength: int
-
-
-@dataclass(frozen=True)
-class InjectionJudged:
-    """What the diagnosis made of a fault; fractions are of the actual step time with it.
-
-    true        : step time that the fault costs
-    predicted   : how much more the fix of its cause saves than it saved without the fault
-    is_missed   : not labelled although it costs more than the threshold, beyond doubt
-    is_early    : labelled although its cause saves less than the threshold, beyond doubt
-    is_located  : whether the cells named worst are those struck; None where no worker is slow enough
-    false_labels: causes labelled that are neither the injected one nor were labelled without the fault
-    """
-
-    trace: str
-    fault: str
-    cause: str
-    strength: float
-    true: float
-    predicted: float
-    is_missed: bool
-    is_early: bool
-    is_located: bool | None
-    false_labels: str
 
 
 def trace_folders(folder: Path) -> list[Path]:
@@ -92,41 +68,45 @@ def injections(folders: Sequence[Path]) -> list[Injection]:
     ]
 
 
-def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> InjectionJudged:
+def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> Row:
     """Put a fault into a trace and compare what is said of it with what was said before.
 
-    The places it strikes are drawn from fixed seeds.
+    The places it strikes are drawn from fixed seeds. Fractions are of the actual step time with the fault.
+    true         : step time that the fault costs
+    predicted    : how much more the fix of its cause saves than it saved without the fault
+    is_missed    : not labelled although it costs more than the threshold, beyond doubt
+    is_early     : labelled although its cause saves less than the threshold, beyond doubt
+    is_located   : whether the cells named worst are those struck; None where no worker is slow enough
+    false_labels : causes labelled that are neither the injected one nor were labelled without the fault
     """
     published = read_published(task.folder)
     recording, before_s, before = _before(task.folder, diagnose)
-    fault: Fault = FAULTS[task.fault]
+    fault = FAULTS[task.fault]
     strength = fault.strength(task.strength)
     struck = fault.strike(recording, strength, np.random.default_rng([task.fault, task.strength]))
     after_s = struck.recording.mean_step_s()
     after = diagnosed(diagnose, struck.recording.rank_steps(), published.manifest)
-    was, now = before.causes[fault.cause], after.causes[fault.cause]
-    saved_before_s = was.time_saved_fraction * before_s
+    was, now = (said.answer(fault.cause) for said in (before, after))
+    saved_before = was["predicted"] * before_s / after_s
     true = (after_s - before_s) / after_s
-    whole = true + saved_before_s / after_s
-    named: frozenset[Cell] = frozenset()
-    if now.culprits:
-        named = now.culprits[0].cells(recording.layout.dp_size, recording.layout.pp_size)
-    return InjectionJudged(
-        trace=published.name,
-        fault=fault.name,
-        cause=fault.cause,
-        strength=strength,
-        true=true,
-        predicted=now.time_saved_fraction - saved_before_s / after_s,
-        is_missed=not now.is_cause and min(true, whole) > THRESHOLD + UNSURE,
-        is_early=now.is_cause and not was.is_cause and max(true, whole) < THRESHOLD - UNSURE,
-        is_located=bool(named) and named <= struck.cells if struck.cells and true >= THRESHOLD else None,
-        false_labels=", ".join(
-            cause
-            for cause, answer in after.causes.items()
-            if answer.is_cause and cause != fault.cause and not before.causes[cause].is_cause
-        ),
-    )
+    whole = true + saved_before
+    named = after.worst_cells(fault.cause, recording.layout.dp_size, recording.layout.pp_size)
+    new = [
+        cause
+        for cause in LABELS
+        if after.answer(cause)["is_cause"] and not before.answer(cause)["is_cause"] and cause != fault.cause
+    ]
+    return {
+        "trace": published.name,
+        "fault": fault.name,
+        "strength": strength,
+        "true": true,
+        "predicted": now["predicted"] - saved_before,
+        "is_missed": not now["is_cause"] and min(true, whole) > THRESHOLD + UNSURE,
+        "is_early": now["is_cause"] and not was["is_cause"] and max(true, whole) < THRESHOLD - UNSURE,
+        "is_located": bool(named) and named <= struck.cells if struck.cells and true >= THRESHOLD else None,
+        "false_labels": ", ".join(new),
+    }
 
 
 @cache
@@ -138,15 +118,12 @@ def _before(folder: Path, diagnose: Diagnose) -> tuple[Recording, float, Diagnos
     return recording, recording.mean_step_s(), said
 
 
-def injection_scores(judged: list[InjectionJudged]) -> pd.DataFrame:
+def injection_scores(judged: pd.DataFrame) -> pd.DataFrame:
     """One row per trace and fault, and one for all, with the target beside."""
-    every = pd.DataFrame(judged)
-    of_fault = every.groupby(["trace", "fault"], sort=False)
-    groups = [(str(trace), str(fault), rows) for (trace, fault), rows in of_fault]
+    groups = list(judged.groupby(["trace", "fault"], sort=False))
     made = []
-    for trace, fault, rows in [*groups, ("all", "all", every)]:
+    for (trace, fault), rows in [*groups, (("all", "all"), judged)]:
         error = (rows.predicted - rows.true).abs()
-        slow = rows[rows.is_located.notna()]
         made.append(
             {
                 "trace": trace,
@@ -160,16 +137,15 @@ def injection_scores(judged: list[InjectionJudged]) -> pd.DataFrame:
                 "missed": int(rows.is_missed.sum()),
                 "early": int(rows.is_early.sum()),
                 "false labels": int((rows.false_labels != "").sum()),
-                "located [%]": 100 * float(slow.is_located.astype(float).mean()),
+                "located [%]": 100 * float(rows.is_located.dropna().astype(float).mean()),
             }
         )
     return pd.DataFrame(made)
 
 
-def injection_list(judged: list[InjectionJudged]) -> pd.DataFrame:
+def injection_list(judged: pd.DataFrame) -> pd.DataFrame:
     """Injections that were missed, labelled early or led to other labels, worst errors first."""
-    rows = pd.DataFrame(judged)
-    rows = rows[rows.is_missed | rows.is_early | (rows.false_labels != "")]
+    rows = judged[judged.is_missed | judged.is_early | (judged.false_labels != "")]
     rows = rows.assign(error=rows.predicted - rows.true)
     rows = rows.sort_values("error", key=np.abs, ascending=False)
     shown: dict[str, Any] = {name: rows[name] for name in ("trace", "fault", "strength")}
@@ -178,31 +154,24 @@ def injection_list(judged: list[InjectionJudged]) -> pd.DataFrame:
     return pd.DataFrame({**shown, "false labels": rows.false_labels})
 
 
-def causes_of(folder: Path, diagnose: Diagnose = simulate_job) -> pd.DataFrame:
+def causes_of(folder: Path, diagnose: Diagnose = simulate_job) -> list[Row]:
     """All rows that the diagnosis gives for a published trace, the unexplained rest among them."""
     published = read_published(folder)
-    rows = diagnose(published.rank_steps, published.manifest)[JOB_CAUSES].to_pylist()
-    return pd.DataFrame(
-        [
-            {
-                "trace": published.name,
-                "cause": row["cause"],
-                "saved [%]": _percent(row["time_saved_fraction"]),
-                "attributed [%]": _percent(row.get("attributed_fraction")),
-                "label": "yes" if row["is_cause"] else "no",
-                "flag": row["flag_reason"],
-                "worst culprit": _culprit(row["culprits"]),
-            }
-            for row in rows
-        ]
-    )
+    return [
+        {
+            "trace": published.name,
+            "cause": row["cause"],
+            "saved [%]": percent(row["time_saved_fraction"]),
+            "attributed [%]": percent(row.get("attributed_fraction")),
+            "label": "yes" if row["is_cause"] else "no",
+            "flag": row["flag_reason"],
+            "worst culprit": _culprit(row["culprits"]),
+        }
+        for row in diagnose(published.rank_steps, published.manifest)[JOB_CAUSES].to_pylist()
+    ]
 
 
-def _percent(fraction: float | None) -> float | None:
-    return None if fraction is None else 100 * fraction
-
-
-def _culprit(culprits: list[dict[str, Any]] | None) -> str | None:
+def _culprit(culprits: list[Row] | None) -> str | None:
     if not culprits:
         return None
     axes = [("dp", culprits[0]["dp_rank"]), ("pp", culprits[0]["pp_rank"])]

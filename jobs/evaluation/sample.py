@@ -1,13 +1,11 @@
 """Generated jobs, each diagnosed and set beside its truth."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Any, Final
 
-import pandas as pd
-
-from jobs.evaluation.diagnosis import Cell, Diagnose, DiagnosedJob, Indicators, diagnosed
+from jobs.evaluation.diagnosis import Diagnose, DiagnosedJob, Row, diagnosed
 from jobs.synthetic.mechanisms.clocks import draw_clocks
 from jobs.synthetic.mechanisms.mechanism import Mechanism, Windowed
 from jobs.synthetic.sample_job import SampledJob, own_hosts, run_sampled, sample_job
@@ -23,6 +21,8 @@ THRESHOLD: Final = 0.025
 
 SLOW_WORKER: Final = "slow_worker"
 COMMUNICATION: Final = "communication"
+FIGURES: Final = ("slowdown", "slow_worker_share", "last_stage_share", "forward_backward_correlation")
+"""The paper's S (Eq. 1), M_W (Eq. 5), M_S and correlation, as job_slowdown has them."""
 
 
 @dataclass(frozen=True)
@@ -63,78 +63,45 @@ VARIANTS: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Answer:
-    """One cause of one job; fractions are of the actual step time."""
-
-    cause: str
-    predicted: float
-    true: float
-    is_cause: bool
-    is_true: bool
-    flag: str | None
-
-
-@dataclass(frozen=True)
-class JudgedJob:
-    """A job beside its truth.
-
-    kind          : as drawn: healthy, single or several
-    noise         : standard deviation of the log of any op's time
-    is_detectable : False if a communication fault in all steps leaves no usual transfer; see is_hidden
-    is_flagged    : whether any row of the diagnosis has a flag
-    is_located    : whether the cells named worst are truly slow; None without a true slow worker
-    """
-
-    seed: int
-    variant: str
-    kind: str
-    dp_size: int
-    pp_size: int
-    vpp_size: int
-    steps: int
-    noise: float
-    status: str
-    is_detectable: bool
-    is_flagged: bool
-    is_located: bool | None
-    indicators: Indicators
-    answers: tuple[Answer, ...]
-
-
 def judge_job(
     seed: int, variant: Variant = USUAL, diagnose: Diagnose = simulate_job, most_ops: int = 150_000
-) -> JudgedJob:
+) -> list[Row]:
     """Draw, run and record a job, let it be diagnosed, and run it again without each cause.
 
     most_ops : about so many ops are recorded, at most
+    returns  : one row per cause, with what was predicted and what is true of it as fractions of the actual
+               step time, and the job's own columns in each. is_detectable: False if a communication fault in
+               all steps leaves no usual transfer; is_flagged: any row of the diagnosis has a flag;
+               is_located: the cells named worst are truly slow, None without a true slow worker
     """
     drawn = variant.of(sample_job(seed, most_ops=most_ops))
     job, simulation = run_sampled(drawn.plan, drawn.lost_ranks)
     truth = true_savings(simulation)
     found = diagnosed(diagnose, job.rank_steps, job.manifest)
     shape = drawn.plan.shape
-    return JudgedJob(
-        seed=seed,
-        variant=variant.name,
-        kind=drawn.kind,
-        dp_size=shape.dp_size,
-        pp_size=shape.pp_size,
-        vpp_size=shape.vpp_size,
-        steps=shape.steps,
-        noise=drawn.plan.workload.noise,
-        status=found.status,
-        is_detectable=not any(is_hidden(mechanism, shape) for mechanism in truth.mechanisms),
-        is_flagged=found.is_flagged,
-        is_located=_is_located(found, truth, shape),
-        indicators=found.indicators,
-        answers=tuple(_answer(cause, found, truth) for cause in LABELS),
-    )
+    of_job = {
+        "seed": seed,
+        "variant": variant.name,
+        "kind": drawn.kind,
+        **{name: getattr(shape, name) for name in ("dp_size", "pp_size", "vpp_size", "steps")},
+        "noise": drawn.plan.workload.noise,
+        "status": found.job["status"],
+        "is_detectable": not any(is_hidden(mechanism, shape) for mechanism in truth.mechanisms),
+        "is_flagged": found.is_flagged,
+        "is_located": _is_located(found, truth, shape),
+        **{name: found.job.get(name) for name in FIGURES},
+    }
+    return [
+        {**of_job, "cause": cause, **found.answer(cause), "true": true, "is_true": true >= THRESHOLD}
+        for cause in LABELS
+        for true in [truth.time_saved_fraction[cause]]
+    ]
 
 
 def healthy_seeds(first: int, number: int) -> list[int]:
     """Seeds from `first` on whose jobs are drawn without a fault."""
-    return list(islice(_healthy(first), number))
+    healthy: Iterator[int] = (seed for seed in count(first) if sample_job(seed).kind == "healthy")
+    return list(islice(healthy, number))
 
 
 def is_hidden(mechanism: Mapping[str, Any], shape: JobShape) -> bool:
@@ -148,28 +115,8 @@ def is_hidden(mechanism: Mapping[str, Any], shape: JobShape) -> bool:
     return is_only_link or mechanism["parameters"].get("traffic") == "replicas"
 
 
-def answers_of(judged: Sequence[JudgedJob]) -> pd.DataFrame:
-    """One row per job and cause: the answer, and the job's columns beside."""
-    rows = []
-    for job in judged:
-        of_job = asdict(job)
-        del of_job["answers"]
-        figures = of_job.pop("indicators")
-        rows += [{**of_job, **figures, **asdict(answer)} for answer in job.answers]
-    return pd.DataFrame(rows)
-
-
-def _healthy(first: int) -> Iterator[int]:
-    return (seed for seed in count(first) if sample_job(seed).kind == "healthy")
-
-
 def _opened(mechanism: Mechanism) -> Mechanism:
     return replace(mechanism, window=ALWAYS) if isinstance(mechanism, Windowed) else mechanism
-
-
-def _answer(cause: str, found: DiagnosedJob, truth: Truth) -> Answer:
-    given, true = found.causes[cause], truth.time_saved_fraction[cause]
-    return Answer(cause, given.time_saved_fraction, true, given.is_cause, true >= THRESHOLD, given.flag)
 
 
 def _is_located(found: DiagnosedJob, truth: Truth, shape: JobShape) -> bool | None:
@@ -178,6 +125,5 @@ def _is_located(found: DiagnosedJob, truth: Truth, shape: JobShape) -> bool | No
         return None
     slow = [each for each in truth.mechanisms if each["cause"] == SLOW_WORKER]
     worst = max(slow, key=lambda mechanism: float(mechanism["time_saved_fraction"]))
-    cells: set[Cell] = {(dp_rank, pp_rank) for dp_rank, pp_rank in worst["culprits"]["workers"]}
-    named = found.causes[SLOW_WORKER].culprits
-    return bool(named) and named[0].cells(shape.dp_size, shape.pp_size) <= cells
+    named = found.worst_cells(SLOW_WORKER, shape.dp_size, shape.pp_size)
+    return bool(named) and named <= set(map(tuple, worst["culprits"]["workers"]))

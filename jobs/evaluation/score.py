@@ -1,7 +1,7 @@
 """Scores of answers, rows as of `sample.tables`: errors of the saved fraction, labels, calibration."""
 
+import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -13,32 +13,31 @@ from jobs.evaluation.diagnosis import NO_ANSWER
 Frame = pd.DataFrame
 
 
+STRAGGLES: Final = 1.1
+"""A job straggles from this slowdown on."""
+INDICATORS: Final = (
+    ("slow_worker", "M_W > 0.5", "slow_worker_share", operator.gt, 0.5),
+    ("stage_imbalance", "M_S >= 0.5", "last_stage_share", operator.ge, 0.5),
+    ("data_imbalance", "correlation >= 0.9", "forward_backward_correlation", operator.ge, 0.9),
+)
+"""The paper's figures that stand for a cause: the cause, in words, and of which column they are."""
+
 CALIBRATION_EDGES: Final = (-1.0, 0.0, 0.005, 0.015, 0.025, 0.035, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Bins of the predicted saving, each with its upper edge."""
 
 
-@dataclass(frozen=True)
-class Labels:
-    """Labels against the truth; nan where nothing can be said."""
-
-    precision: float
-    recall: float
-    f1: float
-    false: int
-    missed: int
-
-
-def labels(predicted: "pd.Series[bool]", true: "pd.Series[bool]") -> Labels:
-    """Precision, recall and F1, their harmonic mean, over all rows."""
+def labels(predicted: "pd.Series[bool]", true: "pd.Series[bool]") -> dict[str, float]:
+    """Labels against the truth: counts, precision, recall and F1, their harmonic mean; nan: none."""
     said, holds = np.asarray(predicted, bool), np.asarray(true, bool)
     hits, false, missed = int((said & holds).sum()), int((said & ~holds).sum()), int((~said & holds).sum())
-    return Labels(
-        _ratio(hits, hits + false),
-        _ratio(hits, hits + missed),
-        _ratio(2 * hits, 2 * hits + false + missed),
-        false,
-        missed,
-    )
+    return {
+        "true": hits + missed,
+        "false": false,
+        "missed": missed,
+        "precision": _ratio(hits, hits + false),
+        "recall": _ratio(hits, hits + missed),
+        "F1": _ratio(2 * hits, 2 * hits + false + missed),
+    }
 
 
 def by_class(answers: Frame, classes: Mapping[str, JobClass] = CLASSES) -> Frame:
@@ -47,24 +46,21 @@ def by_class(answers: Frame, classes: Mapping[str, JobClass] = CLASSES) -> Frame
     rows = []
     for each in classes.values():
         inside = answers[each.holds(answers)]
-        scores, target = _scores(inside), each.target
+        scores = _scores(inside)
         rows.append(
             {
                 "class": each.title,
-                "jobs": inside.seed.nunique(),
+                "jobs": scores["jobs"],
                 "no answer": inside[inside.flag == NO_ANSWER].seed.nunique(),
                 "of all [%]": 100 * _ratio(inside.seed.nunique(), every_job),
-                "wanted, of all [%]": _percent(target.jobs_share),
+                "wanted, of all [%]": percent(each.jobs_share),
                 "MAE [%]": scores["MAE [%]"],
-                "wanted MAE [%]": _percent(target.mae),
+                "wanted MAE [%]": percent(each.mae),
                 "p95 [%]": scores["p95 [%]"],
-                "wanted p95 [%]": _percent(target.p95),
-                "precision": scores["precision"],
-                "recall": scores["recall"],
-                "F1": scores["F1"],
-                "wanted F1": target.f1,
-                "jobs flagged [%]": scores["jobs flagged [%]"],
-                "rows flagged [%]": scores["rows flagged [%]"],
+                "wanted p95 [%]": percent(each.p95),
+                **{name: scores[name] for name in ("precision", "recall", "F1")},
+                "wanted F1": each.f1,
+                **{name: scores[name] for name in ("jobs flagged [%]", "rows flagged [%]")},
             }
         )
     return Frame(rows)
@@ -158,20 +154,64 @@ def sensitivity(usual: Frame, variants: Mapping[str, Frame], names: tuple[str, .
     return Frame(rows)
 
 
+def indicators(answers: Frame) -> Frame:
+    """Precision, recall and F1 of indicators and of the diagnosis, on all jobs and on those that straggle.
+
+    An indicator never says that a cause holds where the job does not straggle.
+    """
+    is_slow = answers.slowdown.astype(float) >= STRAGGLES
+    rows = []
+    for jobs, of_jobs in (("all", answers), ("straggling", answers[is_slow])):
+        kept, said = [], []
+        for cause, _, column, reaches, value in INDICATORS:
+            own = of_jobs[of_jobs.cause == cause]
+            kept.append(own)
+            said.append(reaches(own[column].astype(float), value) & is_slow[own.index])
+        named = [*(each[:2] for each in INDICATORS), ("all three", "any of them, for its cause")]
+        pairs = zip(named, [*kept, pd.concat(kept)], [*said, pd.concat(said)], strict=True)
+        for (cause, title), own, by_indicator in pairs:
+            about = {"jobs": jobs, "cause": cause}
+            for name, found in ((title, by_indicator), ("diagnosis", own.is_cause)):
+                rows.append({**about, "labels by": name, "rows": len(own), **labels(found, own.is_true)})
+    return Frame(rows).drop(columns=["false", "missed"])
+
+
+def wrong_labels(answers: Frame) -> Frame:
+    """Answers whose label is wrong, worst errors first."""
+    return worst(answers[answers.is_cause != answers.is_true], len(answers))
+
+
+def worst(answers: Frame, number: int) -> Frame:
+    """Answers with the largest errors of the saved fraction."""
+    error = answers.predicted - answers.true
+    rows = answers.assign(error=error).sort_values("error", key=np.abs, ascending=False, kind="stable")
+    rows = rows.head(number)
+    layout = [
+        f"dp {row.dp_size}, pp {row.pp_size} x {row.vpp_size}, {row.steps} steps" for row in rows.itertuples()
+    ]
+    return Frame(
+        {
+            "seed": rows.seed,
+            "conditions": rows.variant,
+            "layout": layout,
+            "noise [%]": 100 * rows.noise,
+            "cause": rows.cause,
+            **{f"{name} [%]": 100 * rows[name] for name in ("predicted", "true", "error")},
+            "label": np.where(rows.is_cause, "yes", "no"),
+            "flag": rows.flag,
+            "detectable": np.where(rows.is_detectable, "yes", "no"),
+        }
+    )
+
+
 def _scores(answers: Frame) -> dict[str, float]:
     error = (answers.predicted - answers.true).abs()
-    found = labels(answers.is_cause, answers.is_true)
     jobs = answers.drop_duplicates("seed")
     return {
         "jobs": len(jobs),
         "MAE [%]": 100 * float(error.mean()),
         "p95 [%]": 100 * float(error.quantile(0.95)),
-        "true": int(answers.is_true.sum()),
-        "false": found.false,
-        "missed": found.missed,
-        "precision": found.precision,
-        "recall": found.recall,
-        "F1": found.f1,
+        **labels(answers.is_cause, answers.is_true),
         "jobs flagged [%]": 100 * float(jobs.is_flagged.mean()),
         "rows flagged [%]": 100 * float(answers.flag.notna().mean()),
     }
@@ -181,5 +221,6 @@ def _ratio(part: int, whole: int) -> float:
     return part / whole if whole else float("nan")
 
 
-def _percent(fraction: float | None) -> float | None:
+def percent(fraction: float | None) -> float | None:
+    """Return a fraction in percent; None stays."""
     return None if fraction is None else 100 * fraction

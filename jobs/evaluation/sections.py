@@ -1,15 +1,13 @@
 """The tables of an evaluation, with their titles."""
 
-from dataclasses import dataclass
+import argparse
 from typing import Final
 
 import pandas as pd
 
 from jobs.evaluation import score
 from jobs.evaluation.classes import CLASSES
-from jobs.evaluation.evaluate import Evaluated, Wanted
-from jobs.evaluation.indicators import beside
-from jobs.evaluation.listing import worst, wrong_labels
+from jobs.evaluation.evaluate import Evaluated
 from jobs.evaluation.published import injection_list, injection_scores
 from jobs.evaluation.report import Section
 
@@ -21,57 +19,52 @@ COMPARED: Final = ("dp4pp2", "dp2pp2", "detectable")
 """Classes whose sensitivity is shown."""
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """What to print.
-
-    classes    : names in CLASSES
-    cause      : scores and lists of this one alone; None: of all
-    wrong      : whether to list the wrong labels
-    worst      : how many of the largest errors to list
-    """
-
-    classes: tuple[str, ...] = tuple(CLASSES)
-    cause: str | None = None
-    wrong: bool = False
-    worst: int = 0
-
-    def of(self, answers: pd.DataFrame) -> pd.DataFrame:
-        """Answers about the chosen cause."""
-        return answers if self.cause is None or answers.empty else answers[answers.cause == self.cause]
-
-
-def heading(wanted: Wanted, found: Evaluated) -> str:
+def heading(found: Evaluated, args: argparse.Namespace) -> str:
     """Which seeds were used, and what they are for."""
-    last = wanted.seed + wanted.jobs - 1
-    used = f"{wanted.jobs} generated jobs of seeds {wanted.seed} to {last}"
-    if wanted.healthy:
-        used += f"; {wanted.healthy} healthy jobs of seeds {last + 1} to {found.last_seed}"
+    last = args.seed + args.jobs - 1
+    last_used = max([last, *found.healthy.seed])
+    used = f"{args.jobs} generated jobs of seeds {args.seed} to {last}"
+    if args.healthy:
+        used += f"; {args.healthy} healthy jobs of seeds {last + 1} to {last_used}"
     purpose = "neither for tuning alone nor for evaluation alone"
-    if found.last_seed <= LAST_FOR_TUNING:
+    if last_used <= LAST_FOR_TUNING:
         purpose = "for tuning"
-    elif wanted.seed >= FIRST_KEPT:
+    elif args.seed >= FIRST_KEPT:
         purpose = "kept for evaluation"
     return f"{used}. These seeds are {purpose}."
 
 
-def sections(found: Evaluated, chosen: Chosen) -> list[Section]:
-    """All tables."""
-    return [*_scores(found, chosen), *_published(found, chosen), *_lists(found, chosen)]
+def sections(found: Evaluated, args: argparse.Namespace) -> list[Section]:
+    """All tables of the classes and causes that the arguments choose."""
+    names = args.classes or list(CLASSES)
+    chosen = found if args.only_cause is None else found._replace(**_of_cause(found, args.only_cause))
+    made = [*_scores(found, chosen, names), *_published(found, list_wrong=args.list_wrong)]
+    rows = pd.concat([chosen.answers, chosen.healthy])
+    rows = rows[pd.concat([CLASSES[name].holds(rows) for name in names], axis=1).any(axis=1)]
+    if args.list_wrong:
+        made.append(Section("Wrong labels", "Worst errors first.", score.wrong_labels(rows)))
+    if args.list_worst:
+        made.append(Section("Largest errors", "", score.worst(rows, args.list_worst)))
+    return made
 
 
-def _scores(found: Evaluated, chosen: Chosen) -> list[Section]:
-    classes = {name: CLASSES[name] for name in chosen.classes}
-    answers = chosen.of(found.answers)
+def _of_cause(found: Evaluated, cause: str) -> dict[str, pd.DataFrame]:
+    judged = {"answers": found.answers, "healthy": found.healthy, "again": found.again}
+    return {name: rows[rows.cause == cause] for name, rows in judged.items()}
+
+
+def _scores(found: Evaluated, chosen: Evaluated, names: list[str]) -> list[Section]:
+    """Scores of generated jobs; what speaks of certain causes looks at all answers."""
+    classes = {name: CLASSES[name] for name in names}
     made = [
         Section(
             "Classes",
             "Errors of the saved fraction over all causes and jobs of a class; labels at 2.5 % saved. "
             "All detectable: without jobs in which a communication fault struck in all steps and hit whole "
             "collectives of the dp ranks, or the only link (pp = 2, dp = 1).",
-            score.by_class(answers, classes),
+            score.by_class(chosen.answers, classes),
         ),
-        Section("Causes", "", score.by_cause(answers, classes)),
+        Section("Causes", "", score.by_cause(chosen.answers, classes)),
     ]
     if not found.healthy.empty:
         note = "More jobs, drawn without a fault: labels where the truth is below 2.5 %."
@@ -85,24 +78,24 @@ def _scores(found: Evaluated, chosen: Chosen) -> list[Section]:
         Section(
             "Calibration",
             "Causes of jobs by their predicted saving; a bin holds its upper edge.",
-            score.calibration(answers),
+            score.calibration(chosen.answers),
         ),
         Section(
             "The paper's indicators as labels",
             "Each only where the job straggles: slowdown from 1.1 on.",
-            beside(found.answers),
+            score.indicators(found.answers),
         ),
     ]
-    if found.variants:
-        variants = {name: chosen.of(rows) for name, rows in found.variants.items()}
-        compared = score.sensitivity(chosen.of(found.usual), variants, COMPARED)
+    if not chosen.again.empty:
+        usual = chosen.answers[chosen.answers.seed.isin(chosen.again.seed)]
+        variants = {str(name): rows for name, rows in chosen.again.groupby("variant", sort=False)}
         note = "The same jobs under other conditions; with 4 steps, faults have no windows."
-        made.append(Section("Sensitivity", note, compared))
+        made.append(Section("Sensitivity", note, score.sensitivity(usual, variants, COMPARED)))
     return made
 
 
-def _published(found: Evaluated, chosen: Chosen) -> list[Section]:
-    if not found.injected:
+def _published(found: Evaluated, *, list_wrong: bool) -> list[Section]:
+    if found.injected.empty:
         return []
     made = [
         Section(
@@ -113,20 +106,7 @@ def _published(found: Evaluated, chosen: Chosen) -> list[Section]:
         ),
         Section("The published traces", "", found.published),
     ]
-    if chosen.wrong:
-        made.append(
-            Section("Wrong labels on injected faults", "Worst first.", injection_list(found.injected))
-        )
-    return made
-
-
-def _lists(found: Evaluated, chosen: Chosen) -> list[Section]:
-    rows = pd.concat([chosen.of(found.answers), chosen.of(found.healthy)])
-    is_inside = pd.concat([CLASSES[name].holds(rows) for name in chosen.classes], axis=1).any(axis=1)
-    rows = rows[is_inside]
-    made = []
-    if chosen.wrong:
-        made.append(Section("Wrong labels", "Worst errors first.", wrong_labels(rows)))
-    if chosen.worst:
-        made.append(Section("Largest errors", "", worst(rows, chosen.worst)))
+    if list_wrong:
+        listed = injection_list(found.injected)
+        made.append(Section("Wrong labels on injected faults", "Worst first.", listed))
     return made

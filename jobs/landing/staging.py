@@ -18,6 +18,7 @@ from pyarrow import fs
 
 from schemas.tables import TABLES
 from schemas.vocabulary import RANK_STEPS, REJECTS
+from udfs.arrays import arrays_hold
 
 STAGED_TABLES: Final = (RANK_STEPS, REJECTS)
 _LISTED: Final = ("op", "microbatch", "model_chunk")
@@ -45,6 +46,7 @@ class StagedFile(NamedTuple):
 
     path : below the table's folder
     stats : what Delta says of a file, as JSON
+    is_sound : whether its lists of numbers were found as they must be when they were written
     """
 
     table: str
@@ -53,6 +55,7 @@ class StagedFile(NamedTuple):
     bytes: int
     rows: int
     stats: str
+    is_sound: bool
 
 
 @dataclass
@@ -62,6 +65,7 @@ class _Open:
     path: str
     writer: pq.ParquetWriter
     rows: int = 0
+    is_sound: bool = True
     least: dict[str, Any] = field(default_factory=dict)
     greatest: dict[str, Any] = field(default_factory=dict)
 
@@ -97,6 +101,7 @@ class Staging:
         file = self._open.get((table, partition))
         if file is None:
             file = self._open[table, partition] = self._create(table, partition, schema)
+        file.is_sound &= arrays_hold(declared, rows)
         per_group = max(1, rows.num_rows * _OPS_OF_GROUP // max(ops, _OPS_OF_GROUP))
         try:
             file.add(rows.select(schema.names).cast(schema), per_group)
@@ -119,7 +124,9 @@ class Staging:
             file.writer.close()
             size = self._filesystem.get_file_info(f"{self._path}/{table}/{file.path}").size
             stats = {"numRecords": file.rows, "minValues": file.least, "maxValues": file.greatest}
-            self._closed.append(StagedFile(table, partition, file.path, size, file.rows, json.dumps(stats)))
+            self._closed.append(
+                StagedFile(table, partition, file.path, size, file.rows, json.dumps(stats), file.is_sound)
+            )
         self._open = {}
         return self._closed
 

@@ -1,25 +1,26 @@
 """A fleet over days: sampled jobs on hosts from one pool, some of which are sick for a while."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
 from jobs.synthetic.identity import GPUS_PER_HOST, JobIdentity
 from jobs.synthetic.job import step_numbers
-from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.workers import SickHost
-from jobs.synthetic.rank_log_files import write_rank_logs
+from jobs.synthetic.rank_log_files import run_folder, write_rank_logs
 from jobs.synthetic.sample_job import SEEDS, run_sampled, sample_job
 from jobs.synthetic.sample_layout import child_rng, log_uniform, sample_shape
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.truth import true_savings
-from jobs.synthetic.truth_files import write_truth
 from jobs.synthetic.window import Window
 
+TRUTH: Final = "_truth"
+"""Folder in the landing for what the generator knows; the ingest reads `log_date=` folders alone."""
 SHIFTS: Final = 2
 """Hosts are given to jobs for half days, called shifts: they begin at 0:00 and 12:00 UTC."""
 SHIFT_HOURS: Final = 12
@@ -59,6 +60,9 @@ class FleetJob:
         return range(max(self.first, day * SHIFTS), min(self.end, (day + 1) * SHIFTS))
 
 
+Job = TypeVar("Job", bound=FleetJob)
+
+
 @dataclass(frozen=True)
 class SickSpell:
     """A host whose GPUs are all slow, in shifts [first, end), whatever it serves."""
@@ -79,33 +83,85 @@ class SickSpell:
 
 
 @dataclass(frozen=True)
-class Unit:
-    """One job on one day: all that is needed to generate it."""
+class Fleet(Generic[Job]):
+    """Jobs as sample_job draws them, placed in time and on hosts, and the spells of sick hosts.
 
-    log_date: date
-    seed: int
-    day_of_job: int
-    days_of_job: int
-    most_ops: int
-    identity: JobIdentity
-    sick: Sequence[Mechanism]
+    most_ops : about so many ops of a job are recorded on a day, at most
+    """
 
-
-@dataclass(frozen=True)
-class Fleet:
-    """Jobs, spells and the units to generate, by day and job."""
-
-    jobs: Sequence[FleetJob]
+    jobs: Sequence[Job]
     spells: Sequence[SickSpell]
-    units: Sequence[Unit]
+    first_day: date
+    most_ops: int = 150_000
 
     @property
-    def log_dates(self) -> list[date]:
-        """Days with at least one job."""
-        return sorted({unit.log_date for unit in self.units})
+    def units(self) -> list[tuple[Job, int]]:
+        """Each job on each of its days, by day."""
+        last = max(job.days.stop for job in self.jobs)
+        return [(job, day) for day in range(last) for job in self.jobs if day in job.days]
+
+    def log_date(self, day: int) -> date:
+        """Log date of a day that is counted from 0."""
+        return self.first_day + timedelta(days=day)
+
+    def sick(self, job: Job, day: int) -> list[SickHost]:
+        """Spells that strike a job on a day."""
+        return [sick for spell in self.spells if (sick := spell.in_job(job, day)) is not None]
+
+    def identity(self, job: Job, day: int) -> JobIdentity:
+        """Who and where a job is on a day, and when it records."""
+        shifts = job.shifts_of(day)
+        hours = SHIFT_HOURS * len(shifts)
+        return JobIdentity(
+            job_id=job.job_id,
+            run_id="r1",
+            first_step=STEPS_PER_DAY * (day - job.days.start),
+            first_t0_us=int(self.time_of(shifts.start).timestamp()) * 1_000_000,
+            hosts=tuple(job.hosts),
+            recorded_s=RECORDED * hours * 3600,
+            fields={**self.fields(job, day), "gpu_hours": float(job.shape.world_size * hours)},
+        )
+
+    def time_of(self, shift: int) -> datetime:
+        """When a shift begins."""
+        midnight = datetime.combine(self.first_day, datetime.min.time(), UTC)
+        return midnight + timedelta(hours=SHIFT_HOURS * shift)
+
+    def fields(self, job: Job, day: int) -> dict[str, Any]:
+        """Further fields of a job's manifest on a day."""
+        del day
+        return {"cluster": "synthetic", "team": TEAMS[job.number % len(TEAMS)]}
+
+    def write_plan(self, folder: Path) -> None:
+        """Write which hosts are sick and when, beside the truth of single units."""
+        spells = [asdict(spell) for spell in self.spells]
+        (folder / "hosts.json").write_text(json.dumps(spells, allow_nan=False) + "\n")
+
+    def write_unit(self, landing: Path, job: Job, day: int) -> int:
+        """Generate one job on one day: its logs, its manifest and its truth. Returns its recorded ops."""
+        identity = self.identity(job, day)
+        sampled = sample_job(job.seed, days=len(job.days), hosts=job.hosts, most_ops=self.most_ops)
+        plan = sampled.day(day - job.days.start, identity, self.sick(job, day))
+        recorded, simulation = run_sampled(plan, sampled.lost_ranks)
+        write_rank_logs(landing, self.log_date(day), recorded)
+        sizes = ("dp_size", "pp_size", "vpp_size", "steps", "microbatches")
+        record: dict[str, Any] = {
+            "log_date": self.log_date(day).isoformat(),
+            "job_id": identity.job_id,
+            "run_id": identity.run_id,
+            "kind": sampled.kind,
+            **{name: getattr(plan.shape, name) for name in sizes},
+            "noise": plan.workload.noise,
+            "lost_ranks": list(sampled.lost_ranks),
+            **asdict(true_savings(simulation, step_numbers(plan))),
+        }
+        folder = run_folder(landing / TRUTH, self.log_date(day), identity.job_id, identity.run_id)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "truth.json").write_text(json.dumps(record, allow_nan=False) + "\n")
+        return recorded.ops
 
 
-def plan_fleet(jobs: int, days: int, seed: int, first_day: date, most_ops: int = 150_000) -> Fleet:
+def plan_fleet(jobs: int, days: int, seed: int, first_day: date, most_ops: int = 150_000) -> Fleet[FleetJob]:
     """Draw a fleet: jobs as sample_job draws them, when they run, and on which hosts.
 
     A job takes hosts that are free; only where there are not enough come new ones, so that hosts serve job
@@ -114,35 +170,7 @@ def plan_fleet(jobs: int, days: int, seed: int, first_day: date, most_ops: int =
     planned = [_job(number, days, seed, most_ops) for number in range(jobs)]
     give_hosts(planned, child_rng(seed, "hosts"))
     spells = _spells(planned, days * SHIFTS, child_rng(seed, "spells"))
-    units = [
-        _unit(job, day, spells, first_day, most_ops)
-        for day in range(days)
-        for job in planned
-        if day in job.days
-    ]
-    return Fleet(planned, spells, units)
-
-
-def write_unit(landing: Path, unit: Unit) -> int:
-    """Generate one job on one day: its logs, its manifest and its truth. Returns its recorded ops."""
-    sampled = sample_job(unit.seed, days=unit.days_of_job, hosts=unit.identity.hosts, most_ops=unit.most_ops)
-    plan = sampled.day(unit.day_of_job, unit.identity, unit.sick)
-    job, simulation = run_sampled(plan, sampled.lost_ranks)
-    write_rank_logs(landing, unit.log_date, job)
-    shape, workload = plan.shape, plan.workload
-    about: dict[str, Any] = {
-        "kind": sampled.kind,
-        "dp_size": shape.dp_size,
-        "pp_size": shape.pp_size,
-        "vpp_size": shape.vpp_size,
-        "steps": shape.steps,
-        "microbatches": shape.microbatches,
-        "noise": workload.noise,
-        "lost_ranks": list(sampled.lost_ranks),
-    }
-    record = {**about, **true_savings(simulation, step_numbers(plan)).record()}
-    write_truth(landing, unit.log_date, unit.identity.job_id, unit.identity.run_id, record)
-    return job.ops
+    return Fleet(planned, spells, first_day, most_ops)
 
 
 def _job(number: int, days: int, seed: int, most_ops: int) -> FleetJob:
@@ -186,25 +214,3 @@ def _spells(jobs: Sequence[FleetJob], shifts: int, rng: np.random.Generator) -> 
         factor = 1 + log_uniform(rng, 0.03, 0.6)
         found.setdefault(host, SickSpell(host, factor, first, min(first + length, shifts)))
     return sorted(found.values(), key=lambda spell: spell.host)
-
-
-def _unit(job: FleetJob, day: int, spells: Sequence[SickSpell], first_day: date, most_ops: int) -> Unit:
-    log_date, shifts = first_day + timedelta(days=day), job.shifts_of(day)
-    hour = (shifts.start - day * SHIFTS) * SHIFT_HOURS
-    start = datetime.combine(log_date, datetime.min.time(), UTC) + timedelta(hours=hour)
-    hours = SHIFT_HOURS * len(shifts)
-    identity = JobIdentity(
-        job_id=job.job_id,
-        run_id="r1",
-        first_step=STEPS_PER_DAY * (day - job.days.start),
-        first_t0_us=int(start.timestamp()) * 1_000_000,
-        hosts=tuple(job.hosts),
-        recorded_s=RECORDED * hours * 3600,
-        fields={
-            "cluster": "synthetic",
-            "team": TEAMS[job.number % len(TEAMS)],
-            "gpu_hours": float(job.shape.world_size * hours),
-        },
-    )
-    sick = [sick for spell in spells if (sick := spell.in_job(job, day)) is not None]
-    return Unit(log_date, job.seed, day - job.days.start, len(job.days), most_ops, identity, tuple(sick))

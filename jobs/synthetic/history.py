@@ -1,30 +1,39 @@
 """Months of a fleet, drawn like the paper's: jobs with their days, hosts, faults and fates."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import lru_cache
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
-from jobs.synthetic.fleet import SHIFTS, FleetJob, SickSpell, give_hosts
+from jobs.synthetic.fleet import SHIFTS, Fleet, FleetJob, SickSpell, give_hosts
 from jobs.synthetic.history_job import HistoryJob, history_job
 from jobs.synthetic.history_layout import sample_history_shape, shape_of_ops
+from jobs.synthetic.job import GeneratedJob, recorded_job
+from jobs.synthetic.mechanisms.data import PackedSequences
 from jobs.synthetic.paper import (
     CHRONIC,
     FIX_AT,
+    FIX_LABEL,
+    FIXED_TEAM,
     MEAN_FURTHER_DAYS,
     MOST_DAYS,
     ONE_DAY,
     SPELLS_PER_JOB,
 )
 from jobs.synthetic.program import build_program
+from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.sample_job import SEEDS
 from jobs.synthetic.sample_layout import child_rng, log_uniform
 from jobs.synthetic.shape import JobShape
-from schemas.vocabulary import STATUS_NO_OPS, STATUS_TOO_FEW_STEPS
+from jobs.synthetic.simulation import JobPlan, Simulation
+from schemas.vocabulary import STATUS_NO_MANIFEST, STATUS_NO_OPS, STATUS_TOO_FEW_STEPS
 
+HISTORY_FILE: Final = "history.jsonl"
 SPREAD: Final = 0.5
 """Standard deviation of the log of a unit's ops."""
 ROUNDS: Final = 3
@@ -34,24 +43,67 @@ PASSING_SHIFTS: Final = (1, 3 * SHIFTS)
 
 
 @dataclass(frozen=True)
-class History:
-    """Jobs and spells of sick hosts.
+class History(Fleet[HistoryJob]):
+    """Jobs that meet their fates; of its truth it knows what was planned, not what each cause really costs.
 
     fix_day : from this day on, counted from 0, one team balances its sequences
     ops     : recorded ops over all units, nearly: some statuses leave logs out
     """
 
-    jobs: Sequence[HistoryJob]
-    spells: Sequence[SickSpell]
-    first_day: date
-    fix_day: int
-    ops: int
+    fix_day: int = field(kw_only=True)
+    ops: int = field(kw_only=True)
 
-    @property
-    def log_dates(self) -> list[date]:
-        """Days with at least one job."""
-        days = {day for job in self.jobs for day in job.placed.days}
-        return [self.first_day + timedelta(days=day) for day in sorted(days)]
+    def fields(self, job: HistoryJob, day: int) -> dict[str, Any]:
+        """Further fields of a job's manifest on a day."""
+        is_last = day == job.days.stop - 1
+        return {
+            **job.fields,
+            "started_at": self.time_of(job.first).isoformat(),
+            "ended_at": self.time_of(job.end).isoformat() if is_last else None,
+            "labels": {FIX_LABEL: "on" if self._is_fixed(job, day) else "off"},
+        }
+
+    def write_plan(self, folder: Path) -> None:
+        """Write what was planned: a line for each job with its fate and causes, the fix, the sick hosts."""
+        super().write_plan(folder)
+        lines: list[dict[str, Any]] = [{"fix_day": str(self.log_date(self.fix_day)), "team": FIXED_TEAM}]
+        lines += [
+            {
+                "job_id": job.job_id,
+                "first_day": job.days.start,
+                "days": len(job.days),
+                "status": job.status,
+                "causes": job.causes,
+                "team": job.fields["team"],
+                "world_size": job.shape.world_size,
+                "hosts": job.hosts,
+            }
+            for job in self.jobs
+        ]
+        (folder / HISTORY_FILE).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def recorded(self, job: HistoryJob, day: int) -> GeneratedJob:
+        """One job on one day as it was recorded, whatever is left of it."""
+        mechanisms = list(job.mechanisms)
+        if self._is_fixed(job, day):  # a team that balances its sequences has even ones
+            mechanisms = [
+                each.without() if isinstance(each, PackedSequences) else each for each in mechanisms
+            ]
+        there = (*mechanisms, *self.sick(job, day))
+        seed = int(child_rng(job.seed, f"day {day}").integers(SEEDS))
+        plan = JobPlan(job.shape, there, seed, self.identity(job, day), job.workload)
+        return job.left(recorded_job(Simulation(plan)))
+
+    def write_unit(self, landing: Path, job: HistoryJob, day: int) -> int:
+        """Generate one job on one day: its logs, as its fate leaves them. Returns its recorded ops."""
+        unit = self.recorded(job, day)
+        folder = write_rank_logs(landing, self.log_date(day), unit)
+        if job.status == STATUS_NO_MANIFEST:
+            (folder / "job.json").unlink()
+        return unit.ops
+
+    def _is_fixed(self, job: HistoryJob, day: int) -> bool:
+        return day >= self.fix_day and job.fields["team"] == FIXED_TEAM
 
 
 def plan_history(jobs: int, days: int, seed: int, first_day: date, ops: int) -> History:
@@ -61,9 +113,9 @@ def plan_history(jobs: int, days: int, seed: int, first_day: date, ops: int) -> 
     """
     placed = [_placed(number, days, seed) for number in range(jobs)]
     drawn = _with_ops([history_job(job) for job in placed], ops)
-    give_hosts([job.placed for job in drawn], child_rng(seed, "history hosts"))
-    spells = _spells([job.placed for job in drawn], days * SHIFTS, child_rng(seed, "history spells"))
-    return History(drawn, spells, first_day, round(FIX_AT * days), sum(map(_ops, drawn)))
+    give_hosts(drawn, child_rng(seed, "history hosts"))
+    spells = _spells(drawn, days * SHIFTS, child_rng(seed, "history spells"))
+    return History(drawn, spells, first_day, fix_day=round(FIX_AT * days), ops=sum(map(_ops, drawn)))
 
 
 def _placed(number: int, days: int, seed: int) -> FleetJob:
@@ -82,10 +134,9 @@ def _placed(number: int, days: int, seed: int) -> FleetJob:
 
 def _with_ops(jobs: Sequence[HistoryJob], ops: int) -> list[HistoryJob]:
     """Give every job steps and microbatches, so that all of them together record about `ops` ops."""
-    units = sum(len(job.placed.days) for job in jobs)
+    units = sum(len(job.days) for job in jobs)
     weights = [
-        float(np.exp(SPREAD * child_rng(job.placed.seed, "ops").standard_normal() - SPREAD**2 / 2))
-        for job in jobs
+        float(np.exp(SPREAD * child_rng(job.seed, "ops").standard_normal() - SPREAD**2 / 2)) for job in jobs
     ]
     asked, sized = ops / units, list(jobs)
     for _ in range(ROUNDS):
@@ -98,21 +149,18 @@ def _with_ops(jobs: Sequence[HistoryJob], ops: int) -> list[HistoryJob]:
 
 
 def _sized(job: HistoryJob, ops: float) -> HistoryJob:
-    placed = job.placed
-    shape = shape_of_ops(placed.shape, ops, placed.seed)
+    shape = shape_of_ops(job.shape, ops, job.seed)
     if job.status == STATUS_TOO_FEW_STEPS:
-        shape = replace(shape, steps=placed.shape.steps)
-    return replace(job, placed=replace(placed, shape=shape))
+        shape = replace(shape, steps=job.shape.steps)
+    return replace(job, shape=shape)
 
 
 def _ops(job: HistoryJob) -> int:
     """Ops that a job records over all its days."""
     if job.status == STATUS_NO_OPS:
         return 0
-    shape = job.placed.shape
-    return (
-        len(job.placed.days) * shape.steps * shape.dp_size * _program_ops(replace(shape, dp_size=2, steps=1))
-    )
+    shape = job.shape
+    return len(job.days) * shape.steps * shape.dp_size * _program_ops(replace(shape, dp_size=2, steps=1))
 
 
 @lru_cache(maxsize=4096)

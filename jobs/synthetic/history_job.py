@@ -1,12 +1,14 @@
 """One job of a history: what goes wrong in it, what becomes of it, and who runs it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from jobs.synthetic.fleet import FleetJob
+from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.data import PackedSequences
 from jobs.synthetic.mechanisms.loading import SlowStorage
 from jobs.synthetic.mechanisms.mechanism import Mechanism
@@ -29,9 +31,12 @@ from jobs.synthetic.sample_layout import child_rng, log_uniform, sample_workload
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.workload import Workload
 from schemas.vocabulary import (
+    OP_CODES,
+    STATUS_BAD_LAYOUT,
     STATUS_CORRUPT_TRACE,
     STATUS_HIGH_DISCREPANCY,
     STATUS_MISSING_WORKERS,
+    STATUS_NO_OPS,
     STATUS_TOO_FEW_STEPS,
     STATUS_TOO_MANY_RESTARTS,
 )
@@ -44,28 +49,41 @@ FRAMEWORKS: Final = ("megatron", "megatron", "in-house")
 MODELS: Final = ("dense-7b", "dense-70b", "moe-8x22b", "long-context-13b", "vision-22b")
 MOST_RESTARTS: Final = 15
 """With more a unit is not replayed (contract)."""
+_PAIRED: Final = OP_CODES["forward-recv"]
+"""Matched with its send by number: one too few on one rank, and the trace contradicts itself."""
 
 
-@dataclass(frozen=True)
-class HistoryJob:
-    """A job over all of its days.
+@dataclass
+class HistoryJob(FleetJob):
+    """A job over all of its days; its shape is that of a day's record.
 
-    placed     : when and on which hosts it runs; its shape is that of a day's record
     status     : what becomes of each of its units
     mechanisms : what is wrong with it, on all its days alike: slowness persists
     fields     : of its manifest
     """
 
-    placed: FleetJob
-    status: str
-    mechanisms: Sequence[Mechanism]
-    workload: Workload
-    fields: Mapping[str, Any]
+    status: str = field(kw_only=True)
+    mechanisms: Sequence[Mechanism] = field(kw_only=True)
+    workload: Workload = field(kw_only=True)
+    fields: Mapping[str, Any] = field(kw_only=True)
 
     @property
     def causes(self) -> list[str]:
         """Causes of its mechanisms, nuisances left out."""
         return sorted({each.cause for each in self.mechanisms if each.cause is not None})
+
+    def left(self, unit: GeneratedJob) -> GeneratedJob:
+        """What its fate leaves of a day's record."""
+        rows, manifest = unit.rank_steps, unit.manifest
+        if self.status == STATUS_NO_OPS:
+            return GeneratedJob(rows.slice(0, 0), manifest)
+        if self.status == STATUS_MISSING_WORKERS:
+            return unit.without_ranks([max(rows["rank"].to_pylist())])
+        if self.status == STATUS_BAD_LAYOUT:
+            return replace(unit, manifest={**manifest, "world_size": manifest["world_size"] + 1})
+        if self.status == STATUS_CORRUPT_TRACE:
+            return replace(unit, rank_steps=_contradicting(rows))
+        return unit
 
 
 def history_job(placed: FleetJob) -> HistoryJob:
@@ -83,7 +101,11 @@ def history_job(placed: FleetJob) -> HistoryJob:
         step_s = Setting(shape, workload, shape.steps).step_s
         mechanisms = [SlowStorage(step_s * log_uniform(rng, 0.8, 2.0))]
     return HistoryJob(
-        replace(placed, shape=shape), status, tuple(mechanisms), workload, _fields(rng, shape, status)
+        **{**vars(placed), "shape": shape},
+        status=status,
+        mechanisms=tuple(mechanisms),
+        workload=workload,
+        fields=_fields(rng, shape, status),
     )
 
 
@@ -127,3 +149,12 @@ def _fields(rng: np.random.Generator, shape: JobShape, status: str) -> dict[str,
         "restarts": many if status == STATUS_TOO_MANY_RESTARTS else few,
         "ep_size": 8 if shape.dp_size % 8 == 0 else 1,
     }
+
+
+def _contradicting(rows: pa.Table) -> pa.Table:
+    """The rows of a pipeline, of which the last lacks a recv."""
+    last = rows.slice(rows.num_rows - 1).to_pylist()[0]
+    place = last["op"].index(_PAIRED)
+    for name in ("op", "start_us", "duration_us", "microbatch", "model_chunk"):
+        last[name] = [value for number, value in enumerate(last[name]) if number != place]
+    return pa.concat_tables([rows.slice(0, rows.num_rows - 1), pa.Table.from_pylist([last], rows.schema)])

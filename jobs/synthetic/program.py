@@ -79,12 +79,13 @@ class _Stage:
                     op = self._add_collective("params-all-gather", bucket, chunk)
                     self.gather_of_chunk[chunk] = op.number
         done: dict[str, list[int]] = {"forward": [], "backward": []}
+        habit = self.shape.noop_transfers if self.shape.pp_size > 1 else "none"
         for place, compute in enumerate(self.order):
-            if compute.direction == "backward" and not done["backward"]:
-                self._leading_send(place)
+            if habit == "all" and compute.direction == "backward" and not done["backward"]:
+                self._add_noop("backward-send", max(place - 2, 0))  # before there is a gradient to send
             self._compute(place, compute, done[compute.direction])
-            if len(done[compute.direction]) == len(self.order) // 2:
-                self._trailing_recv(compute.direction)
+            if habit != "none" and len(done[compute.direction]) == len(self.order) // 2:
+                self._add_noop(f"{compute.direction}-recv", -1)  # after the last compute that needs one
         self._tail()
 
     def _chunk_in_model(self, compute: Compute) -> int:
@@ -106,10 +107,8 @@ class _Stage:
             send = self._add(f"{compute.direction}-send", [op.number], f"{compute.direction}-send")
             send.call, send.moves_data = self._call_of_send(place, compute, len(done) - 1), has_receiver
             if has_receiver:
-                send.meeting, send.chunk_in_model = (
-                    (compute.direction, compute.microbatch, in_model),
-                    in_model,
-                )
+                send.meeting = (compute.direction, compute.microbatch, in_model)
+                send.chunk_in_model = in_model
 
     def _recv(self, place: int, compute: Compute, done: list[int]) -> int:
         """Issue the recv before a compute, if it is recorded; -1 if not."""
@@ -145,17 +144,9 @@ class _Stage:
         turns = place > 0 and self.order[place - 1].direction != compute.direction
         return (self.pp_rank, place) if turns else None
 
-    def _leading_send(self, place: int) -> None:
-        """Record a backward-send that moves nothing, before there is a gradient to send."""
-        if self.shape.noop_transfers == "all" and self.shape.pp_size > 1:
-            before = self.compute_ops[max(place - 2, 0)]
-            self._add("backward-send", [before], "backward-send").moves_data = False
-
-    def _trailing_recv(self, direction: str) -> None:
-        """Record a recv that moves nothing, after the last compute that could have needed one."""
-        if self.shape.noop_transfers != "none" and self.shape.pp_size > 1:
-            waits = [self.compute_ops[-1]]
-            self._add(f"{direction}-recv", waits, f"{direction}-recv").moves_data = False
+    def _add_noop(self, op_type: str, after: int) -> None:
+        """Record a transfer that moves nothing, which no compute could have needed."""
+        self._add(op_type, [self.compute_ops[after]], op_type).moves_data = False
 
     def _tail(self) -> None:
         """Issue what follows the last compute: gradients, clipping, the update."""

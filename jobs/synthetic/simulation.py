@@ -110,20 +110,12 @@ class Simulation:
     def step_us(self, timeline: Timeline) -> NDArray[np.float64]:
         """Actual step times: latest end minus earliest start of the recorded ops, by true clocks. [us]"""
         rows = self.place.recorded
-        span: NDArray[np.float64] = timeline.end_us[rows].max(axis=(0, 2)) - timeline.start_us[rows].min(
-            axis=(0, 2)
-        )
-        return span
+        starts_us, ends_us = timeline.start_us[rows], timeline.end_us[rows]
+        span_us: NDArray[np.float64] = ends_us.max(axis=(0, 2)) - starts_us.min(axis=(0, 2))
+        return span_us
 
     def places_of(self, causes: Collection[str | None]) -> frozenset[int]:
         """Places of the mechanisms with one of the causes; None for nuisances."""
         return frozenset(
             number for number, mechanism in enumerate(self.plan.mechanisms) if mechanism.cause in causes
         )
-
-    def mean_step_s(self, without_causes: Collection[str] = ()) -> float:
-        """Mean actual step time without all mechanisms of some causes [s]."""
-        timeline = self.timeline(
-            self.places_of(without_causes), is_launch_free=LAUNCH_DELAY in without_causes
-        )
-        return float(self.step_us(timeline).mean()) / 1e6

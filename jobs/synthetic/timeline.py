@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,25 +124,13 @@ def _in_order(
     call_of: dict[int, Hashable],
     meetings: dict[Hashable, list[ProgramOp]],
 ) -> list[tuple[str, Hashable]]:
-    """Sort the events so that each comes after all it depends on: ("issue" or "return", call)."""
+    """Sort the events so that each comes after all it depends on: ("issue" or "return", call).
+
+    Raises graphlib.CycleError, a ValueError, where some wait for each other.
+    """
     needs: dict[tuple[str, Hashable], set[tuple[str, Hashable]]] = {}
     for name, members in calls.items():
         needs["issue", name] = {("return", call_of[wait]) for op in members for wait in op.waits}
         met = [other for op in members if op.meeting is not None for other in meetings[op.meeting]]
         needs["return", name] = {("issue", name), *(("issue", call_of[other.number]) for other in met)}
-    needed_by = defaultdict(list)
-    for event, before in needs.items():
-        for other in before:
-            needed_by[other].append(event)
-    open_needs = {event: len(before) for event, before in needs.items()}
-    order = [event for event, count in open_needs.items() if count == 0]
-    for event in order:  # grows while it is read
-        for other in needed_by[event]:
-            open_needs[other] -= 1
-            if open_needs[other] == 0:
-                order.append(other)
-    if len(order) < len(needs):
-        raise ValueError(
-            f"{len(needs) - len(order)} of {len(needs)} events of the program wait for each other"
-        )
-    return order
+    return list(TopologicalSorter(needs).static_order())

@@ -1,7 +1,7 @@
 """The truth about a job: what each cause, and each mechanism, really costs it."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.simulation import LABELS, LAUNCH_DELAY, JobPlan, Simulation
+from jobs.synthetic.simulation import LABELS, LAUNCH_DELAY, Simulation
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,6 @@ class Truth:
     all_causes_fraction: float
     nuisances_fraction: float
     mechanisms: list[dict[str, Any]]
-
-    def record(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return asdict(self)
 
 
 def true_savings(simulation: Simulation, step_numbers: Collection[int] = ()) -> Truth:
@@ -72,11 +68,6 @@ def true_savings(simulation: Simulation, step_numbers: Collection[int] = ()) -> 
             for place, mechanism in enumerate(plan.mechanisms)
         ],
     )
-
-
-def truth_of(plan: JobPlan) -> Truth:
-    """Run a plan for its truth alone."""
-    return true_savings(Simulation(plan))
 
 
 def _described(mechanism: Mechanism) -> dict[str, Any]:

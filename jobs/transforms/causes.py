@@ -6,16 +6,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from schemas.fields import SAME_FORMULA, SAME_SUM
+from schemas.fields import SAME_SUM
 from schemas.tables import TABLES
-from schemas.vocabulary import CAUSE_DAY, CAUSES, JOB_CAUSES, JOB_SLOWDOWN, UNIT_KEY
+from schemas.vocabulary import CAUSE_DAY, CAUSES
 
-_HOURS_OF_FRACTIONS: Final = {
-    "recoverable_gpu_hours": "time_saved_fraction",
-    "attributed_gpu_hours": "attributed_fraction",
-}
-
-
+_HOURS: Final = ("recoverable_gpu_hours", "attributed_gpu_hours")
 _COUNTS: Final = ("replayed", "jobs", "flagged_jobs")
 
 
@@ -28,27 +23,10 @@ def cause_day(job_causes: DataFrame) -> DataFrame:
             F.count("*").alias("replayed"),
             F.count_if("is_cause").alias("jobs"),
             F.count_if(is_flagged).alias("flagged_jobs"),
-            *(F.sum(name).alias(name) for name in _HOURS_OF_FRACTIONS),
+            *(F.sum(name).alias(name) for name in _HOURS),
         )
         .select(*TABLES[CAUSE_DAY].column_names)
     )
-
-
-def units_of_other_gpu_hours(results: DataFrame) -> DataFrame:
-    """Units with a cause whose GPU-hours are not those of the unit times its fraction.
-
-    results : one row per unit, its result tables as lists of structs.
-    """
-    gpu_hours = F.col(JOB_SLOWDOWN)[0]["gpu_hours"]
-
-    def is_consistent(cause: Column) -> Column:
-        of_fractions = [
-            _agree(cause[hours], gpu_hours * cause[fraction], SAME_FORMULA)
-            for hours, fraction in _HOURS_OF_FRACTIONS.items()
-        ]
-        return reduce(Column.__and__, of_fractions)
-
-    return results.where(~F.forall(JOB_CAUSES, is_consistent)).select(*UNIT_KEY)
 
 
 def miscounted_causes(job_causes: DataFrame, causes: DataFrame, fleet: DataFrame) -> DataFrame:
@@ -66,9 +44,7 @@ def miscounted_causes(job_causes: DataFrame, causes: DataFrame, fleet: DataFrame
     both = wanted.alias("wanted").join(causes.alias("found"), key, "full_outer")
     found_as_wanted = [("replayed", "replayed_fleet"), *((name, name) for name in _COUNTS)]
     agree = [F.col(f"found.{name}").eqNullSafe(F.col(f"wanted.{other}")) for name, other in found_as_wanted]
-    agree += [
-        _agree(F.col(f"found.{name}"), F.col(f"wanted.{name}"), SAME_SUM) for name in _HOURS_OF_FRACTIONS
-    ]
+    agree += [_agree(F.col(f"found.{name}"), F.col(f"wanted.{name}"), SAME_SUM) for name in _HOURS]
     return both.where(~reduce(Column.__and__, agree)).select(*key)
 
 

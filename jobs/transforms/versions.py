@@ -34,23 +34,23 @@ def changed_units(current: DataFrame, new: DataFrame, tolerance: float) -> DataF
     current, new : as results_with_causes returns them
     tolerance : up to this difference, relative to the larger of 1 and the current one, slowdowns are equal
     """
-    both = _side_by_side(current, new)
+    renamed = new.select(*UNIT_KEY, *(F.col(name).alias(f"new_{name}") for name in _FACTS))
+    both = current.join(renamed, list(UNIT_KEY), "full_outer")
+    change = F.col("new_slowdown") - F.col("slowdown")
+    # One that is there only once is told by the status; null is not more than anything.
+    is_other = F.abs(change) > tolerance * F.greatest(F.lit(1.0), F.abs("slowdown"))
+    in_both = F.col("status").isNotNull() & F.col("new_status").isNotNull()
     changes = F.filter(
         F.array(
             F.when(F.col("new_status").isNull(), ONLY_CURRENT),
             F.when(F.col("status").isNull(), ONLY_NEW),
-            F.when(
-                _differ("status") & F.col("status").isNotNull() & F.col("new_status").isNotNull(), "status"
-            ),
-            F.when(_differ_by_more("slowdown", tolerance), "slowdown"),
-            F.when(
-                _differ("causes") & F.col("status").isNotNull() & F.col("new_status").isNotNull(), "causes"
-            ),
+            F.when(_differ("status") & in_both, "status"),
+            F.when(is_other, "slowdown"),
+            F.when(_differ("causes") & in_both, "causes"),
         ),
         lambda change: change.isNotNull(),
     )
     found = both.withColumn("changes", changes).where(F.size("changes") > 0)
-    change = F.col("new_slowdown") - F.col("slowdown")
     return found.select(
         *UNIT_KEY,
         F.array_join("changes", ", ").alias("changed"),
@@ -67,17 +67,5 @@ def changed_units(current: DataFrame, new: DataFrame, tolerance: float) -> DataF
     ).orderBy(F.abs(change).desc_nulls_first(), *UNIT_KEY)
 
 
-def _side_by_side(current: DataFrame, new: DataFrame) -> DataFrame:
-    """Facts of each unit under their names, and those of the new results under new_*."""
-    renamed = new.select(*UNIT_KEY, *(F.col(name).alias(f"new_{name}") for name in _FACTS))
-    return current.join(renamed, list(UNIT_KEY), "full_outer")
-
-
 def _differ(name: str) -> Column:
     return ~F.col(name).eqNullSafe(F.col(f"new_{name}"))
-
-
-def _differ_by_more(name: str, tolerance: float) -> Column:
-    """Whether two numbers differ by more than rounding; one that is there only once is told by the status."""
-    current, new = F.col(name), F.col(f"new_{name}")
-    return F.abs(new - current) > tolerance * F.greatest(F.lit(1.0), F.abs(current))

@@ -3,7 +3,7 @@
 To Spark a table of ten rows is a plan, a look at its log and several jobs; here it is a file or two.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
@@ -69,10 +69,14 @@ def few_rows(
         are_asked_for = [day in log_dates for day in rows.column(_LOG_DATE).to_pylist()]
         rows = rows.filter(pa.array(are_asked_for, pa.bool_()))
     if units is not None:
-        keys = zip(*(rows.column(name).to_pylist() for name in UNIT_KEY), strict=True)
         wanted = set(units)
-        rows = rows.filter(pa.array([key in wanted for key in keys], pa.bool_()))
+        rows = rows.filter(pa.array([key in wanted for key in keys_of(rows)], pa.bool_()))
     return rows if rows.num_rows else schema.empty_table()  # Spark takes no columns without a chunk
+
+
+def keys_of(rows: pa.Table) -> list[Unit]:
+    """The unit of each row."""
+    return list(zip(*(rows.column(name).to_pylist() for name in UNIT_KEY), strict=True))
 
 
 def _read(file: str, path: str, schema: pa.Schema) -> pa.Table:
@@ -130,3 +134,14 @@ def partitions_of(table: Table, rows: pa.Table) -> dict[tuple[tuple[str, str], .
         mask = pa.array([each == key for each in keys], pa.bool_())
         found[tuple(zip(table.partition_by, key, strict=True))] = rows.filter(mask)
     return found
+
+
+def hold_replaced(
+    table: Table, partitions: Iterable[tuple[tuple[str, str], ...]], replaced: Filters | None
+) -> None:
+    """Raise ValueError where rows lie in a partition that is not replaced: its own would stay beside."""
+    wanted = {name: [values] if isinstance(values, str) else values for name, _, values in replaced or ()}
+    for partition in partitions:
+        for name, value in partition:
+            if name in wanted and value not in wanted[name]:
+                raise ValueError(f"table {table.name}: rows of {name} {value}, which is not replaced")

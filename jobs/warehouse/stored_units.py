@@ -5,10 +5,11 @@ whether that is so: days whose files were written otherwise, as by OPTIMIZE, are
 """
 
 import pickle
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,10 +34,10 @@ class Piece(NamedTuple):
 
 @dataclass
 class StoredUnit:
-    """A unit, its row of jobs as JSON, and where its rows lie."""
+    """A unit, its row of jobs (empty: it has none), and where its rows lie."""
 
     key: Unit
-    manifest: str | None
+    manifest: Mapping[str, Any]
     pieces: list[Piece] = field(default_factory=list)
     bytes: int = 0
 
@@ -49,12 +50,14 @@ class Stored(NamedTuple):
 
 
 def stored_units(
-    files: Iterable[tuple[date, str]], manifests: Mapping[Unit, str], only: Collection[Unit] | None = None
+    files: Iterable[tuple[date, str]],
+    manifests: Mapping[Unit, Mapping[str, Any]],
+    only: Collection[Unit] | None = None,
 ) -> Stored:
     """Look into the footers of rank_steps.
 
     files : log date and path, or URL, of each
-    manifests : rows of jobs as JSON, by unit; also of units without rows
+    manifests : rows of jobs, by unit; also of units without rows
     only : units that are wanted, where not all of these days
     Raises OSError or pa.ArrowException for a store that pyarrow does not reach.
     """
@@ -67,7 +70,7 @@ def stored_units(
                 break
             unit = (day, *names)
             if only is None or unit in only:
-                stored = found.setdefault(unit, StoredUnit(unit, None))
+                stored = found.setdefault(unit, StoredUnit(unit, {}))
                 stored.pieces.append(Piece(path, (group,)))
                 stored.bytes += size
     return Stored([found[unit] for unit in sorted(found) if unit[0] not in mixed], mixed)
@@ -99,7 +102,7 @@ def units_frame(spark: SparkSession, units: Sequence[StoredUnit], partitions: in
             filled = 0
         tasks[-1].append(unit)
         filled += unit.bytes
-    payloads = [pickle.dumps(task) for task in tasks]
+    payloads = [zlib.compress(pickle.dumps(task)) for task in tasks]  # Spark warns of tasks beyond 1 MB
     rows = pa.table([pa.array(range(len(tasks)), pa.int32()), pa.array(payloads, pa.binary())], _TASK_COLUMNS)
     return spark.createDataFrame(rows).repartitionById(max(1, len(tasks)), "task")
 
@@ -108,7 +111,7 @@ def read_units(batches: Iterable[pa.RecordBatch]) -> Iterator[UnitRows]:
     """Read the units of each task, one at a time."""
     for batch in batches:
         for task in batch.column(_PAYLOAD):
-            units: list[StoredUnit] = pickle.loads(task.as_py())  # noqa: S301  # what the driver has sent
+            units: list[StoredUnit] = pickle.loads(zlib.decompress(task.as_py()))  # noqa: S301  # what the driver has sent
             for unit in units:
                 yield UnitRows(unit.key, unit.manifest, _rows(unit.pieces))
 

@@ -13,19 +13,9 @@ from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
-from delta.exceptions import (
-    ConcurrentAppendException,
-    ConcurrentDeleteDeleteException,
-    ConcurrentDeleteReadException,
-    ConcurrentTransactionException,
-    ConcurrentWriteException,
-    DeltaConcurrentModificationException,
-    MetadataChangedException,
-    ProtocolChangedException,
-)
+from delta import exceptions
 from delta.tables import DeltaTable
 from deltalake.exceptions import CommitFailedError
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -44,20 +34,12 @@ _REFUSED: Final = "_refused"
 
 _CONFLICTS: Final = (
     CommitFailedError,
-    ConcurrentAppendException,
-    ConcurrentDeleteDeleteException,
-    ConcurrentDeleteReadException,
-    ConcurrentTransactionException,
-    ConcurrentWriteException,
-    DeltaConcurrentModificationException,
-    MetadataChangedException,
-    ProtocolChangedException,
+    *(each for name, each in vars(exceptions).items() if name.endswith("Exception")),
 )
 """All that Delta can say of two writers; to Python they have no base in common."""
 
 _DAY_OF_FILE: Final = re.compile(r"/log_date=([-0-9]{10})/[^/]*$")
 _PROBED_BYTES: Final = 1 << 20
-_NO_TABLE: Final = "DELTA_TABLE_NOT_FOUND"
 
 _when_writers_meet = retry(
     retry=retry_if_exception_type(_CONFLICTS),
@@ -92,6 +74,16 @@ class StagedRows:
     files: Sequence[StagedFile]
     root: str
     is_adopted: bool = False
+
+    @property
+    def num_rows(self) -> int:
+        """How many they are."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def are_sound(self) -> bool:
+        """Whether whoever wrote them has found their lists of numbers as they must be."""
+        return all(file.is_sound for file in self.files)
 
 
 class Warehouse:
@@ -163,6 +155,10 @@ class Warehouse:
         few = self.few_rows(table, log_dates, units)
         return self.read(table, log_dates, units).toArrow() if few is None else few
 
+    def units(self, table: Table, log_dates: Sequence[date]) -> set[Unit]:
+        """Units that have a row on these days."""
+        return set(local_tables.keys_of(self.rows(table, log_dates)))
+
     def files(self, table: Table, log_dates: Sequence[date]) -> list[tuple[date, str]]:
         """Log date, and path or URL, of each file that holds rows of these days."""
         path = self.path(table.name)
@@ -179,34 +175,35 @@ class Warehouse:
     def replace(
         self,
         table: Table,
-        rows: DataFrame | StagedRows | pa.Table,
+        rows: StagedRows | pa.Table,
         log_dates: Sequence[date],
         units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> None:
         """Make these the rows of exactly these days, or of these units of theirs; all others stay.
 
-        rows : a frame, or what needs no Spark where whole days of a table on this machine are replaced: rows
-        that lie in files beside it already, rows that the driver holds
+        rows : held by the driver, or in files beside the table already; whole days of a
+        table on this machine are then replaced without Spark
         also : values of other columns by which the table is partitioned
         Raises SchemaError, listing all differences, where the frame is not that of the table, and
         AnalysisException (DELTA_REPLACE_WHERE_MISMATCH) for other rows; the table is then as it was.
         """
-        if units is None and not isinstance(rows, DataFrame) and self._put(table, rows, log_dates, also):
+        if units is None and self._put(table, rows, log_dates, also):
             return
         condition = on_units(log_dates, units)
         condition += "".join(f" AND {name} = {sql_strings([each])}" for name, each in (also or {}).items())
-        writer = self._prepared(table, self._frame(table, rows)).write.format("delta").mode("overwrite")
+        writer = self._prepared(table, self.frame(table, rows)).write.format("delta").mode("overwrite")
         writer = writer.option("replaceWhere", condition).option("mergeSchema", value=True)
         _when_writers_meet(writer.save)(self.path(table.name))
 
-    def _frame(self, table: Table, rows: DataFrame | StagedRows | pa.Table) -> DataFrame:
+    def frame(self, table: Table, rows: StagedRows | pa.Table) -> DataFrame:
+        """Rows of a table as a frame; those that the driver holds in one partition, by the table's key."""
         if isinstance(rows, StagedRows):
             return rows.rows
-        if isinstance(rows, pa.Table):
-            in_order = rows.sort_by([(name, "ascending") for name in table.grain])
-            return self.spark.createDataFrame(in_order, spark_schema(table)).coalesce(1)
-        return rows
+        if table.differences(rows.schema):
+            return self.spark.createDataFrame(rows)
+        in_order = rows.sort_by([(name, "ascending") for name in table.grain])
+        return self.spark.createDataFrame(in_order, spark_schema(table)).coalesce(1)
 
     def _put(
         self,
@@ -232,9 +229,11 @@ class Warehouse:
 
     def _commit_rows(self, table: Table, rows: pa.Table, replaced: local_tables.Filters | None) -> bool:
         table.check(rows.schema)
+        partitions = local_tables.partitions_of(table, rows)
+        local_tables.hold_replaced(table, partitions, replaced)
         self.create(table)  # before files lie where it is to be made
         staging = Staging(self.root, uuid4().hex)
-        for partition, some in local_tables.partitions_of(table, rows).items():
+        for partition, some in partitions.items():
             staging.write(table.name, partition, some)
         is_done = self._commit(table, staging.close(), replaced)
         if not is_done:
@@ -269,12 +268,12 @@ class Warehouse:
         reader = self.spark.read.schema(schema).option("basePath", folder)
         return reader.parquet(*(f"{folder}/{file.path}" for file in files)).select(*schema.names)
 
-    def append(self, table: Table, frame: DataFrame) -> None:
-        """Add the frame's few rows. Raises SchemaError where the frame is not that of the table."""
-        table.check(to_arrow_schema(frame.schema, timezone="UTC"))
-        if self.is_local and self._commit_rows(table, frame.toArrow(), None):
+    def append(self, table: Table, rows: pa.Table) -> None:
+        """Add a few rows. Raises SchemaError where they are not those of the table."""
+        table.check(rows.schema)
+        if self.is_local and self._commit_rows(table, rows, None):
             return
-        writer = self._prepared(table, frame).write.format("delta").mode("append")
+        writer = self._prepared(table, self.frame(table, rows)).write.format("delta").mode("append")
         _when_writers_meet(writer.option("mergeSchema", value=True).save)(self.path(table.name))
 
     def remove(self, table: Table, condition: str) -> int:
@@ -357,19 +356,9 @@ class Warehouse:
             _when_writers_meet(self._create)(table)
 
     def _create(self, table: Table) -> None:
-        builder = DeltaTable.createIfNotExists(self.spark).location(self.path(table.name))
-        builder = builder.comment(table.meaning).addColumns(spark_schema(table))
-        try:
-            builder.partitionedBy(*table.partition_by).execute()
-        except AnalysisException as error:
-            if error.getCondition() != _NO_TABLE:
-                raise
-            self._create_by_rows(table)
+        """Create a table by a write of no rows.
 
-    def _create_by_rows(self, table: Table) -> None:
-        """Create a table whose first writer ended between the folder of its log and the first commit.
-
-        To CREATE TABLE it is there already, and to all others it is not.
+        To CREATE TABLE one is there whose first writer ended before its first commit; to others it is not.
         """
         path = self.path(table.name)
         rows = self.spark.createDataFrame([], spark_schema(table)).write.format("delta").mode("append")

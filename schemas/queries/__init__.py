@@ -3,14 +3,11 @@
 One .sql file each, the comment at its top its meaning.
 """
 
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import replace
 from typing import Final
 
 from schemas import views
-from schemas.sql_files import OF_PERIOD, load, read_from
-from schemas.views import VIEW_NAMES
-from schemas.vocabulary import TABLE_NAMES
+from schemas.sql_files import OF_PERIOD, SqlFile, load
 
 _RUNS: Final = "runs"
 """Include of several queries: the period's runs."""
@@ -34,39 +31,11 @@ QUERY_NAMES: Final = (
 )
 
 
-_OPEN: Final = (date(1000, 1, 1), date(9999, 12, 31))
-"""Before and after all days, in years of four digits."""
-
-
-@dataclass(frozen=True)
-class NamedQuery:
-    """A query over a period: its SQL, and the tables and views that it reads."""
-
-    name: str
-    meaning: str
-    sql: str
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Tables and views that the query reads, directly."""
-        words = read_from(self.sql)
-        return tuple(name for name in (*TABLE_NAMES, *VIEW_NAMES) if name in words)
-
-    def over(self, first_day: date | None = None, last_day: date | None = None) -> str:
-        """SQL of the query over a period: both ends included, an end that is left out is open.
-
-        Dates are written into it: Spark 4.2 does not find parameters within a WITH.
-        """
-        first, last = first_day or _OPEN[0], last_day or _OPEN[1]
-        return self.sql.replace(":first_day", f"DATE'{first}'").replace(":last_day", f"DATE'{last}'")
-
-
-def _load(name: str) -> NamedQuery:
-    words = {"in_period": OF_PERIOD}
+def _load(name: str) -> SqlFile:
     if name == _HOSTS:
-        return NamedQuery(name, *load(views.__name__, "host_record", words))
-    _, runs = load(__name__, _RUNS, words)
-    return NamedQuery(name, *load(__name__, name, {**words, "runs": runs}))
+        return replace(load(views.__name__, "host_record", in_period=OF_PERIOD), name=name)
+    runs = load(__name__, _RUNS, in_period=OF_PERIOD).sql
+    return load(__name__, name, in_period=OF_PERIOD, runs=runs)
 
 
-QUERIES: Final[dict[str, NamedQuery]] = {name: _load(name) for name in QUERY_NAMES}
+QUERIES: Final[dict[str, SqlFile]] = {name: _load(name) for name in QUERY_NAMES}

@@ -27,6 +27,7 @@ from jobs.project import PROJECT
 from jobs.run_log import work_of_stages
 from jobs.session import session
 from jobs.settings import Settings, load_settings
+from jobs.warehouse.stored_units import read_units
 from jobs.warehouse.tables import Warehouse
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
@@ -85,7 +86,7 @@ def block(spark: SparkSession, settings: Settings, days: Sequence[date], ops: in
         ),
         "simulation, diagnosis and all, by its UDF": (
             partial(reading, count_rows, "rows long"),
-            partial(reading, simulate_batches(SimulationSettings()), RESULT_SCHEMA),
+            partial(reading, simulate_batches(SimulationSettings(), read_units), RESULT_SCHEMA),
         ),
         "simulate": (
             partial(_copy_tables, spark, settings, days, [RANK_STEPS], RESULT_TABLES),

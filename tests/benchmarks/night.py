@@ -21,13 +21,14 @@ from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.shape import JobShape
-from jobs.transforms.what_if import unit_rows
+from jobs.warehouse.local_tables import keys_of
+from jobs.warehouse.stored_units import StoredUnit, read_units, stored_units, units_frame
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.memory import watched
-from udfs.unit_batches import RESULT_SCHEMA, simulate_batches
+from udfs.unit_batches import RESULT_SCHEMA, simulate_batches, simulate_unit
 from udfs.what_if import SimulationSettings
 
 Measured: TypeAlias = tuple[float, float]
@@ -49,7 +50,7 @@ def figures() -> Iterator[Figure]:
             stages = _night(spark, settings)
             udf = partial(through_udf, spark, settings, [DAY])
             nothing = watch(partial(udf, count_rows, "rows long"))
-            alone = watch(partial(udf, simulate_batches(SimulationSettings()), RESULT_SCHEMA))
+            alone = watch(partial(udf, simulate_batches(SimulationSettings(), read_units), RESULT_SCHEMA))
             kernel = watch(lambda: _kernel(spark, settings))
         for name, measured in {"UDF that does nothing": nothing, **stages, "simulation UDF alone": alone,
                                "simulate_job alone, one process": kernel}.items():  # fmt: skip
@@ -88,28 +89,31 @@ def through_udf(
     function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     schema: str | pa.Schema,
 ) -> None:
-    """The rows that the simulation sees, in its order, through a UDF; what comes out goes nowhere."""
-    warehouse = Warehouse(spark, settings.paths.warehouse)
-    rank_steps, jobs = (warehouse.read(TABLES[name], days) for name in (RANK_STEPS, JOBS))
+    """The rows that the simulation sees, as it reads them, through a UDF; what comes out goes nowhere."""
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     columns = schema if isinstance(schema, str) else from_arrow_schema(schema)
-    done = unit_rows(rank_steps, jobs, partitions).mapInArrow(function, columns)
-    done.write.format("noop").mode("overwrite").save()
+    tasks = units_frame(spark, _stored(spark, settings, days), partitions)
+    tasks.mapInArrow(function, columns).write.format("noop").mode("overwrite").save()
 
 
 def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Do nothing with rows but count them."""
-    for batch in batches:
-        yield pa.RecordBatch.from_pydict({"rows": pa.array([batch.num_rows], pa.int64())})
+    """Do nothing with rows but read and count them."""
+    for unit in read_units(batches):
+        yield pa.RecordBatch.from_pydict({"rows": pa.array([unit.rows.num_rows], pa.int64())})
+
+
+def _stored(spark: SparkSession, settings: Settings, days: Sequence[date]) -> list[StoredUnit]:
+    warehouse = Warehouse(spark, settings.paths.warehouse)
+    jobs = warehouse.rows(TABLES[JOBS], days)
+    manifests = dict(zip(keys_of(jobs), jobs.to_pylist(maps_as_pydicts="strict"), strict=True))
+    return stored_units(warehouse.files(TABLES[RANK_STEPS], days), manifests).units
 
 
 def _kernel(spark: SparkSession, settings: Settings) -> None:
-    """The same units one after the other in this process, from Arrow to Arrow; reading them is part of it."""
-    warehouse = Warehouse(spark, settings.paths.warehouse)
-    rank_steps, jobs = (warehouse.read(TABLES[name], [DAY]) for name in (RANK_STEPS, JOBS))
-    rows = unit_rows(rank_steps, jobs, 1).toArrow()
-    for _ in simulate_batches(SimulationSettings())(rows.to_batches()):
-        pass
+    """The same units one after the other in this process; reading them is part of it."""
+    for batch in units_frame(spark, _stored(spark, settings, [DAY]), 1).toArrow().to_batches():
+        for unit in read_units([batch]):
+            simulate_unit(unit, SimulationSettings())
 
 
 def watch(work: Callable[[], object]) -> Measured:

@@ -20,11 +20,10 @@ import psutil
 from pyspark.sql import SparkSession
 
 from jobs.cli import positive
-from jobs.gates import preload
 from jobs.publish_night import run as publish_night
+from jobs.run_nightly import STAGES, Stage
 from jobs.session import session
 from jobs.settings import Settings, load_settings
-from jobs.stages import STAGES, Stage
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import WeakGpu
@@ -106,7 +105,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         write_landing(root / "landing", days)
         settings = load_settings(args.settings, str(root / "landing"), str(root / "warehouse"))
-        preload()
         started = time.perf_counter()
         with session(settings, "small nights") as spark:
             print(f"session {time.perf_counter() - started:.1f} s")

@@ -14,7 +14,7 @@ from airflow.utils.session import create_session
 
 from dags.operators.assets import HISTORY
 from dags.operators.spark_submit import SparkSubmitOperator
-from jobs.backfill import _parser
+from jobs.backfill import main
 from tests.dags.test_spark_submit import TELL, environment, write_script
 from tests.examples import DAY
 
@@ -87,7 +87,7 @@ def test_the_backfill_is_told_what_the_form_says(dag_bag: DagBag, told: Path) ->
     }
     name, *arguments = told_by(dag_bag.dags["backfill_history"], told, form)
     assert name == "jobs/backfill.py"
-    parsed = _parser().parse_args(arguments)
+    parsed = main.parser.parse_args(arguments)
     assert [parsed.first.isoformat(), parsed.last.isoformat()] == ["2026-01-01", "2026-01-31"]
     assert parsed.stages == ["simulate", "aggregate"]
     assert parsed.job_id == ["gpt-175b", "a job; echo $HOME"]

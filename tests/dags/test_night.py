@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from pyspark.sql import SparkSession
 
 from dags.operators.spark_submit import SparkSubmitOperator
-from jobs.quality_docs import docs_path
+from jobs.gates.quality_docs import docs_path
 from jobs.rank_log_writer import Rank, RankLogWriter, Run, finish_day
 from jobs.releases import Release, record_release
 from jobs.run_nightly import run as run_nightly
@@ -22,7 +22,7 @@ from schemas.vocabulary import FLEET_DAY, FLEET_TABLES, PIPELINE_RUNS, STATUS_AN
 from tests.dags.conftest import Run as RunDag
 from tests.dags.conftest import stand_in
 from tests.dags.test_alerts import Posts, posts
-from tests.examples import DAY, frame
+from tests.examples import DAY, table_rows
 from tests.jobs.commands import SHORT_LIVED
 
 __all__ = ["posts"]
@@ -168,7 +168,7 @@ def test_a_refused_night_is_told_kept_and_released(
     """The last stage is real, and meets a fleet that speaks of units which were never ingested."""
     finish_day(tmp_path, DAY)
     warehouse = Warehouse(spark, str(tmp_path / "warehouse"))
-    warehouse.append(TABLES[FLEET_DAY], frame(spark, FLEET_DAY))
+    warehouse.append(TABLES[FLEET_DAY], table_rows(FLEET_DAY))
     last = nightly.task_dict["publish_night"]
     assert isinstance(last, SparkSubmitOperator)
     real = last.bash_command

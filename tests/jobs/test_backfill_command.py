@@ -9,7 +9,7 @@ from jobs.blocks import rates
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import PIPELINE_RUNS, UNIT_FINGERPRINTS
-from tests.examples import frame
+from tests.examples import table_rows
 from tests.jobs.history import DAYS, History
 
 RANGE = ["--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat()]
@@ -20,7 +20,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
 ) -> None:
     """By the history of runs ingest does 4,096 bytes in 12.5 s; of other stages there is none."""
     history.put("alpha", DAYS[-1], slow=2.0)
-    runs = frame(history.spark, PIPELINE_RUNS)
+    runs = table_rows(PIPELINE_RUNS)
     Warehouse(history.spark, str(history.warehouse)).append(TABLES[PIPELINE_RUNS], runs)
     before = history.versions()
     summary = history.warehouse.parent / "summary.json"

@@ -2,14 +2,11 @@
 
 from collections.abc import Collection
 from datetime import date, timedelta
-from io import StringIO
 
 import pytest
-from rich.console import Console
 
 from jobs.blocks import Block, Work, blocks_of, seconds_for
 from jobs.changed_units import LandingChanges, Recollection, changed_days, changed_results
-from jobs.do_blocks import Advance, progress_bar
 from jobs.fingerprints import File, Fingerprint, Recorded, built_on, contents_of, of_units
 from jobs.landing.files import LandedFile, Unit
 from jobs.landing.read_unit import FileAccount, UnitAccount
@@ -18,13 +15,6 @@ from jobs.settings import HistorySettings, Settings, load_settings
 FIRST = date(2026, 1, 1)
 LIMITS = HistorySettings(look_back_days=7, block_days=3, block_bytes=1000)
 WANT = ("{}", "1")
-
-
-class Terminal(StringIO):
-    """What a bar is drawn on."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def unit(day: int, job_id: str = "a") -> Unit:
@@ -142,31 +132,3 @@ def test_contents_do_not_depend_on_times_but_of_files_that_could_not_be_read() -
     assert contents_of([file]) != contents_of([file._replace(name="rank-1.jsonl")])
     unread = file._replace(digest=None)
     assert contents_of([unread]) != contents_of([unread._replace(modified_us=8)])
-
-
-def test_the_bar_tells_jobs_and_ops_and_moves_by_the_time_that_was_expected() -> None:
-    """Two blocks, each a job of 100 ops and 10 bytes: ingest takes 10 s, simulate 20 s."""
-    units = [unit(0), unit(5, "b")]
-    memory = NEVER._replace(ingested=ingested(*units), jobs=set(units))
-    changed = LandingChanges(landed_files(units), frozenset(units), frozenset(), ())
-    wants = dict.fromkeys(("ingest", "simulate"))
-    blocks = blocks_of(memory, changed, wants, LIMITS.model_copy(update={"block_days": 1}))
-    drawn = Terminal()
-    with progress_bar(Console(file=drawn, width=150)) as bar:
-        advance = Advance(bar, blocks, wants, {"ingest": 1.0, "simulate": 5.0})
-        (task,) = bar.tasks
-        assert task.total == 60.0
-        advance(blocks[0], "ingest")
-        assert (task.completed, task.description) == (10.0, "ingest 2026-01-01 .. 2026-01-01")
-        assert task.fields["done"].startswith("0 of 2 jobs")
-        advance(blocks[0], "simulate")
-        assert task.completed == 30.0
-        assert task.fields["done"].startswith("1 of 2 jobs")
-    assert "1 of 2 jobs" in drawn.getvalue()
-
-
-def test_nothing_is_drawn_where_nobody_watches() -> None:
-    screen = StringIO()
-    with progress_bar(Console(file=screen)) as bar:
-        bar.add_task("ingest", done="")
-    assert screen.getvalue() == ""

@@ -40,8 +40,8 @@ def test_there_are_twenty_questions_each_with_its_sql_and_an_answer() -> None:
     assert len(RECIPES) == len(chapters(TOLD)) == 20
     for number, (recipe, chapter) in enumerate(zip(RECIPES, chapters(TOLD), strict=True), start=1):
         assert recipe.name.startswith(f"{number:02}_")
-        assert recipe.question.endswith("?")
-        assert chapter.startswith(f"{recipe.question}\n\n```sql\n{recipe.sql}\n```\n")
+        assert recipe.meaning.endswith("?")
+        assert chapter.startswith(f"{recipe.meaning}\n\n```sql\n{recipe.sql}\n```\n")
         assert len(cells(chapter)) > 1
 
 

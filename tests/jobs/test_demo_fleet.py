@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from jobs.demo_fleet import FIRST_DAY, FLEET, SICK_HOST, FleetJob, fleet_job, plan_of_day, write_fleet
-from jobs.synthetic.simulation import LABELS
-from jobs.synthetic.truth import truth_of
+from jobs.synthetic.simulation import LABELS, Simulation
+from jobs.synthetic.truth import true_savings
 from schemas.vocabulary import OP_CODES
 from tests.oracle import WhatIf, what_if
 from tests.oracle.readers import read_layout, read_rank_steps
@@ -86,7 +86,7 @@ def test_the_sick_host_serves_three_jobs() -> None:
         job = BY_ID[job_id]
         rows = fleet_job(job, 1, seed=1).rank_steps.to_pylist()
         hosts = {(row["dp_rank"], row["pp_rank"]): row["host"] for row in rows}
-        truth = truth_of(plan_of_day(job, 1, seed=1))
+        truth = true_savings(Simulation(plan_of_day(job, 1, seed=1)))
         slow = {tuple(worker) for worker in truth.mechanisms[0]["culprits"]["workers"]}
         assert {worker for worker, host in hosts.items() if host == SICK_HOST} == slow
 
@@ -116,7 +116,7 @@ def test_every_cause_occurs_alone() -> None:
     """Each of them costs a job so much that a diagnosis has to name it."""
     found = set()
     for job in FLEET:
-        fractions = truth_of(plan_of_day(job, job.days[0], seed=1)).time_saved_fraction
+        fractions = true_savings(Simulation(plan_of_day(job, job.days[0], seed=1))).time_saved_fraction
         causes = {cause for cause, fraction in fractions.items() if fraction > 0.025}
         assert len(causes) == (len(job.mechanisms) > 0), job.job_id
         found |= causes

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.describe import main
-from jobs.dictionary import GROUPS, render
+from jobs.describe import GROUPS, main, render
 from jobs.nearest import suggestion
 from schemas.queries import QUERIES
 from schemas.symbols import SYMBOLS

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from jobs.blocks import Block, Work
 from jobs.changed_units import Wanted
 from jobs.do_blocks import do_blocks
-from jobs.gates import GateRefusedError, LaterDaysRefusedError, Refusal
+from jobs.gates.audit import GateRefusedError, LaterDaysRefusedError, Refusal
 from jobs.run_log import refused_by
 from jobs.settings import load_settings
 from tests.jobs.test_blocks import FIRST, WANT, unit
@@ -40,7 +40,6 @@ def done(monkeypatch: pytest.MonkeyPatch) -> Done:
         return {"jobs": len(days)}
 
     monkeypatch.setattr("jobs.do_blocks._do", do)
-    monkeypatch.setattr("jobs.do_blocks.rates", lambda _: dict.fromkeys(STAGES, 1.0))
     return found
 
 

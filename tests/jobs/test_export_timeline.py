@@ -13,7 +13,7 @@ from jobs.unit import Unit
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS
-from tests.examples import DAY, frame
+from tests.examples import DAY, table_rows
 from tests.udfs.lines import Ops, line
 
 SIZES = {"dp_size": 2, "pp_size": 1, "tp_size": 1, "cp_size": 1, "vpp_size": 1, "world_size": 2}
@@ -34,8 +34,8 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     """One job with three steps, the second the slowest, the last without one of its workers."""
     made = Warehouse(spark, str(tmp_path_factory.mktemp("warehouse")))
     rows = [replica(7, 0, 2), replica(7, 1, 2), replica(9, 0, 3), replica(9, 1, 3), replica(11, 0, 9)]
-    made.replace(TABLES[JOBS], frame(spark, JOBS, [KEY | SIZES]), [DAY])
-    made.replace(TABLES[RANK_STEPS], frame(spark, RANK_STEPS, rows), [DAY])
+    made.replace(TABLES[JOBS], table_rows(JOBS, [KEY | SIZES]), [DAY])
+    made.replace(TABLES[RANK_STEPS], table_rows(RANK_STEPS, rows), [DAY])
     return made.root
 
 

@@ -11,7 +11,7 @@ from jobs.fix_effect import main
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS, WORKER_SLOWDOWN
-from tests.examples import DAY, frame
+from tests.examples import DAY, table_rows
 
 SPAN = 5
 FIXED = DAY + timedelta(days=SPAN)
@@ -45,7 +45,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     made = Warehouse(spark, str(tmp_path_factory.mktemp("warehouse")))
     days = [DAY + timedelta(days=since) for since in range(2 * SPAN)]
     for name, rows in zip((JOB_SLOWDOWN, JOBS, WORKER_SLOWDOWN), units(), strict=True):
-        made.replace(TABLES[name], frame(spark, name, rows), days)
+        made.replace(TABLES[name], table_rows(name, rows), days)
     return made.root
 
 
@@ -100,7 +100,7 @@ def test_a_host_beside_the_others_of_its_jobs(capsys: pytest.CaptureFixture[str]
         ([], "one of the arguments --job-id --team --host --fleet is required"),
         (["--team", "a", "--job-id", "b"], "not allowed with"),
         (["--fleet", "--label", "balancing"], "is not a label such as"),
-        (["--fleet", "--days", "0"], "is not a number of days"),
+        (["--fleet", "--days", "0"], "0 is less than 1"),
         (["--fleet", "--confidence", "95"], "is not a probability"),
     ],
 )

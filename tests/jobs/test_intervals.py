@@ -1,25 +1,9 @@
-"""Student's quantiles against printed tables, and intervals that hold the truth as often as they say."""
+"""Intervals worked by hand, and that hold the truth as often as they say."""
 
 import numpy as np
 import pytest
 
-from jobs.intervals import compare, compare_pairs, student_quantile
-
-
-@pytest.mark.parametrize(
-    ("degrees", "confidence", "quantile"),
-    [
-        (1, 0.95, 12.7062),
-        (2, 0.95, 4.302653),
-        (5, 0.99, 4.032143),
-        (10, 0.9, 1.812461),
-        (30, 0.95, 2.042272),
-        (1000, 0.95, 1.962339),
-        (1e7, 0.95, 1.959964),
-    ],
-)
-def test_quantiles_are_those_of_the_tables(degrees: float, confidence: float, quantile: float) -> None:
-    assert student_quantile(degrees, confidence) == pytest.approx(quantile, rel=2e-6)
+from jobs.before_after import compare
 
 
 def test_an_interval_worked_by_hand() -> None:
@@ -34,13 +18,13 @@ def test_an_interval_worked_by_hand() -> None:
 def test_pairs_leave_out_what_differs_between_them() -> None:
     """Differences 1, 2 and 3: 2 +- 2.919986 / sqrt(3); as two groups they would overlap."""
     before, after = [0.0, 10.0, 20.0], [1.0, 12.0, 23.0]
-    found = compare_pairs(before, after, 0.9)
+    found = compare(before, after, 0.9, is_paired=True)
     assert found.effect == pytest.approx(2.0)
     assert found.high == pytest.approx(2 + 2.919986 / 3**0.5, rel=1e-6)
     assert found.is_clear
     assert not compare(before, after, 0.9).is_clear
-    assert compare_pairs([1.0, 2.0], [2.0, 3.5], 0.9).low is None
-    assert compare_pairs([1.0, 2.0, 3.0], [2.0, 3.0, 4.0], 0.9).low is None
+    assert compare([1.0, 2.0], [2.0, 3.5], 0.9, is_paired=True).low is None
+    assert compare([1.0, 2.0, 3.0], [2.0, 3.0, 4.0], 0.9, is_paired=True).low is None
 
 
 def test_too_little_has_no_interval() -> None:

@@ -22,7 +22,7 @@ from schemas.vocabulary import (
     TABLE_NAMES,
     UNIT_FINGERPRINTS,
 )
-from tests.examples import DAY, NEXT_DAY, frame
+from tests.examples import DAY, NEXT_DAY, table_rows
 from tests.jobs.history import DAYS, History
 
 Done = dict[str, tuple[int, int, int, int]]
@@ -43,14 +43,14 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("maintained")
     warehouse = Warehouse(spark, str(root))
     for name in (RANK_STEPS, JOBS):
-        rows = frame(spark, name, [{"log_date": DAY}, {"log_date": NEXT_DAY}])
+        rows = table_rows(name, [{"log_date": DAY}, {"log_date": NEXT_DAY}])
         warehouse.replace(TABLES[name], rows, [DAY, NEXT_DAY])
-    stages = frame(spark, STAGE_SLOWDOWN, [{"pp_rank": rank} for rank in range(3)])
-    warehouse.replace(TABLES[STAGE_SLOWDOWN], stages.repartition(3), [DAY])
+    for rank in range(3):
+        warehouse.append(TABLES[STAGE_SLOWDOWN], table_rows(STAGE_SLOWDOWN, [{"pp_rank": rank}]))
     prints = [
         {"log_date": day, "stage": stage} for day in (DAY, NEXT_DAY) for stage in ("ingest", "simulate")
     ]
-    warehouse.append(TABLES[UNIT_FINGERPRINTS], frame(spark, UNIT_FINGERPRINTS, prints))
+    warehouse.append(TABLES[UNIT_FINGERPRINTS], table_rows(UNIT_FINGERPRINTS, prints))
     return root
 
 
@@ -74,7 +74,7 @@ def days_of(warehouse: Warehouse, name: str) -> list[object]:
 def newest(warehouse: Warehouse, age: int) -> None:
     """Another unit is ingested so many days after the first."""
     day = DAY + timedelta(days=age)
-    warehouse.replace(TABLES[JOBS], frame(warehouse.spark, JOBS, [{"log_date": day}]), [day])
+    warehouse.replace(TABLES[JOBS], table_rows(JOBS, [{"log_date": day}]), [day])
 
 
 def test_recorded_ops_expire_and_results_stay(warehouse: Warehouse, settings: Settings) -> None:

@@ -6,14 +6,13 @@ import sys
 from collections import Counter
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jobs.make_fleet import FIRST_DAY, main, run
 from jobs.synthetic.fleet import plan_fleet
-from jobs.synthetic.history_files import read_plan
 from jobs.synthetic.simulation import LABELS
-from jobs.synthetic.truth_files import read_truth
 from schemas.vocabulary import OP_CODES
 from tests.jobs.commands import start
 
@@ -30,6 +29,10 @@ def contents(landing: Path) -> dict[str, str]:
         for path in landing.rglob("*")
         if path.is_file()
     }
+
+
+def read_truth(landing: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in landing.rglob("_truth/**/truth.json")]
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +126,7 @@ def test_silent_where_nobody_watches(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["--jobs", "0"], "0 is less than 1"),
         (["--seed", "-1"], "-1 is less than 0"),
         (["--first-day", "yesterday"], "is not a date"),
-        (["--workers", "many"], "invalid"),
+        (["--workers", "many"], "'many' is not a whole number"),
         (["--ops", "9"], "--ops goes with --history"),
         (["--history"], "--most-ops goes with a fleet"),
     ],
@@ -165,7 +168,7 @@ def test_a_history_is_the_same_from_two_processes_and_says_what_was_planned(tmp_
     assert main([*some, str(tmp_path / "one")]) == 0
     assert main([*some, str(tmp_path / "two"), "--workers", "2"]) == 0
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
-    fix, jobs = read_plan(tmp_path / "one")
+    fix, *jobs = map(json.loads, (tmp_path / "one/_truth/history.jsonl").read_text().splitlines())
     assert fix == {"fix_day": "2026-01-07", "team": "research"}
     written = Counter(path.parent.name for path in (tmp_path / "one").glob("log_date=*/job_id=*/run_id=*"))
     assert written == {f"job_id={job['job_id']}": job["days"] for job in jobs}

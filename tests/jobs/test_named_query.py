@@ -10,7 +10,7 @@ from jobs.warehouse.tables import Warehouse
 from schemas.queries import QUERY_NAMES
 from schemas.tables import TABLES
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS
-from tests.examples import DAY, NEXT_DAY, frame
+from tests.examples import DAY, NEXT_DAY, table_rows
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     made = Warehouse(spark, str(tmp_path_factory.mktemp("warehouse")))
     days = [{}, {"log_date": NEXT_DAY, "job_id": "other"}]
     for name in (JOB_SLOWDOWN, JOBS):
-        made.replace(TABLES[name], frame(spark, name, days), [DAY, NEXT_DAY])
+        made.replace(TABLES[name], table_rows(name, days), [DAY, NEXT_DAY])
     return made.root
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.gates import broken_rows
+from jobs.gates.audit import broken_rows
 from jobs.synthetic.mechanisms.nuisances import ClockSkew
 from jobs.synthetic.sample_job import run_sampled, sample_job
 from schemas.tables import TABLES

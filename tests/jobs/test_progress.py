@@ -30,6 +30,13 @@ def test_a_terminal_shows_what_is_done_and_which_of_how_many(screen: io.StringIO
     assert "2/2" in screen.getvalue()
 
 
+def test_a_terminal_shows_how_many_units_are_done(screen: io.StringIO) -> None:
+    with progress.counting("starting", 3) as advance:
+        advance("ingest 2026-01-05", 2)
+    assert "ingest 2026-01-05" in screen.getvalue()
+    assert "2/3" in screen.getvalue()
+
+
 def test_one_within_another(screen: io.StringIO) -> None:
     with progress.steps("night", ["ingest"]) as names:
         for _ in names:

@@ -12,10 +12,11 @@ from pyspark.sql import SparkSession
 from jobs.project import PROJECT
 from jobs.query import main
 from jobs.warehouse.tables import Warehouse
+from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
-from schemas.views import VIEW_NAMES, mentioned
+from schemas.views import mentioned
 from schemas.vocabulary import JOB_SLOWDOWN, TABLE_NAMES
-from tests.examples import DAY, frame
+from tests.examples import DAY, table_rows
 
 BY_SLOWDOWN = "SELECT job_id, round(slowdown,2), status FROM job_slowdown ORDER BY 2 DESC"
 UNREPLAYED = {column.name: None for column in TABLES[JOB_SLOWDOWN].columns if column.nullable}
@@ -27,7 +28,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     made = Warehouse(spark, str(tmp_path_factory.mktemp("warehouse")))
     made.replace(
         TABLES[JOB_SLOWDOWN],
-        frame(spark, JOB_SLOWDOWN, [{}, UNREPLAYED | {"job_id": "b", "status": "no_ops"}]),
+        table_rows(JOB_SLOWDOWN, [{}, UNREPLAYED | {"job_id": "b", "status": "no_ops"}]),
         [DAY],
     )
     return made.root

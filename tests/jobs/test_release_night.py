@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import backfill, release_night
-from jobs.gates import GateRefusedError
-from jobs.quality_docs import Check, Page, TableChecks, docs_path, html
+from jobs.gates.audit import GateRefusedError
+from jobs.gates.quality_docs import Check, Page, TableChecks, docs_path, html
 from jobs.releases import NEVER, Release, record_release, refused
 from jobs.run_log import recorded_run
 from jobs.stage import Violations, publish
@@ -25,7 +25,7 @@ from schemas.vocabulary import (
     RESULT_TABLES,
     STAGE_SLOWDOWN,
 )
-from tests.examples import DAY, NEXT_DAY, frame
+from tests.examples import DAY, NEXT_DAY, table_rows
 
 BAD: dict[str, Any] = {"pp_rank": -1}
 REFUSED = "stage_slowdown.pp_rank_in_range"
@@ -39,13 +39,12 @@ def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
 
 def publish_bad(warehouse: Warehouse, days: Sequence[date] = (DAY,)) -> int:
     """Publish a row that a gate refuses, and a rule that it breaks; returns the refusals released."""
-    spark = warehouse.spark
-    frames = {
-        STAGE_SLOWDOWN: frame(spark, STAGE_SLOWDOWN, [{"log_date": day} | BAD for day in days]),
-        DP_RANK_SLOWDOWN: frame(spark, DP_RANK_SLOWDOWN),
+    tables = {
+        STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN, [{"log_date": day} | BAD for day in days]),
+        DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN),
     }
-    rules = [Violations("complete", frames[STAGE_SLOWDOWN].select("job_id"))]
-    return publish("simulate", warehouse, frames, days, rules).gates.released
+    rules = [Violations("complete", tables[STAGE_SLOWDOWN].select(["job_id"]))]
+    return publish("simulate", warehouse, tables, days, rules).gates.released
 
 
 def release(warehouse: Warehouse, *names: str, day: date = DAY) -> None:
@@ -90,10 +89,10 @@ def test_a_release_holds_for_its_own_day(warehouse: Warehouse) -> None:
 
 
 def test_what_a_table_cannot_be_written_without_is_never_released(
-    warehouse: Warehouse, spark: SparkSession
+    warehouse: Warehouse,
 ) -> None:
     release(warehouse, "stage_slowdown.key_is_unique")
-    twice = {STAGE_SLOWDOWN: frame(spark, STAGE_SLOWDOWN, [{}, {}])}
+    twice = {STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN, [{}, {}])}
     with pytest.raises(GateRefusedError, match="key_is_unique"):
         publish("simulate", warehouse, twice, [DAY])
 
@@ -160,13 +159,11 @@ def test_what_a_backfill_beside_the_current_results_refuses_can_be_released_ther
 
 
 def test_days_without_refused_rows_need_no_release(warehouse: Warehouse) -> None:
-    spark = warehouse.spark
-    rows = [{"log_date": DAY} | BAD, {"log_date": NEXT_DAY}]
-    frames = {STAGE_SLOWDOWN: frame(spark, STAGE_SLOWDOWN, rows)}
-    rules = [Violations("complete", frames[STAGE_SLOWDOWN].where("pp_rank < 0").select("log_date", "job_id"))]
+    stages = table_rows(STAGE_SLOWDOWN, [{"log_date": DAY} | BAD, {"log_date": NEXT_DAY}])
+    rules = [Violations("complete", stages.slice(0, 1).select(["log_date", "job_id"]))]
 
     def publish_both() -> int:
-        return publish("simulate", warehouse, frames, [DAY, NEXT_DAY], rules).gates.released
+        return publish("simulate", warehouse, {STAGE_SLOWDOWN: stages}, [DAY, NEXT_DAY], rules).gates.released
 
     with pytest.raises(GateRefusedError) as raised:
         publish_both()
@@ -177,20 +174,19 @@ def test_days_without_refused_rows_need_no_release(warehouse: Warehouse) -> None
 
 
 def test_the_page_of_a_whole_night_stays_when_a_part_of_it_changes(warehouse: Warehouse) -> None:
-    spark = warehouse.spark
-    publish("aggregate", warehouse, {name: frame(spark, name) for name in FLEET_TABLES}, [DAY])
+    publish("aggregate", warehouse, {name: table_rows(name) for name in FLEET_TABLES}, [DAY])
     whole = Path(docs_path(warehouse.root, DAY, "aggregate"))
     before = whole.read_text()
-    publish("aggregate", warehouse, {CAUSE_DAY: frame(spark, CAUSE_DAY)}, [DAY])
+    publish("aggregate", warehouse, {CAUSE_DAY: table_rows(CAUSE_DAY)}, [DAY])
     units = [(DAY, "gpt-175b", "r3")]
-    publish("simulate", warehouse, {name: frame(spark, name) for name in RESULT_TABLES}, [DAY], (), units)
+    publish("simulate", warehouse, {name: table_rows(name) for name in RESULT_TABLES}, [DAY], (), units)
     assert whole.read_text() == before
     assert {each.name for each in whole.parent.iterdir() if each.suffix == ".html"} == {
         "aggregate.html",
         "aggregate-later.html",
         "simulate-later.html",
     }
-    publish("aggregate", warehouse, {name: frame(spark, name) for name in FLEET_TABLES}, [DAY])
+    publish("aggregate", warehouse, {name: table_rows(name) for name in FLEET_TABLES}, [DAY])
     assert not whole.with_name("aggregate-later.html").exists()
 
 
@@ -202,9 +198,9 @@ def test_a_page_offers_no_release_that_would_not_do() -> None:
 
 
 def test_the_page_of_a_night_says_what_was_held_and_what_was_refused(
-    warehouse: Warehouse, spark: SparkSession
+    warehouse: Warehouse,
 ) -> None:
-    good = {STAGE_SLOWDOWN: frame(spark, STAGE_SLOWDOWN)}
+    good = {STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN)}
     held = publish("simulate", warehouse, good, [DAY]).gates.expectations
     assert held == len(TABLES[STAGE_SLOWDOWN].all_expectations()) + 3
     assert "simulate-later, 2026-01-05: held" in page(warehouse)
@@ -233,10 +229,10 @@ def test_names_on_a_page_are_text_whatever_they_are() -> None:
 
 
 def test_a_page_that_cannot_be_written_stops_nothing(
-    warehouse: Warehouse, spark: SparkSession, caplog: pytest.LogCaptureFixture
+    warehouse: Warehouse, caplog: pytest.LogCaptureFixture
 ) -> None:
     Path(warehouse.root).mkdir()
     Path(warehouse.root, "_quality").touch()
-    publish("simulate", warehouse, {STAGE_SLOWDOWN: frame(spark, STAGE_SLOWDOWN)}, [DAY])
+    publish("simulate", warehouse, {STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN)}, [DAY])
     assert "data docs of simulate-later could not be written" in caplog.text
     assert warehouse.read(TABLES[STAGE_SLOWDOWN]).count() == 1

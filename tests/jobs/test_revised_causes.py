@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from jobs import backfill, run_nightly, simulate_what_if
 from jobs.fingerprints import recorded
+from jobs.run_nightly import STAGES
 from jobs.settings import Settings
-from jobs.stages import STAGES
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.mechanism import Mechanism

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli import Parser
-from jobs.gates import GateWork
+from jobs.cli import make_parser
+from jobs.gates.audit import GateWork
 from jobs.run_log import stage_work
-from jobs.run_summary import add_summary, leave, of_history
+from jobs.run_summary import SUMMARY, leave, of_history
 from tests.examples import DAY, NEXT_DAY
 
 
@@ -56,7 +56,5 @@ def test_a_file_that_cannot_be_written_is_a_wrong_argument(
 
 
 def asked_for(arguments: list[str]) -> str | None:
-    parser = Parser(prog="test")
-    add_summary(parser)
-    found: str | None = parser.parse_args(arguments).summary
+    found: str | None = make_parser("test", "", SUMMARY).parse_args(arguments).summary
     return found

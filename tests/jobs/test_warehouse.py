@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from delta.exceptions import ConcurrentAppendException
 from deltalake import DeltaTable
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrameWriter, SparkSession
 
 from jobs.warehouse.tables import Warehouse, on_days, on_units
 from schemas.table import SchemaError, Table
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 from schemas.vocabulary import JOB_CAUSES, JOBS, PIPELINE_RUNS, RANK_STEPS, STAGE_SLOWDOWN
-from tests.examples import DAY, NEXT_DAY, ROWS, frame
+from tests.examples import DAY, NEXT_DAY, ROWS, frame, table_rows
 
 STAGES = TABLES[STAGE_SLOWDOWN]
 SECOND_DAY = {"log_date": NEXT_DAY}
@@ -30,26 +30,26 @@ def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
     return Warehouse(spark, str(tmp_path / "warehouse"))
 
 
-def stages(spark: SparkSession, *slowdowns: float, day: date = DAY) -> DataFrame:
+def stages(*slowdowns: float, day: date = DAY) -> pa.Table:
     changes = [{"pp_rank": rank, "slowdown": each, "log_date": day} for rank, each in enumerate(slowdowns)]
-    return frame(spark, STAGE_SLOWDOWN, changes)
+    return table_rows(STAGE_SLOWDOWN, changes)
 
 
 def stored(warehouse: Warehouse, *days: date) -> list[tuple[date, int, float]]:
-    rows = warehouse.read(STAGES, days or None).collect()
-    return sorted((row.log_date, row.pp_rank, row.slowdown) for row in rows)
+    found = warehouse.read(STAGES, days or None).collect()
+    return sorted((row.log_date, row.pp_rank, row.slowdown) for row in found)
 
 
 def test_a_table_that_was_never_written_has_no_rows(warehouse: Warehouse) -> None:
     assert not warehouse.exists(STAGE_SLOWDOWN)
-    rows = warehouse.read(STAGES, [DAY])
-    assert rows.count() == 0
-    assert tuple(rows.columns) == STAGES.column_names
+    found = warehouse.read(STAGES, [DAY])
+    assert found.count() == 0
+    assert tuple(found.columns) == STAGES.column_names
 
 
 def test_replacing_a_day_twice_gives_the_same_table(spark: SparkSession, warehouse: Warehouse) -> None:
     for _ in range(2):
-        warehouse.replace(STAGES, stages(spark, 1.0, 1.5), [DAY])
+        warehouse.replace(STAGES, stages(1.0, 1.5), [DAY])
         assert stored(warehouse) == [(DAY, 0, 1.0), (DAY, 1, 1.5)]
 
 
@@ -60,16 +60,16 @@ def test_a_writer_that_died_before_the_first_commit_of_a_table_keeps_nobody_from
     log = Path(warehouse.path(STAGE_SLOWDOWN), "_delta_log")
     (log / "_staged_commits").mkdir(parents=True)
     (log / ".00000000000000000000.json.0.tmp").touch()
-    warehouse.replace(STAGES, stages(spark, 1.0, 1.5), [DAY])
+    warehouse.replace(STAGES, stages(1.0, 1.5), [DAY])
     assert stored(warehouse) == [(DAY, 0, 1.0), (DAY, 1, 1.5)]
     made = DeltaTable(warehouse.path(STAGE_SLOWDOWN)).metadata()
     assert (made.description, made.partition_columns) == (STAGES.meaning, list(STAGES.partition_by))
 
 
 def test_other_days_stay_as_they_are(spark: SparkSession, warehouse: Warehouse) -> None:
-    warehouse.replace(STAGES, stages(spark, 1.0, 1.5), [DAY])
-    warehouse.replace(STAGES, stages(spark, 2.0, day=NEXT_DAY), [NEXT_DAY])
-    warehouse.replace(STAGES, stages(spark, 3.0), [DAY])
+    warehouse.replace(STAGES, stages(1.0, 1.5), [DAY])
+    warehouse.replace(STAGES, stages(2.0, day=NEXT_DAY), [NEXT_DAY])
+    warehouse.replace(STAGES, stages(3.0), [DAY])
     assert stored(warehouse) == [(DAY, 0, 3.0), (NEXT_DAY, 0, 2.0)]
     assert stored(warehouse, NEXT_DAY) == [(NEXT_DAY, 0, 2.0)]
 
@@ -78,11 +78,11 @@ def test_a_block_of_days_is_replaced_whole_also_by_days_without_rows(
     spark: SparkSession, warehouse: Warehouse
 ) -> None:
     both = [NEXT_DAY, DAY, DAY]
-    warehouse.replace(STAGES, stages(spark, 1.0).unionByName(stages(spark, 2.0, day=NEXT_DAY)), both)
+    warehouse.replace(STAGES, pa.concat_tables([stages(1.0), stages(2.0, day=NEXT_DAY)]), both)
     assert stored(warehouse) == [(DAY, 0, 1.0), (NEXT_DAY, 0, 2.0)]
-    warehouse.replace(STAGES, stages(spark, 4.0), both)
+    warehouse.replace(STAGES, stages(4.0), both)
     assert stored(warehouse) == [(DAY, 0, 4.0)]
-    warehouse.replace(STAGES, stages(spark), [DAY])
+    warehouse.replace(STAGES, stages(), [DAY])
     assert stored(warehouse) == []
 
 
@@ -91,17 +91,21 @@ def test_rows_of_another_day_are_refused_and_the_table_stays(
     spark: SparkSession, warehouse: Warehouse, *, is_first_write: bool
 ) -> None:
     if not is_first_write:
-        warehouse.replace(STAGES, stages(spark, 1.0), [DAY])
+        warehouse.replace(STAGES, stages(1.0), [DAY])
     before = stored(warehouse)
-    with pytest.raises(AnalysisException, match="DELTA_REPLACE_WHERE_MISMATCH"):
-        warehouse.replace(STAGES, stages(spark, 1.0, day=NEXT_DAY), [DAY])
+    with pytest.raises(
+        ValueError, match="stage_slowdown: rows of log_date 2026-01-06, which is not replaced"
+    ):
+        warehouse.replace(STAGES, stages(1.0, day=NEXT_DAY), [DAY])
     assert stored(warehouse) == before
 
 
 def test_a_schema_that_is_not_the_tables_is_told_with_all_differences(
     spark: SparkSession, warehouse: Warehouse
 ) -> None:
-    wrong = stages(spark, 1.0).drop("run_id").withColumn("slowdown", F.lit(1)).withColumn("more", F.lit(1))
+    one = pa.array([1], pa.int32())
+    wrong = stages(1.0).drop_columns(["run_id", "slowdown"])
+    wrong = wrong.append_column("slowdown", one).append_column("more", one)
     writes: list[Callable[[], None]] = [
         lambda: warehouse.replace(STAGES, wrong, [DAY]),
         lambda: warehouse.append(STAGES, wrong),
@@ -117,7 +121,7 @@ def test_a_schema_that_is_not_the_tables_is_told_with_all_differences(
 
 
 def test_columns_are_stored_in_the_tables_order(spark: SparkSession, warehouse: Warehouse) -> None:
-    warehouse.replace(STAGES, stages(spark, 1.0).select(*reversed(STAGES.column_names)), [DAY])
+    warehouse.replace(STAGES, stages(1.0).select(STAGES.column_names[::-1]), [DAY])
     fields = DeltaTable(warehouse.path(STAGE_SLOWDOWN)).schema().fields
     assert tuple(field.name for field in fields) == STAGES.column_names
     assert stored(warehouse) == [(DAY, 0, 1.0)]
@@ -125,30 +129,25 @@ def test_columns_are_stored_in_the_tables_order(spark: SparkSession, warehouse: 
 
 def test_appending_adds_rows(spark: SparkSession, warehouse: Warehouse) -> None:
     for run in ("a", "b"):
-        warehouse.append(TABLES[PIPELINE_RUNS], frame(spark, PIPELINE_RUNS, [{"pipeline_run_id": run}]))
-    rows = warehouse.read(TABLES[PIPELINE_RUNS]).collect()
-    assert sorted(row.pipeline_run_id for row in rows) == ["a", "b"]
+        warehouse.append(TABLES[PIPELINE_RUNS], table_rows(PIPELINE_RUNS, [{"pipeline_run_id": run}]))
+    found = warehouse.read(TABLES[PIPELINE_RUNS]).collect()
+    assert sorted(row.pipeline_run_id for row in found) == ["a", "b"]
 
 
 def test_two_writers_of_one_day_leave_the_rows_of_one_of_them(
     spark: SparkSession, warehouse: Warehouse
 ) -> None:
-    warehouse.replace(STAGES, stages(spark, 0.0), [DAY])
+    warehouse.replace(STAGES, stages(0.0), [DAY])
     with ThreadPoolExecutor(2) as writers:
-        list(
-            writers.map(
-                lambda value: warehouse.replace(STAGES, stages(spark, value, value), [DAY]), (1.0, 2.0)
-            )
-        )
+        list(writers.map(lambda value: warehouse.replace(STAGES, stages(value, value), [DAY]), (1.0, 2.0)))
     assert stored(warehouse) in ([(DAY, rank, value) for rank in (0, 1)] for value in (1.0, 2.0))
 
 
 def test_a_writer_that_meets_another_looks_again(
     spark: SparkSession, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    warehouse.replace(STAGES, stages(spark, 1.0), [DAY])
-    rows = stages(spark, 2.0)
-    writer = type(rows.write)
+    warehouse.replace(STAGES, stages(1.0), [DAY])
+    writer = type(spark.range(1).write)
     save = writer.save
     calls: list[str] = []
 
@@ -159,7 +158,7 @@ def test_a_writer_that_meets_another_looks_again(
         save(self, path)
 
     monkeypatch.setattr(writer, "save", meet_once)
-    warehouse.replace(STAGES, rows, [DAY])
+    warehouse.replace(STAGES, stages(2.0), [DAY], {(DAY, "gpt-175b", "r3")})  # units of a day: by Spark
     assert len(calls) == 2
     assert stored(warehouse) == [(DAY, 0, 2.0)]
 
@@ -167,12 +166,12 @@ def test_a_writer_that_meets_another_looks_again(
 @pytest.mark.parametrize("name", [RANK_STEPS, JOBS])
 def test_other_readers_see_the_same_rows(spark: SparkSession, warehouse: Warehouse, name: str) -> None:
     table = TABLES[name]
-    warehouse.replace(table, frame(spark, name, [{}, SECOND_DAY]), [DAY, NEXT_DAY])
+    warehouse.replace(table, table_rows(name, [{}, SECOND_DAY]), [DAY, NEXT_DAY])
     by_deltalake = DeltaTable(warehouse.path(name)).to_pyarrow_table()
     by_polars = pl.read_delta(warehouse.path(name))
     assert table.differences(by_deltalake.schema) == []
-    for rows in (by_deltalake.to_pylist(), by_polars.to_dicts()):
-        assert [row["log_date"] for row in sorted(rows, key=lambda row: row["log_date"])] == [DAY, NEXT_DAY]
+    for found in (by_deltalake.to_pylist(), by_polars.to_dicts()):
+        assert [row["log_date"] for row in sorted(found, key=lambda row: row["log_date"])] == [DAY, NEXT_DAY]
     row = by_deltalake.to_pylist(maps_as_pydicts="strict")[0]
     expected = {column: ROWS[name].get(column) for column in table.column_names}
     assert row | {"log_date": DAY} == expected
@@ -184,7 +183,7 @@ def test_other_readers_see_the_same_rows(spark: SparkSession, warehouse: Warehou
 def test_tables_keep_no_feature_that_locks_other_readers_out(
     spark: SparkSession, warehouse: Warehouse
 ) -> None:
-    warehouse.replace(STAGES, stages(spark, 1.0), [DAY])
+    warehouse.replace(STAGES, stages(1.0), [DAY])
     protocol = DeltaTable(warehouse.path(STAGE_SLOWDOWN)).protocol()
     assert (protocol.min_reader_version, protocol.reader_features) == (1, None)
 
@@ -195,13 +194,13 @@ def test_all_tables_and_views_can_be_asked_before_there_is_any(
     assert warehouse.register_views() == 0
     for name in (*TABLES, *VIEWS):
         assert spark.table(name).count() == 0
-    warehouse.replace(STAGES, stages(spark, 1.0), [DAY])
+    warehouse.replace(STAGES, stages(1.0), [DAY])
     assert warehouse.register_views() == 1
     assert spark.table(STAGE_SLOWDOWN).count() == 1
 
 
 def test_refused_rows_are_kept_whatever_their_columns(spark: SparkSession, warehouse: Warehouse) -> None:
-    warehouse.keep_refused("ingest", [DAY], JOBS, stages(spark, 1.0))
+    warehouse.keep_refused("ingest", [DAY], JOBS, frame(spark, STAGE_SLOWDOWN))
     warehouse.keep_refused("ingest", [DAY], JOBS, frame(spark, JOBS))
     kept = spark.read.format("delta").load(f"{warehouse.refused_path('ingest', [DAY])}/{JOBS}")
     assert tuple(kept.columns) == TABLES[JOBS].column_names
@@ -210,8 +209,8 @@ def test_refused_rows_are_kept_whatever_their_columns(spark: SparkSession, wareh
 def test_refused_rows_of_one_night_stay_when_another_is_refused(
     spark: SparkSession, warehouse: Warehouse
 ) -> None:
-    for rows, days in ((1, [DAY]), (2, [NEXT_DAY]), (3, [NEXT_DAY, DAY])):
-        warehouse.keep_refused("ingest", days, JOBS, frame(spark, JOBS, [{}] * rows))
+    for number, days in ((1, [DAY]), (2, [NEXT_DAY]), (3, [NEXT_DAY, DAY])):
+        warehouse.keep_refused("ingest", days, JOBS, frame(spark, JOBS, [{}] * number))
     folders = ["2026-01-05", "2026-01-06", "2026-01-05..2026-01-06"]
     paths = [f"{warehouse.root}/_refused/ingest/{each}/{JOBS}" for each in folders]
     assert [spark.read.format("delta").load(path).count() for path in paths] == [1, 2, 3]
@@ -240,30 +239,29 @@ def test_units_of_a_day_are_replaced_and_its_other_rows_stay(
     spark: SparkSession, warehouse: Warehouse
 ) -> None:
     others: list[dict[str, Any]] = [{"job_id": "it's"}, {"run_id": "r4"}, {"log_date": NEXT_DAY}]
-    warehouse.replace(STAGES, frame(spark, STAGE_SLOWDOWN, [{}, *others]), [DAY, NEXT_DAY])
+    warehouse.replace(STAGES, table_rows(STAGE_SLOWDOWN, [{}, *others]), [DAY, NEXT_DAY])
     unit, quoted = (DAY, "gpt-175b", "r3"), (DAY, "it's", "r3")
-    warehouse.replace(STAGES, frame(spark, STAGE_SLOWDOWN, [{"slowdown": 9.0}]), [DAY], {unit, quoted})
-    rows = sorted(
+    warehouse.replace(STAGES, table_rows(STAGE_SLOWDOWN, [{"slowdown": 9.0}]), [DAY], {unit, quoted})
+    found = sorted(
         (row.log_date, row.job_id, row.run_id, row.slowdown) for row in warehouse.read(STAGES).collect()
     )
-    assert rows == [
+    assert found == [
         (DAY, "gpt-175b", "r3", 9.0),
         (DAY, "gpt-175b", "r4", 0.96),
         (NEXT_DAY, "gpt-175b", "r3", 0.96),
     ]
     assert warehouse.read(STAGES, [DAY], {unit}).count() == 1
     with pytest.raises(AnalysisException, match="DELTA_REPLACE_WHERE_MISMATCH"):
-        warehouse.replace(STAGES, frame(spark, STAGE_SLOWDOWN, [{"job_id": "other"}]), [DAY], {unit})
+        warehouse.replace(STAGES, table_rows(STAGE_SLOWDOWN, [{"job_id": "other"}]), [DAY], {unit})
 
 
 def test_a_column_that_came_later_is_null_before_and_there_after(
     spark: SparkSession, warehouse: Warehouse
 ) -> None:
     table = TABLES[PIPELINE_RUNS]
-    rows = frame(spark, PIPELINE_RUNS)
-    rows.drop("stages").write.format("delta").save(warehouse.path(PIPELINE_RUNS))
+    frame(spark, PIPELINE_RUNS).drop("stages").write.format("delta").save(warehouse.path(PIPELINE_RUNS))
     assert [row.stages for row in warehouse.read(table).collect()] == [None]
-    warehouse.append(table, frame(spark, PIPELINE_RUNS, [{"pipeline_run_id": "later"}]))
+    warehouse.append(table, table_rows(PIPELINE_RUNS, [{"pipeline_run_id": "later"}]))
     stages_of = {row.pipeline_run_id: row.stages for row in warehouse.read(table).collect()}
     assert stages_of.pop("later")[0].stage == "ingest"
     assert list(stages_of.values()) == [None]
@@ -281,8 +279,8 @@ def test_partitions_are_those_declared(spark: SparkSession, warehouse: Warehouse
     def partitions(table: Table) -> tuple[str, ...]:
         return tuple(DeltaTable(warehouse.path(table.name)).metadata().partition_columns)
 
-    warehouse.replace(STAGES, stages(spark, 1.0), [DAY])
-    warehouse.append(TABLES[PIPELINE_RUNS], frame(spark, PIPELINE_RUNS))
+    warehouse.replace(STAGES, stages(1.0), [DAY])
+    warehouse.append(TABLES[PIPELINE_RUNS], table_rows(PIPELINE_RUNS))
     assert partitions(STAGES) == ("log_date",)
     assert partitions(TABLES[PIPELINE_RUNS]) == ()
 
@@ -292,6 +290,6 @@ def test_of_units_that_are_not_there_no_rows_are_read(
     spark: SparkSession, warehouse: Warehouse, name: str
 ) -> None:
     """Maps and lists of no rows among those that few rows hold."""
-    warehouse.replace(TABLES[name], frame(spark, name), [DAY])
+    warehouse.replace(TABLES[name], table_rows(name), [DAY])
     assert warehouse.read(TABLES[name], [DAY], {(DAY, "absent", "r1")}).collect() == []
     assert warehouse.read(TABLES[name], [DAY], {(DAY, "gpt-175b", "r3")}).count() == 1

@@ -15,7 +15,7 @@ from jobs.warehouse.tables import Warehouse
 from jobs.watch import Notice, night_warnings
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_DAY, HOST_DAY, PIPELINE_RUNS, STATUSES
-from tests.examples import frame
+from tests.examples import frame, table_rows
 
 DAY = date(2026, 2, 10)
 BEFORE = [DAY - timedelta(days=age) for age in range(1, 8)]
@@ -28,7 +28,7 @@ class Past:
         self.warehouse, self.watch = warehouse, watch
 
     def put(self, name: str, rows: list[Mapping[str, Any]]) -> None:
-        self.warehouse.append(TABLES[name], frame(self.warehouse.spark, name, rows))
+        self.warehouse.append(TABLES[name], table_rows(name, rows))
 
     def fleet(self, days: Mapping[date, Mapping[str, Any]]) -> None:
         self.put(FLEET_DAY, [{"log_date": day, **of_units(), **changes} for day, changes in days.items()])

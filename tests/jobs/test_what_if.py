@@ -16,7 +16,7 @@ from jobs.warehouse.tables import Warehouse
 from jobs.what_if import main
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, PIPELINE_RUNS, RANK_STEPS
-from tests.examples import DAY, NEXT_DAY, frame
+from tests.examples import DAY, NEXT_DAY, table_rows
 from tests.udfs.lines import Ops, crossed_stages, line
 
 SIZES = {"dp_size": 2, "pp_size": 1, "tp_size": 1, "cp_size": 1, "vpp_size": 1, "world_size": 2}
@@ -72,7 +72,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
         *(unit("bad", "e", DAY) | each for each in crossed_stages(7)),
     ]
     for name, changes in ((JOBS, jobs), (RANK_STEPS, rows)):
-        made.replace(TABLES[name], frame(spark, name, changes), [DAY, NEXT_DAY])
+        made.replace(TABLES[name], table_rows(name, changes), [DAY, NEXT_DAY])
     return made.root
 
 
@@ -187,9 +187,9 @@ def test_a_folder_without_tables_is_a_wrong_argument(
             ["--fix", "stage = 3"],
             "argument --fix: there is no column stage: did you mean pp_rank?; there are the",
         ),
-        (["--fix", "TRUE", "--set", "-1"], "argument --set: '-1' is not a number from 0 on, such as 0.9"),
-        (["--fix", "TRUE", "--set", "nan"], "argument --set: 'nan' is not a number from 0 on"),
-        (["--fix", "TRUE", "--set", "fast"], "argument --set: 'fast' is not a number from 0 on"),
+        (["--fix", "TRUE", "--set", "-1"], "argument --set: '-1' is not a number of at least 0"),
+        (["--fix", "TRUE", "--set", "nan"], "argument --set: 'nan' is not a number of at least 0"),
+        (["--fix", "TRUE", "--set", "fast"], "argument --set: 'fast' is not a number of at least 0"),
         (["--fix", "TRUE", "--log-date", "today"], "argument --log-date: 'today' is not a date"),
         (["--fix", "TRUE", "--format", "xml"], "argument --format: invalid choice"),
     ],

@@ -3,9 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from schemas.dictionary import entries, markdown, type_name
+from schemas.dictionary import entries, type_name
 from schemas.tables import TABLES
-from schemas.views import VIEWS
 
 
 def test_every_column_of_every_table_has_its_entry() -> None:
@@ -23,15 +22,6 @@ def test_an_entry_tells_type_unit_key_and_bounds() -> None:
     assert found["rank_steps", "rank"].is_key
     assert found["step_slowdown", "ideal_step_s"].unit == "s"
     assert "one of no_manifest, bad_layout" in found["job_slowdown", "status"].meaning
-
-
-def test_the_page_has_a_chapter_for_every_table_and_view_and_rows_of_one_width() -> None:
-    page = markdown()
-    for name in (*TABLES, *VIEWS):
-        assert f"\n## {name}\n" in page
-    assert "- waste_fraction = 1 - 1/slowdown\n" in page
-    rows = [line for line in page.splitlines() if line.startswith("| ")]
-    assert {line.replace("\\|", "").count("|") for line in rows} == {6}
 
 
 def test_a_type_that_has_no_name_in_sql_is_an_error() -> None:

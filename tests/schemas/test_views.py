@@ -12,8 +12,9 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 import schemas
+from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
-from schemas.views import VIEW_NAMES, VIEWS, mentioned
+from schemas.views import VIEWS, mentioned
 from schemas.vocabulary import (
     HOST_CLOCK,
     JOB_SLOWDOWN,

@@ -57,9 +57,9 @@ def test_facts_of_ops() -> None:
     found = drawn()
     told = {
         (
-            OP_TYPES[found.facts.op_type[op]],
-            int(found.facts.pp_rank[op, 0]),
-            int(found.facts.microbatch[op, 0]),
+            OP_TYPES[found.op_type[op]],
+            int(found.facts["pp_rank"][op, 0]),
+            int(found.facts["microbatch"][op, 0]),
         )
         for op in range(found.ops)
     }
@@ -73,8 +73,8 @@ def test_facts_of_ops() -> None:
         ("forward-compute", 1, 7),
         ("forward-compute", 1, 9),
     }
-    assert {found.facts.hosts[host] for host in found.facts.host[found.facts.pp_rank == 0]} == {"a"}
-    assert set(found.facts.host[found.facts.pp_rank == 1].tolist()) == {-1}
+    assert {found.hosts[host] for host in found.facts["host"][found.facts["pp_rank"] == 0]} == {"a"}
+    assert set(found.facts["host"][found.facts["pp_rank"] == 1].tolist()) == {-1}
 
 
 def test_a_drawn_step() -> None:
@@ -82,7 +82,7 @@ def test_a_drawn_step() -> None:
     found = drawn()
     assert [found.step_s(kind) for kind in KINDS] == [5.0, 5.0, 5.0]
     path = [
-        (OP_TYPES[found.facts.op_type[op]], int(found.facts.microbatch[op, lane]), each.from_s)
+        (OP_TYPES[found.op_type[op]], int(found.facts["microbatch"][op, lane]), each.from_s)
         for each in found.critical[RECORDED]
         for op, lane in [each.place]
     ]
@@ -93,9 +93,7 @@ def test_a_drawn_step() -> None:
         ("forward-recv", 9, 3.0),
         ("forward-compute", 9, 4.0),
     ]
-    pairs = {
-        (OP_TYPES[found.facts.op_type[s]], OP_TYPES[found.facts.op_type[r]]) for (s, _), (r, _) in found.peers
-    }
+    pairs = {(OP_TYPES[found.op_type[s]], OP_TYPES[found.op_type[r]]) for (s, _), (r, _) in found.peers}
     assert (pairs, len(found.peers)) == ({("forward-send", "forward-recv")}, 2)
 
 
@@ -115,7 +113,7 @@ def test_a_recorded_path_follows_the_compute_behind_which_a_transfer_was_called(
         ("forward-compute", 7, 1, 9, 0),
     ]
     found = step_timelines(rank_steps(line(0, 0, 0, first), line(0, 0, 1, last)), manifest(pp_size=2))
-    names = [OP_TYPES[found.facts.op_type[each.place[0]]] for each in found.critical[RECORDED]]
+    names = [OP_TYPES[found.op_type[each.place[0]]] for each in found.critical[RECORDED]]
     assert names == [
         "forward-compute",
         "forward-recv",

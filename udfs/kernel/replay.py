@@ -8,7 +8,7 @@ from udfs.kernel.graph import OpGraph
 from udfs.kernel.program import Floats
 
 FEW_DP_RANKS: Final = 8
-"""Up to so many, comparing them one by one is faster than NumPy's reduction of a short axis."""
+"""Up to so many, comparing whole columns is faster than reducing row by row."""
 
 
 def replay(graph: OpGraph, duration_s: Floats, launch_delay_s: Floats | None = None) -> Floats:
@@ -51,15 +51,13 @@ def _start(ends: list[Floats], sources: tuple[int, ...], out: Floats) -> Floats:
 
 def latest_of_dp_ranks(values_s: Floats) -> Floats:
     """Largest over the dp ranks, the last axis, which is kept with length 1. [s]"""
-    dp_ranks = values_s.shape[-1]
-    latest_s: Floats
+    *others, dp_ranks = values_s.shape
     if dp_ranks > FEW_DP_RANKS:
-        latest_s = values_s.max(axis=-1, keepdims=True)
+        # NumPy's `max` along a short axis takes twice as long.
+        latest_s = np.maximum.reduceat(values_s.reshape(-1), np.arange(0, values_s.size, dp_ranks))
     else:
-        latest_s = values_s[..., :1]
-        for dp_rank in range(1, dp_ranks):
-            latest_s = np.maximum(latest_s, values_s[..., dp_rank : dp_rank + 1])
-    return latest_s
+        latest_s = values_s.reshape(-1, dp_ranks).T.copy().max(axis=0)
+    return latest_s.reshape(*others, 1)
 
 
 def step_time(end_s: Floats) -> Floats:
@@ -70,36 +68,6 @@ def step_time(end_s: Floats) -> Floats:
     """
     latest_s: Floats = end_s.max(axis=0).max(axis=-1)
     return latest_s
-
-
-def replay_lanes(graph: OpGraph, durations_s: list[Floats], dp_ranks: int, is_last: list[bool]) -> Floats:
-    """Step times of one scenario; only the ends that are still waited for are kept.
-
-    durations_s : per op float64, shape (lane,) with lane = (step, dp_rank). [s]
-    is_last     : ops that may end a step.
-    returns     : float64, shape (step,). [s]
-    """
-    shape = durations_s[0].shape
-    live: dict[int, Floats] = {}
-    spare: list[Floats] = []
-    latest_s, met_s = np.empty(shape), np.empty(shape)
-    at_once_s, step_s = np.zeros(shape), np.zeros(shape)
-    for ops, across_dp, sources, releases in graph.units:
-        start = live[sources[0]] if sources else at_once_s
-        for source in sources[1:]:
-            start = np.maximum(start, live[source], out=latest_s)
-        if sources and across_dp and dp_ranks > 1:
-            by_dp = start.reshape(-1, dp_ranks)
-            met_s.reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
-            start = met_s
-        for op in ops:
-            end = live[op] = spare.pop() if spare else np.empty(shape)
-            np.add(start, durations_s[op], out=end)
-            if is_last[op]:
-                np.maximum(step_s, end, out=step_s)
-        spare += [live.pop(op) for op in releases]
-    times_s: Floats = step_s.reshape(-1, dp_ranks).max(axis=1)
-    return times_s
 
 
 def last_ops(graph: OpGraph, shortest_s: Floats) -> list[bool]:

@@ -2,24 +2,24 @@
 
 from functools import cache
 from math import floor
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from udfs.kernel.program import Floats
 
-MANY: Final = 4096
-"""From so many values on, looking first for a narrow bracket around a rank is worth it."""
+Values = TypeVar("Values", Floats, float)
 
-SHORT: Final = 256
-"""Up to so many, NumPy sorts without comparing one by one."""
+MANY: Final = 16_384
+"""From so many values on, looking first for a narrow bracket around a rank is worth it."""
 
 SAMPLE: Final = 1024
 MARGIN: Final = 64
 """Values of the sample that find the bracket, and its half width in their ranks: four standard errors."""
 
 FEW: Final = 8
-"""Up to so many along an axis, comparing them all at once takes less than sorting each of them."""
+ENOUGH: Final = 4096
+"""So few along an axis of so many values are compared all at once in less time than sorting each takes."""
 
 
 def neighbours(values: Floats, rank: int) -> tuple[float, float]:
@@ -34,7 +34,8 @@ def neighbours(values: Floats, rank: int) -> tuple[float, float]:
         if below <= rank and following < below + inside.size < below + values.size:
             lower, upper = neighbours(inside, rank - below)
             return lower, upper if following > rank else lower
-    ordered = np.sort(values) if values.size <= SHORT else np.partition(values, (rank, following))
+    ordered = values.copy()
+    ordered.partition((rank, following))
     return float(ordered[rank]), float(ordered[following])
 
 
@@ -57,7 +58,7 @@ def quantile_of_all(values: Floats, share: float) -> float:
     """Quantile, between two values in proportion, shape (value,)."""
     at = (values.size - 1) * share
     lower, upper = neighbours(values, floor(at))
-    return float(_between(np.array(lower), np.array(upper), at - floor(at)))
+    return _between(lower, upper, at - floor(at))
 
 
 def ascending(values: Floats, *axes: int) -> Floats:
@@ -76,7 +77,7 @@ def medians_along(values: Floats, axis: int, *, low: bool = False) -> Floats:
     """Median along an axis, or the lower of its two middle values."""
     size = values.shape[axis]
     ranks = ((size - 1) // 2,) if low or size % 2 else (size // 2 - 1, size // 2)
-    if size > FEW or values.size < MANY:
+    if size > FEW or values.size < ENOUGH:
         ordered = ascending(values, axis)
         middles = [ordered[..., rank] for rank in ranks]
     else:
@@ -130,6 +131,6 @@ def quantile(ordered: Floats, share: float) -> Floats:
     return _between(ordered[..., floor(at)], ordered[..., upper], at - floor(at))
 
 
-def _between(lower: Floats, upper: Floats, part: float) -> Floats:
+def _between(lower: Values, upper: Values, part: float) -> Values:
     """As NumPy's quantile rounds."""
     return upper - (upper - lower) * (1 - part) if part >= 0.5 else lower + (upper - lower) * part

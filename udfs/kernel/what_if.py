@@ -17,7 +17,7 @@ from udfs.kernel.graph import Layout
 from udfs.kernel.ideal import POOLED_MEAN_MEDIAN, Ideal, ideal_durations, ideal_of_ops
 from udfs.kernel.masked import Mask, op_dp_ranks, op_stages, replay_masks, replay_one_by_one
 from udfs.kernel.program import Floats, Ints
-from udfs.kernel.replay import last_ops, replay_lanes
+from udfs.kernel.replay import last_ops, replay_rows
 from udfs.kernel.stacked import ScenarioTimes, replay_scenarios
 
 SLOWEST_PERCENT: Final = 3
@@ -198,13 +198,14 @@ class _Replay(NamedTuple):
             mask = slow[op_stages(graph), op_dp_ranks(graph, self.layout.dp_size)]
             masked_s: Floats = replay_masks(graph, duration_s, self.ideal_of_op, ~mask[None])[0]
             return masked_s
-        lanes = list(duration_s.reshape(graph.size, -1))
+        lanes = list(duration_s.reshape(graph.size, 1, -1))
         for stage in np.flatnonzero(slow.any(axis=1)).tolist():
             first, end = graph.first_op[stage], graph.first_op[stage + 1]
             own_s = duration_s[first:end].copy()
             own_s[:, :, slow[stage]] = self.ideal_of_op[first:end, None, None]
-            lanes[first:end] = list(own_s.reshape(end - first, -1))
-        return replay_lanes(graph, lanes, self.layout.dp_size, self.is_last)
+            lanes[first:end] = list(own_s.reshape(end - first, 1, -1))
+        step_s: Floats = replay_rows(graph, lanes, {}, (1, *duration_s.shape[1:]), self.is_last)[0]
+        return step_s
 
 
 def _refuse_timeless(blocks: list[Block], times: ScenarioTimes) -> None:

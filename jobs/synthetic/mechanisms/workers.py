@@ -16,19 +16,30 @@ MEMORY: Final = 0.7
 
 
 @dataclass(frozen=True)
-class WeakGpu(Windowed):
+class OneWorker(Windowed):
+    """One worker computes more slowly."""
+
+    dp_rank: int
+    pp_rank: int
+
+    cause: ClassVar[str | None] = "slow_worker"
+
+    def culprits(self, place: Place) -> Culprits:
+        """Name the worker."""
+        del place
+        return {"workers": [[self.dp_rank, self.pp_rank]]}
+
+
+@dataclass(frozen=True)
+class WeakGpu(OneWorker):
     """One worker computes `factor` times as long, in a share of the steps.
 
     backward_factor : where the backward suffers differently, being bound by memory rather than by the clock
     """
 
-    dp_rank: int
-    pp_rank: int
     factor: float
     step_share: float = 1.0
     backward_factor: float | None = None
-
-    cause: ClassVar[str | None] = "slow_worker"
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
         """Slow the worker's computes."""
@@ -38,25 +49,16 @@ class WeakGpu(Windowed):
         conditions.slow_down(place.forwards(self.pp_rank), self.dp_rank, np.where(hit, self.factor, 1.0))
         conditions.slow_down(place.backwards(self.pp_rank), self.dp_rank, np.where(hit, backward, 1.0))
 
-    def culprits(self, place: Place) -> Culprits:
-        """Name the worker."""
-        del place
-        return {"workers": [[self.dp_rank, self.pp_rank]]}
-
 
 @dataclass(frozen=True)
-class ThermalThrottling(Windowed):
+class ThermalThrottling(OneWorker):
     """One worker gets hot: its slowness grows towards 1 + depth and wavers on the way.
 
     rise_steps : recorded steps after which 63 % of the depth is reached
     """
 
-    dp_rank: int
-    pp_rank: int
     depth: float
     rise_steps: float
-
-    cause: ClassVar[str | None] = "slow_worker"
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
         """Slow the worker's computes, more from step to step."""
@@ -71,11 +73,6 @@ class ThermalThrottling(Windowed):
         factor = np.where(self.window.mask(steps), factor, 1.0)
         for rows in (place.forwards(self.pp_rank), place.backwards(self.pp_rank)):
             conditions.slow_down(rows, self.dp_rank, factor)
-
-    def culprits(self, place: Place) -> Culprits:
-        """Name the worker."""
-        del place
-        return {"workers": [[self.dp_rank, self.pp_rank]]}
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from jobs.evaluation import inject
-from jobs.evaluation.diagnosis import JOB_CAUSES
 from jobs.evaluation.inject import FAULTS, STRENGTHS
 from jobs.evaluation.published import (
-    InjectionJudged,
     causes_of,
     injection_list,
     injection_scores,
@@ -28,6 +27,7 @@ from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.workload import Workload
+from schemas.vocabulary import JOB_CAUSES
 from tests.jobs.evaluation.fakes import rows_by, saying, zero
 from udfs.kernel import op_type as ot
 from udfs.what_if import simulate_job
@@ -175,12 +175,12 @@ def test_what_is_judged_of_a_published_trace(published_traces: Path, number: int
         return saying({cause: 1 - healthy_s / recorded_s})(rank_steps, manifest)
 
     judged = judge_injection(task, knowing)
-    assert judged.predicted == pytest.approx(judged.true, abs=1e-9)
-    assert judged.true > 0.01
-    assert (judged.is_missed, judged.is_early, judged.false_labels) == (False, False, "")
+    assert judged["predicted"] == pytest.approx(judged["true"], abs=1e-9)
+    assert judged["true"] > 0.01
+    assert (judged["is_missed"], judged["is_early"], judged["false_labels"]) == (False, False, "")
     silent = judge_injection(task, zero)
-    assert (silent.predicted, silent.true) == (0.0, judged.true)
-    assert silent.is_missed is (judged.true > 0.035)
+    assert (silent["predicted"], silent["true"]) == (0.0, judged["true"])
+    assert silent["is_missed"] is (judged["true"] > 0.035)
     other = "pause" if cause != "pause" else "communication"
 
     def confused(rank_steps: pa.Table, manifest: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
@@ -188,7 +188,7 @@ def test_what_is_judged_of_a_published_trace(published_traces: Path, number: int
         is_before = rank_steps.equals(before.rank_steps())
         return saying({} if is_before else {other: 0.1})(rank_steps, manifest)
 
-    assert judge_injection(task, confused).false_labels == other
+    assert judge_injection(task, confused)["false_labels"] == other
 
 
 def test_every_fault_is_put_into_every_trace(published_traces: Path) -> None:
@@ -197,17 +197,19 @@ def test_every_fault_is_put_into_every_trace(published_traces: Path) -> None:
     assert len(injections(folders)) == 160
     rows = causes_of(folders[0], zero)
     assert len(rows) == zero(pa.table({}), None)[JOB_CAUSES].num_rows
-    assert set(rows.trace) == {"SE"}
+    assert {row["trace"] for row in rows} == {"SE"}
 
 
 def test_scores_of_injections_by_hand() -> None:
-    good = InjectionJudged("SE", "pauses", "pause", 1.0, 0.05, 0.05, False, False, None, "")
-    bad = InjectionJudged("SE", "slow cell", "slow_worker", 1.0, 0.05, 0.01, True, False, False, "pause")
-    early = InjectionJudged("SE", "slow cell", "slow_worker", 1.0, 0.01, 0.03, False, True, True, "")
-    rows = rows_by(injection_scores([good, bad, early]), "fault")
+    names = ("fault", "true", "predicted", "is_missed", "is_early", "is_located", "false_labels")
+    good = ("pauses", 0.05, 0.05, False, False, None, "")
+    bad = ("slow cell", 0.05, 0.01, True, False, False, "pause")
+    early = ("slow cell", 0.01, 0.03, False, True, True, "")
+    judged = pd.DataFrame([good, bad, early], columns=names).assign(trace="SE", strength=1.0)
+    rows = rows_by(injection_scores(judged), "fault")
     assert rows["slow cell"]["MAE [%]"] == pytest.approx(3.0)
     assert rows["all"]["MAE [%]"] == pytest.approx(2.0)
     assert [rows["all"][name] for name in ("missed", "early", "false labels")] == [1, 1, 1]
     assert rows["all"]["located [%]"] == 50.0
     assert rows["all"]["wanted MAE [%]"] == 0.25
-    assert injection_list([good, bad, early])["error [%]"].to_list() == pytest.approx([-4.0, 2.0])
+    assert injection_list(judged)["error [%]"].to_list() == pytest.approx([-4.0, 2.0])

@@ -17,10 +17,10 @@ SECTIONS = [Section("Scores", "What they are.", ROWS), Section("Nobody", "", ROW
 def test_markdown() -> None:
     assert rendered("Seeds 1 to 2.", SECTIONS, "markdown") == (
         "Seeds 1 to 2.\n\n### Scores\n\nWhat they are.\n\n"
-        "| name | jobs | MAE [%] |    F1 |\n"
-        "| ---- | ---: | ------: | ----: |\n"
-        "| one  |    1 |    0.26 |     - |\n"
-        "| two  |   20 |       - | 0.988 |\n\n"
+        "| name | jobs | MAE [%] | F1 |\n"
+        "| --- | ---: | ---: | ---: |\n"
+        "| one | 1 | 0.26 | - |\n"
+        "| two | 20 | - | 0.988 |\n\n"
         "### Nobody\n\nNone.\n"
     )
 
@@ -28,9 +28,10 @@ def test_markdown() -> None:
 def test_text() -> None:
     assert rendered("Seeds 1 to 2.", SECTIONS[:1], "text") == (
         "Seeds 1 to 2.\n\nSCORES\n\nWhat they are.\n\n"
-        "name  jobs  MAE [%]     F1\n"
-        "one      1     0.26      -\n"
-        "two     20        -  0.988\n"
+        " name   jobs   MAE [%]      F1\n"
+        " ─────────────────────────────\n"
+        " one       1      0.26       -\n"
+        " two      20         -   0.988\n"
     )
 
 

@@ -4,26 +4,18 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from jobs.evaluation.diagnosis import NO_ANSWER, Diagnose, NoDiagnosisError
-from jobs.evaluation.sample import (
-    USUAL,
-    VARIANTS,
-    JudgedJob,
-    Variant,
-    answers_of,
-    healthy_seeds,
-    is_hidden,
-    judge_job,
-)
+from jobs.evaluation.sample import USUAL, VARIANTS, Variant, healthy_seeds, is_hidden, judge_job
 from jobs.evaluation.score import by_class
 from jobs.synthetic.mechanisms.clocks import HostClocks
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.shape import JobShape
-from jobs.synthetic.simulation import LABELS
-from jobs.synthetic.truth import Truth, truth_of
+from jobs.synthetic.simulation import LABELS, Simulation
+from jobs.synthetic.truth import Truth, true_savings
 from tests.jobs.evaluation.fakes import Culprits, rows_by, saying
 from udfs.errors import TraceError
 from udfs.what_if import simulate_job
@@ -34,7 +26,7 @@ SMALL = 2000
 
 @cache
 def truth(seed: int) -> Truth:
-    return truth_of(sample_job(seed, most_ops=SMALL).plan)
+    return true_savings(Simulation(sample_job(seed, most_ops=SMALL).plan))
 
 
 @cache
@@ -47,8 +39,13 @@ def slow_worker_seed() -> int:
     raise AssertionError
 
 
-def judged(seed: int, diagnose: Diagnose, variant: Variant = USUAL) -> JudgedJob:
-    return judge_job(seed, variant, diagnose, SMALL)
+def judged(seed: int, diagnose: Diagnose, variant: Variant = USUAL) -> pd.DataFrame:
+    return pd.DataFrame(judge_job(seed, variant, diagnose, SMALL))
+
+
+def is_located(seed: int, diagnose: Diagnose) -> bool | None:
+    (found,) = set(judged(seed, diagnose).is_located)
+    return None if found is None else bool(found)
 
 
 def true_cells(seed: int) -> Culprits:
@@ -58,27 +55,27 @@ def true_cells(seed: int) -> Culprits:
 
 def test_a_perfect_diagnosis_makes_no_error() -> None:
     jobs = [judged(seed, saying(truth(seed).time_saved_fraction)) for seed in range(8)]
-    answers = answers_of(jobs)
+    answers = pd.concat(jobs)
     assert len(answers) == 8 * len(LABELS)
     assert (answers.predicted == answers.true).all()
     row = rows_by(by_class(answers), "class")["all"]
     assert (row["MAE [%]"], row["p95 [%]"], row["precision"], row["recall"], row["F1"]) == (0, 0, 1, 1, 1)
-    assert [job.seed for job in jobs] == list(range(8))
+    assert [set(job.seed) for job in jobs] == [{seed} for seed in range(8)]
 
 
 def test_a_shift_by_a_constant_is_the_error() -> None:
     shifted = {cause: saved - 0.01 for cause, saved in truth(1).time_saved_fraction.items()}
-    row = rows_by(by_class(answers_of([judged(1, saying(shifted))])), "class")["all"]
+    row = rows_by(by_class(judged(1, saying(shifted))), "class")["all"]
     assert row["MAE [%]"] == pytest.approx(1.0, abs=1e-12)
     assert row["p95 [%]"] == pytest.approx(1.0, abs=1e-12)
 
 
 def test_nothing_said_is_missed_and_errs_by_the_truth() -> None:
     seed = slow_worker_seed()
-    said = {answer.cause: answer for answer in judged(seed, saying({})).answers}
-    assert said["slow_worker"].is_true
-    assert not any(answer.is_cause for answer in said.values())
-    assert {cause: answer.true for cause, answer in said.items()} == truth(seed).time_saved_fraction
+    said = judged(seed, saying({})).set_index("cause")
+    assert said.is_true["slow_worker"]
+    assert not said.is_cause.any()
+    assert said.true.to_dict() == truth(seed).time_saved_fraction
 
 
 def test_a_worker_is_located_where_all_cells_named_worst_are_slow() -> None:
@@ -87,25 +84,22 @@ def test_a_worker_is_located_where_all_cells_named_worst_are_slow() -> None:
     cells = true_cells(seed)
     every = [(dp_rank, pp_rank) for dp_rank in range(shape.dp_size) for pp_rank in range(shape.pp_size)]
     wrong = [cell for cell in every if cell not in cells]
-    assert judged(seed, saying({}, slow=cells)).is_located is True
-    assert judged(seed, saying({}, slow=[wrong[0], *cells])).is_located is False
-    assert judged(seed, saying({}, slow=[(None, None)])).is_located is False
-    assert judged(seed, saying({})).is_located is False
+    assert is_located(seed, saying({}, slow=cells)) is True
+    assert is_located(seed, saying({}, slow=[wrong[0], *cells])) is False
+    assert is_located(seed, saying({}, slow=[(None, None)])) is False
+    assert is_located(seed, saying({})) is False
 
 
 def test_a_job_without_a_slow_worker_has_none_to_locate() -> None:
     (seed,) = healthy_seeds(0, 1)
-    assert judged(seed, saying({}, slow=[(0, 0)])).is_located is None
+    assert is_located(seed, saying({}, slow=[(0, 0)])) is None
 
 
 def test_any_flag_flags_the_job() -> None:
-    assert not judged(1, saying({})).is_flagged
+    assert not judged(1, saying({})).is_flagged.any()
     job = judged(1, saying({}, flags={"pause": "few_steps"}))
-    assert job.is_flagged
-    assert {answer.cause: answer.flag for answer in job.answers} == {
-        **dict.fromkeys(LABELS),
-        "pause": "few_steps",
-    }
+    assert job.is_flagged.all()
+    assert dict(zip(job.cause, job.flag, strict=True)) == {**dict.fromkeys(LABELS), "pause": "few_steps"}
 
 
 def test_a_refused_trace_is_flagged_and_saves_nothing() -> None:
@@ -113,11 +107,9 @@ def test_a_refused_trace_is_flagged_and_saves_nothing() -> None:
         raise TraceError("no")
 
     job = judged(1, refusing)
-    assert (job.status, job.is_flagged) == ("corrupt_trace", True)
-    assert {(answer.predicted, answer.is_cause, answer.flag) for answer in job.answers} == {
-        (0.0, False, NO_ANSWER)
-    }
-    assert rows_by(by_class(answers_of([job])), "class")["all"]["no answer"] == 1
+    said = job[["status", "is_flagged", "predicted", "is_cause", "flag"]].itertuples(index=False)
+    assert set(map(tuple, said)) == {("corrupt_trace", True, 0.0, False, NO_ANSWER)}
+    assert rows_by(by_class(job), "class")["all"]["no answer"] == 1
 
 
 def test_without_causes_there_is_nothing_to_judge() -> None:
@@ -140,7 +132,7 @@ def test_variants_change_noise_and_steps_alone() -> None:
     assert few.of(job).plan.workload == job.plan.workload
     assert few.of(job).plan.shape.steps == both.of(job).plan.shape.steps == 4
     assert noisy.of(job).plan.shape == job.plan.shape
-    assert judged(slow_worker_seed(), saying({}), few).steps == 4
+    assert set(judged(slow_worker_seed(), saying({}), few).steps) == {4}
     assert USUAL.of(job) == job
     *mechanisms, clocks = skewed.of(job).plan.mechanisms
     assert tuple(mechanisms) == tuple(job.plan.mechanisms)

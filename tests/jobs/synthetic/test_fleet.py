@@ -17,16 +17,16 @@ DAYS = 4
 
 
 @pytest.fixture(scope="module")
-def fleet() -> Fleet:
+def fleet() -> Fleet[FleetJob]:
     return plan_fleet(60, DAYS, seed=2, first_day=FIRST)
 
 
-def test_same_seed_same_fleet(fleet: Fleet) -> None:
+def test_same_seed_same_fleet(fleet: Fleet[FleetJob]) -> None:
     assert plan_fleet(60, DAYS, 2, FIRST) == fleet
     assert plan_fleet(60, DAYS, 3, FIRST) != fleet
 
 
-def test_a_host_serves_one_job_at_a_time_and_comes_back(fleet: Fleet) -> None:
+def test_a_host_serves_one_job_at_a_time_and_comes_back(fleet: Fleet[FleetJob]) -> None:
     serves = defaultdict(list)
     for job in fleet.jobs:
         assert len(set(job.hosts)) == -(-job.shape.world_size // GPUS_PER_HOST)
@@ -44,19 +44,18 @@ def test_a_single_day_has_hosts_that_come_back_too() -> None:
     assert len(set(hosts)) < len(hosts)
 
 
-def test_units_are_the_days_of_the_jobs(fleet: Fleet) -> None:
-    assert len(fleet.log_dates) == DAYS
+def test_units_are_the_days_of_the_jobs(fleet: Fleet[FleetJob]) -> None:
+    assert {day for _, day in fleet.units} == set(range(DAYS))
     for job in fleet.jobs:
-        units = [unit for unit in fleet.units if unit.identity.job_id == job.job_id]
-        assert [unit.day_of_job for unit in units] == list(range(len(job.days)))
-        assert {unit.days_of_job for unit in units} == {len(job.days)}
-        assert sum(unit.identity.fields["gpu_hours"] for unit in units) == (
+        identities = [fleet.identity(other, day) for other, day in fleet.units if other is job]
+        assert len(identities) == len(job.days)
+        assert sum(identity.fields["gpu_hours"] for identity in identities) == (
             job.shape.world_size * 24.0 / SHIFTS * (job.end - job.first)
         )
-        assert len({unit.identity.first_step for unit in units}) == len(units)
+        assert len({identity.first_step for identity in identities}) == len(identities)
 
 
-def test_a_sick_host_is_sick_in_all_that_it_serves_meanwhile(fleet: Fleet) -> None:
+def test_a_sick_host_is_sick_in_all_that_it_serves_meanwhile(fleet: Fleet[FleetJob]) -> None:
     assert len(fleet.spells) >= 5
     for spell in fleet.spells:
         served = [
@@ -66,9 +65,9 @@ def test_a_sick_host_is_sick_in_all_that_it_serves_meanwhile(fleet: Fleet) -> No
         ]
         assert served
         ill = {
-            unit.identity.job_id
-            for unit in fleet.units
-            if any(isinstance(sick, SickHost) and sick.host == spell.host for sick in unit.sick)
+            job.job_id
+            for job, day in fleet.units
+            if any(sick.host == spell.host for sick in fleet.sick(job, day))
         }
         assert ill == {job.job_id for job in served}
 

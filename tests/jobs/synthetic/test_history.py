@@ -9,7 +9,6 @@ import pytest
 
 from jobs.synthetic import paper
 from jobs.synthetic.history import History, plan_history
-from jobs.synthetic.history_files import unit_of
 from jobs.synthetic.history_job import HistoryJob
 from schemas.vocabulary import STATUS_CORRUPT_TRACE, STATUS_NO_MANIFEST, STATUSES
 from udfs.errors import TraceError
@@ -31,7 +30,7 @@ def papers() -> History:
 
 def status_of(history: History, job: HistoryJob) -> str:
     """What the simulation says of the job's first day."""
-    unit = unit_of(history, job, job.placed.days.start)
+    unit = history.recorded(job, job.days.start)
     manifest = None if job.status == STATUS_NO_MANIFEST else unit.manifest
     try:
         results = simulate_job(unit.rank_steps, manifest, SimulationSettings(diagnosed=False))
@@ -46,20 +45,18 @@ def test_same_seed_same_history(history: History) -> None:
 
 
 def test_every_job_meets_the_fate_that_was_planned(history: History) -> None:
-    fates = {job.placed.job_id: (job.status, status_of(history, job)) for job in history.jobs}
+    fates = {job.job_id: (job.status, status_of(history, job)) for job in history.jobs}
     assert {name: both for name, both in fates.items() if both[0] != both[1]} == {}
     assert {planned for planned, _ in fates.values()} >= set(STATUSES[2:-1]) - {"no_ops"}
 
 
 def test_as_many_ops_as_asked_for(papers: History, history: History) -> None:
     assert papers.ops == pytest.approx(300_000_000, rel=0.02)
-    whole = next(job for job in history.jobs if job.status == "analysed" and len(job.placed.days) == 2)
+    whole = next(job for job in history.jobs if job.status == "analysed" and len(job.days) == 2)
     alone = plan_history(1, 1, 5, FIRST, 100_000)
-    recorded = unit_of(alone, alone.jobs[0], alone.jobs[0].placed.days.start).ops
+    recorded = alone.recorded(alone.jobs[0], alone.jobs[0].days.start).ops
     assert recorded == alone.ops
-    assert (
-        unit_of(history, whole, whole.placed.days[0]).ops == unit_of(history, whole, whole.placed.days[1]).ops
-    )
+    assert history.recorded(whole, whole.days[0]).ops == history.recorded(whole, whole.days[1]).ops
 
 
 def test_too_few_ops_are_refused() -> None:
@@ -69,22 +66,22 @@ def test_too_few_ops_are_refused() -> None:
 
 def test_sizes_fates_and_days_are_the_papers(papers: History) -> None:
     jobs = papers.jobs
-    assert (len(jobs), len(papers.log_dates)) == (3079, 150)
-    sizes = [job.placed.shape.world_size for job in jobs]
+    assert (len(jobs), len({day for _, day in papers.units})) == (3079, 150)
+    sizes = [job.shape.world_size for job in jobs]
     assert min(sizes) == 128
     assert sum(size >= 256 for size in sizes) / len(jobs) == pytest.approx(0.317, abs=0.03)
     assert sum(size >= 5000 for size in sizes) / len(jobs) == pytest.approx(0.036, abs=0.015)
     fates = Counter(job.status for job in jobs)
     for status, share in paper.STATUS_SHARES.items():
         assert fates[status] / len(jobs) == pytest.approx(share, abs=0.03), status
-    assert sum(len(job.placed.days) == 1 for job in jobs) / len(jobs) == pytest.approx(0.7, abs=0.03)
+    assert sum(len(job.days) == 1 for job in jobs) / len(jobs) == pytest.approx(0.7, abs=0.03)
 
 
 def test_hosts_serve_one_job_at_a_time_and_some_are_sick_for_weeks(papers: History) -> None:
     busy: dict[str, list[tuple[int, int]]] = {}
     for job in papers.jobs:
-        for host in job.placed.hosts:
-            busy.setdefault(host, []).append((job.placed.first, job.placed.end))
+        for host in job.hosts:
+            busy.setdefault(host, []).append((job.first, job.end))
     for spans in busy.values():
         spans.sort()
         assert all(before[1] <= after[0] for before, after in pairwise(spans))
@@ -101,10 +98,10 @@ def test_one_team_balances_its_sequences_from_one_day_on(papers: History) -> Non
         if job.fields["team"] == paper.FIXED_TEAM
         and "data_imbalance" in job.causes
         and job.status == "analysed"
-        and len(job.placed.days) > 1
+        and len(job.days) > 1
     )
-    day = job.placed.days[1]
-    before, after = (unit_of(replace(papers, fix_day=fixed_on), job, day) for fixed_on in (day + 1, day))
+    day = job.days[1]
+    before, after = (replace(papers, fix_day=fixed_on).recorded(job, day) for fixed_on in (day + 1, day))
     assert before.manifest["labels"] == {paper.FIX_LABEL: "off"}
     assert after.manifest["labels"] == {paper.FIX_LABEL: "on"}
     slow, fast = (
@@ -115,8 +112,8 @@ def test_one_team_balances_its_sequences_from_one_day_on(papers: History) -> Non
 
 
 def test_a_line_lies_under_the_day_of_its_time(history: History) -> None:
-    job = next(job for job in history.jobs if len(job.placed.days) > 1)
-    for day in job.placed.days:
-        zeros = unit_of(history, job, day).rank_steps["t0_us"].to_pylist()
+    job = next(job for job in history.jobs if len(job.days) > 1)
+    for day in job.days:
+        zeros = history.recorded(job, day).rank_steps["t0_us"].to_pylist()
         days = {FIRST + timedelta(days=(t0 // 1_000_000 - 1_767_571_200) // 86_400) for t0 in zeros}
         assert days == {FIRST + timedelta(days=day)}

@@ -16,7 +16,7 @@ from jobs.synthetic.mechanisms.stages import LossLayer, UnevenLayers
 from jobs.synthetic.mechanisms.workers import ThermalThrottling, WeakGpu
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import LABELS, JobPlan, Simulation
-from jobs.synthetic.truth import Truth, true_savings, truth_of
+from jobs.synthetic.truth import Truth, true_savings
 from jobs.synthetic.window import Window
 from jobs.synthetic.workload import Workload
 from tests.random_jobs import FAULTS, LAYOUTS, NOISY, USUAL
@@ -34,7 +34,7 @@ USUAL_STEP_S = 0.01 + 0.1 + 0.2 + 0.02 + 0.005
 
 
 def exact(shape: JobShape, *mechanisms: Mechanism) -> Truth:
-    return truth_of(JobPlan(shape, mechanisms, seed=1, workload=EXACT))
+    return true_savings(Simulation(JobPlan(shape, mechanisms, seed=1, workload=EXACT)))
 
 
 def test_nothing_wrong_costs_nothing() -> None:
@@ -147,9 +147,9 @@ def test_causes_by_any_set() -> None:
     simulation = Simulation(
         JobPlan(PAIR, (WeakGpu(1, 0, 1.5), CongestedNetwork("replicas", 0.25)), workload=EXACT)
     )
-    both = simulation.mean_step_s(["slow_worker", "communication"])
-    assert both == pytest.approx(USUAL_STEP_S, rel=1e-12)
-    assert simulation.mean_step_s() == pytest.approx(USUAL_STEP_S + 0.15 + 0.09, rel=1e-12)
+    both = simulation.timeline(simulation.places_of({"slow_worker", "communication"}))
+    step_s = [simulation.step_us(timeline).mean() / 1e6 for timeline in (both, simulation.timeline())]
+    assert step_s == pytest.approx([USUAL_STEP_S, USUAL_STEP_S + 0.15 + 0.09], rel=1e-12)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.gates import audit
+from jobs.gates.audit import audit
 from jobs.transforms.groups import group_day, op_type_day
 from schemas.groups import DIMENSIONS
 from schemas.tables import TABLES

@@ -5,6 +5,8 @@ what-if model each member waits for its own peer alone (model, section 2), so th
 would look like a slow transfer of the others.
 """
 
+from collections.abc import Iterable
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -40,38 +42,38 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
 
     start_s, end_s, transfer_s : float64, shape (op, step, dp). [s]
     """
-    members: list[tuple[int, ...]] = []
+    first_s = start_s[:, 0, 0].tolist()
+    pairs: list[tuple[int, int]] = []
     for cell, base in zip(graph.cells, graph.first_op, strict=False):
         firsts = cell.program.first_ops
         ops = range(base + firsts[ot.TRANSFERS[0]], base + firsts[ot.TRANSFERS[-1] + 1])
-        members += _calls_among(ops, start_s, end_s)
-    is_free: dict[int, npt.NDArray[np.bool_]] = {}
-    for call in members:
-        ready_s = [end_s[op] - transfer_s[op] for op in call]
-        latest_s = np.maximum.reduce(ready_s) - SAME_S
-        is_free |= {op: own_s < latest_s for op, own_s in zip(call, ready_s, strict=True)}
-    return Calls(tuple(members), is_free)
-
-
-def _calls_among(ops: range, start_s: Floats, end_s: Floats) -> list[tuple[int, ...]]:
-    """Calls of several ops, of one worker's transfers."""
-    first_s = start_s[ops.start : ops.stop, 0, 0]
-    order = np.argsort(first_s, kind="stable")
-    # Most transfers are issued alone, which one step of one dp rank tells.
-    may_join = [False, *(np.diff(first_s[order]) <= SAME_S).tolist()]
+        in_order = sorted(ops, key=first_s.__getitem__)
+        # Most transfers are issued alone, which one step of one dp rank tells.
+        pairs += [(a, b) for a, b in pairwise(in_order) if first_s[b] - first_s[a] <= SAME_S]
     calls: list[list[int]] = []
-    for op, joins in zip((order + ops.start).tolist(), may_join, strict=False):
-        if joins and _coincide(calls[-1][-1], op, start_s, end_s):
-            calls[-1].append(op)
+    for one, other in _coinciding(pairs, start_s, end_s):
+        if calls and calls[-1][-1] == one:
+            calls[-1].append(other)
         else:
-            calls.append([op])
-    return [tuple(call) for call in calls if len(call) > 1]
+            calls.append([one, other])
+    is_free: dict[int, npt.NDArray[np.bool_]] = {}
+    for size in {len(call) for call in calls}:
+        members = np.array([call for call in calls if len(call) == size])
+        ready_s = end_s[members] - transfer_s[members]
+        is_early = ready_s < ready_s.max(axis=1, keepdims=True) - SAME_S
+        is_free |= zip(members.ravel().tolist(), is_early.reshape(-1, *is_early.shape[2:]), strict=True)
+    return Calls(tuple(tuple(call) for call in calls), is_free)
 
 
-def _coincide(one: int, other: int, start_s: Floats, end_s: Floats) -> bool:
+def _coinciding(pairs: list[tuple[int, int]], start_s: Floats, end_s: Floats) -> list[tuple[int, int]]:
+    """Those pairs of ops that nearly always start and end together."""
+    if not pairs:
+        return []
+    one, other = np.array(pairs).T
     together = np.abs(start_s[one] - start_s[other]) <= SAME_S
     together &= np.abs(end_s[one] - end_s[other]) <= SAME_S
-    return bool(np.count_nonzero(together) >= SAME_LANES * together.size)
+    joins = np.count_nonzero(together, axis=(1, 2)) >= SAME_LANES * together[0].size
+    return [pair for pair, coincide in zip(pairs, joins.tolist(), strict=True) if coincide]
 
 
 def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
@@ -83,16 +85,16 @@ def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
         return graph
     call_of = {op: call for call in calls.members for op in call}
     is_alone = call_of.keys().isdisjoint
-    waits_for = []
-    for op, sources in enumerate(graph.waits_for):
-        if op not in call_of and is_alone(sources):
-            waits_for.append(sources)
-            continue
-        own = call_of.get(op, (op,))
-        joined = [source for member in own for source in graph.waits_for[member] if source not in own]
-        waits_for.append(
-            tuple(dict.fromkeys(other for source in joined for other in call_of.get(source, (source,))))
-        )
+
+    def whole(sources: Iterable[int]) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(chain.from_iterable(call_of.get(op, (op,)) for op in sources)))
+
+    waits_for = [sources if is_alone(sources) else whole(sources) for sources in graph.waits_for]
+    for call in calls.members:
+        joined = whole(chain.from_iterable(graph.waits_for[op] for op in call))
+        awaited = tuple(source for source in joined if source not in call)
+        for op in call:
+            waits_for[op] = awaited
     try:
         return reordered(graph, waits_for)
     except TraceDefectError:

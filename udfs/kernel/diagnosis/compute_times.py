@@ -126,14 +126,12 @@ def _ops_of_cell(
 ) -> dict[tuple[int, int], list[int]]:
     """Ops of each (direction, chunk) by microbatch; by start where the rows do not agree on an order."""
     found: dict[tuple[int, int], list[int]] = {}
-    firsts = cell.program.first_ops
+    firsts, chunks = cell.program.first_ops, cell.program.chunks
     for direction, op_type in enumerate(ot.COMPUTE):
-        first, end = firsts[op_type], firsts[op_type + 1]
-        chunks = np.array(cell.program.chunks[first:end])
-        for chunk in np.unique(chunks).tolist():
-            ops = np.flatnonzero(chunks == chunk) + first
-            order = np.argsort(microbatch[ops].reshape(len(ops), -1), axis=0, kind="stable")
-            if (order == order[:, :1]).all():
-                ops = ops[order[:, 0]]
-            found[direction, chunk] = (ops + base).tolist()
+        for op in range(firsts[op_type], firsts[op_type + 1]):
+            found.setdefault((direction, chunks[op]), []).append(op)
+    for kind, ops in found.items():
+        order = np.argsort(microbatch[ops].reshape(len(ops), -1), axis=0, kind="stable")
+        agreed = order[:, 0].tolist() if (order == order[:, :1]).all() else range(len(ops))
+        found[kind] = [base + ops[at] for at in agreed]
     return found

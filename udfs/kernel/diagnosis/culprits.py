@@ -135,23 +135,27 @@ def _blame_for_lost(lost_s: Floats, found: Found, indicator: float) -> Blame:
 
     lost_s : shape (stage, step, dp_rank). [s]
     """
-    _, steps, dp_ranks = lost_s.shape
+    stages, steps, dp_ranks = lost_s.shape
     is_struck = lost_s > LEAST_LOST * found.actual_s
-    count = is_struck.sum(axis=1)
-    total_s = np.where(is_struck, lost_s, 0.0).sum(axis=1)
-    worst = np.argsort(-total_s, axis=None, kind="stable")[:MOST_CULPRITS]
-    named = []
-    for stage, rank in zip(*np.unravel_index(worst, total_s.shape), strict=True):
-        struck = int(count[stage, rank])
-        if struck:
-            effect_s = float(total_s[stage, rank]) / struck
-            named.append(Culprit(int(stage), int(rank), effect_s, struck / steps, _pattern(struck, steps)))
-    if not named:
-        return Blame((), Evidence(NAN, NAN, count.size - 1, steps * dp_ranks, indicator))
-    first = lost_s[named[0].stage, :, named[0].dp_rank]
-    hits_s = first[is_struck[named[0].stage, :, named[0].dp_rank]]
+    peers = stages * dp_ranks - 1
+    if not is_struck.any():
+        return Blame((), Evidence(NAN, NAN, peers, steps * dp_ranks, indicator))
+    counts = is_struck.sum(axis=1).reshape(-1)
+    totals_s = np.where(is_struck, lost_s, 0.0).sum(axis=1).reshape(-1)
+    worst = np.argsort(-totals_s, kind="stable")[:MOST_CULPRITS]
+    named = [
+        Culprit(cell // dp_ranks, cell % dp_ranks, total_s / count, count / steps, _pattern(count, steps))
+        for cell, total_s, count in zip(
+            worst.tolist(), totals_s[worst].tolist(), counts[worst].tolist(), strict=True
+        )
+        if count
+    ]
+    where = named[0].stage, slice(None), named[0].dp_rank
+    hits_s = lost_s[where][is_struck[where]]
     error_s = float(hits_s.std()) / np.sqrt(len(hits_s)) if len(hits_s) > 1 else NAN
-    return Blame(tuple(named), Evidence(named[0].effect, error_s, count.size - 1, len(hits_s), indicator))
+    return Blame(
+        tuple(named), Evidence(named[0].effect, error_s, stages * dp_ranks - 1, len(hits_s), indicator)
+    )
 
 
 def _lost_to_transfers(found: Found) -> Floats:
@@ -178,10 +182,10 @@ def _by_worker(layout: Layout, parts: list[tuple[Ints, Floats, BlockTimes]]) -> 
     for ops, lost_s, block in parts:
         total_s = np.zeros((layout.pp_size, block.number_of_steps, layout.dp_size))
         for op, of_op in zip(ops.tolist(), lost_s, strict=True):
-            where = block.graph.ref(op)
             if block.graph.has_dp_lanes:
-                total_s[where.stage] += of_op
+                total_s[block.graph.stages[op]] += of_op
             else:
+                where = block.graph.ref(op)
                 total_s[where.stage, :, where.dp_rank] += of_op[:, 0]
         found.append(total_s)
     return np.concatenate(found, axis=1)

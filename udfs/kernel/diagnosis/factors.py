@@ -7,14 +7,12 @@ chunk, microbatch, step, dp rank.
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from udfs.kernel.diagnosis.compute_times import Tensor
+from udfs.kernel.diagnosis.hosts import Mask
 from udfs.kernel.diagnosis.workers import Workers, slow_workers
 from udfs.kernel.program import Floats, Ints
 from udfs.kernel.selection import median_of_all, medians_along
-
-Mask = npt.NDArray[np.bool_]
 
 LEAST_PAUSE: Final = 0.15
 PAUSE_MADS: Final = 6.0
@@ -59,7 +57,7 @@ class Factors(NamedTuple):
     work_s  : Tensor, or broadcastable to one; what the work takes on a usual worker. [s]
     worker  : factors of slow workers, shape (p, k, 1, 1, s, d).
     noise   : Tensor; what is left, a factor.
-    pause_s : Tensor; additive, 0 where there is none. [s]
+    pause_s : additive, of forwards, 0 where there is none; shape (p, 1, c, m, s, d). [s]
     scatter : of the log of the noise.
     """
 
@@ -80,24 +78,25 @@ def decompose(times_s: Tensor, hosts: Ints) -> Factors:
     """
     logs = _logs(times_s)
     workers, usual, weight = slow_workers(logs, hosts)
-    first = _First(workers, usual, weight, logs, _rest(logs, workers, usual))
-    pauses = _pauses(first.rest, weight)
-    data = _data(first.rest, usual, weight, pauses)
+    rest = logs - (workers.log_factor() + usual)
+    pauses = _pauses(rest[:, 0] - weight[:, 0])
+    data = _data(rest, usual, weight, pauses)
     found = _factors(times_s, workers, data, pauses)
     if not data.is_real:
         return found
-    again = _beside_work(times_s, first, data, pauses, hosts)
-    return again if again.scatter < found.scatter else found
+    again = _beside_work(times_s, _First(workers, usual, weight, logs, pauses, data), hosts)
+    return again if again is not None and again.scatter < found.scatter else found
 
 
 class _First(NamedTuple):
-    """What is slow and usual at a first look, and what is left beside stage and worker; logs."""
+    """What is found at a first look; `usual`, `weight` and `logs` are logs."""
 
     workers: Workers
     usual: Tensor
     weight: Tensor
     logs: Tensor
-    rest: Tensor
+    pauses: Mask
+    data: Data
 
 
 def _logs(values: Tensor) -> Tensor:
@@ -106,57 +105,57 @@ def _logs(values: Tensor) -> Tensor:
     return np.log(found, out=found)
 
 
-def _rest(logs: Tensor, workers: Workers, usual: Tensor) -> Tensor:
-    """What is left beside stage and worker."""
-    return logs - (workers.log_factor() + usual)
-
-
-def _beside_work(times_s: Tensor, first: _First, data: Data, pauses: Mask, hosts: Ints) -> Factors:
+def _beside_work(times_s: Tensor, first: _First, hosts: Ints) -> Factors | None:
     """The decomposition once more, slow workers looked for beside the work as fitted to what was not slow.
 
     Where a stage takes a constant beside what goes with the data, its light microbatches looked slow.
+    None where the same is slow as at the first look.
     """
-    doubtful = pauses | (first.workers.in_steps > 0.0)[:, None, None, None]
     steady_s = np.maximum(times_s, TINY_S)
-    steady_s /= np.exp(first.workers.without_steps().log_factor())
-    data = _trusted(data, steady_s, doubtful)
-    beside = _logs(_work(steady_s, data, doubtful))
+    always = first.workers.without_steps().log_factor()
+    if always.any():
+        steady_s /= np.exp(always)
+    doubtful = np.zeros(times_s.shape, dtype=bool) | (first.workers.in_steps > 0.0)[:, None, None, None]
+    doubtful[:, 0] |= first.pauses
+    beside = _logs(_work(steady_s, _trusted(first.data, steady_s, doubtful), doubtful))
     np.subtract(first.logs, beside, out=beside)
     workers, usual, weight = slow_workers(beside, hosts)
-    workers = workers._replace(suspects=first.workers.suspects)
-    pauses = _pauses(_rest(beside, workers, usual), weight)
-    data = _data(_rest(first.logs, workers, first.usual), first.usual, first.weight, pauses)
-    return _factors(times_s, workers, data, pauses)
+    slow = workers.log_factor()
+    pauses = _pauses(beside[:, 0] - (slow + usual)[:, 0] - weight[:, 0])
+    if np.array_equal(slow, first.workers.log_factor()) and np.array_equal(pauses, first.pauses):
+        return None
+    data = _data(first.logs - (slow + first.usual), first.usual, first.weight, pauses)
+    return _factors(times_s, workers._replace(suspects=first.workers.suspects), data, pauses)
 
 
 def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Factors:
-    worker = np.exp(workers.log_factor())
-    noise = times_s / worker
-    work_s = _work(noise, data, pauses)
-    model_s = work_s * worker
-    is_some = model_s > 0.0
-    if is_some.all():
-        np.divide(times_s, model_s, out=noise)
+    slow = workers.log_factor()
+    worker = np.exp(slow)
+    is_any_slow = slow.any()
+    left_out = np.zeros(times_s.shape, dtype=bool)
+    left_out[:, 0] = pauses
+    work_s = _work(times_s / worker if is_any_slow else times_s, data, left_out)
+    model_s = work_s * worker if is_any_slow else work_s
+    if model_s.min() > 0.0:
+        noise = times_s / model_s
     else:
-        noise = np.divide(times_s, model_s, out=np.ones(times_s.shape), where=is_some)
+        noise = np.divide(times_s, model_s, out=np.ones(times_s.shape), where=model_s > 0.0)
     logs = _logs(noise)
-    pauses = _pauses(logs, np.zeros((1,) * 6))
-    pause_s = np.zeros(times_s.shape)
+    pauses = _pauses(logs[:, 0])
+    pause_s = np.zeros((times_s.shape[0], 1, *times_s.shape[2:]))
     if pauses.any():
-        pause_s[pauses] = times_s[pauses] - np.broadcast_to(model_s, times_s.shape)[pauses]
-        noise[pauses], logs[pauses] = 1.0, 0.0
+        pause_s[:, 0][pauses] = (times_s - model_s)[:, 0][pauses]
+        noise[:, 0][pauses], logs[:, 0][pauses] = 1.0, 0.0
     return Factors(work_s, worker, noise, pause_s, workers, data, float(logs.std()))
 
 
-def _pauses(rest: Tensor, usual: Tensor) -> Mask:
-    """Forward computes far above what is usual; logs; shape of the tensor."""
-    over = rest[:, 0] - usual[:, 0]
-    found = np.zeros(rest.shape, dtype=bool)
-    if over.max() > LEAST_PAUSE:
-        flat = over.reshape(-1)
-        scatter = 0.0 if _is_calm(flat) else median_of_all(np.abs(flat - median_of_all(flat)))
-        found[:, 0] = over > max(LEAST_PAUSE, PAUSE_MADS * scatter)
-    return found
+def _pauses(over: Floats) -> Mask:
+    """Forward computes far above what is usual; `over`, logs, and the mask have the shape (p, c, m, s, d)."""
+    if not over.max() > LEAST_PAUSE:
+        return np.zeros(over.shape, dtype=bool)
+    flat = over.reshape(-1)
+    scatter = 0.0 if _is_calm(flat) else median_of_all(np.abs(flat - median_of_all(flat)))
+    return np.asarray(over > max(LEAST_PAUSE, PAUSE_MADS * scatter))
 
 
 def _is_calm(values: Floats) -> bool:
@@ -168,13 +167,14 @@ def _is_calm(values: Floats) -> bool:
 
 
 def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask) -> Data:
-    """Weight of the microbatches from what is left after stage and worker.
+    """Weight of the microbatches from what is left after stage and worker, which is overwritten.
 
     rest, usual, weight : logs.
     """
     p, k, c, m, s, d = rest.shape
-    calm = np.where(pauses, weight, rest) if pauses.any() else rest
-    halves = _halves(calm)
+    if pauses.any():
+        rest[:, 0][pauses] = np.broadcast_to(weight[:, 0], pauses.shape)[pauses]
+    halves = _halves(rest)
     if halves is None:
         return Data(np.ones((k, m, s, d)), 0.0, 0.0, is_real=False)
     first, second = (half - half.mean(axis=(0, 2), keepdims=True) for half in halves)
@@ -187,8 +187,8 @@ def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask) -> Data:
     if not is_real:
         return Data(np.ones((k, m, s, d)), reliability, spread, is_real=False)
     # Times and not their logs, because a stage may take a constant beside what goes with the data.
-    calm = calm + usual
-    of_all_s = np.exp(calm, out=calm).sum(axis=(0, 2))
+    rest += usual
+    of_all_s = np.exp(rest, out=rest).sum(axis=(0, 2))
     relative = of_all_s / of_all_s.mean(axis=(1, 2, 3), keepdims=True)
     if p * c == 1:
         relative = np.broadcast_to(relative.mean(axis=0), (k, m, s, d))
@@ -201,9 +201,13 @@ def _trusted(data: Data, steady_s: Tensor, doubtful: Mask) -> Data:
     steady_s : times of computes without what is always slow. [s]
     """
     p, k, c, m, s, d = steady_s.shape
-    trusted = ~(doubtful & ~doubtful.all(axis=(0, 2), keepdims=True))
-    usual_s = np.broadcast_to(steady_s.mean(axis=(3, 4, 5), keepdims=True), steady_s.shape)
-    relative = (steady_s * trusted).sum(axis=(0, 2)) / (usual_s * trusted).sum(axis=(0, 2))
+    usual_s = steady_s.mean(axis=(3, 4, 5), keepdims=True)
+    if doubtful.any():
+        trusted = ~(doubtful & ~doubtful.all(axis=(0, 2), keepdims=True))
+        relative = (steady_s * trusted).sum(axis=(0, 2)) / (usual_s * trusted).sum(axis=(0, 2))
+    else:
+        total_s = usual_s.swapaxes(1, 2).reshape(p * c, k).sum(axis=0)
+        relative = steady_s.sum(axis=(0, 2)) / total_s[:, None, None, None]
     if p * c == 1:
         relative = np.broadcast_to(relative.mean(axis=0), (k, m, s, d))
     return data._replace(weight=relative / relative.mean(axis=(1, 2, 3), keepdims=True))
@@ -219,12 +223,12 @@ def _halves(rest: Tensor) -> tuple[Floats, Floats] | None:
     return (rest[0, 0, 0], rest[0, 1, 0]) if k > 1 else None
 
 
-def _work(clean_s: Tensor, data: Data, pauses: Mask) -> Tensor:
+def _work(clean_s: Tensor, data: Data, left_out: Mask) -> Tensor:
     """Work of each stage, direction and chunk: a fixed part and one that goes with the data."""
     flat_s = clean_s.reshape(*clean_s.shape[:3], -1)
     share = np.full(flat_s.shape[-1], 1.0 / flat_s.shape[-1])
-    if pauses.any():
-        share = np.logical_not(pauses.reshape(flat_s.shape)).astype(np.float64)
+    if left_out.any():
+        share = np.logical_not(left_out.reshape(flat_s.shape)).astype(np.float64)
         share *= 1.0 / np.maximum(share.sum(axis=-1, keepdims=True), 1.0)
     mean_s: Tensor = np.einsum(SUMS, flat_s, share)[..., None]
     if not data.is_real:
@@ -234,8 +238,11 @@ def _work(clean_s: Tensor, data: Data, pauses: Mask) -> Tensor:
     shared = deviation * share
     spread = np.einsum(SUMS, deviation, shared)[..., None]
     spread[spread <= 0.0] = 1.0  # Of a direction that is recorded as of no length.
-    slope_s = np.einsum(SUMS, shared, flat_s)[..., None] / spread
     # A stage without a constant falls faster than the weights, which hold the constants of all stages.
-    work_s: Tensor = np.maximum(slope_s, 0.0) * deviation
+    slope_s = np.maximum(np.einsum(SUMS, shared, flat_s)[..., None] / spread, 0.0)
+    work_s: Tensor = slope_s * deviation
     work_s += mean_s
-    return np.maximum(work_s, LEAST_PART * mean_s, out=work_s).reshape(clean_s.shape)
+    least_s = LEAST_PART * mean_s
+    if (slope_s * deviation.min(axis=-1, keepdims=True) + mean_s < least_s).any():
+        np.maximum(work_s, least_s, out=work_s)
+    return work_s.reshape(clean_s.shape)

@@ -139,9 +139,11 @@ def _step_times(
     per_op: list[Floats] = list(duration_s.reshape(len(duration_s), 1, lanes))
     if block.computes is not None and factors is not None and work is not None:
         _put_computes(block, block.computes.ops, factors, work, left, per_op)
-    is_fixed = np.array([cause.COMMUNICATION not in causes for causes in left])[:, None]
     ops, as_is_s, usual_s = block.transfers
-    transfer_s = np.where(is_fixed, usual_s.reshape(len(ops), 1, lanes), as_is_s.reshape(len(ops), 1, lanes))
+    transfer_s = np.empty((len(ops), len(left), lanes))
+    for row, causes in enumerate(left):
+        chosen_s = as_is_s if cause.COMMUNICATION in causes else usual_s
+        transfer_s[:, row] = chosen_s.reshape(len(ops), lanes)
     for op, times_s in zip(ops.tolist(), transfer_s, strict=True):
         per_op[op] = times_s
     is_late = np.array([cause.LAUNCH_DELAY in causes for causes in left], dtype=np.float64)[:, None]
@@ -189,12 +191,9 @@ def _compute_times(
         (True, False): work.stage,
         (False, False): work.both,
     }[cause.DATA_IMBALANCE in causes, cause.STAGE_IMBALANCE in causes]
-    if cause.SLOW_WORKER in causes:
-        np.multiply(chosen[some], factors.worker[some], out=out)
-    else:
-        out[...] = chosen[some]
+    np.multiply(chosen[some], factors.worker[some] if cause.SLOW_WORKER in causes else 1.0, out=out)
     if cause.PAUSE in causes:
-        out[:, :1] += factors.pause_s[some][:, :1]  # Of forwards alone.
+        out[:, :1] += factors.pause_s[some]
 
 
 def without_transfers(times: BlockTimes) -> Floats:

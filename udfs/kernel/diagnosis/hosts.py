@@ -19,6 +19,8 @@ CLEAR_LOG: Final = float(np.log(1.5))
 
 UNKNOWN: Final = -1
 
+Mask = npt.NDArray[np.bool_]
+
 
 class StagesOfHosts(NamedTuple):
     """Stages whose workers are all on one host, or that have one worker only.
@@ -28,7 +30,7 @@ class StagesOfHosts(NamedTuple):
     """
 
     log_factor: Floats
-    is_suspect: npt.NDArray[np.bool_]
+    is_suspect: Mask
 
 
 def stages_of_hosts(usual: Floats, hosts: Ints) -> StagesOfHosts:
@@ -43,11 +45,12 @@ def stages_of_hosts(usual: Floats, hosts: Ints) -> StagesOfHosts:
     """
     stages, dp_size = hosts.shape
     found = StagesOfHosts(np.zeros(stages), np.zeros(stages, dtype=bool))
-    together = [(hosts == host).all(axis=1) for host in np.unique(hosts[hosts != UNKNOWN]).tolist()]
+    only = np.where((hosts == hosts[:, :1]).all(axis=1), hosts[:, 0], UNKNOWN)
+    together = [only == host for host in set(only.tolist()) - {UNKNOWN}]
     if dp_size == 1:
         together += list(np.eye(stages, dtype=bool))
     for whole in together:
-        if not whole.any() or whole.all():
+        if whole.all():
             continue
         over = usual[whole] - _low_median(usual[~whole])
         factor, spread = float(np.median(over)), float(over.max() - over.min())
@@ -62,22 +65,34 @@ def stages_of_hosts(usual: Floats, hosts: Ints) -> StagesOfHosts:
     return found
 
 
-def base_off_host(typical: Floats, base: Floats, hosts: Ints) -> Floats:
+def mostly_on_one_host(hosts: Ints) -> list[tuple[int, Mask]]:
+    """Stages of which at least half of the workers, but not all, are on one host, and who is on others.
+
+    hosts   : int, shape (stage, dp_rank).
+    returns : stage, and bool, shape (dp_rank,).
+    """
+    half = (hosts.shape[1] + 1) // 2
+    ordered = np.sort(hosts, axis=1)
+    is_half = (ordered[:, half - 1 :] == ordered[:, : ordered.shape[1] - half + 1]).any(axis=1)
+    found = []
+    for stage in np.flatnonzero(is_half & (ordered[:, 0] != ordered[:, -1])).tolist():
+        names, counts = np.unique(hosts[stage], return_counts=True)
+        most = names[counts.argmax()]
+        if most != UNKNOWN:
+            found.append((stage, hosts[stage] != most))
+    return found
+
+
+def base_off_host(typical: Floats, base: Floats, on_one_host: list[tuple[int, Mask]]) -> Floats:
     """What is usual in each stage, where most of its workers are on one host that may itself be slow.
 
-    typical : log time of each cell over what is usual, shape (stage, direction, dp_rank).
-    base    : what was taken as usual in a stage, shape (stage, direction).
-    hosts   : int, shape (stage, dp_rank).
+    typical     : log time of each cell over what is usual, shape (stage, direction, dp_rank).
+    base        : what was taken as usual in a stage, shape (stage, direction).
+    on_one_host : from `mostly_on_one_host`.
     """
     found = base.copy()
-    if (hosts == UNKNOWN).all():
-        return found
-    for stage, of_stage in enumerate(hosts):
-        names, counts = np.unique(of_stage, return_counts=True)
-        most = int(counts.argmax())
-        if names[most] == UNKNOWN or not len(of_stage) <= 2 * counts[most] < 2 * len(of_stage):
-            continue
-        elsewhere = np.median(typical[stage][:, of_stage != names[most]], axis=1)
+    for stage, is_elsewhere in on_one_host:
+        elsewhere = np.median(typical[stage][:, is_elsewhere], axis=1)
         if (base[stage] - elsewhere > LEAST_LOG).all():
             found[stage] = elsewhere
     return found

@@ -11,7 +11,7 @@ from udfs.kernel.diagnosis.compute_times import BlockTimes
 from udfs.kernel.diagnosis.congestion import TRAFFIC, step_factors
 from udfs.kernel.diagnosis.usual_transfers import ALL, LEAST_S, NO_PEER, NOTHING_KNOWN, Kind, Usual, limits_of
 from udfs.kernel.program import Floats, Ints
-from udfs.kernel.selection import medians_of_rows
+from udfs.kernel.selection import ascending, medians_of_rows
 
 
 class SlowTransfers(NamedTuple):
@@ -65,69 +65,69 @@ def slow_transfers(blocks: Sequence[BlockTimes]) -> list[SlowTransfers]:
 
 def _parts(block: BlockTimes) -> dict[Kind, _Part]:
     """Transfers that meet somebody, by kind; and those without a peer that are part of a call."""
-    graph = block.graph
+    graph, free = block.graph, block.calls.is_free
     chunks = [chunk for cell in graph.cells for chunk in cell.program.chunks]
     ops_of: dict[Kind, list[int]] = {}
-    free = block.calls.is_free
-    meeting = {op for members, _ in graph.meetings for ops in members for op in ops}
-    for op in sorted(meeting | free.keys()):
-        op_type = graph.op_types[op]
+    alone = set(free)
+    for ops in (ops for members, _ in graph.meetings for ops in members):
+        op_type = graph.op_types[ops[0]]
         if op_type in ot.TRANSFERS:
-            kind = (op_type, ALL if op in meeting else NO_PEER, ALL)
+            ops_of.setdefault((op_type, ALL, ALL), []).extend(ops)
+            alone.difference_update(ops)
         else:
-            kind = (op_type, graph.stages[op], chunks[op])
-        ops_of.setdefault(kind, []).append(op)
+            for op in ops:
+                ops_of.setdefault((op_type, graph.stages[op], chunks[op]), []).append(op)
+    for op in alone:
+        ops_of.setdefault((graph.op_types[op], NO_PEER, ALL), []).append(op)
+    nowhere = np.zeros(block.duration_s.shape[1:], dtype=bool)
     parts = {}
-    for kind, members in ops_of.items():
-        ops = np.array(members)
+    for kind, members in sorted(ops_of.items(), key=lambda item: min(item[1])):
+        members.sort()
         known = None
-        if any(op in free for op in members):
-            shape = block.duration_s.shape[1:]
-            everywhere = np.zeros(shape, dtype=bool)
-            known = np.array([~free.get(op, everywhere) for op in members])
-        parts[kind] = _Part(ops, block.duration_s[ops], known)
+        if not free.keys().isdisjoint(members):
+            known = ~np.array([free.get(op, nowhere) for op in members])
+        parts[kind] = _Part(np.array(members), block.duration_s[members], known)
     return parts
 
 
 def _congestion(blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]) -> list[dict[int, Floats]]:
     """For each block and congested op type by how much its transfers took longer; shape (step,)."""
     steps = [block.number_of_steps for block in blocks]
-    found: list[dict[int, Floats]] = [{} for _ in blocks]
     kinds = sorted({kind for found in parts for kind in found})
     together = {
         traffic: [kind for kind in kinds if kind[0] in traffic and kind[1] != NO_PEER] for traffic in TRAFFIC
     }
     factors: dict[int, Floats] = {}
     for traffic, members in together.items():
-        medians = [
-            np.concatenate(
-                [
-                    _step_medians(part[kind]) if kind in part else np.full(count, np.nan)
-                    for part, count in zip(parts, steps, strict=True)
-                ]
-            )
-            for kind in members
-        ]
-        if medians:
-            factors |= dict.fromkeys(traffic, step_factors(np.array(medians)))
-    ends = np.cumsum(steps).tolist()
-    for of_block, count, end in zip(found, steps, ends, strict=True):
-        parts_of_block = {op_type: values[end - count : end] for op_type, values in factors.items()}
-        of_block |= {op_type: values for op_type, values in parts_of_block.items() if (values > 1.0).any()}
-    return found
+        if members:
+            medians = [_step_medians(part, members, count) for part, count in zip(parts, steps, strict=True)]
+            factors |= dict.fromkeys(traffic, step_factors(np.concatenate(medians, axis=1)))
+    found = [
+        {op_type: values[end - count : end] for op_type, values in factors.items()}
+        for count, end in zip(steps, np.cumsum(steps).tolist(), strict=True)
+    ]
+    return [{each: values for each, values in block.items() if (values > 1.0).any()} for block in found]
 
 
-def _step_medians(part: _Part) -> Floats:
-    """Lower median of the known transfers of each step, nan where none is known; shape (step,). [s]"""
-    values = part.time_s if part.known is None else np.where(part.known, part.time_s, np.inf)
-    steps = values.shape[1]
-    flat = np.moveaxis(values, 1, 0).reshape(steps, -1)
-    if part.known is None:
-        return np.maximum(medians_of_rows(flat, low=True), LEAST_S)
-    count = part.known.sum(axis=(0, 2))
-    middles = np.maximum(count - 1, 0) // 2
-    medians = np.maximum(np.sort(flat, axis=1)[np.arange(steps), middles], LEAST_S)
-    return np.where(count > 0, medians, np.nan)
+def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -> Floats:
+    """Lower median of known transfers of each kind and step, nan where none is; shape (kind, step). [s]"""
+    found = np.full((len(kinds), steps), np.nan)
+    alike: dict[int, list[int]] = {}
+    for row, kind in enumerate(kinds):
+        ops, time_s, known = parts.get(kind, (np.empty(0), np.empty(0), None))
+        if known is not None:
+            count = known.sum(axis=(0, 2))
+            ordered = ascending(np.where(known, time_s, np.inf), 0, 2)
+            medians = ordered[np.arange(steps), np.maximum(count - 1, 0) // 2]
+            found[row] = np.where(count > 0, medians, np.nan)
+        elif len(ops):
+            alike.setdefault(len(ops), []).append(row)
+    for rows in alike.values():
+        # Kinds of as many ops at once: most have one op.
+        times_s = np.array([parts[kinds[row]].time_s.swapaxes(0, 1) for row in rows])
+        medians = medians_of_rows(times_s.reshape(len(rows) * steps, -1), low=True)
+        found[rows] = medians.reshape(len(rows), steps)
+    return np.asarray(np.maximum(found, LEAST_S))
 
 
 def _faults(
@@ -140,14 +140,11 @@ def _faults(
         if part.known is None and not is_congested and not calm[kind].max() > limit_s:
             continue
         is_fault = calm[kind] > limit_s
+        is_known = np.ones(is_fault.shape, dtype=bool) if part.known is None else part.known
+        is_fault &= is_known
+        changes = (is_fault | ~is_known).any(axis=(1, 2)) | is_congested
+        as_is_s, calm_s, known = part.time_s[changes], calm[kind][changes], is_known[changes]
         if part.known is not None:
-            is_fault &= part.known
-        changes = is_fault.any(axis=(1, 2)) | is_congested
-        if part.known is not None:
-            changes |= ~part.known.all(axis=(1, 2))
-        as_is_s, calm_s = part.time_s[changes], calm[kind][changes]
-        if part.known is not None:
-            known = part.known[changes]
             factor = factors[kind[0]][:, None] if is_congested else 1.0
             as_is_s = np.where(known, as_is_s, np.minimum(as_is_s, base_s * factor))
             calm_s = np.where(known, calm_s, np.minimum(calm_s, base_s))

@@ -7,10 +7,9 @@ direction, chunk, microbatch, step, dp rank.
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from udfs.kernel.diagnosis.compute_times import Tensor
-from udfs.kernel.diagnosis.hosts import base_off_host, stages_of_hosts
+from udfs.kernel.diagnosis.hosts import Mask, base_off_host, mostly_on_one_host, stages_of_hosts
 from udfs.kernel.program import Floats, Ints
 from udfs.kernel.selection import ascending, median, medians_along, quantile
 
@@ -44,15 +43,13 @@ class Workers(NamedTuple):
     always   : shape (p, k, d).
     in_steps : shape (p, s, d); beyond `always`.
     dp_rank  : shape (s, d); of all stages of a dp rank together.
-    scatter  : of healthy cells, one standard deviation.
     suspects : bool, shape (p,); stages that are heavy, or whose one host or worker is slow.
     """
 
     always: Floats
     in_steps: Floats
     dp_rank: Floats
-    scatter: float
-    suspects: npt.NDArray[np.bool_]
+    suspects: Mask
 
     def without_steps(self) -> "Workers":
         """Only what is slow in all steps."""
@@ -68,19 +65,21 @@ def slow_workers(logs: Tensor, hosts: Ints) -> tuple[Workers, Tensor, Tensor]:
     """Slow workers, usual log time (p, k, c, 1, 1, 1) and log weight of microbatches (1, 1, 1, m, s, d)."""
     p, k, c, m, s, d = logs.shape
     always, in_steps = np.zeros((p, k, d)), np.zeros((p, s, d))
-    scatter = 0.0
     usual = weight = np.zeros((1,) * 6)
     by_step, clean = medians_along(logs, 3), np.empty(logs.shape)
+    on_one_host = mostly_on_one_host(hosts)
     for _ in range(SWEEPS):
         slow = always[:, :, None] + in_steps[:, None]
         of_steps = quantile(ascending(by_step - slow[:, :, None], 3), USUAL_STEPS)
         usual = medians_along(of_steps, 3, low=True)[..., None, None, None]
         np.subtract(logs, usual + slow[:, :, None, None], out=clean)
         weight = _weight(clean)
+        if p == 1:
+            break  # With one stage the weight of the microbatches holds all that a worker does.
         clean -= weight
         cell = medians_along(clean.reshape(p, k, c * m, s, d), 2) + slow
         before = always, in_steps
-        always, in_steps, scatter = _slow_cells(cell, hosts)
+        always, in_steps = _slow_cells(cell, on_one_host)
         if np.array_equal(always, before[0]) and np.array_equal(in_steps, before[1]):
             break  # Every further sweep would find the same.
     of_hosts = stages_of_hosts(usual[..., 0, 0, 0], hosts)
@@ -88,7 +87,7 @@ def slow_workers(logs: Tensor, hosts: Ints) -> tuple[Workers, Tensor, Tensor]:
     always += of_hosts.log_factor[:, None, None]
     dp_rank = _slow_dp_ranks(weight[0, 0, 0], p)
     weight = weight - dp_rank
-    return Workers(always, in_steps, dp_rank, scatter, of_hosts.is_suspect), usual, weight
+    return Workers(always, in_steps, dp_rank, of_hosts.is_suspect), usual, weight
 
 
 def _weight(rest: Tensor) -> Tensor:
@@ -99,42 +98,40 @@ def _weight(rest: Tensor) -> Tensor:
     return found[None, None, None]
 
 
-def _slow_cells(cell: Floats, hosts: Ints) -> tuple[Floats, Floats, float]:
+def _slow_cells(cell: Floats, on_one_host: list[tuple[int, Mask]]) -> tuple[Floats, Floats]:
     """Log factors of cells slower than their peers.
 
     A slow worker is slow both ways: what lengthens forwards alone is a pause.
 
-    cell    : shape (p, k, s, d); log time of a cell over what is usual.
-    hosts   : int, shape (p, d).
-    returns : always, shape (p, k, d); in some steps, shape (p, s, d); scatter of healthy cells.
+    cell        : shape (p, k, s, d); log time of a cell over what is usual.
+    on_one_host : from `mostly_on_one_host`.
+    returns     : always, shape (p, k, d); in some steps, shape (p, s, d).
     """
-    p, _, s, d = cell.shape
+    p, k, s, d = cell.shape
     by_size = ascending(cell, 2)
     typical = median(by_size)
     base = medians_along(typical, 2, low=True) if d > 1 else quantile(by_size, USUAL_STEPS)[..., 0]
-    base = base_off_host(typical, base, hosts)
+    base = base_off_host(typical, base, on_one_host)
     relative = cell - base[:, :, None, None]
-    mean, low = relative.mean(axis=1), relative.min(axis=1)
+    mean = relative.mean(axis=1)
     steps = ascending(mean, 1)
-    center, usual = median(steps), quantile(steps, USUAL_STEPS)
+    center = median(steps)
     # Not the median deviation: of a cell that is slow in just over half of the steps that is small.
     own = (quantile(steps, 0.85) - quantile(steps, 0.15)) / SIGMAS_BETWEEN
     spread = float(medians_along(own.reshape(-1), 0, low=True))
-    scatter = MAD_TO_SIGMA * _deviation(usual.reshape(-1))
+    limit = max(LEAST_INTERMITTENT, MADS * spread)
     least = LEAST_WORKER
     if p * d >= ENOUGH_CELLS:
-        least = max(least, MADS * scatter / MAD_TO_SIGMA)
-    is_steady = own <= max(3.0 * spread, STEADY)
-    is_slow = (center > least) & (medians_along(low, 1) > least / 3) & is_steady & (d > 1)
-    if p == 1:
-        # With one stage the weight of the microbatches holds all that a worker does.
-        return np.zeros((p, cell.shape[1], d)), np.zeros((p, s, d)), scatter
+        least = max(least, MADS * _deviation(quantile(steps, USUAL_STEPS).reshape(-1)))
+    is_slow = (center > least) & (own <= max(3.0 * spread, STEADY)) & (d > 1)
+    if not (is_slow.any() or mean.max() > limit):
+        return np.zeros((p, k, d)), np.zeros((p, s, d))
+    low = relative.min(axis=1)
+    is_slow &= medians_along(low, 1) > least / 3
     always = np.where(is_slow[:, None], typical - base[..., None], 0.0)
-    limit = max(LEAST_INTERMITTENT, MADS * spread)
     hits = (mean > limit) & (low > limit / 2) & ~is_slow[:, None]
-    some = np.where(hits.any(axis=1)[:, None] & (low > 2 * spread), np.maximum(mean, 0.0), 0.0)
-    in_steps = np.where(is_slow[:, None], 0.0, some)
-    return always, in_steps, scatter
+    some = hits.any(axis=1)[:, None] & (low > 2 * spread) & ~is_slow[:, None]
+    return always, np.where(some, np.maximum(mean, 0.0), 0.0)
 
 
 def _slow_dp_ranks(weight: Floats, stages: int) -> Floats:
@@ -154,16 +151,14 @@ def _slow_dp_ranks(weight: Floats, stages: int) -> Floats:
     own = (quantile(ordered, 0.85) - quantile(ordered, 0.15)) / SIGMAS_BETWEEN
     spread = float(medians_along(own, 0, low=True))
     center = median(ordered)
-    error = 1.25 * float(medians_along(weight.std(axis=(0, 1)), 0, low=True)) / np.sqrt(m * s)
-    least = max(LEAST_WORKER if stages == 1 else LEAST_DP_RANK, 3.5 * error)
-    if d >= ENOUGH_CELLS:
-        least = max(least, MADS * _deviation(center))
-    is_slow = (center > least) & (own <= max(3.0 * spread, STEADY))
+    is_slow = (center > (LEAST_WORKER if stages == 1 else LEAST_DP_RANK)) & (own <= max(3.0 * spread, STEADY))
+    if is_slow.any():
+        error = 1.25 * float(medians_along(weight.std(axis=(0, 1)), 0, low=True)) / np.sqrt(m * s)
+        is_slow &= center > max(3.5 * error, MADS * _deviation(center) if d >= ENOUGH_CELLS else 0.0)
     some = np.zeros((s, d))
-    if stages == 1:
-        within = 1.25 * weight.std(axis=0) / np.sqrt(m)
-        limit = np.maximum(max(LEAST_INTERMITTENT, MADS * spread), MADS * within)
-        hits = (relative > limit) & ~is_slow
+    hits = (relative > max(LEAST_INTERMITTENT, MADS * spread)) & ~is_slow
+    if stages == 1 and hits.any():
+        hits &= relative > MADS * (1.25 * weight.std(axis=0) / np.sqrt(m))
         some = np.where(hits.any(axis=0) & (relative > 2 * spread), relative, 0.0)
     return np.where(is_slow, center, some)
 

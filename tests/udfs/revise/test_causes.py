@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.vocabulary import CAUSES, JUDGED_BY_HISTORY
-from tests.udfs.test_history import ELSEWHERE, run
-from udfs.history import Run, SlowHost, Stage
-from udfs.revise_causes import History, Row, Unit, revise
+from tests.udfs.revise.test_history import ELSEWHERE, run
+from udfs.revise.causes import History, Row, Unit, revise
+from udfs.revise.history import Run, SlowHost, Stage
 
 OPEN = "slow_worker_or_stage_imbalance"
 SLOW = run([1.0, 1.5, 1.0, 1.0])

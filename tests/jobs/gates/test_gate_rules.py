@@ -15,7 +15,7 @@ from schemas.vocabulary import (
     OP_TYPE_SLOWDOWN,
     SOURCE_FILES,
 )
-from tests.jobs.test_gates import refused
+from tests.jobs.gates.test_audit import refused
 from udfs.kernel.durations import CLAMP_S
 
 JANUARY = [date(2026, 1, day) for day in range(1, 32)]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from udfs.history import Run, SlowHost, Stage, comparable, slow_stages, slow_transfers
+from udfs.revise.history import Run, SlowHost, Stage, comparable, slow_stages, slow_transfers
 
 TRANSFERS = {"forward-compute": 0.1, "backward-compute": 0.2, "forward-pp-comm": 0.002}
 

@@ -127,7 +127,7 @@ def slow_transfers(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowTra
     """Transfers slower than in other runs of the same work; None where history cannot tell."""
     if len(runs) < minimum_runs or unit.ideal_step_s <= 0.0:
         return None
-    work = max(_work_ratios(unit, runs), default=1.0)
+    work = max(_ratios(unit, runs, _COMPUTES, 0.0), default=1.0)
     traffic = _traffic_ratios(unit, runs)
     if not traffic or not 1 / SAME_WORK <= work <= SAME_WORK:
         return None
@@ -139,7 +139,7 @@ def slow_transfers(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowTra
 
 def _whole_job(unit: Run, elsewhere: Sequence[Run]) -> SlowStages | None:
     """A job on one host, all stages slower than on others; with slower transfers too it has more to do."""
-    factors = _factors(unit, elsewhere)
+    factors = [_ratio(unit, elsewhere, number) for number in range(len(unit.stages))]
     if min(factors) < LEAST_SLOWER or max(_traffic_ratios(unit, elsewhere), default=1.0) > SAME_TRAFFIC:
         return None
     saved_s = unit.ideal_step_s - _low_median([run.ideal_step_s for run in elsewhere])
@@ -199,16 +199,8 @@ def _computes(run: Run) -> bool:
     return all(stage.compute_s > 0.0 for stage in run.stages)
 
 
-def _factors(unit: Run, runs: Sequence[Run]) -> list[float]:
-    return [_ratio(unit, runs, number) for number in range(len(unit.stages))]
-
-
 def _ratio(unit: Run, runs: Sequence[Run], number: int) -> float:
     return unit.stages[number].compute_s / _low_median([run.stages[number].compute_s for run in runs])
-
-
-def _work_ratios(unit: Run, runs: Sequence[Run]) -> list[float]:
-    return _ratios(unit, runs, _COMPUTES, 0.0)
 
 
 def _traffic_ratios(unit: Run, runs: Sequence[Run]) -> list[float]:

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from schemas.vocabulary import CAUSES, JOB_CAUSES
-from tests.jobs.test_gates import refused
+from tests.jobs.gates.test_audit import refused
 
 WORKER = (0, 1, 4, "node-0123", 0.5, 1.0, "always")
 

@@ -6,8 +6,13 @@ Only what the unit's own steps could not tell is revised. Each row that is keeps
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from schemas.job_causes import UNREVISED
 from schemas.vocabulary import CULPRIT_PATTERNS, JUDGED_BY_HISTORY
-from udfs.history import (
+from udfs.kernel.cause import ALWAYS
+from udfs.kernel.diagnosis.culprits import LEAST_HEAVY, MOST_CULPRITS
+from udfs.kernel.diagnosis.diagnose import LEAST_SAVED
+from udfs.kernel.diagnosis.flags import LEAST_CLAIM
+from udfs.revise.history import (
     Run,
     SlowHost,
     SlowStages,
@@ -16,10 +21,6 @@ from udfs.history import (
     slow_stages,
     slow_transfers,
 )
-from udfs.kernel.cause import ALWAYS
-from udfs.kernel.diagnosis.culprits import LEAST_HEAVY, MOST_CULPRITS
-from udfs.kernel.diagnosis.diagnose import LEAST_SAVED
-from udfs.kernel.diagnosis.flags import LEAST_CLAIM
 
 Row = dict[str, Any]
 
@@ -30,15 +31,6 @@ COMMUNICATION: Final = "communication"
 WANT_OF_PEERS: Final = ("few_peers", "slow_worker_or_stage_imbalance")
 WANT_OF_A_NORM: Final = ("no_usual_transfer",)
 """Flags of rows about which history may decide, whatever it says."""
-
-_KEPT: Final = (
-    "is_cause",
-    "time_saved_fraction",
-    "attributed_fraction",
-    "flag_reason",
-    "culprits",
-    "evidence",
-)
 
 
 class Unit(NamedTuple):
@@ -155,7 +147,7 @@ def _revised(row: Row, unit: Unit, changes: Row, evidence: Mapping[str, float]) 
         "attributed_gpu_hours": None if hours is None else hours * new["attributed_fraction"],
         "flag_reason": JUDGED_BY_HISTORY,
         "evidence": row["evidence"] | evidence | {"revised_from": row["time_saved_fraction"]},
-        "unrevised": {name: row[name] for name in _KEPT},
+        "unrevised": {name: row[name] for name in UNREVISED.names},
     }
 
 

@@ -1,4 +1,4 @@
-"""Expectations by Great Expectations on a Spark frame. The import takes seconds: see jobs.gates.preload."""
+"""Expectations by Great Expectations on a Spark frame. The import takes seconds: see audit."""
 
 import logging
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from great_expectations.data_context.types.base import ProgressBarsConfig
 from great_expectations.expectations.core.unexpected_rows_expectation import UnexpectedRowsExpectation
 from pyspark.sql import DataFrame
 
-from jobs.gates import GateError
+from jobs.gates.audit import GateError
 
 for _chatty in (gx.__name__, "great_expectations.data_context.types.base"):  # the latter has its own level
     logging.getLogger(_chatty).setLevel(logging.WARNING)

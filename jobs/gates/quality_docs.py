@@ -5,16 +5,16 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from jinja2 import Environment
+from py4j.java_gateway import JavaObject, JVMView
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from jobs.gates import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION, Refusal
+from jobs.gates.audit import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION, Refusal
 from jobs.project import project_file
 from jobs.releases import NEVER
-from jobs.store import remove, write_text
 from schemas.tables import TABLES
 
 STAGES_TOLD: Final = ("ingest", "simulate", "aggregate", "publish")
@@ -167,9 +167,9 @@ def write_docs(spark: SparkSession, page: Page) -> None:
     text = html(page)
     try:
         for day in page.log_dates:
-            write_text(spark, docs_path(page.root, day, page.stage), text)
+            _write_text(spark, docs_path(page.root, day, page.stage), text)
             if page.outcome != REFUSED and not page.is_of_parts:  # of rows that are no more
-                remove(spark, docs_path(page.root, day, f"{page.stage}{LATER}"))
+                _remove(spark, docs_path(page.root, day, f"{page.stage}{LATER}"))
     except Py4JError as error:  # what a gate says matters more than its page
         _LOG.warning("data docs of %s could not be written: %s", page.stage, str(error).splitlines()[0])
 
@@ -179,3 +179,26 @@ def html(page: Page) -> str:
     text = project_file("jobs", "quality.html").read_text(encoding="utf-8")
     template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
     return template.render(page=page, stages=STAGES_TOLD)
+
+
+def _write_text(spark: SparkSession, path: str, text: str) -> None:
+    """Write a file, in the place of one that was there."""
+    store, target = _located(spark, path)
+    stream = store.create(target)  # which replaces
+    try:
+        stream.write(bytearray(text.encode()))
+    finally:
+        stream.close()
+
+
+def _remove(spark: SparkSession, path: str) -> None:
+    """Remove a file, where it is there."""
+    store, target = _located(spark, path)
+    store.delete(target, False)  # noqa: FBT003  # Java takes it by place: not what is below a folder
+
+
+def _located(spark: SparkSession, path: str) -> tuple[JavaObject, JavaObject]:
+    """Hadoop's file system and path: the store is asked as Spark's readers and writers ask it."""
+    context, jvm = spark.sparkContext, cast("JVMView", spark._jvm)  # noqa: SLF001  # no public way to a store
+    target = jvm.org.apache.hadoop.fs.Path(path)
+    return target.getFileSystem(context._jsc.hadoopConfiguration()), target  # noqa: SLF001  # the same

@@ -1,0 +1,131 @@
+"""What must hold between the result tables, and results on their way to Delta."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.gates.result_rules import incomplete_units, units_of_other_gpu_hours, units_without_result
+from jobs.stage import publish
+from jobs.warehouse.tables import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    CAUSES,
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    JOBS,
+    OP_TYPE_SLOWDOWN,
+    RANK_STEPS,
+    RESULT_TABLES,
+)
+from tests.diagnoses import DIAGNOSIS, unit_rows
+from tests.examples import DAY, table_rows
+from tests.udfs.lines import manifest
+from udfs.kernel import what_if
+from udfs.unit_batches import SIMULATED_COLUMNS, Results, UnitRows, results_of, simulate_batches
+from udfs.what_if import SimulationSettings
+
+LAYOUT = manifest(dp_size=2, pp_size=2)
+COLUMNS = [TABLES[RANK_STEPS].arrow_schema.field(name) for name in SIMULATED_COLUMNS]
+
+
+@pytest.fixture
+def results(monkeypatch: pytest.MonkeyPatch) -> Results:
+    """Unit "a" with GPU-hours, "b" without, "c" not replayed; as they leave the simulation's shell."""
+    monkeypatch.setattr(what_if, "diagnose", lambda blocks, job: DIAGNOSIS)
+    facts: dict[str, dict[str, Any]] = {
+        "a": LAYOUT | {"gpu_hours": 64.0},
+        "b": LAYOUT,
+        "c": LAYOUT | {"restarts": 99},
+    }
+    table = pa.Table.from_pylist(unit_rows(), pa.schema(COLUMNS))
+    units = [UnitRows((DAY, job_id, "r3"), each, table) for job_id, each in facts.items()]
+    shell = simulate_batches(SimulationSettings(), lambda _: iter(units))
+    return results_of(pa.Table.from_batches(shell([])))
+
+
+def found(units: pa.Table) -> set[str]:
+    return set(units.column("job_id").to_pylist())
+
+
+def test_causes_of_units_come_back_from_delta_as_they_went(
+    spark: SparkSession, results: Results, tmp_path: Path
+) -> None:
+    warehouse = Warehouse(spark, str(tmp_path))
+    assert publish("simulate", warehouse, {JOB_CAUSES: results[JOB_CAUSES]}, [DAY]).rows == {JOB_CAUSES: 14}
+    stored = warehouse.read(TABLES[JOB_CAUSES]).toArrow().to_pylist(maps_as_pydicts="strict")
+    causes = {(row["job_id"], row["cause"]): row for row in stored}
+    assert set(causes) == {(job_id, cause) for job_id in "ab" for cause in CAUSES}
+    slow, heavy = causes["a", "slow_worker"], causes["b", "stage_imbalance"]
+    assert slow["evidence"] == {
+        "effect": 0.5,
+        "standard_error": 0.01,
+        "peers": 1.0,
+        "samples": 64.0,
+        "indicator": 1.22,
+    }
+    assert [tuple(culprit.values()) for culprit in slow["culprits"]] == [
+        (1, 0, 1, "node-01", 0.5, 0.25, "intermittent"),
+        (None, 1, None, None, 0.125, 1.0, "always"),
+    ]
+    assert heavy["evidence"] == {"effect": 0.25, "peers": 1.0, "samples": 64.0}
+    assert (heavy["flag_reason"], heavy["recoverable_gpu_hours"]) == ("few_peers", None)
+    assert (causes["a", "data_imbalance"]["culprits"], causes["a", "data_imbalance"]["evidence"]) == ([], {})
+
+
+@pytest.mark.parametrize("name", RESULT_TABLES)
+def test_a_unit_that_lacks_a_row_is_incomplete(results: Results, name: str) -> None:
+    assert found(incomplete_units(results)) == set()
+    table = results[name]
+    firsts = {table.column("job_id").index(job_id).as_py() for job_id in "abc"} - {-1}
+    lacking = table.filter(pa.array([place not in firsts for place in range(table.num_rows)]))
+    expected = set() if name == OP_TYPE_SLOWDOWN else {"a", "b"}  # which types there are, nothing else tells
+    assert found(incomplete_units(results | {name: lacking})) == expected
+
+
+def test_a_unit_that_was_not_replayed_has_one_row_alone(results: Results) -> None:
+    causes = results[JOB_CAUSES]
+    made_up = causes.slice(0, 1).set_column(1, "job_id", pa.array(["c"]))
+    both = pa.concat_tables([causes, made_up])
+    assert found(incomplete_units(results | {JOB_CAUSES: both})) == {"c"}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "units"),
+    [
+        ("attributed_gpu_hours", lambda hours: pc.add(hours, 1e-9), {"a"}),
+        ("recoverable_gpu_hours", lambda hours: pc.subtract(hours, 1e-9), {"a"}),
+        ("attributed_gpu_hours", lambda hours: pc.multiply(hours, pa.scalar(None, pa.float64())), {"a"}),
+        ("attributed_gpu_hours", lambda hours: pc.fill_null(hours, 1.0), {"b"}),
+    ],
+)
+def test_hours_of_a_cause_are_those_of_its_unit(
+    results: Results,
+    name: str,
+    change: Any,  # noqa: ANN401  # a lambda of the parameters above
+    units: set[str],
+) -> None:
+    assert found(units_of_other_gpu_hours(results)) == set()
+    causes = results[JOB_CAUSES]
+    place = causes.column_names.index(name)
+    changed = causes.set_column(place, name, change(causes.column(name)))
+    assert found(units_of_other_gpu_hours(results | {JOB_CAUSES: changed})) == units
+
+
+def test_units_lost_and_units_made_up_have_no_result_of_their_own() -> None:
+    jobs, results = (
+        table_rows(table, [{"job_id": name} for name in names])
+        for table, names in ((JOBS, "ab"), (JOB_SLOWDOWN, "bc"))
+    )
+    assert (
+        found(
+            units_without_result(
+                {JOB_SLOWDOWN: results}, table_rows(JOBS, [{"job_id": name} for name in "bc"])
+            )
+        )
+        == set()
+    )
+    assert found(units_without_result({JOB_SLOWDOWN: results}, jobs)) == {"a", "c"}

@@ -1,0 +1,37 @@
+"""The audit of lists by whoever writes them asks what the gate's SQL asks."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from schemas.tables import TABLES
+from schemas.vocabulary import RANK_STEPS
+from tests.examples import table_rows
+from udfs.arrays import arrays_hold
+
+TABLE = TABLES[RANK_STEPS]
+
+
+def test_good_rows_hold_and_so_do_none() -> None:
+    assert arrays_hold(TABLE, table_rows(RANK_STEPS, [{}, {name: [] for name in TABLE.alike}]))
+    assert arrays_hold(TABLE, table_rows(RANK_STEPS, []))
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("op", [6, 3, 127]),
+        ("op", [6, 3, -1]),
+        ("op", [6, 3]),
+        ("op", None),
+        ("start_us", [0.0, np.nan, 1.0]),
+        ("start_us", [0.0, np.inf, 1.0]),
+        ("duration_us", [0.0, -1.0, 1.0]),
+        ("duration_us", [0.0, None, 1.0]),
+        ("microbatch", [0, 0, 0, 0]),
+        ("model_chunk", [0, None, 0]),
+    ],
+)
+def test_a_list_that_is_not_as_declared_does_not_hold(name: str, values: list[Any] | None) -> None:
+    assert not arrays_hold(TABLE, table_rows(RANK_STEPS, [{}, {name: values}]))

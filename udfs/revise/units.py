@@ -1,0 +1,182 @@
+"""Causes of many units revised: each by earlier runs of its model, and by hosts that were slow in other jobs.
+
+Tables in, a table out. A few numbers per stage and op type of each unit and day (job_baseline) are all
+that is looked at; no ops.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from itertools import chain
+from statistics import median
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    JOB_BASELINE,
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    STATUS_ANALYSED,
+    UNIT_KEY,
+    WORKER_SLOWDOWN,
+)
+from udfs.revise.causes import History, Row, Unit, revise
+from udfs.revise.history import Run, SlowHost, Stage
+
+RUNS_A_DAY: Final = 8
+"""Of each model and day so many runs are compared: hundreds of the same model say no more."""
+
+MOST_RUNS: Final = 32
+"""A unit is compared with so many runs, the latest."""
+
+REVISED_FROM: Final = (JOB_BASELINE, JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)
+"""Tables that a revision reads: no ops, nothing by step."""
+
+# Of another layout, another ideal, or another simulator, ideal durations are not the same thing.
+_KIND: Final = (
+    *("gpu_type", "dp_size", "pp_size", "cp_size", "vpp_size", "world_size"),
+    *("ideal", "simulator_version"),
+)
+_WORKER: Final = ("dp_rank", "pp_rank", "rank", "host")
+_HOURS: Final = {
+    "recoverable_gpu_hours": "time_saved_fraction",
+    "attributed_gpu_hours": "attributed_fraction",
+}
+
+_Key = tuple[Any, ...]
+
+
+class _Slow(NamedTuple):
+    """A host that a job found slow on a day."""
+
+    log_date: date
+    job_id: str
+    effect: float
+
+
+def revised_causes(
+    results: Mapping[str, pa.Table], earlier: pa.Table, days: int, minimum_runs: int
+) -> pa.Table:
+    """Rows of job_causes, revised by what other jobs and earlier days say.
+
+    results : the tables REVISED_FROM, of the same units; causes as measured, or as revised before.
+    earlier : rows of job_baseline of other days.
+    days    : how many days before its own a unit is compared with.
+    minimum_runs : of the same model; from fewer nothing is concluded.
+    """
+    baselines = {_key(row): row for row in _rows(results[JOB_BASELINE])}
+    known = _Known(chain(baselines.values(), _rows(earlier)), days)
+    hours = {_key(row): row["gpu_hours"] for row in _rows(results[JOB_SLOWDOWN], "gpu_hours")}
+    workers = _workers(results[WORKER_SLOWDOWN])
+    causes = results[JOB_CAUSES]
+    rows = _rows(causes)
+    changed: dict[int, Row] = {}
+    for key, places in _by_unit(rows).items():
+        baseline = baselines.get(key)
+        if baseline is None:  # tables that were left half written; they are done again
+            continue
+        unit = Unit(_run(baseline), baseline["actual_step_s"], hours[key], workers[key])
+        measured = [_as_measured(rows[place], hours[key]) for place in places]
+        revised = revise(measured, unit, known.beside(baseline, unit.run), minimum_runs)
+        changed |= {at: new for at, new in zip(places, revised, strict=True) if new is not rows[at]}
+    is_kept = np.ones(len(rows), dtype=bool)
+    is_kept[list(changed)] = False
+    schema = TABLES[JOB_CAUSES].arrow_schema
+    anew = pa.Table.from_pylist(list(changed.values()), schema)
+    return pa.concat_tables([causes.filter(pa.array(is_kept)).select(schema.names).cast(schema), anew])
+
+
+class _Known:
+    """What baselines say: analysed runs by what must be the same of two that are compared, and slow hosts."""
+
+    def __init__(self, baselines: Iterator[Row], days: int) -> None:
+        self._days = days
+        self._slow: defaultdict[str, list[_Slow]] = defaultdict(list)
+        by_day: defaultdict[tuple[_Key, date], list[Row]] = defaultdict(list)
+        for row in baselines:
+            for each in row["slow_hosts"]:
+                self._slow[each["host"]].append(_Slow(row["log_date"], row["job_id"], each["effect"]))
+            if row["status"] == STATUS_ANALYSED:
+                by_day[_kind(row), row["log_date"]].append(row)
+        self._runs: defaultdict[_Key, list[tuple[_Key, Run]]] = defaultdict(list)
+        for (kind, _), rows in sorted(by_day.items(), key=lambda each: each[0][1], reverse=True):
+            some = sorted(rows, key=_key)[:RUNS_A_DAY]
+            self._runs[kind] += [(_key(row), _run(row)) for row in reversed(some)]
+
+    def beside(self, baseline: Row, run: Run) -> History:
+        """What is known of days before the unit's own.
+
+        Not of its own: a unit's rows would then depend on which others of its day were late, or corrected.
+        """
+        own_day, job_id = baseline["log_date"], baseline["job_id"]
+        runs = [each for key, each in self._runs[_kind(baseline)] if self._counts(key[0], own_day)]
+        slow = {
+            host: [
+                each
+                for each in self._slow.get(host, ())
+                if each.job_id != job_id and self._counts(each.log_date, own_day)
+            ]
+            for host in run.hosts
+        }
+        return History(runs[:MOST_RUNS], {host: _slow_host(found) for host, found in slow.items() if found})
+
+    def _counts(self, day: date, own_day: date) -> bool:
+        return 1 <= (own_day - day).days <= self._days
+
+
+def _slow_host(found: Sequence[_Slow]) -> SlowHost:
+    """A host as other jobs found it: one entry per job and day."""
+    return SlowHost(len({each.job_id for each in found}), median(each.effect for each in found))
+
+
+def _as_measured(row: Row, gpu_hours: float | None) -> Row:
+    """A row of job_causes as it was before it was revised; hours follow from its fractions."""
+    before = row["unrevised"]
+    if before is None:
+        return row
+    hours = {
+        name: None if gpu_hours is None else gpu_hours * before[fraction] for name, fraction in _HOURS.items()
+    }
+    return {**row, **before, **hours, "unrevised": None}
+
+
+def _run(row: Row) -> Run:
+    return Run(
+        ops_per_step=row["ops_per_step"],
+        ideal_step_s=row["ideal_step_s"],
+        stages=[Stage(stage["usual_compute_s"], frozenset(stage["hosts"] or ())) for stage in row["stages"]],
+        op_types_s={each["op_type"]: each["ideal_duration_s"] for each in row["op_types"]},
+    )
+
+
+def _kind(row: Row) -> _Key:
+    """What must be the same of two units that are compared."""
+    return (row["job_id"] if row["model"] is None else row["model"], *(row[name] for name in _KIND))
+
+
+def _workers(table: pa.Table) -> defaultdict[_Key, list[Row]]:
+    """Who the workers of each unit are, by dp_rank and pp_rank: culprits that tie are named in this order."""
+    found: defaultdict[_Key, list[Row]] = defaultdict(list)
+    for row in _rows(table.sort_by([("dp_rank", "ascending"), ("pp_rank", "ascending")]), *_WORKER):
+        found[_key(row)].append(row)
+    return found
+
+
+def _by_unit(rows: Sequence[Row]) -> dict[_Key, list[int]]:
+    """Positions of the rows of each unit."""
+    found: defaultdict[_Key, list[int]] = defaultdict(list)
+    for place, row in enumerate(rows):
+        found[_key(row)].append(place)
+    return found
+
+
+def _rows(table: pa.Table, *columns: str) -> list[Row]:
+    chosen = table.select([*UNIT_KEY, *columns]) if columns else table
+    return list(chosen.to_pylist(maps_as_pydicts="strict"))
+
+
+def _key(row: Row) -> _Key:
+    return tuple(row[name] for name in UNIT_KEY)
