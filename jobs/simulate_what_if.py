@@ -101,14 +101,14 @@ def _simulate(
     except (OSError, pa.ArrowException) as error:
         _LOG.warning("rows are shuffled: workers cannot read the files of rank_steps themselves (%s)", error)
         stored = Stored([], set(log_dates))
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     parts, todo = [], stored.units
     if stored.mixed_days:
         rank_steps = warehouse.read(TABLES[RANK_STEPS], sorted(stored.mixed_days), units)
-        parts.append(results_of(simulated_by_shuffle(rank_steps, manifests, chosen).toArrow()))
+        parts.append(results_of(simulated_by_shuffle(rank_steps, manifests, chosen, partitions).toArrow()))
         have_rows = set(keys_of(parts[0][JOB_SLOWDOWN]))
         without = [unit for unit in manifests if unit[0] in stored.mixed_days and unit not in have_rows]
         todo = [*todo, *(StoredUnit(unit, manifests[unit]) for unit in without)]
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     parts.append(results_of(simulated(units_frame(spark, todo, partitions), chosen, read_units).toArrow()))
     return {name: pa.concat_tables([part[name] for part in parts]) for name in RESULT_TABLES}
 

@@ -59,7 +59,7 @@ def _agree(found: str, wanted: str) -> str:
 
 _OTHER_GPU_HOURS: Final = f"""
     SELECT DISTINCT {_KEY}
-    FROM {JOB_CAUSES} AS cause JOIN {JOB_SLOWDOWN} AS job USING ({_KEY})
+    FROM {JOB_CAUSES} AS cause LEFT JOIN {JOB_SLOWDOWN} AS job USING ({_KEY})
     WHERE NOT ({_agree("recoverable_gpu_hours", "gpu_hours * time_saved_fraction")}
         AND {_agree("attributed_gpu_hours", "gpu_hours * attributed_fraction")})"""
 

@@ -26,7 +26,13 @@ def simulated_by_shuffle(
     rank_steps: DataFrame,
     manifests: Mapping[tuple[Any, ...], Mapping[str, Any]],
     settings: SimulationSettings,
+    partitions: int,
 ) -> DataFrame:
-    """Bring the rows of each unit together, wherever they lie, and simulate it; rows of RESULT_SCHEMA."""
-    units = rank_steps.select(*UNIT_KEY, *SIMULATED_COLUMNS).groupBy(*UNIT_KEY)
-    return units.applyInArrow(simulate_group(settings, manifests), from_arrow_schema(RESULT_SCHEMA))
+    """Bring the rows of each unit together, wherever they lie, and simulate it; rows of RESULT_SCHEMA.
+
+    partitions : tasks that share the units; given, because adaptive execution would make one of them.
+    """
+    rows = rank_steps.select(*UNIT_KEY, *SIMULATED_COLUMNS).repartition(partitions, *UNIT_KEY)
+    return rows.groupBy(*UNIT_KEY).applyInArrow(
+        simulate_group(settings, manifests), from_arrow_schema(RESULT_SCHEMA)
+    )

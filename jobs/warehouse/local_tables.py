@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
@@ -124,15 +125,14 @@ def commit(path: str, table: Table, staged: Sequence[StagedFile], replaced: Filt
 
 def partitions_of(table: Table, rows: pa.Table) -> dict[tuple[tuple[str, str], ...], pa.Table]:
     """Rows by the partition in which they are stored, sorted by the table's key."""
-    order = [(name, "ascending") for name in table.grain]
-    rows = rows.sort_by(order)
-    if not table.partition_by:
-        return {(): rows}
-    keys = list(zip(*(map(str, rows.column(name).to_pylist()) for name in table.partition_by), strict=True))
-    found: dict[tuple[tuple[str, str], ...], pa.Table] = {}
-    for key in sorted(set(keys)):
-        mask = pa.array([each == key for each in keys], pa.bool_())
-        found[tuple(zip(table.partition_by, key, strict=True))] = rows.filter(mask)
+    rows = rows.sort_by([(name, "ascending") for name in table.grain])
+    found: dict[tuple[tuple[str, str], ...], pa.Table] = {(): rows}
+    for name in table.partition_by:
+        found = {
+            (*partition, (name, str(value))): some.filter(pc.equal(some.column(name), value))
+            for partition, some in found.items()
+            for value in sorted(some.column(name).unique().to_pylist())
+        }
     return found
 
 

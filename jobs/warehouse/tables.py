@@ -39,6 +39,8 @@ _CONFLICTS: Final = (
 """All that Delta can say of two writers; to Python they have no base in common."""
 
 _DAY_OF_FILE: Final = re.compile(r"/log_date=([-0-9]{10})/[^/]*$")
+_OF_ONE_TASK: Final = 32 << 20
+"""Bytes of rows that travel with one task: Spark's messages hold 128 MB."""
 _PROBED_BYTES: Final = 1 << 20
 
 _when_writers_meet = retry(
@@ -197,13 +199,14 @@ class Warehouse:
         _when_writers_meet(writer.save)(self.path(table.name))
 
     def frame(self, table: Table, rows: StagedRows | pa.Table) -> DataFrame:
-        """Rows of a table as a frame; those that the driver holds in one partition, by the table's key."""
+        """Rows of a table as a frame; those that the driver holds by key, few in one partition."""
         if isinstance(rows, StagedRows):
             return rows.rows
         if table.differences(rows.schema):
             return self.spark.createDataFrame(rows)
-        in_order = rows.sort_by([(name, "ascending") for name in table.grain])
-        return self.spark.createDataFrame(in_order, spark_schema(table)).coalesce(1)
+        in_order = rows.select(table.column_names).sort_by([(name, "ascending") for name in table.grain])
+        frame = self.spark.createDataFrame(in_order, spark_schema(table))
+        return frame.coalesce(1) if rows.nbytes < _OF_ONE_TASK else frame
 
     def _put(
         self,

@@ -8,12 +8,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from itertools import chain
+from math import isclose
 from statistics import median
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from schemas.fields import SAME_FORMULA
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     JOB_BASELINE,
@@ -64,6 +66,7 @@ def revised_causes(
 
     results : the tables REVISED_FROM, of the same units; causes as measured, or as revised before.
     earlier : rows of job_baseline of other days.
+    returns : without units of which one of these tables has no row.
     days    : how many days before its own a unit is compared with.
     minimum_runs : of the same model; from fewer nothing is concluded.
     """
@@ -74,16 +77,18 @@ def revised_causes(
     causes = results[JOB_CAUSES]
     rows = _rows(causes)
     changed: dict[int, Row] = {}
+    dropped: list[int] = []
     for key, places in _by_unit(rows).items():
         baseline = baselines.get(key)
-        if baseline is None:  # tables that were left half written; they are done again
+        if baseline is None or key not in hours:  # left half written; its day is done again
+            dropped += places
             continue
         unit = Unit(_run(baseline), baseline["actual_step_s"], hours[key], workers[key])
         measured = [_as_measured(rows[place], hours[key]) for place in places]
         revised = revise(measured, unit, known.beside(baseline, unit.run), minimum_runs)
         changed |= {at: new for at, new in zip(places, revised, strict=True) if new is not rows[at]}
     is_kept = np.ones(len(rows), dtype=bool)
-    is_kept[list(changed)] = False
+    is_kept[[*changed, *dropped]] = False
     schema = TABLES[JOB_CAUSES].arrow_schema
     anew = pa.Table.from_pylist(list(changed.values()), schema)
     return pa.concat_tables([causes.filter(pa.array(is_kept)).select(schema.names).cast(schema), anew])
@@ -97,7 +102,7 @@ class _Known:
         self._slow: defaultdict[str, list[_Slow]] = defaultdict(list)
         by_day: defaultdict[tuple[_Key, date], list[Row]] = defaultdict(list)
         for row in baselines:
-            for each in row["slow_hosts"]:
+            for each in row["slow_hosts"] or ():
                 self._slow[each["host"]].append(_Slow(row["log_date"], row["job_id"], each["effect"]))
             if row["status"] == STATUS_ANALYSED:
                 by_day[_kind(row), row["log_date"]].append(row)
@@ -135,20 +140,27 @@ def _slow_host(found: Sequence[_Slow]) -> SlowHost:
 def _as_measured(row: Row, gpu_hours: float | None) -> Row:
     """A row of job_causes as it was before it was revised; hours follow from its fractions."""
     before = row["unrevised"]
-    if before is None:
-        return row
+    new = row if before is None else {**row, **before, "unrevised": None}
     hours = {
-        name: None if gpu_hours is None else gpu_hours * before[fraction] for name, fraction in _HOURS.items()
+        name: None if gpu_hours is None else gpu_hours * new[fraction] for name, fraction in _HOURS.items()
     }
-    return {**row, **before, **hours, "unrevised": None}
+    return new if new is row and all(_agree(row[name], hours[name]) for name in hours) else {**new, **hours}
+
+
+def _agree(left: float | None, right: float | None) -> bool:
+    if left is None or right is None:
+        return left is right
+    return isclose(left, right, rel_tol=SAME_FORMULA)
 
 
 def _run(row: Row) -> Run:
     return Run(
         ops_per_step=row["ops_per_step"],
         ideal_step_s=row["ideal_step_s"],
-        stages=[Stage(stage["usual_compute_s"], frozenset(stage["hosts"] or ())) for stage in row["stages"]],
-        op_types_s={each["op_type"]: each["ideal_duration_s"] for each in row["op_types"]},
+        stages=[
+            Stage(stage["usual_compute_s"], frozenset(stage["hosts"] or ())) for stage in row["stages"] or ()
+        ],
+        op_types_s={each["op_type"]: each["ideal_duration_s"] for each in row["op_types"] or ()},
     )
 
 

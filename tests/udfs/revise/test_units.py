@@ -1,0 +1,62 @@
+"""Causes of many units: what is half written, or was revised before, and what its own day may know."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from schemas.tables import TABLES
+from schemas.vocabulary import CAUSES, JOB_BASELINE, JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN
+from tests.examples import DAY, NEXT_DAY, table_rows
+from udfs.revise.units import revised_causes
+
+NONE = TABLES[JOB_BASELINE].arrow_schema.empty_table()
+
+
+def results(**changes: dict[str, Any]) -> dict[str, pa.Table]:
+    """Tables of one unit, with columns of some changed."""
+    names = (JOB_BASELINE, JOB_SLOWDOWN, WORKER_SLOWDOWN)
+    causes = [changes.get(JOB_CAUSES, {}) | {"cause": cause} for cause in CAUSES]
+    return {name: table_rows(name, [changes.get(name, {})]) for name in names} | {
+        JOB_CAUSES: table_rows(JOB_CAUSES, causes)
+    }
+
+
+def revised(tables: dict[str, pa.Table], earlier: pa.Table = NONE) -> list[dict[str, Any]]:
+    found = revised_causes(tables, earlier, days=14, minimum_runs=2)
+    rows: list[dict[str, Any]] = found.to_pylist(maps_as_pydicts="strict")
+    return rows
+
+
+def test_what_nothing_speaks_of_stays_as_it_was() -> None:
+    tables = results()
+    assert revised(tables) == tables[JOB_CAUSES].to_pylist(maps_as_pydicts="strict")
+
+
+def test_hours_of_a_unit_whose_own_have_changed_follow() -> None:
+    rows = revised(results(job_slowdown={"gpu_hours": 10.0}))
+    assert len(rows) == len(CAUSES)
+    for row in rows:
+        assert row["recoverable_gpu_hours"] == 10.0 * row["time_saved_fraction"]
+        assert row["attributed_gpu_hours"] == 10.0 * row["attributed_fraction"]
+
+
+@pytest.mark.parametrize("name", [JOB_BASELINE, JOB_SLOWDOWN])
+def test_a_unit_that_is_half_written_is_left_to_its_own_day(name: str) -> None:
+    assert revised(results() | {name: TABLES[name].arrow_schema.empty_table()}) == []
+
+
+def test_a_row_that_was_revised_is_what_it_was_where_nothing_speaks_of_it_any_more() -> None:
+    measured = revised(results())
+    names = [field.name for field in TABLES[JOB_CAUSES].arrow_schema.field("unrevised").type]
+    told = {"time_saved_fraction": 0.5, "flag_reason": "judged_by_history", "evidence": {"history_runs": 2.0}}
+    before = {name: measured[0][name] for name in names}
+    assert revised(results(job_causes=told | {"unrevised": before})) == measured
+
+
+def test_a_baseline_without_its_lists_speaks_of_nothing() -> None:
+    nothing = dict.fromkeys(("slow_hosts", "stages", "op_types"))
+    earlier = table_rows(JOB_BASELINE, [nothing | {"log_date": DAY, "job_id": "other"}])
+    later = {"log_date": NEXT_DAY}
+    tables = results(**dict.fromkeys((JOB_BASELINE, JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN), later))
+    assert revised(tables, earlier) == tables[JOB_CAUSES].to_pylist(maps_as_pydicts="strict")
