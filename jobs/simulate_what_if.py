@@ -122,7 +122,8 @@ def _looked_back_on(
         return warehouse.rows(TABLES[JOB_BASELINE], sorted(before - set(log_dates)))
     # A day of which some units are done again has others that its later days look back on.
     rows = warehouse.rows(TABLES[JOB_BASELINE], sorted(before))
-    return rows.filter(pa.array([key not in units for key in keys_of(rows)], pa.bool_()))
+    done_now = set(units)
+    return rows.filter(pa.array([key not in done_now for key in keys_of(rows)], pa.bool_()))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,8 +1,7 @@
-"""Small frames: collected once, several together, and from then on held by the driver.
+"""Small frames: several collected in one query.
 
-A night of a few jobs has tables of tens of rows. To Spark each look at them, to count, to check, to write, is
-another plan and another job, which take longer than all the rows do. What the driver holds, Spark's optimizer
-filters by itself, in one partition, so that nothing is shuffled.
+A night of a few jobs has tables of tens of rows. To Spark each is a plan and a job of its own, which take
+longer than all the rows do.
 """
 
 from collections.abc import Mapping
