@@ -64,6 +64,9 @@ class SimulationSettings(_Section):
     minimum_steps: Annotated[int, Field(ge=1)]
     maximum_discrepancy: Annotated[float, Field(gt=0)]
     maximum_restarts: Annotated[int, Field(ge=0)]
+    clock_floor_s: Annotated[float, Field(ge=0)]
+    clock_floor_fraction: Annotated[float, Field(ge=0)]
+    log_day_margin_s: Annotated[float, Field(ge=0)]
     ops_together: Annotated[int, Field(ge=1)]
 
 

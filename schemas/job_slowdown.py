@@ -44,6 +44,18 @@ _WHEN_REPLAYED = (
     count("graphs", "distinct dependency graphs among the steps and replicas (orders of ops)"),
     count("clamped_transfers", "transfers of -10 ms or less, taken as 0"),
     count("clamped_launch_delays", "launch delays of -10 ms or less, taken as 0"),
+    count("clocks", "clocks that the times are from: hosts, or ranks whose log names none"),
+    Column("clock_offset_s", pa.float64(), "largest mean offset of a clock, found (host_clock)", unit="s"),
+    Column("clock_drift_ppm", pa.float64(), "largest drift of a clock, found", unit="ppm", minimum=0),
+    Column(
+        "clock_residual_s",
+        pa.float64(),
+        "median disagreement of ends that should agree, beside what the clocks explain",
+        unit="s",
+        minimum=0,
+    ),
+    Column("is_clock_corrected", pa.bool_(), "whether the times were corrected by the clocks found"),
+    count("odd_rank_steps", "rank-steps unlike their peers; their steps are among steps_dropped"),
 )
 _STATUSES = sql_strings(REPLAYED_STATUSES)
 
@@ -105,6 +117,18 @@ TABLE = Table(
             pa.float64(),
             "gpu_hours x waste_fraction; null where either is",
             unit="GPU h",
+            nullable=True,
+        ),
+        count(
+            "odd_ranks",
+            "ranks whose times are in another unit, or that are exchanged; null where nothing was recorded",
+            nullable=True,
+        ),
+        count("other_day_lines", "lines with times of another day, left out; null likewise", nullable=True),
+        Column(
+            "unshown_sizes",
+            pa.string(),
+            "sizes in the manifest above 1 that no rank shows: vpp_size without a second chunk; null: none",
             nullable=True,
         ),
         Column("simulator_version", pa.string(), "version of the simulator that wrote the row"),

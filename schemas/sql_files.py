@@ -37,6 +37,7 @@ VIEW_NAMES: Final = (
     "job_history",
     "host_record",
     "host_recurrence",
+    "host_clocks",
 )
 """In an order in which they can be made: a view may only use those before it."""
 

@@ -44,7 +44,9 @@ STATUS_TOO_MANY_RESTARTS: Final = "too_many_restarts"
 STATUS_NO_OPS: Final = "no_ops"
 STATUS_CORRUPT_TRACE: Final = "corrupt_trace"
 STATUS_MISSING_WORKERS: Final = "missing_workers"
+STATUS_ODD_RANKS: Final = "odd_ranks"
 STATUS_TOO_FEW_STEPS: Final = "too_few_steps"
+STATUS_UNKNOWN_CLOCKS: Final = "unknown_clocks"
 STATUS_HIGH_DISCREPANCY: Final = "high_discrepancy"
 STATUS_ANALYSED: Final = "analysed"
 STATUS_FAILED: Final = "failed"
@@ -56,14 +58,21 @@ STATUSES: Final = (
     STATUS_NO_OPS,
     STATUS_CORRUPT_TRACE,
     STATUS_MISSING_WORKERS,
+    STATUS_ODD_RANKS,
     STATUS_TOO_FEW_STEPS,
+    STATUS_UNKNOWN_CLOCKS,
     STATUS_HIGH_DISCREPANCY,
     STATUS_ANALYSED,
     STATUS_FAILED,
 )
 """What became of a unit, in the order in which they are tried: the first that applies holds."""
 
-REPLAYED_STATUSES: Final = (STATUS_TOO_FEW_STEPS, STATUS_HIGH_DISCREPANCY, STATUS_ANALYSED)
+REPLAYED_STATUSES: Final = (
+    STATUS_TOO_FEW_STEPS,
+    STATUS_UNKNOWN_CLOCKS,
+    STATUS_HIGH_DISCREPANCY,
+    STATUS_ANALYSED,
+)
 """Units with these statuses were replayed and have rows in every result table."""
 
 REASON_NOT_JSON: Final = "not_json"
@@ -149,6 +158,7 @@ OP_TYPE_SLOWDOWN: Final = "op_type_slowdown"
 STAGE_SLOWDOWN: Final = "stage_slowdown"
 DP_RANK_SLOWDOWN: Final = "dp_rank_slowdown"
 WORKER_SLOWDOWN: Final = "worker_slowdown"
+HOST_CLOCK: Final = "host_clock"
 JOB_CAUSES: Final = "job_causes"
 JOB_BASELINE: Final = "job_baseline"
 FLEET_DAY: Final = "fleet_day"
@@ -168,6 +178,7 @@ RESULT_TABLES: Final = (
     STAGE_SLOWDOWN,
     DP_RANK_SLOWDOWN,
     WORKER_SLOWDOWN,
+    HOST_CLOCK,
     JOB_CAUSES,
     JOB_BASELINE,
 )

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from udfs.clocks import correct_clocks
 from udfs.ideals import IDEALS, PAPER_IDEAL
 from udfs.kernel.custom import CustomTimes, replay_changes
 from udfs.kernel.errors import TraceDefectError
@@ -96,6 +97,7 @@ def replay_scenarios(
         rows = rows_to_replay(rank_steps, layout)
         try:
             trace = build_trace(rows.stages(), layout, len(rows.steps))
+            correct_clocks(trace, rows, layout)
             scenarios = _scenarios(trace, rows, rank_steps, chosen)
             times = replay_changes(trace, list(scenarios.values()), factor, IDEALS[ideal])
         except TraceDefectError as defect:

@@ -1,15 +1,21 @@
 """From rank_steps rows in Arrow to the kernel's rows: which ranks and steps count."""
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from udfs.errors import NothingToReplayError, TraceError
 from udfs.kernel.graph import Layout
 from udfs.kernel.program import Floats, Ints
-from udfs.kernel.rows import StageRows
+from udfs.kernel.rows import US, StageRows
 from udfs.op_lists import list_lengths, stage_rows
+
+RANK_CLOCK: Final = "rank"
+"""A clock of which only the rank is known is called by it: rank 17."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,7 @@ class ReplayedRows:
     zero_us       : float64, shape (stage, step, dp_rank); the row's zero from the step's zero. [us]
     ops           : number of replayed ops.
     recorded      : whether there was any op at all.
+    odd_rank_steps : rows unlike their peers, whose steps are left out.
     """
 
     table: pa.Table
@@ -36,6 +43,7 @@ class ReplayedRows:
     zero_us: Floats
     ops: int
     recorded: bool
+    odd_rank_steps: int = 0
 
     @property
     def number_of_steps(self) -> int:
@@ -50,6 +58,64 @@ class ReplayedRows:
         hosts = self.table.column("host").take(pa.array(self.worker_row.ravel()))
         codes = hosts.combine_chunks().dictionary_encode().indices.fill_null(-1)
         return np.asarray(codes).reshape(self.worker_row.shape)
+
+    @property
+    def clock_names(self) -> list[str]:
+        """Names of the clocks by their numbers: hosts, and ranks where the log names none."""
+        return self._clocks[1]
+
+    @property
+    def clock(self) -> Ints:
+        """Clock of each row: its host, or its rank where the log names none; shape (stage, step, dp_rank)."""
+        return self._clocks[0]
+
+    @property
+    def host_of_clock(self) -> list[str | None]:
+        """Host of each clock; None of one that is known by its rank."""
+        if "host" not in self.table.column_names:
+            return [None] * len(self.clock_names)
+        hosts: list[str | None] = (
+            self.table.column("host").take(pa.array(self._first_row_of_clock)).to_pylist()
+        )
+        return hosts
+
+    @property
+    def rank_of_clock(self) -> Ints:
+        """Lowest of the replayed ranks whose times are from each clock."""
+        rank = np.full(len(self.clock_names), np.iinfo(np.int64).max)
+        np.minimum.at(rank, self.clock.ravel(), _integers(self.table, "rank")[self.replayed_row.ravel()])
+        return rank
+
+    @property
+    def _first_row_of_clock(self) -> Ints:
+        _, first = np.unique(self.clock.ravel(), return_index=True)
+        row: Ints = self.replayed_row.ravel()[first]
+        return row
+
+    @cached_property
+    def _clocks(self) -> tuple[Ints, list[str]]:
+        """Numbers of the rows' clocks, and their names."""
+        rows = pa.array(self.replayed_row.ravel())
+        if "host" in self.table.column_names and not self.table.column("host").null_count:
+            names = self.table.column("host").take(rows)
+        else:
+            ranks = pc.cast(self.table.column("rank").take(rows), pa.string())
+            names = pc.binary_join_element_wise(RANK_CLOCK, ranks, " ")
+            if "host" in self.table.column_names:
+                names = pc.coalesce(self.table.column("host").take(rows).cast(pa.string()), names)
+        if isinstance(names, pa.ChunkedArray):
+            names = names.combine_chunks()
+        encoded = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()
+        return np.asarray(encoded.indices).reshape(self.replayed_row.shape), encoded.dictionary.to_pylist()
+
+    @property
+    def time_s(self) -> Floats:
+        """When each step began, by the middle clock, shape (step,); its number where nothing says. [s]"""
+        if "t0_us" not in self.table.column_names or self.table.column("t0_us").null_count:
+            return self.steps.astype(np.float64)
+        t0_us = self.table.column("t0_us").to_numpy()[self.replayed_row].swapaxes(0, 1)
+        began_s: Floats = np.median(t0_us.reshape(len(t0_us), -1), axis=1) * US
+        return began_s
 
     def stages(self, first: int = 0, end: int | None = None) -> list[StageRows]:
         """Kernel rows of the steps [first, end), one per stage, ordered by (step, dp_rank).

@@ -12,6 +12,7 @@ import pyarrow as pa
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     DP_RANK_SLOWDOWN,
+    HOST_CLOCK,
     JOB_BASELINE,
     JOB_CAUSES,
     JOB_SLOWDOWN,
@@ -25,11 +26,12 @@ from schemas.vocabulary import (
 )
 from udfs.baselines import baseline_row
 from udfs.cause_rows import cause_rows
+from udfs.clock_rows import clock_figures, clock_rows
 from udfs.kernel.program import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.rank_rows import ReplayedRows
 
-SIMULATOR_VERSION: Final = "1.0.0"
+SIMULATOR_VERSION: Final = "1.1.0"
 """Raised whenever a result of the same trace changes by more than rounding."""
 
 Row: TypeAlias = dict[str, object]
@@ -100,6 +102,7 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             {"dp_rank": np.arange(len(dp_rank_slowdown), dtype=np.int32), "slowdown": dp_rank_slowdown},
         ),
         WORKER_SLOWDOWN: _table(WORKER_SLOWDOWN, _by_worker(replayed, ideal_s)),
+        HOST_CLOCK: _of_rows(HOST_CLOCK, clock_rows(found.clocks, replayed.rows)),
         JOB_CAUSES: _of_rows(JOB_CAUSES, causes),
         JOB_BASELINE: _of_rows(
             JOB_BASELINE,
@@ -151,6 +154,8 @@ def _job_figures(job: Row, replayed: Replayed) -> Row:
         "graphs": found.graphs,
         "clamped_transfers": found.clamped_transfers,
         "clamped_launch_delays": found.clamped_launch_delays,
+        "odd_rank_steps": rows.odd_rank_steps,
+        **clock_figures(found.clocks, rows),
         "wasted_gpu_hours": None if gpu_hours is None else gpu_hours * waste_fraction,
     }
 

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from udfs.clocks import correct_clocks
 from udfs.errors import NoSuchStepError
 from udfs.ideals import IDEALS, PAPER_IDEAL
 from udfs.kernel.durations import replayed_durations
@@ -93,6 +94,7 @@ def step_timelines(
             trace = build_trace(rows.stages(), layout, len(rows.steps))
         except TraceDefectError as defect:
             raise trace_error(defect, rows) from None
+        correct_clocks(trace, rows, layout)
         replayed_s = [
             replayed_durations(each.graph, each.start_s, each.duration_s)[0] for each in trace.blocks
         ]

@@ -96,7 +96,7 @@ def simulate_unit(unit: UnitRows, settings: SimulationSettings) -> Results:
         refusal = facts["manifest_status"], facts["manifest_detail"]
         return empty_results(job_row(facts, settings.text, *refusal))
     try:
-        return simulate_job(unit.rows, facts, settings)
+        return simulate_job(unit.rows, facts and {**facts, "log_date": unit.key[0]}, settings)
     except TraceError as defect:
         return empty_results(job_row(facts, settings.text, STATUS_CORRUPT_TRACE, str(defect)))
     except Exception as error:  # noqa: BLE001 - a defect of ours in one unit must not cost the others their night

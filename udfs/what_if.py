@@ -8,7 +8,9 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from schemas.vocabulary import (
@@ -18,17 +20,31 @@ from schemas.vocabulary import (
     STATUS_MISSING_WORKERS,
     STATUS_NO_MANIFEST,
     STATUS_NO_OPS,
+    STATUS_ODD_RANKS,
     STATUS_TOO_FEW_STEPS,
     STATUS_TOO_MANY_RESTARTS,
+    STATUS_UNKNOWN_CLOCKS,
 )
+from udfs.clocks import USUAL_LIMITS
 from udfs.ideals import IDEALS, PAPER_IDEAL
+from udfs.kernel.clocks.estimate import Clocks, Limits
 from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph import Layout
-from udfs.kernel.what_if import OPS_TOGETHER, WhatIf, analyse
+from udfs.kernel.what_if import OPS_TOGETHER, How, WhatIf, analyse
 from udfs.layout import LayoutError, read_layout
+from udfs.odd_records import (
+    in_other_units,
+    of_log_date,
+    told_exchanged,
+    unshown_sizes,
+    without_odd_rank_steps,
+)
 from udfs.rank_rows import ReplayedRows, replayed_rows
-from udfs.result_tables import Replayed, empty_results, job_row, result_tables
+from udfs.result_tables import Replayed, Row, empty_results, job_row, result_tables
 from udfs.trace_defects import refuse_endless, trace_error
+
+MOST_TOLD: Final = 5
+"""Odd ranks that a status names."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +55,9 @@ class SimulationSettings:
     minimum_steps       : fewer replayed steps are `too_few_steps`.
     maximum_discrepancy : above this share of T_actual a unit is `high_discrepancy`.
     maximum_restarts    : with more restarts a unit is not replayed.
+    clock_floor_s, clock_floor_fraction : mean offsets of a clock below the lower of the two, in seconds
+                          and as a share of the step time, are left alone.
+    log_day_margin_s    : lines with times longer before or after their log date are left out.
     ops_together        : a unit with more ops is laid out and replayed by blocks of steps of about that size.
     diagnosed           : whether to look for causes; job_causes has no rows without.
     """
@@ -47,6 +66,9 @@ class SimulationSettings:
     minimum_steps: int = 10
     maximum_discrepancy: float = 0.05
     maximum_restarts: int = 15
+    clock_floor_s: float = USUAL_LIMITS.floor_s
+    clock_floor_fraction: float = USUAL_LIMITS.floor_fraction
+    log_day_margin_s: float = 86_400.0
     ops_together: int = OPS_TOGETHER
     diagnosed: bool = True
 
@@ -65,7 +87,8 @@ def simulate_job(
     """What-if results of one unit (model, section 5).
 
     rank_steps : rows of one unit in any order, columns as in the table rank_steps; `op` as names or codes.
-    manifest   : the unit's job.json as a dict; None or empty where there is none.
+    manifest   : the unit's job.json as a dict; None or empty where there is none. With log_date, a date,
+                 lines of other days are left out.
     returns    : table name -> rows without log_date, job_id and run_id. job_slowdown has one row, with the
                  unit's status; the other tables are empty where the unit was not replayed.
     raises     : TraceError where the recorded ops contradict each other (status corrupt_trace).
@@ -77,16 +100,33 @@ def simulate_job(
         return empty_results(job_row(facts, chosen.text, *refusal))
     layout = read_layout(facts)
     with garbage_collection_paused():
-        rows = replayed_rows(rank_steps, layout)
+        of_day, other_days = of_log_date(rank_steps, facts, chosen.log_day_margin_s)
+        rows = replayed_rows(of_day, layout)
+        records: Row = {
+            "odd_ranks": 0,
+            "other_day_lines": other_days,
+            "unshown_sizes": unshown_sizes(of_day, facts) if rows.recorded else None,
+        }
         if not rows.recorded:
-            return empty_results(job_row(facts, chosen.text, STATUS_NO_OPS, "no rank recorded an op"))
+            detail = f"all {other_days} lines are of other days" if other_days else "no rank recorded an op"
+            return empty_results(job_row(facts, chosen.text, STATUS_NO_OPS, detail) | records)
         if not len(rows.steps):
             detail = f"none of {rows.steps_dropped} steps has all {layout.dp_size} x {layout.pp_size} workers"
-            return empty_results(job_row(facts, chosen.text, STATUS_MISSING_WORKERS, detail))
+            return empty_results(job_row(facts, chosen.text, STATUS_MISSING_WORKERS, detail) | records)
+        rows = without_odd_rank_steps(rows)
+        odd = in_other_units(rows)
+        if odd:
+            records["odd_ranks"] = len(odd)
+            detail = "; ".join(odd[:MOST_TOLD])
+            return empty_results(job_row(facts, chosen.text, STATUS_ODD_RANKS, detail) | records)
         found = analyse_rows(rows, layout, chosen, diagnosed=chosen.diagnosed)
+        if found.exchanged:
+            records["odd_ranks"] = 2 * len(found.exchanged)
+            detail = "; ".join(told_exchanged(found.exchanged, rows)[:MOST_TOLD])
+            return empty_results(job_row(facts, chosen.text, STATUS_ODD_RANKS, detail) | records)
         status, detail_or_none = _status(found, rows, chosen)
-        replayed = Replayed(found, rows, rank_steps, chosen.ideal, facts)
-        return result_tables(job_row(facts, chosen.text, status, detail_or_none), replayed)
+        replayed = Replayed(found, rows, of_day, chosen.ideal, facts)
+        return result_tables(job_row(facts, chosen.text, status, detail_or_none) | records, replayed)
 
 
 def _refusal_of_manifest(facts: dict[str, object], settings: SimulationSettings) -> tuple[str, str] | None:
@@ -111,15 +151,9 @@ def analyse_rows(
     raises : TraceError where the recorded ops contradict each other.
     """
     try:
-        found = analyse(
-            rows,
-            layout,
-            rows.worker_rank,
-            rows.worker_host,
-            IDEALS[settings.ideal],
-            settings.ops_together,
-            diagnosed=diagnosed,
-        )
+        limits = Limits(settings.clock_floor_s, settings.clock_floor_fraction)
+        how = How(IDEALS[settings.ideal], settings.ops_together, limits, diagnosed)
+        found = analyse(rows, layout, rows.worker_rank, rows.worker_host, how)
     except TraceDefectError as defect:
         raise trace_error(defect, rows) from None
     refuse_endless(found.actual_s, rows)
@@ -130,6 +164,8 @@ def _status(found: WhatIf, rows: ReplayedRows, settings: SimulationSettings) -> 
     steps = len(rows.steps)
     if steps < settings.minimum_steps:
         return STATUS_TOO_FEW_STEPS, f"{steps} complete steps, wanted {settings.minimum_steps}"
+    if found.clocks is not None and not found.clocks.is_known:
+        return STATUS_UNKNOWN_CLOCKS, _what_is_unknown(found.clocks, rows)
     actual_s, replayed_s = found.actual_s.mean(), found.times.recorded.mean()
     discrepancy = abs(actual_s - replayed_s) / actual_s
     if not discrepancy <= settings.maximum_discrepancy:
@@ -139,6 +175,20 @@ def _status(found: WhatIf, rows: ReplayedRows, settings: SimulationSettings) -> 
             f"replayed steps take {replayed_s:.6g} s, recorded ones {actual_s:.6g} s: {apart}",
         )
     return STATUS_ANALYSED, None
+
+
+def _what_is_unknown(clocks: Clocks, rows: ReplayedRows) -> str:
+    names = rows.clock_names
+    if clocks.parts > 1:
+        firsts = [names[int(part)] for part in np.unique(clocks.part)[:2]]
+        return (
+            f"no transfer or collective joins the clocks of {firsts[0]} and {firsts[1]}: {clocks.parts} parts"
+        )
+    worst = int(clocks.error_s.argmax())
+    return (
+        f"clocks are {np.abs(clocks.ahead_s).max() * 1e3:.3g} ms apart, "
+        f"that of {names[worst]} is known to {clocks.error_s[worst] * 1e3:.3g} ms"
+    )
 
 
 @contextmanager

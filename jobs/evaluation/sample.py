@@ -6,8 +6,10 @@ from itertools import count, islice
 from typing import Any, Final
 
 from jobs.evaluation.diagnosis import Diagnose, DiagnosedJob, Row, diagnosed
+from jobs.synthetic.mechanisms.clocks import draw_clocks
 from jobs.synthetic.mechanisms.mechanism import Mechanism, Windowed
-from jobs.synthetic.sample_job import SampledJob, run_sampled, sample_job
+from jobs.synthetic.sample_job import SampledJob, own_hosts, run_sampled, sample_job
+from jobs.synthetic.sample_layout import child_rng
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import LABELS
 from jobs.synthetic.truth import Truth, true_savings
@@ -29,11 +31,13 @@ class Variant:
 
     noise : standard deviation of the log of any op's time; None: as drawn
     steps : recorded steps; None: as drawn. Windows are then opened, because most begin after so few.
+    is_skewed : whether the clocks of its hosts are off besides
     """
 
     name: str
     noise: float | None = None
     steps: int | None = None
+    is_skewed: bool = False
 
     def of(self, job: SampledJob) -> SampledJob:
         """Return the job under these conditions."""
@@ -43,6 +47,10 @@ class Variant:
         if self.steps is not None:
             opened = tuple(map(_opened, plan.mechanisms))
             plan = replace(plan, shape=replace(plan.shape, steps=self.steps), mechanisms=opened)
+        if self.is_skewed:
+            hosts = own_hosts(plan.shape, plan.identity)
+            clocks = draw_clocks(child_rng(plan.seed, "clocks"), hosts, plan.shape.steps)
+            plan = replace(plan, mechanisms=(*plan.mechanisms, clocks))
         return replace(job, plan=plan)
 
 
@@ -51,6 +59,7 @@ VARIANTS: Final = (
     Variant("6 % op noise", noise=0.06),
     Variant("4 steps", steps=4),
     Variant("6 % op noise, 4 steps", noise=0.06, steps=4),
+    Variant("skewed clocks", is_skewed=True),
 )
 
 

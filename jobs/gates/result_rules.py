@@ -11,6 +11,7 @@ from schemas.table import sql_strings
 from schemas.vocabulary import (
     CAUSES,
     DP_RANK_SLOWDOWN,
+    HOST_CLOCK,
     JOB_CAUSES,
     JOB_SLOWDOWN,
     JOBS,
@@ -41,7 +42,7 @@ _INCOMPLETE: Final = f"""
                 least({", ".join(f"counts.{name}" for name in _OTHERS)}) > 0
                 AND counts.{STEP_SLOWDOWN} = job.steps AND counts.{WORKER_SLOWDOWN} = job.workers
                 AND counts.{STAGE_SLOWDOWN} = shape.stages AND counts.{DP_RANK_SLOWDOWN} = shape.dp_ranks
-                AND counts.{JOB_CAUSES} = {len(CAUSES)}
+                AND counts.{HOST_CLOCK} = job.clocks AND counts.{JOB_CAUSES} = {len(CAUSES)}
             ELSE greatest({", ".join(f"counts.{name}" for name in _OTHERS)}) = 0
         END, false)"""
 
@@ -66,8 +67,8 @@ _OTHER_GPU_HOURS: Final = f"""
 def incomplete_units(results: Mapping[str, pa.Table]) -> pa.Table:
     """Units whose result tables do not belong together: a row missing, or one where none should be.
 
-    A replayed unit has a row in every table: one per step, per worker, per stage and per dp rank that has
-    workers, and per cause.
+    A replayed unit has a row in every table: one per step, per worker, per clock, per stage and per dp rank
+    that has workers, and per cause.
     """
     return _units(_INCOMPLETE, results)
 

@@ -24,7 +24,9 @@ class Conditions:
     factor    : of every op, shape (op, step, dp_rank)
     added_s   : to every op, same shape
     loading_s : delay of each stage's first forward-compute, shape (pp_rank, step, dp_rank)
-    clock_s   : how far the clock of a worker is ahead, shape (pp_rank, dp_rank)
+    clock_s   : how far the clock of a worker is ahead at first, shape (pp_rank, dp_rank)
+    clock_rate : how fast it gains [s/s], same shape
+    clock_jump_s : by how much it was set since, shape (pp_rank, step, dp_rank)
     """
 
     def __init__(self, place: Place, workload: Workload) -> None:
@@ -37,6 +39,8 @@ class Conditions:
         self.fixed_s = np.zeros((2, shape.last_chunk + 1))
         self.loading_s = np.zeros((shape.pp_size, *self.lanes))
         self.clock_s = np.zeros((shape.pp_size, shape.dp_size))
+        self.clock_rate = np.zeros((shape.pp_size, shape.dp_size))
+        self.clock_jump_s = np.zeros((shape.pp_size, *self.lanes))
 
     @cached_property
     def factor(self) -> Values:

@@ -59,7 +59,7 @@ def recorded_job(simulation: Simulation) -> GeneratedJob:
     timeline = simulation.timeline()
     numbers = step_numbers(plan)
     t0_us = _step_zeros_us(plan, timeline)
-    timeline = _by_clocks_of_workers(timeline, simulation)
+    timeline = _by_clocks_of_workers(timeline, simulation, t0_us)
     host_of: Callable[[int], str | None] = plan.identity.host_of
     rng = simulation.rng("record")
     rows = rank_rows(plan.shape, simulation.place.ops, timeline, numbers, t0_us, host_of, rng)
@@ -87,10 +87,14 @@ def _step_zeros_us(plan: JobPlan, timeline: Timeline) -> list[int]:
     return [int(t0) for t0 in t0_us]
 
 
-def _by_clocks_of_workers(timeline: Timeline, simulation: Simulation) -> Timeline:
+def _by_clocks_of_workers(timeline: Timeline, simulation: Simulation, t0_us: Sequence[int]) -> Timeline:
     """Times as each worker's own clock shows them, none below zero."""
-    place = simulation.place
-    ahead_us = simulation.conditions().clock_s[[op.pp_rank for op in place.ops]][:, None, :] * 1e6
+    conditions = simulation.conditions()
+    since_s = (np.array(t0_us) - t0_us[0])[:, None] * 1e-6
+    ahead_s = conditions.clock_s[:, None, :] + conditions.clock_rate[:, None, :] * since_s
+    ahead_s += conditions.clock_jump_s
+    ahead_s -= min(ahead_s.min(), 0.0)
+    ahead_us = ahead_s[[op.pp_rank for op in simulation.place.ops]] * 1e6
     return Timeline(timeline.start_us + ahead_us, timeline.end_us + ahead_us)
 
 

@@ -72,7 +72,7 @@ def true_savings(simulation: Simulation, step_numbers: Collection[int] = ()) -> 
 
 def _described(mechanism: Mechanism) -> dict[str, Any]:
     """Name, cause and parameters of a mechanism."""
-    parameters = {name: value for name, value in vars(mechanism).items() if name != "window"}
+    parameters = {name: value for name, value in mechanism.parameters().items() if name != "window"}
     return {"mechanism": type(mechanism).__name__, "cause": mechanism.cause, "parameters": parameters}
 
 

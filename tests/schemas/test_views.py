@@ -16,6 +16,7 @@ from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
 from schemas.views import VIEWS, mentioned
 from schemas.vocabulary import (
+    HOST_CLOCK,
     JOB_SLOWDOWN,
     JOBS,
     OP_TYPE_SLOWDOWN,
@@ -252,3 +253,36 @@ def test_host_recurrence_wants_several_slow_jobs_or_days(spark: SparkSession) ->
     assert (jobs.jobs, jobs.jobs_slow, jobs.days, jobs.days_slow) == (3, 2, 2, 1)
     assert (jobs.workers, jobs.times_slow, jobs.worker_slowdown_max) == (3, 2, 1.5)
     assert (days.first_slow, days.last_slow, days.jobs_slow, days.days_slow) == (DAY, NEXT_DAY, 1, 2)
+
+
+def test_host_clocks_names_hosts_whose_clocks_were_corrected(spark: SparkSession) -> None:
+    def clock(host: str, job: str, day: date, offset_s: float, **more: object) -> dict[str, Any]:
+        return {
+            "host": host,
+            "clock": host,
+            "job_id": job,
+            "log_date": day,
+            "offset_s": offset_s,
+            "largest_offset_s": offset_s,
+        } | more
+
+    rows = view(
+        spark,
+        "host_clocks",
+        {
+            HOST_CLOCK: [
+                clock("early", "a", DAY, -0.05, drift_ppm=0.0, jumps=1),
+                clock("early", "b", NEXT_DAY, -0.03, drift_ppm=2.0, jumps=0),
+                clock("ahead", "a", DAY, 0.002),
+                clock("right", "a", DAY, 1e-5, error_s=1e-5),
+                clock("left alone", "c", DAY, 0.0005, is_corrected=False),
+            ]
+        },
+    )
+    assert [row.host for row in rows] == ["ahead", "early"]
+    early = rows[1]
+    assert (early.units, early.jobs, early.days, early.jumps) == (2, 2, 2, 1)
+    assert (early.first_seen, early.last_seen) == (DAY, NEXT_DAY)
+    assert early.largest_offset_s == 0.05
+    assert early.median_offset_s == pytest.approx(0.04)
+    assert early.median_drift_ppm == 1.0

@@ -5,15 +5,18 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from udfs.kernel.clocks.estimate import Clocks, Limits
+from udfs.kernel.clocks.listen import Listener
 from udfs.kernel.correlation import Moments, worker_moments
 from udfs.kernel.diagnosis.compute_times import BlockTimes
 from udfs.kernel.diagnosis.recorded import block_times
 from udfs.kernel.durations import clamped_launch_delays, put_transfers
 from udfs.kernel.errors import TraceDefectError
+from udfs.kernel.exchanged import Exchanged, exchanged
 from udfs.kernel.graph import Layout, OpGraph
 from udfs.kernel.program import Floats, Ints
 from udfs.kernel.rows import StageRows
-from udfs.kernel.trace import Graphs, StepBlock, build_trace
+from udfs.kernel.trace import Graphs, StepBlock, Trace, build_trace
 
 
 class JobRows(Protocol):
@@ -26,6 +29,14 @@ class JobRows(Protocol):
     @property
     def number_of_steps(self) -> int:
         """Number of steps."""
+
+    @property
+    def clock(self) -> Ints:
+        """Which clock each row's times are from, shape (stage, step, dp_rank), numbered from 0."""
+
+    @property
+    def time_s(self) -> Floats:
+        """When each step began, shape (step,). [s]"""
 
     def stages(self, first: int, end: int) -> list[StageRows]:
         """Rows of the steps [first, end), one per stage, ordered by (step, dp_rank)."""
@@ -54,40 +65,87 @@ class Recorded(NamedTuple):
     clamped_transfers: int
     clamped_launch_delays: int
     graphs: int
+    clocks: Clocks | None
+    exchanged: list[Exchanged]
 
 
-def read(rows: JobRows, layout: Layout, ops_together: int, *, diagnosed: bool) -> Recorded:
+def read(
+    rows: JobRows, layout: Layout, ops_together: int, limits: Limits | None = None, *, diagnosed: bool
+) -> Recorded:
     """Durations of all steps, and all that only recorded times tell.
 
     rows         : the job's rows, every step complete.
     ops_together : ops that are laid out at a time; a step is never divided.
+    limits       : offsets of clocks below are left alone; None leaves all alone.
     diagnosed    : whether to keep what the diagnosis needs.
     raises       : TraceDefectError where the ops contradict each other.
     """
     steps = rows.number_of_steps
-    blocks_wanted = max(1, round(rows.ops / ops_together))
-    together = -(-steps // blocks_wanted)
-    graphs: Graphs = {}
-    blocks: list[Block] = []
-    moments: list[Moments] = []
-    actual_s = np.empty(steps)
-    clamped = np.zeros(2, dtype=np.int64)
-    for first in range(0, steps, together):
-        end = min(first + together, steps)
+    together = -(-steps // max(1, round(rows.ops / ops_together)))
+    spans = [(first, min(first + together, steps)) for first in range(0, steps, together)]
+    reading = _Reading(rows, layout, {}, diagnosed)
+    if limits is None or not rows.clock.any():
+        return reading.of(spans)
+    listener = Listener(rows.clock, rows.time_s, layout, limits)
+    found = reading.of(spans, listener)
+    if len(spans) > 1 and found.clocks is not None and found.clocks.is_corrected:
+        # Only all steps together tell: what was read before they were known is read again.
+        found = reading.of(spans, listener, found.clocks)
+    return found
+
+
+class _Reading(NamedTuple):
+    """How a job is read."""
+
+    rows: JobRows
+    layout: Layout
+    graphs: Graphs
+    diagnosed: bool
+
+    def of(
+        self, spans: list[tuple[int, int]], listener: Listener | None = None, clocks: Clocks | None = None
+    ) -> Recorded:
+        """Read all steps, a span at a time.
+
+        listener : hears what they say about the clocks, where these are not known yet.
+        clocks   : those to correct.
+        """
+        blocks: list[Block] = []
+        moments: list[Moments] = []
+        actual_s = np.empty(self.rows.number_of_steps)
+        clamped = np.zeros(2, dtype=np.int64)
+        is_known = clocks is not None
+        odd: list[Exchanged] = []
+        for first, end in spans:
+            trace = self._trace(first, end)
+            # A rank keeps its place for the whole job: the first steps tell.
+            odd = odd if first else exchanged(trace.blocks[0])
+            for block in trace.blocks:
+                if listener is not None and not is_known:
+                    listener.hear(block, first)
+            if listener is not None and not is_known and end == spans[-1][1]:
+                clocks = listener.clocks()
+            for block in trace.blocks:
+                if listener is not None and clocks is not None and clocks.is_corrected:
+                    listener.correct(block, clocks, first)
+                settled, clamped_here = _settle(
+                    block, self.layout, actual_s[first:], diagnosed=self.diagnosed
+                )
+                blocks.append(settled._replace(steps=first + block.steps))
+                clamped += clamped_here
+            pairs = zip(trace.forward_s, trace.backward_s, strict=True)
+            found_moments = [worker_moments(forward_s, backward_s) for forward_s, backward_s in pairs]
+            moments = (
+                [a.joined(b) for a, b in zip(moments, found_moments, strict=True)] if first else found_moments
+            )
+        counts = int(clamped[0]), int(clamped[1]), len(self.graphs)
+        return Recorded(blocks, actual_s, moments, *counts, clocks, odd)
+
+    def _trace(self, first: int, end: int) -> Trace:
         try:
-            trace = build_trace(rows.stages(first, end), layout, end - first, graphs)
+            return build_trace(self.rows.stages(first, end), self.layout, end - first, self.graphs)
         except TraceDefectError as found:
             raise TraceDefectError(found.defect, found.ops, first + found.step_index) from None
-        for block in trace.blocks:
-            settled, clamped_here = _settle(block, layout, actual_s[first:], diagnosed=diagnosed)
-            blocks.append(settled._replace(steps=first + block.steps))
-            clamped += clamped_here
-        pairs = zip(trace.forward_s, trace.backward_s, strict=True)
-        found_moments = [worker_moments(forward_s, backward_s) for forward_s, backward_s in pairs]
-        moments = (
-            [a.joined(b) for a, b in zip(moments, found_moments, strict=True)] if first else found_moments
-        )
-    return Recorded(blocks, actual_s, moments, int(clamped[0]), int(clamped[1]), len(graphs))
 
 
 def _settle(

@@ -7,9 +7,11 @@ import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel.cause import Diagnosis
+from udfs.kernel.clocks.estimate import Clocks, Limits
 from udfs.kernel.correlation import median_correlation
 from udfs.kernel.diagnosis.diagnose import Job, diagnose
 from udfs.kernel.errors import TraceDefectError
+from udfs.kernel.exchanged import Exchanged
 from udfs.kernel.first_pass import Block, JobRows, Recorded, read
 from udfs.kernel.graph import Layout
 from udfs.kernel.ideal import POOLED_MEAN_MEDIAN, Ideal, ideal_durations, ideal_of_ops
@@ -29,6 +31,21 @@ NO_WASTE: Final = 1e-9
 """Shares of a loss below this part of T say nothing: the denominator vanishes (contract, section 3)."""
 
 
+class How(NamedTuple):
+    """How a job is analysed.
+
+    ideal        : how ideal durations are chosen.
+    ops_together : ops per block; a step is never divided.
+    limits       : offsets of clocks that are left alone; None: all.
+    diagnosed    : whether to look for causes.
+    """
+
+    ideal: Ideal = POOLED_MEAN_MEDIAN
+    ops_together: int = OPS_TOGETHER
+    limits: Limits | None = None
+    diagnosed: bool = True
+
+
 class WhatIf(NamedTuple):
     """What a job cost and would have cost; float64, seconds, unless said otherwise.
 
@@ -41,6 +58,8 @@ class WhatIf(NamedTuple):
     ideal_duration_s : shape (stage, op type); nan where a type was never recorded.
     clamped_transfers, clamped_launch_delays, graphs : counts.
     diagnosis        : causes and what their fixes save; None where it was not wanted.
+    exchanged        : dp ranks of a stage that stand in each other's place.
+    clocks           : of the hosts; None where there is one, or they were not asked about.
     """
 
     actual_s: Floats
@@ -54,6 +73,8 @@ class WhatIf(NamedTuple):
     clamped_launch_delays: int
     graphs: int
     diagnosis: Diagnosis | None
+    clocks: Clocks | None
+    exchanged: list[Exchanged]
 
     @property
     def slow_worker_share(self) -> float:
@@ -82,10 +103,7 @@ def analyse(
     layout: Layout,
     worker_rank: Ints,
     worker_host: Ints | None = None,
-    ideal: Ideal = POOLED_MEAN_MEDIAN,
-    ops_together: int = OPS_TOGETHER,
-    *,
-    diagnosed: bool = True,
+    how: How | None = None,
 ) -> WhatIf:
     """Replay a job in every scenario of section 5.
 
@@ -95,13 +113,13 @@ def analyse(
     rows         : the job's rows, every step complete.
     worker_rank  : int, shape (stage, dp_rank); global rank of each worker, settles ties among the slowest.
     worker_host  : int, shape (stage, dp_rank); equal on one host, -1 where unknown. None: all unknown.
-    ops_together : ops per block; a step is never divided.
-    diagnosed    : whether to look for causes.
+    how          : the choices there are; the usual ones where not given.
     raises       : TraceDefectError where the ops contradict each other, or take no time, so that there is
                    nothing to compare with.
     """
-    recorded = read(rows, layout, ops_together, diagnosed=diagnosed)
-    ideal_s = ideal_durations([(block.graph, block.duration_s) for block in recorded.blocks], ideal)
+    chosen = how or How()
+    recorded = read(rows, layout, chosen.ops_together, chosen.limits, diagnosed=chosen.diagnosed)
+    ideal_s = ideal_durations([(block.graph, block.duration_s) for block in recorded.blocks], chosen.ideal)
     replays = [_Replay.of(block, layout, ideal_s) for block in recorded.blocks]
     times = _in_step_order([replay.times for replay in replays], recorded.blocks)
     _refuse_timeless(recorded.blocks, times)
@@ -122,9 +140,13 @@ def analyse(
         clamped_launch_delays=recorded.clamped_launch_delays,
         graphs=recorded.graphs,
         diagnosis=None,
+        clocks=recorded.clocks,
+        exchanged=recorded.exchanged,
     )
     hosts = np.full(worker_rank.shape, -1) if worker_host is None else worker_host
-    return found._replace(diagnosis=_diagnosis(recorded, layout, hosts, found)) if diagnosed else found
+    if not chosen.diagnosed:
+        return found
+    return found._replace(diagnosis=_diagnosis(recorded, layout, hosts, found))
 
 
 def _diagnosis(recorded: Recorded, layout: Layout, hosts: Ints, found: WhatIf) -> Diagnosis:
@@ -139,6 +161,7 @@ def _diagnosis(recorded: Recorded, layout: Layout, hosts: Ints, found: WhatIf) -
             cause.STAGE_IMBALANCE: found.last_stage_share,
             cause.DATA_IMBALANCE: found.forward_backward_correlation,
         },
+        skew_s=0.0 if found.clocks is None else found.clocks.skew_s,
     )
     return diagnose([block.diagnosed for block in recorded.blocks if block.diagnosed is not None], job)
 

@@ -34,6 +34,10 @@ class Mechanism(ABC):
         """What remains when its harm is undone: nothing, or the same work evenly spread."""
         return None
 
+    def parameters(self) -> dict[str, Any]:
+        """What it is made with, in types that JSON knows."""
+        return dict(vars(self))
+
     def culprits(self, place: Place) -> Culprits:
         """Who is to blame."""
         del place

@@ -11,6 +11,7 @@ import pytest
 from jobs.evaluation.diagnosis import NO_ANSWER, Diagnose, NoDiagnosisError
 from jobs.evaluation.sample import USUAL, VARIANTS, Variant, healthy_seeds, is_hidden, judge_job
 from jobs.evaluation.score import by_class
+from jobs.synthetic.mechanisms.clocks import HostClocks
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import LABELS, Simulation
@@ -125,7 +126,7 @@ def test_healthy_seeds_are_the_next_without_a_fault() -> None:
 
 
 def test_variants_change_noise_and_steps_alone() -> None:
-    noisy, few, both = VARIANTS
+    noisy, few, both, skewed = VARIANTS
     job = sample_job(slow_worker_seed(), most_ops=SMALL)
     assert noisy.of(job).plan.workload.noise == both.of(job).plan.workload.noise == 0.06
     assert few.of(job).plan.workload == job.plan.workload
@@ -133,6 +134,10 @@ def test_variants_change_noise_and_steps_alone() -> None:
     assert noisy.of(job).plan.shape == job.plan.shape
     assert set(judged(slow_worker_seed(), saying({}), few).steps) == {4}
     assert USUAL.of(job) == job
+    *mechanisms, clocks = skewed.of(job).plan.mechanisms
+    assert tuple(mechanisms) == tuple(job.plan.mechanisms)
+    assert isinstance(clocks, HostClocks)
+    assert skewed.of(job).plan.workload == job.plan.workload
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ class BlockTimes(NamedTuple):
     microbatch : per cell int32, shape (compute op, step, dp), or (compute op, 1, 1) where all rows agree.
     calls      : transfers that were issued together; `graph` knows them.
     delays     : launch delays that are kept in replays.
-    skew_s     : how far the clocks of workers are apart, shape (step,); nan where nothing tells. [s]
     """
 
     graph: OpGraph
@@ -42,7 +41,6 @@ class BlockTimes(NamedTuple):
     microbatch: tuple[npt.NDArray[np.int32], ...]
     calls: Calls
     delays: KeptDelays
-    skew_s: Floats
 
     @property
     def number_of_steps(self) -> int:

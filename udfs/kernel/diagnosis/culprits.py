@@ -30,7 +30,11 @@ NAN: Final = float("nan")
 
 
 class Found(NamedTuple):
-    """All that was found in a job before anything was fixed. actual_s : mean recorded step time. [s]"""
+    """All that was found in a job before anything was fixed.
+
+    actual_s : mean recorded step time. [s]
+    skew_s   : how far clocks may be apart that were not corrected; infinite where nothing tells. [s]
+    """
 
     layout: Layout
     actual_s: float
@@ -38,6 +42,7 @@ class Found(NamedTuple):
     computes: ComputeTimes | None
     factors: Factors | None
     transfers: list[SlowTransfers]
+    skew_s: float = 0.0
 
 
 class Blame(NamedTuple):

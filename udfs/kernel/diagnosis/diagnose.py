@@ -37,6 +37,7 @@ class Job(NamedTuple):
 
     hosts      : int, shape (stage, dp_rank); which host a worker is on, -1 where unknown.
     indicators : the paper's, by cause; nan where it has none.
+    skew_s     : how far clocks may be apart that were not corrected; infinite where nothing tells. [s]
     """
 
     layout: Layout
@@ -44,6 +45,7 @@ class Job(NamedTuple):
     actual_s: float
     ideal_s: float
     indicators: dict[int, float]
+    skew_s: float = 0.0
 
 
 def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
@@ -51,7 +53,7 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     computes = compute_times(blocks, job.layout.pp_size, job.layout.dp_size)
     factors = decompose(computes.times_s, job.hosts) if computes is not None else None
     transfers = slow_transfers(blocks)
-    found = Found(job.layout, job.actual_s, blocks, computes, factors, transfers)
+    found = Found(job.layout, job.actual_s, blocks, computes, factors, transfers, job.skew_s)
     savings = savings_of(_replays(found), job.actual_s)
     rest = savings.replayed - savings.together - job.ideal_s / job.actual_s
     trust = Trust.of(found, savings, rest, _moving(found, savings))

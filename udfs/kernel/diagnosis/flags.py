@@ -2,13 +2,10 @@
 
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from udfs.kernel import cause
 from udfs.kernel.diagnosis.culprits import Found
 from udfs.kernel.diagnosis.savings import Savings
 from udfs.kernel.graph import Layout
-from udfs.kernel.selection import median_of_all
 
 ENOUGH_STEPS: Final = 4
 LARGEST_GAP: Final = 0.05
@@ -37,7 +34,7 @@ class Trust(NamedTuple):
 
     slow_cells  : share of the workers that are slower than usual.
     suspects    : whether a stage is heavy or its one host slow, and nothing tells.
-    skew_s      : how far clocks are apart. [s]
+    skew_s      : how far clocks may be apart that were not corrected; infinite where nothing tells. [s]
     moving      : share of T_actual that transfers take, if all of them are as they should be.
     gap         : by how much the replay misses T_actual, as a share.
     unexplained : share of the waste that no fix returns.
@@ -66,14 +63,13 @@ class Trust(NamedTuple):
             microbatches = found.factors.noise.shape[3]
             suspects = bool(workers.suspects.any())
         waste = savings.together + rest
-        skew_s = np.concatenate([block.skew_s[np.isfinite(block.skew_s)] for block in found.blocks])
         return cls(
             layout=found.layout,
             steps=sum(block.number_of_steps for block in found.blocks),
             microbatches=microbatches,
             slow_cells=slow_cells,
             suspects=suspects,
-            skew_s=median_of_all(skew_s) if len(skew_s) else 0.0,
+            skew_s=found.skew_s,
             moving=moving - savings.alone[cause.COMMUNICATION],
             gap=abs(1.0 - savings.replayed),
             unexplained=rest / waste if waste > LEAST_WASTE else 0.0,

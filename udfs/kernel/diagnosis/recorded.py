@@ -1,20 +1,14 @@
 """What the diagnosis needs of a block's recorded times, before they are let go."""
 
-from itertools import pairwise
-from typing import Final
-
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.diagnosis.calls import Calls, call_graph, find_calls
+from udfs.kernel.diagnosis.calls import call_graph, find_calls
 from udfs.kernel.diagnosis.compute_times import BlockTimes, KeptDelays
 from udfs.kernel.durations import CLAMP_S
-from udfs.kernel.graph import Layout, OpGraph, as_index
+from udfs.kernel.graph import Layout, OpGraph
 from udfs.kernel.program import Floats
-from udfs.kernel.selection import medians_along, medians_of_rows
 from udfs.kernel.trace import StepBlock
-
-NAN: Final = float("nan")
 
 
 def block_times(block: StepBlock, end_s: Floats, layout: Layout) -> BlockTimes:
@@ -31,7 +25,6 @@ def block_times(block: StepBlock, end_s: Floats, layout: Layout) -> BlockTimes:
         microbatch=block.microbatch,
         calls=calls,
         delays=_kept_delays(graph, block.start_s, end_s, layout),
-        skew_s=_skew_s(graph, end_s, calls),
     )
 
 
@@ -56,25 +49,3 @@ def _kept_delays(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout)
         delay_s = start_s[op] - ready_s
         delays.append(np.where(delay_s <= CLAMP_S, 0.0, delay_s))
     return KeptDelays(np.array(ops, dtype=np.int64), np.array(delays).reshape(-1, *start_s.shape[1:]))
-
-
-def _skew_s(graph: OpGraph, end_s: Floats, calls: Calls) -> Floats:
-    """How far clocks are apart in each step: ends of ops that return together; nan without such. [s]
-
-    Of a send and its recv where they are not part of larger calls, of stages that meet, and of the dp ranks
-    of a collective; shape (step,).
-    """
-    steps = end_s.shape[1]
-    pairs, replicas = [np.full(steps, NAN)], [np.full(steps, NAN)]
-    across = [op for members, across_dp in graph.meetings if across_dp for ops in members for op in ops]
-    if across and end_s.shape[-1] > 1:
-        replicas.append(medians_along(np.abs(np.diff(end_s[across])), 2).min(axis=0))
-    for members, _ in graph.meetings:
-        is_transfer = graph.op_types[members[0][0]] in ot.TRANSFERS
-        if not (is_transfer and calls.members):
-            ends_s = [end_s[as_index(ops)] for ops in members]
-            apart_s = [np.abs(end - other).swapaxes(0, 1) for end, other in pairwise(ends_s)]
-            pairs += [medians_of_rows(apart.reshape(steps, -1)) for apart in apart_s]
-    # A long collective ends when its own noise lets it, so that the shortest tells most of the clocks.
-    shortest: Floats = np.fmin.reduce(replicas)
-    return np.asarray(np.fmax(np.fmax.reduce(pairs), shortest))

@@ -1,0 +1,156 @@
+"""Generated jobs with clocks that are off, beside the same jobs on one clock: is the answer the same?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from jobs.synthetic.job import GeneratedJob, recorded_job
+from jobs.synthetic.mechanisms.clocks import SKEWS, draw_clocks
+from jobs.synthetic.mechanisms.nuisances import ClockSkew
+from jobs.synthetic.sample_job import own_hosts, sample_job
+from jobs.synthetic.sample_layout import child_rng
+from jobs.synthetic.simulation import JobPlan, Simulation
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, STATUS_ANALYSED, STATUS_CORRUPT_TRACE
+from udfs.errors import TraceError
+from udfs.what_if import SimulationSettings, simulate_job
+
+FROM_ONE_CLOCK: Final = SimulationSettings(
+    clock_floor_s=float("inf"), clock_floor_fraction=float("inf"), diagnosed=True
+)
+"""As if no clock were ever off."""
+
+RIGHT: Final = 1e-3
+WRONG: Final = 5e-3
+"""Relative errors of the slowdown that a corrected unit may have, and that no analysed unit may have."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is said of a unit; its slowdown is nan where it has none."""
+
+    status: str
+    slowdown: float
+    causes: frozenset[str]
+    is_corrected: bool
+
+
+@dataclass(frozen=True)
+class SkewedJob:
+    """One job whose clocks are off, in one way.
+
+    true     : of the same job on one clock
+    ignored  : with the clocks taken as they are
+    found    : with what the simulator makes of them
+    """
+
+    seed: int
+    kind: str
+    skew: str
+    hosts: int
+    true: Told
+    ignored: Told
+    found: Told
+
+
+def kind_of(plan: JobPlan) -> str:
+    """What joins the hosts of a job."""
+    shape = plan.shape
+    pipeline = "" if shape.pp_size == 1 else "virtual pipeline" if shape.vpp_size > 1 else "pipeline"
+    replicas = "replicas" if shape.dp_size > 1 else ""
+    return " and ".join(filter(None, (replicas, pipeline))) or "one worker"
+
+
+def judge(seed: int, skew: str = "", most_ops: int = 15_000) -> SkewedJob | None:
+    """Draw a job and run it with and without clocks that are off; None where it runs on one host.
+
+    skew : a name in SKEWS; any where left out
+    """
+    drawn = sample_job(seed, most_ops=most_ops)
+    plan = replace(
+        drawn.plan,
+        mechanisms=tuple(each for each in drawn.plan.mechanisms if not isinstance(each, ClockSkew)),
+    )
+    hosts = own_hosts(plan.shape, plan.identity)
+    if len(hosts) < 2 or kind_of(plan) == "one worker":
+        return None
+    rng = child_rng(seed, f"clocks {skew}")
+    chosen = skew or str(rng.choice(list(SKEWS)))
+    clocks = draw_clocks(rng, hosts, plan.shape.steps, chosen)
+    job, skewed = (
+        recorded_job(Simulation(replace(plan, mechanisms=mechanisms))).without_ranks(drawn.lost_ranks)
+        for mechanisms in (plan.mechanisms, (*plan.mechanisms, clocks))
+    )
+    true = _told(job, FROM_ONE_CLOCK)
+    ignored, found = _told(skewed, FROM_ONE_CLOCK), _told(skewed, SimulationSettings())
+    return SkewedJob(seed, kind_of(plan), chosen, len(hosts), true, ignored, found)
+
+
+def _told(job: GeneratedJob, settings: SimulationSettings) -> Told:
+    try:
+        tables = simulate_job(job.rank_steps, job.manifest, settings)
+    except TraceError:
+        return Told(STATUS_CORRUPT_TRACE, np.nan, frozenset(), is_corrected=False)
+    (row,) = tables[JOB_SLOWDOWN].to_pylist()
+    causes = frozenset(each["cause"] for each in tables[JOB_CAUSES].to_pylist() if each["is_cause"])
+    slowdown = np.nan if row["slowdown"] is None else float(row["slowdown"])
+    return Told(row["status"], slowdown, causes, bool(row["is_clock_corrected"]))
+
+
+def rows_of(judged: list[SkewedJob]) -> pd.DataFrame:
+    """One row per job: errors of the slowdown, relative, with the clocks ignored and found."""
+    return pd.DataFrame(
+        [
+            {
+                "seed": job.seed,
+                "kind": job.kind,
+                "skew": job.skew,
+                "hosts": job.hosts,
+                "status": job.found.status,
+                "ignored_status": job.ignored.status,
+                "ignored_error": abs(job.ignored.slowdown / job.true.slowdown - 1),
+                "error": abs(job.found.slowdown / job.true.slowdown - 1),
+                "ignored_causes_kept": job.ignored.causes == job.true.causes,
+                "causes_kept": job.found.causes == job.true.causes,
+                "is_corrected": job.found.is_corrected,
+            }
+            for job in judged
+        ]
+    )
+
+
+def by_kind_and_skew(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per kind of job and skew: worst errors and causes kept, old against new."""
+    found = []
+    for (kind, skew), some in rows.groupby(["kind", "skew"]):
+        found.append(
+            {
+                "kind": kind,
+                "skew": skew,
+                "jobs": len(some),
+                "corrected": int(some.is_corrected.sum()),
+                "worst error, clocks ignored [%]": 100 * some.ignored_error.max(),
+                "worst error [%]": 100 * some.error.max(),
+                "causes kept, clocks ignored": int(some.ignored_causes_kept.sum()),
+                "causes kept": int(some.causes_kept.sum()),
+            }
+        )
+    return pd.DataFrame(found)
+
+
+def summary(rows: pd.DataFrame) -> Mapping[str, float]:
+    """What all jobs together reach."""
+    is_right = rows.error <= RIGHT
+    analysed, ignored = rows.status == STATUS_ANALYSED, rows.ignored_status == STATUS_ANALYSED
+    return {
+        "jobs": len(rows),
+        "right to 0.1 % [%]": 100 * float(is_right.mean()),
+        "right to 0.1 %, clocks ignored [%]": 100 * float((rows.ignored_error <= RIGHT).mean()),
+        "worst error [%]": 100 * float(rows.error.max()),
+        "analysed and wrong by over 0.5 %": int((analysed & ~(rows.error <= WRONG)).sum()),
+        "the same, clocks ignored": int((ignored & ~(rows.ignored_error <= WRONG)).sum()),
+        "causes kept [%]": 100 * float(rows.causes_kept.mean()),
+        "causes kept, clocks ignored [%]": 100 * float(rows.ignored_causes_kept.mean()),
+    }

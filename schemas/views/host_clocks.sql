@@ -1,0 +1,18 @@
+-- Hosts whose clocks were off in a unit: how far, in how many units and on which days, worst first. Off is what was
+-- corrected and lies beyond twice its standard error; a host that drifts by the same ppm everywhere has a bad
+-- oscillator, one that jumps is set by hand or by a daemon that steps.
+SELECT
+  host,
+  count(*) AS units,
+  count(DISTINCT job_id) AS jobs,
+  count(DISTINCT log_date) AS days,
+  min(log_date) AS first_seen,
+  max(log_date) AS last_seen,
+  max(abs(largest_offset_s)) AS largest_offset_s,
+  median(abs(offset_s)) AS median_offset_s,
+  median(drift_ppm) AS median_drift_ppm,
+  sum(jumps) AS jumps
+FROM host_clock
+WHERE host IS NOT NULL AND is_corrected AND abs(largest_offset_s) > 2 * error_s
+GROUP BY host
+ORDER BY largest_offset_s DESC, host

@@ -1,0 +1,67 @@
+"""Clocks from differences: through a graph, against a tie that is wrong, in parts, and by two ways alike."""
+
+import numpy as np
+import pytest
+
+from udfs.kernel.clocks import joined
+from udfs.kernel.clocks.joined import join
+from udfs.kernel.clocks.ties import Ties
+
+STEPS = 12
+TIME_S = np.arange(0.0, STEPS)
+CLOCKS_S = np.array([0.0, 0.01, -0.02, 0.03])
+
+
+def ties(*pairs: tuple[int, int], noise_s: float = 1e-5, off_s: dict[int, float] | None = None) -> Ties:
+    """Differences between clocks; the numbers from 4 on are the true times of collectives."""
+    true_s = np.concatenate([CLOCKS_S, [0.0, 0.0]])
+    one, other = np.array(pairs).T
+    apart_s = (true_s[other] - true_s[one])[:, None] + noise_s * np.random.default_rng(1).standard_normal(
+        (len(pairs), STEPS)
+    )
+    for tie, by_s in (off_s or {}).items():
+        apart_s[tie] += by_s
+    return Ties(one, other, np.zeros(len(pairs), dtype=np.int64), apart_s, np.zeros(len(pairs)))
+
+
+def test_clocks_along_a_pipeline() -> None:
+    """Neighbours alone are compared; the ends of the chain are as well known as the sum of its links."""
+    found = join(ties((0, 1), (1, 2), (2, 3)), 4, TIME_S)
+    assert found.ahead_s.mean(axis=1) == pytest.approx(CLOCKS_S - CLOCKS_S.mean(), abs=1e-5)
+    assert found.part.tolist() == [0, 0, 0, 0]
+    assert 1e-6 < found.noise_s[0] < 1e-5
+
+
+def test_members_of_a_collective_meet_at_its_true_time() -> None:
+    found = join(ties((4, 0), (4, 1), (4, 2), (4, 3)), 4, TIME_S)
+    assert found.ahead_s.mean(axis=1) == pytest.approx(CLOCKS_S - CLOCKS_S.mean(), abs=1e-5)
+
+
+def test_a_tie_that_the_others_contradict_is_doubted() -> None:
+    """A link that is late one way looks like a clock, until the collectives say otherwise."""
+    pairs = ((0, 1), (1, 2), (2, 3), *((hub, clock) for hub in (4, 5) for clock in range(4)))
+    found = join(ties(*pairs, off_s={1: 0.005}), 4, TIME_S)
+    assert found.ahead_s.mean(axis=1) == pytest.approx(CLOCKS_S - CLOCKS_S.mean(), abs=5e-5)
+
+
+def test_parts_that_nothing_joins() -> None:
+    found = join(ties((0, 1), (2, 3)), 4, TIME_S)
+    assert found.part.tolist() == [0, 0, 2, 2]
+    assert found.ahead_s.mean(axis=1) == pytest.approx([-0.005, 0.005, -0.025, 0.025], abs=1e-5)
+
+
+def test_steps_that_lack_a_tie() -> None:
+    """Without the second link half of the chain is not known in these steps; the rest stays where it was."""
+    some = ties((0, 1), (1, 2), (2, 3))
+    some.apart_s[1, :4] = np.nan
+    found = join(some, 4, TIME_S)
+    assert np.isnan(found.ahead_s[2:, :4]).all()
+    true_s = CLOCKS_S - CLOCKS_S.mean()
+    assert found.ahead_s[:2] == pytest.approx(np.repeat(true_s[:2, None], STEPS, axis=1), abs=6e-5)
+
+
+def test_many_clocks_are_solved_for_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = ties((0, 1), (1, 2), (2, 3), (4, 0), (4, 2), (5, 1), (5, 3))
+    dense = join(some, 4, TIME_S)
+    monkeypatch.setattr(joined, "DENSE", 0)
+    assert join(some, 4, TIME_S).ahead_s == pytest.approx(dense.ahead_s, abs=1e-9)

@@ -1,0 +1,1 @@
+"""Clocks of the hosts from the trace itself: ends that are one instant, read from two clocks."""

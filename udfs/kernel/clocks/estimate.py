@@ -1,0 +1,146 @@
+"""Offsets of all clocks of a job, from everything that was heard, and whether they are to be corrected."""
+
+from collections.abc import Sequence
+from math import inf
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel.clocks.course import SURE, Course, course, levelled
+from udfs.kernel.clocks.joined import Joined, join
+from udfs.kernel.clocks.ties import RESOLUTION_S, HeardSteps, all_ties
+from udfs.kernel.program import Floats, Ints
+from udfs.kernel.selection import median_of_all
+
+BEYOND: Final = 4.0
+"""An offset is beyond its uncertainty from so many standard errors on."""
+
+TOO_VAGUE: Final = 0.005
+"""Clocks that are apart and not known to this part of a step could bend the slowdown by as much."""
+
+
+LEAST_STEPS: Final = 4
+"""In fewer steps nothing tells noise from clocks."""
+
+FEW_STEPS: Final = 5
+GROSS_S: Final = 10e-3
+"""In so few, noise still may pass for clocks: only offsets that make transfers impossible count. [s]"""
+
+LEAST_FLOOR_S: Final = 50e-6
+"""However short steps are, less is no offset: a transfer's own ends differ by as much. [s]"""
+
+
+class Limits(NamedTuple):
+    """Offsets below the lower of the two are left alone.
+
+    floor_s        : mean offset of a clock over the steps. [s]
+    floor_fraction : the same, as a share of the step time.
+    """
+
+    floor_s: float
+    floor_fraction: float
+
+
+class Clocks(NamedTuple):
+    """The clocks of a job.
+
+    ahead_s      : float64, shape (clock, step); how far each is ahead of the median clock of its part. [s]
+    error_s      : float64, shape (clock,); standard error of that. [s]
+    drift        : float64, shape (clock,); against the median clock of its part. [s/s]
+    jumps        : int, shape (clock,); times that it was set.
+    jump_s       : float64, shape (clock,); the largest of them. [s]
+    part         : int, shape (clock,); clocks with equal numbers are joined by transfers or collectives.
+    residual_s   : median disagreement of ends that should agree, once clocks are corrected. [s]
+    is_corrected : whether any offset is beyond its uncertainty and the floor.
+    is_known     : whether the clocks are joined, and close enough or well enough known.
+    """
+
+    ahead_s: Floats
+    error_s: Floats
+    drift: Floats
+    jumps: Ints
+    jump_s: Floats
+    part: Ints
+    residual_s: float
+    is_corrected: bool
+    is_known: bool
+
+    @property
+    def parts(self) -> int:
+        """Number of parts that nothing joins."""
+        return len(np.unique(self.part))
+
+    @property
+    def skew_s(self) -> float:
+        """How far the times may still be apart for their clocks: infinite where nothing joins these. [s]"""
+        if self.parts > 1:
+            return inf
+        return 0.0 if self.is_known else float(self.error_s.max())
+
+
+def estimate(
+    found: Sequence[HeardSteps], clocks: int, time_s: Floats, step_s: float, limits: Limits
+) -> Clocks:
+    """Clocks of a job.
+
+    found  : what was heard in all steps.
+    clocks : number of clocks.
+    time_s : float64, shape (step,); when each step began. [s]
+    step_s : usual time of a step. [s]
+    """
+    floor_s = max(min(limits.floor_s, limits.floor_fraction * step_s), LEAST_FLOOR_S)
+    if len(time_s) < FEW_STEPS:
+        floor_s = max(limits.floor_s, GROSS_S)
+    joined = join(all_ties(found, clocks, len(time_s)), clocks, time_s)
+    ahead_s = _from_median(np.nan_to_num(joined.ahead_s), joined.part)
+    noise_s, drift, leap_s = joined.noise_s, np.zeros(clocks), np.zeros((clocks, 1))
+    is_corrected = is_vague = False
+    if len(time_s) >= LEAST_STEPS and np.abs(ahead_s).mean(axis=1).max() > floor_s:
+        joined = joined._replace(ahead_s=levelled(joined.ahead_s, time_s, joined.part))
+        fitted = course(joined.ahead_s, time_s)
+        ahead_s = _from_median(_followed(joined, fitted), joined.part)
+        drift = _from_median(fitted.drift[:, None], joined.part)[:, 0]
+        leap_s = _leaps(ahead_s - drift[:, None] * (time_s - time_s[0]), fitted)
+        noise_s = np.maximum(fitted.scatter_s / np.sqrt(len(time_s)), noise_s)
+        mean_s = np.abs(ahead_s).mean(axis=1)
+        is_corrected = bool((mean_s > np.maximum(floor_s, BEYOND * noise_s + joined.doubt_s)).any())
+        error_s = np.hypot(noise_s, joined.doubt_s)
+        is_vague = bool(mean_s.max() > floor_s and error_s.max() > TOO_VAGUE * step_s)
+    residual_s = np.abs(joined.residual_s[np.isfinite(joined.residual_s)])
+    return Clocks(
+        ahead_s=ahead_s,
+        error_s=np.hypot(noise_s, joined.doubt_s),
+        drift=drift,
+        jumps=np.count_nonzero(leap_s, axis=1),
+        jump_s=leap_s[np.arange(clocks), np.abs(leap_s).argmax(axis=1)],
+        part=joined.part,
+        residual_s=median_of_all(residual_s) if len(residual_s) else 0.0,
+        is_corrected=is_corrected,
+        is_known=len(np.unique(joined.part)) == 1 and not is_vague,
+    )
+
+
+def _leaps(level_s: Floats, fitted: Course) -> Floats:
+    """By how much clocks without their drift were set, 0 where they were not; shape (clock, step - 1). [s]
+
+    Against the mean of all, every clock leaps a little where one is set: against the median that is nothing.
+    """
+    leap_s = np.where(fitted.is_leap, np.diff(level_s, axis=1), 0.0)
+    least_s = np.maximum(SURE * fitted.scatter_s, LEAST_FLOOR_S)[:, None]
+    return np.where(np.abs(leap_s) > least_s, leap_s, 0.0)
+
+
+def _followed(joined: Joined, fitted: Course) -> Floats:
+    """The course, and a step's own estimate where that is too far away to be chance."""
+    chance_s = SURE * np.maximum(fitted.scatter_s, joined.noise_s)[:, None] + RESOLUTION_S
+    is_own = np.abs(joined.ahead_s - fitted.ahead_s) > chance_s
+    return np.where(is_own, joined.ahead_s, fitted.ahead_s)
+
+
+def _from_median(ahead_s: Floats, part: Ints) -> Floats:
+    """Against the median clock of each part, step by step: of one that is off, the others are not."""
+    moved_s = ahead_s.copy()
+    for number in np.unique(part).tolist():
+        own = part == number
+        moved_s[own] -= np.median(moved_s[own], axis=0)
+    return moved_s

@@ -1,0 +1,207 @@
+"""From differences of clocks to the clocks: least squares over the graph of who meets whom."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel.clocks.ties import RESOLUTION_S, Ties, middle_of_known, scatter_s
+from udfs.kernel.program import Floats, Ints
+
+DENSE: Final = 128
+"""Up to so many unknowns they are solved for at once, beyond by conjugate gradients."""
+
+ROUNDS: Final = 200
+ENOUGH: Final = 1e-9
+"""Conjugate gradients end after so many rounds, or when the residual is this part of what it was."""
+
+SECOND_THOUGHTS: Final = 3
+CONTRADICTION: Final = 4.0
+"""A tie that the others contradict by more than so many of its standard errors is doubted by as much."""
+
+
+class Joined(NamedTuple):
+    """Clocks, step by step.
+
+    ahead_s    : float64, shape (clock, step); ahead of the mean of its part by; nan: nothing tells. [s]
+    part       : int, shape (clock,); clocks with equal numbers are joined.
+    residual_s : float64, shape (tie, step); what of a tie the clocks do not explain. [s]
+    noise_s    : float64, shape (clock,); standard error of the mean over steps by noise. [s]
+    doubt_s    : float64, shape (clock,); how far that may be off for other reasons. [s]
+    """
+
+    ahead_s: Floats
+    part: Ints
+    residual_s: Floats
+    noise_s: Floats
+    doubt_s: Floats
+
+
+def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
+    """Clocks that fit the ties best, each part's mean zero.
+
+    A tie counts by what it scatters, averaged over steps, and by its doubt; one that the others contradict in
+    all steps alike is doubted by that: ends that are late for a reason of their own are no clock.
+    """
+    told = np.maximum(np.isfinite(found.apart_s).sum(axis=1), 1)
+    noise_s = scatter_s(found, time_s) / np.sqrt(told)
+    return _join(found, clocks, noise_s, _doubts(found, clocks, noise_s))
+
+
+def _doubts(found: Ties, clocks: int, noise_s: Floats) -> Floats:
+    """Doubt about each tie, and what the others contradict in its mean over steps; shape (tie,). [s]"""
+    own_s = doubt_s = np.hypot(found.doubt_s, RESOLUTION_S)
+    known = np.isfinite(found.apart_s).all(axis=0)
+    if not len(found.one) or not known.any():
+        return own_s
+    # Means, because they add up over ties however clocks drift and are set, where medians do not.
+    mean = found._replace(apart_s=found.apart_s[:, known].mean(axis=1, keepdims=True))
+    wrong = np.zeros(len(own_s), dtype=bool)
+    nodes = max(clocks, int(found.one.max()) + 1)
+    part = _parts(found.one, found.other, nodes)
+    for _ in range(SECOND_THOUGHTS):
+        weight = 1.0 / (noise_s**2 + doubt_s**2)
+        level_s = _levels(mean, weight, part, clocks)[:, 0]
+        off_s = np.abs(mean.apart_s[:, 0] - level_s[found.other] + level_s[found.one])
+        was_wrong, wrong = wrong, off_s > CONTRADICTION * np.hypot(noise_s, own_s)
+        if not wrong.any():
+            return own_s
+        doubt_s = np.where(wrong, np.hypot(own_s, off_s), own_s)
+        if (wrong == was_wrong).all():
+            break
+    return doubt_s
+
+
+def _join(found: Ties, clocks: int, noise_s: Floats, doubt_s: Floats) -> Joined:
+    nodes = max(clocks, int(found.one.max(initial=-1)) + 1)
+    weight = 1.0 / (noise_s**2 + doubt_s**2)
+    part = _parts(found.one, found.other, nodes)
+    ahead_s = np.full((nodes, found.apart_s.shape[1]), np.nan)
+    errors_s = np.full((2, nodes), np.nan)
+    for at, rows in _patterns(found):
+        some = Ties(
+            found.one[rows], found.other[rows], found.kind[rows], found.apart_s[rows][:, at], doubt_s[rows]
+        )
+        here = _parts(some.one, some.other, nodes)
+        # Nodes that nothing joins in these steps as in others are not known in them.
+        is_whole = here == part
+        some_s, *own_errors_s = _solve(some, weight[rows], noise_s[rows], here, clocks)
+        ahead_s[:, at] = np.where(is_whole[:, None], some_s, np.nan)
+        errors_s = np.where(is_whole, np.array(own_errors_s), errors_s)
+    residual_s = found.apart_s - ahead_s[found.other] + ahead_s[found.one]
+    part = part[:clocks]
+    return Joined(_centred(ahead_s[:clocks], part), part, residual_s, *np.nan_to_num(errors_s[:, :clocks]))
+
+
+def _patterns(found: Ties) -> list[tuple[Ints, Ints]]:
+    """Steps with the same ties, and these ties; those with most steps last."""
+    known = np.isfinite(found.apart_s)
+    if known.all():
+        return [(np.arange(known.shape[1]), np.arange(len(known)))]
+    _, first, pattern = np.unique(known, axis=1, return_index=True, return_inverse=True)
+    pattern = pattern.reshape(-1)
+    order = np.argsort(np.bincount(pattern), kind="stable").tolist()
+    return [(np.flatnonzero(pattern == number), np.flatnonzero(known[:, first[number]])) for number in order]
+
+
+def _centred(ahead_s: Floats, part: Ints) -> Floats:
+    """Mean of each part zero; where a part is not whole, its clocks as far off in the mean as elsewhere."""
+    centred_s = np.empty_like(ahead_s)
+    for number in np.unique(part).tolist():
+        own_s = ahead_s[part == number]
+        is_whole = np.isfinite(own_s).all(axis=0)
+        own_s = own_s - np.where(is_whole, own_s, 0.0).mean(axis=0)
+        if not is_whole.all() and is_whole.any():
+            off_s = own_s - np.median(own_s[:, is_whole], axis=1)[:, None]
+            own_s = np.where(is_whole, own_s, own_s - middle_of_known(off_s))
+        centred_s[part == number] = own_s
+    return centred_s
+
+
+def _parts(one: Ints, other: Ints, nodes: int) -> Ints:
+    """Least number of the nodes that each is joined with."""
+    part = np.arange(nodes)
+    while True:
+        joined = part.copy()
+        least = np.minimum(part[one], part[other])
+        np.minimum.at(joined, one, least)
+        np.minimum.at(joined, other, least)
+        np.minimum.at(joined, part[one], least)
+        np.minimum.at(joined, part[other], least)
+        joined = joined[joined]
+        if (joined == part).all():
+            return part
+        part = joined
+
+
+def _gathered(found: Ties, values: Floats, nodes: int) -> Floats:
+    """Sum of values over the ties of each node, against their direction at the first end."""
+    total = np.zeros((nodes, values.shape[1]))
+    np.add.at(total, found.other, values)
+    np.subtract.at(total, found.one, values)
+    return total
+
+
+def _solve(
+    found: Ties, weight: Floats, noise_s: Floats, part: Ints, clocks: int
+) -> tuple[Floats, Floats, Floats]:
+    """Nodes step by step, and how far off they may be by noise and by doubt."""
+    if len(part) > DENSE:
+        own, doubted = (_own(found, each, len(part)) for each in (weight, weight * found.doubt_s))
+        return _levels(found, weight, part, clocks), np.sqrt(1.0 / own), doubted / own
+    inverse = np.linalg.inv(_matrix(found, weight, part, clocks))
+    share = (inverse[found.other] - inverse[found.one]) * weight[:, None]
+    square = (share**2).T
+    return share.T @ found.apart_s, np.sqrt(square @ noise_s**2), np.sqrt(square @ found.doubt_s**2)
+
+
+def _levels(found: Ties, weight: Floats, part: Ints, clocks: int) -> Floats:
+    """Nodes step by step; shape (node, step)."""
+    right = _gathered(found, weight[:, None] * found.apart_s, len(part))
+    if len(part) > DENSE:
+        return _iterate(found, weight, right)
+    return np.asarray(np.linalg.solve(_matrix(found, weight, part, clocks), right), dtype=np.float64)
+
+
+def _matrix(found: Ties, weight: Floats, part: Ints, clocks: int) -> Floats:
+    """Normal equations; that the mean of a part's clocks is zero is one more, which changes no difference."""
+    nodes, one, other = len(part), found.one, found.other
+    places = np.concatenate(
+        [one * (nodes + 1), other * (nodes + 1), one * nodes + other, other * nodes + one]
+    )
+    weights = np.concatenate([weight, weight, -weight, -weight])
+    matrix = np.bincount(places, weights, nodes * nodes).reshape(nodes, nodes)
+    is_clock = np.arange(nodes) < clocks
+    held = np.where(np.bincount(part, is_clock, nodes)[part] > 0, is_clock, 1.0)
+    scale = float(np.diag(matrix).mean()) or 1.0
+    return np.asarray(matrix + scale * (part[:, None] == part) * held * held[:, None], dtype=np.float64)
+
+
+def _own(found: Ties, weight: Floats, nodes: int) -> Floats:
+    """Sum of the weights of each node's ties, 1 where it has none."""
+    own = np.bincount(found.one, weight, nodes).astype(np.float64)
+    own += np.bincount(found.other, weight, nodes)
+    own[own == 0.0] = 1.0
+    return own
+
+
+def _iterate(found: Ties, weight: Floats, right: Floats) -> Floats:
+    """Conjugate gradients, all steps at once, scaled by each node's own weight."""
+    nodes = len(right)
+    own = _own(found, weight, nodes)
+    ahead_s, rest = np.zeros_like(right), right.copy()
+    way = rest / own[:, None]
+    size = (rest * way).sum(axis=0)
+    enough = ENOUGH**2 * size
+    for _ in range(ROUNDS):
+        is_open = size > enough
+        if not is_open.any():
+            break
+        pull = _gathered(found, weight[:, None] * (way[found.other] - way[found.one]), nodes)
+        along = (way * pull).sum(axis=0)
+        share = np.divide(size, along, out=np.zeros_like(size), where=is_open & (along > 0.0))
+        ahead_s += share * way
+        rest -= share * pull
+        scaled = rest / own[:, None]
+        before, size = size, (rest * scaled).sum(axis=0)
+        way = scaled + np.divide(size, before, out=np.zeros_like(size), where=before > 0.0) * way
+    return ahead_s

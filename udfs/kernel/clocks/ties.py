@@ -1,0 +1,155 @@
+"""What was heard in all steps, as ties between clocks."""
+
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel.clocks.ends import Heard, Key
+from udfs.kernel.program import Floats, Ints
+
+RESOLUTION_S: Final = 1e-6
+"""Nothing is known better than this: logs keep microseconds. [s]"""
+
+MAD_TO_SIGMA: Final = 1.4826
+"""From the median of absolute values to a standard deviation."""
+
+FEW_BENDS: Final = 3.0
+
+UNKNOWN_SCATTER_S: Final = 3e-4
+"""What ties are taken to scatter by in fewer steps than would tell. [s]"""
+
+
+class HeardSteps(NamedTuple):
+    """What was heard in some steps in which all workers kept their clocks.
+
+    steps : int, shape (step,); positions among the job's steps.
+    clock : int, shape (worker,); the clock of each worker, stage * dp_size + dp_rank.
+    """
+
+    steps: Ints
+    clock: Ints
+    kinds: Mapping[Key, Heard]
+
+
+class Ties(NamedTuple):
+    """Differences of clocks, step by step; nan where nothing tells.
+
+    one, other : int, shape (tie,); numbers of clocks; behind them, numbers of the true times of collectives.
+    kind       : int, shape (tie,); ties of a kind are alike in how far they scatter.
+    apart_s    : float64, shape (tie, step); how far `other` is ahead of `one`. [s]
+    doubt_s    : float64, shape (tie,); how far a tie may be off in all steps alike. [s]
+    """
+
+    one: Ints
+    other: Ints
+    kind: Ints
+    apart_s: Floats
+    doubt_s: Floats
+
+
+def all_ties(found: Sequence["HeardSteps"], clocks: int, steps: int) -> Ties:
+    """Ties of all blocks together; workers that have another clock in other steps are other ties there."""
+    told_by: dict[tuple[Key, bytes], list[HeardSteps]] = {}
+    for each in found:
+        for key in each.kinds:
+            told_by.setdefault((key, each.clock.tobytes()), []).append(each)
+    hub = clocks
+    parts = []
+    for number, ((key, _), blocks) in enumerate(sorted(told_by.items(), key=itemgetter(0))):
+        told = [(each.steps, each.kinds[key]) for each in blocks]
+        apart_s, doubt_s, one, other = _rows(told, blocks[0].clock, steps)
+        if not len(told[0][1].one):
+            one = np.full(len(other), hub)
+            hub += 1
+        parts.append((np.full(len(one), number), one, other, apart_s, doubt_s))
+    if not parts:
+        none = np.empty(0, dtype=np.int64)
+        return Ties(none, none, none, np.empty((0, steps)), np.empty(0))
+    kind, one, other, apart_s, doubt_s = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return _merged(kind, one, other, apart_s, doubt_s)
+
+
+def _rows(told: list[tuple[Ints, Heard]], clock: Ints, steps: int) -> tuple[Floats, Floats, Ints, Ints]:
+    """Ties of one kind in all steps, one per pair of workers, and the clocks at their ends."""
+    first = told[0][1]
+    if len(told) == 1 and len(told[0][0]) == steps:
+        return first.apart_s, first.doubt_s, clock[first.one], clock[first.other]
+    workers = np.unique(np.concatenate([each.other for _, each in told]))
+    apart_s, doubt_s = np.full((2, len(workers), steps), np.nan)
+    one = np.full(len(workers), -1)
+    for at, each in told:
+        rows = np.searchsorted(workers, each.other)
+        apart_s[rows[:, None], at], doubt_s[rows[:, None], at] = each.apart_s, each.doubt_s
+        if len(each.one):
+            one[rows] = clock[each.one]
+    return apart_s, doubt_s, one, clock[workers]
+
+
+def _merged(kind: Ints, one: Ints, other: Ints, apart_s: Floats, doubt_s: Floats) -> Ties:
+    """One tie of a kind for each pair of clocks, the median of its workers'; none of a clock with itself."""
+    differs = one != other
+    if not differs.all():
+        kind, one, other = kind[differs], one[differs], other[differs]
+        apart_s, doubt_s = apart_s[differs], doubt_s[differs]
+    nodes = int(max(one.max(initial=0), other.max(initial=0))) + 1
+    pair = (kind * nodes + one) * nodes + other
+    pairs, first, inverse, count = np.unique(pair, return_index=True, return_inverse=True, return_counts=True)
+    if len(pairs) == len(pair):
+        return Ties(one, other, kind, apart_s, _middles(doubt_s))
+    order = np.argsort(inverse, kind="stable")
+    within = np.arange(len(order)) - np.repeat(np.cumsum(count) - count, count)
+    padded = np.full((2, int(count.max()), len(pairs), apart_s.shape[1]), np.nan)
+    for room, rows in zip(padded, (apart_s, doubt_s), strict=True):
+        room[within, inverse[order]] = rows[order]
+    apart_s, doubt_s = (middle_of_known(room) for room in padded)
+    return Ties(one[first], other[first], kind[first], apart_s, _middles(doubt_s))
+
+
+def _middles(rows: Floats) -> Floats:
+    """Median of what is known in each row."""
+    return middle_of_known(np.ascontiguousarray(rows.T))
+
+
+def middle_of_known(values: Floats) -> Floats:
+    """Median along the first axis of what is not nan; nan where nothing is."""
+    ordered = np.sort(values, axis=0)
+    last = np.maximum(np.isfinite(ordered).sum(axis=0) - 1, 0)
+    halves = [np.take_along_axis(ordered, at[None], axis=0)[0] for at in (last // 2, (last + 1) // 2)]
+    middle: Floats = (halves[0] + halves[1]) / 2
+    return middle
+
+
+def bends_s(values: Floats, time_s: Floats) -> Floats:
+    """How far each inner step is from the line through its neighbours, scaled to the scatter of one. [s]
+
+    An offset and a drift are no bend, and a sudden step is one in two steps only.
+
+    values : float64, shape (row, step). [s]
+    time_s : float64, shape (step,); when each step began. [s]
+    """
+    span = np.maximum(time_s[2:] - time_s[:-2], RESOLUTION_S)
+    before, after = (time_s[2:] - time_s[1:-1]) / span, (time_s[1:-1] - time_s[:-2]) / span
+    off: Floats = np.abs(values[:, 1:-1] - before * values[:, :-2] - after * values[:, 2:])
+    return off / np.sqrt(1.0 + before**2 + after**2)
+
+
+def scatter_s(found: Ties, time_s: Floats) -> Floats:
+    """How far a tie scatters from step to step, ties of a kind alike; shape (tie,). [s]"""
+    kinds = int(found.kind.max(initial=-1)) + 1
+    of_kind = np.full(kinds, UNKNOWN_SCATTER_S)
+    bends = bends_s(found.apart_s, time_s)
+    count = np.bincount(found.kind, np.isfinite(bends).sum(axis=1), kinds)
+    # The middle of each tie first: ordering all of a kind at once takes several times as long.
+    middles = _middles(bends) if bends.shape[1] else np.full(len(bends), np.nan)
+    known = np.isfinite(middles)
+    values, kind = middles[known], found.kind[known]
+    values = values[np.lexsort((values, kind))]
+    ties = np.bincount(kind, minlength=kinds)
+    first = np.cumsum(ties) - ties
+    told = ties > 0
+    middles = (values[(first + (ties - 1) // 2)[told]] + values[(first + ties // 2)[told]]) / 2
+    # Few of them may all be small by chance.
+    of_kind[told] = middles * MAD_TO_SIGMA * (1.0 + FEW_BENDS / count[told])
+    return of_kind[found.kind]
