@@ -24,8 +24,8 @@ from jobs.warehouse.tables import Warehouse
 
 MARKER: Final = ".made-by-the-demo"
 """Lies in a landing folder that the demo may empty."""
-TRACES: Final = Path("../shared/traces")
-"""Published traces, from the project's root, where a checkout has them beside it."""
+TRACES: Final = Path("tests/data/traces")
+"""Published traces, from the project's root; a checkout has them."""
 TRACE_DAY: Final = FIRST_DAY
 
 SUMMARY: Final = (

@@ -44,7 +44,7 @@ class ForeignRun(NamedTuple):
     left_out: Mapping[str, int]
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """A log that no replay can be made of: its tool, why, and what to switch on instead."""
 
     def __init__(self, tool: str, reason: str, instead: str) -> None:
@@ -62,5 +62,5 @@ class Format(Protocol):
         """Read the files of one run.
 
         manifest : fields of job.json that the user gave, {} where there is none
-        raises : Refusal where no replay can be made of the files, FileError for a file that breaks off
+        raises : RefusalError where no replay can be made of the files, FileError for a file that breaks off
         """
