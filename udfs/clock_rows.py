@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from udfs.kernel.clocks.estimate import Clocks
 from udfs.kernel.program import Floats
@@ -24,31 +25,28 @@ def clock_figures(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, object
     }
 
 
-def clock_rows(clocks: Clocks | None, rows: ReplayedRows) -> list[dict[str, Any]]:
-    """Rows of host_clock."""
-    names = rows.clock_names
-    hosts = rows.host_of_clock
-    ranks = rows.rank_of_clock.tolist()
-    found = []
-    for number, name in enumerate(names):
-        row: dict[str, Any] = {"clock": name, "host": hosts[number], "rank": ranks[number], "part": number}
-        if clocks is None or int((clocks.part == clocks.part[number]).sum()) == 1:
-            row |= dict.fromkeys(("offset_s", "largest_offset_s", "drift_ppm", "largest_jump_s"), 0.0)
-            row |= {"jumps": 0, "error_s": None, "is_corrected": False}
-        else:
-            ahead_s = clocks.ahead_s[number]
-            row |= {
-                "part": int(clocks.part[number]),
-                "offset_s": float(ahead_s.mean()),
-                "largest_offset_s": _largest(ahead_s),
-                "drift_ppm": float(clocks.drift[number]) * PPM,
-                "jumps": int(clocks.jumps[number]),
-                "largest_jump_s": float(clocks.jump_s[number]),
-                "error_s": float(clocks.error_s[number]),
-                "is_corrected": clocks.is_corrected,
-            }
-        found.append(row)
-    return found
+def clock_columns(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, Any]:
+    """Columns of host_clock: of a clock that nothing joins with another, zeros and no error."""
+    number = np.arange(len(rows.clock_names))
+    names = {"clock": rows.clock_names, "host": rows.host_of_clock, "rank": rows.rank_of_clock}
+    if clocks is None:
+        zero_s, unknown = np.zeros(len(number)), pa.nulls(len(number), pa.float64())
+        figures = ("offset_s", "largest_offset_s", "drift_ppm", "largest_jump_s")
+        none = {"part": number, "jumps": 0 * number, "error_s": unknown, "is_corrected": number < 0}
+        return names | dict.fromkeys(figures, zero_s) | none
+    # A part of one is its own median: its offset and drift are zero as they are.
+    is_joined = np.bincount(clocks.part, minlength=len(number))[clocks.part] > 1
+    furthest = np.abs(clocks.ahead_s).argmax(axis=1)
+    return names | {
+        "part": clocks.part,
+        "offset_s": clocks.ahead_s.mean(axis=1),
+        "largest_offset_s": clocks.ahead_s[number, furthest],
+        "drift_ppm": clocks.drift * PPM,
+        "jumps": clocks.jumps,
+        "largest_jump_s": clocks.jump_s,
+        "error_s": pa.array(clocks.error_s, mask=~is_joined),
+        "is_corrected": is_joined & clocks.is_corrected,
+    }
 
 
 def _largest(values: Floats) -> float:

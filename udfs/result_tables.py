@@ -26,7 +26,7 @@ from schemas.vocabulary import (
 )
 from udfs.baselines import baseline_row
 from udfs.cause_rows import cause_rows
-from udfs.clock_rows import clock_figures, clock_rows
+from udfs.clock_rows import clock_columns, clock_figures
 from udfs.kernel.program import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.rank_rows import ReplayedRows
@@ -102,7 +102,7 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             {"dp_rank": np.arange(len(dp_rank_slowdown), dtype=np.int32), "slowdown": dp_rank_slowdown},
         ),
         WORKER_SLOWDOWN: _table(WORKER_SLOWDOWN, _by_worker(replayed, ideal_s)),
-        HOST_CLOCK: _of_rows(HOST_CLOCK, clock_rows(found.clocks, replayed.rows)),
+        HOST_CLOCK: _table(HOST_CLOCK, clock_columns(found.clocks, replayed.rows)),
         JOB_CAUSES: _of_rows(JOB_CAUSES, causes),
         JOB_BASELINE: _of_rows(
             JOB_BASELINE,

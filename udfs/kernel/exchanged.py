@@ -8,6 +8,7 @@ import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.program import Floats
+from udfs.kernel.selection import evenly, median_of_all, medians_along
 from udfs.kernel.trace import StepBlock
 
 SAMPLED: Final = 9
@@ -36,21 +37,22 @@ def exchanged(block: StepBlock) -> list[Exchanged]:
 
     block : durations as recorded, dp ranks as lanes.
     """
-    graph, times = block.graph, (block.start_s, block.duration_s)
+    graph = block.graph
+    start_s, duration_s = (each[:, :STEPS] for each in (block.start_s, block.duration_s))
     if not graph.has_dp_lanes or block.start_s.shape[-1] < 2:
         return []
     found: Counter[Exchanged] = Counter()
     ends = []
     for members, _ in graph.meetings:
         if graph.op_types[members[0][0]] in ot.TRANSFERS:
-            at = np.unique(np.linspace(0, len(members[0]) - 1, SAMPLED).astype(np.int64))
-            sends_s, recvs_s = (sum(each[np.asarray(ops)[at], :STEPS] for each in times) for ops in members)
-            stages = sorted(graph.stages[ops[0]] for ops in members)
-            ends.append((stages, np.asarray(sends_s), np.asarray(recvs_s)))
+            at = evenly(len(members[0]), SAMPLED)
+            some = [[ops[place] for place in at] for ops in members]
+            sends_s, recvs_s = (start_s[ops] + duration_s[ops] for ops in some)
+            ends.append((sorted(graph.stages[ops[0]] for ops in members), sends_s, recvs_s))
     own_s = [_scatter_s(recvs_s - sends_s) for _, sends_s, recvs_s in ends]
     if not own_s:
         return []
-    limit_s = max(SUSPECT * float(np.median(own_s)), LEAST_S)
+    limit_s = max(SUSPECT * median_of_all(np.concatenate(own_s)), LEAST_S)
     for (stages, sends_s, recvs_s), scatter_s in zip(ends, own_s, strict=True):
         suspects = np.flatnonzero(scatter_s > limit_s).tolist()
         for one, other in combinations(suspects, 2) if len(suspects) <= MOST_SUSPECTS else ():
@@ -74,5 +76,4 @@ def _scatter_s(apart_s: Floats) -> Floats:
     """
     ordered = np.sort(apart_s, axis=0)
     last = len(ordered) - 1
-    scatter: Floats = np.median(ordered[last - last // 4] - ordered[last // 4], axis=0)
-    return scatter
+    return medians_along(ordered[last - last // 4] - ordered[last // 4], 0)

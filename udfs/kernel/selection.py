@@ -73,6 +73,12 @@ def ascending(values: Floats, *axes: int) -> Floats:
     return ordered
 
 
+@cache
+def evenly(size: int, most: int) -> tuple[int, ...]:
+    """Return at most so many positions among `size`, the first and the last with them."""
+    return tuple(np.unique(np.linspace(0, size - 1, most).astype(np.int64)).tolist())
+
+
 def medians_along(values: Floats, axis: int, *, low: bool = False) -> Floats:
     """Median along an axis, or the lower of its two middle values."""
     size = values.shape[axis]

@@ -193,10 +193,6 @@ def _split(rest: Floats, time_s: Floats, segment: Ints, clocks: Ints, scatter: F
 
 def _spread(off: Floats, known: Mask) -> Floats:
     """Standard deviation about the course, from the median. [s]"""
-    values = np.where(known, off, np.nan)
-    told = known.any(axis=1)
-    spread = np.full(len(off), RESOLUTION_S)
-    if told.any():
-        spread[told] = np.nanmedian(values[told], axis=1) * MAD_TO_SIGMA
-    least: Floats = np.maximum(spread, RESOLUTION_S)
-    return least
+    middle_s = middle_of_known(np.where(known, off, np.nan).T)
+    spread: Floats = np.maximum(np.nan_to_num(middle_s) * MAD_TO_SIGMA, RESOLUTION_S)
+    return spread

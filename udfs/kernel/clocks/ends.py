@@ -14,7 +14,7 @@ import numpy as np
 from udfs.kernel import op_type as ot
 from udfs.kernel.graph import Layout, OpGraph, as_index
 from udfs.kernel.program import Floats, Ints
-from udfs.kernel.selection import ascending, median, medians_along
+from udfs.kernel.selection import ascending, evenly, median, medians_along
 from udfs.kernel.trace import StepBlock
 
 SAMPLED: Final = 9
@@ -120,7 +120,7 @@ def _links(block: StepBlock, layout: Layout, clock: Ints, call_of: Mapping[int, 
             is_backward = int(op_type == ot.BACKWARD_SEND)
             key = is_backward, ends[is_backward], ends[1 - is_backward], dp_rank
             links[key] = _Link(*(np.asarray(ops) for ops in members))
-    lone = _lone_transfers(links.values(), call_of)
+    lone = _lone_transfers(links.values(), call_of, len(graph.op_types))
     parts: dict[Key, list[Heard]] = {}
     for (is_backward, stage, following, dp_rank), link in links.items():
         back = links.get((1 - is_backward, stage, following, dp_rank))
@@ -162,7 +162,7 @@ def _ends_apart(both: Sequence[_Link], own: Sequence[Ints], block: StepBlock) ->
     for (sends, recvs), places in zip(both, own, strict=True):
         at = places
         if len(at) > SAMPLED:
-            at = places[np.linspace(0, len(places) - 1, SAMPLED).astype(np.int64)]
+            at = places[list(evenly(len(places), SAMPLED))]
         ordered = ascending(_ends(block, recvs[at]) - _ends(block, sends[at]), 0)
         last = ordered.shape[-1] - 1
         middles.append((ordered[..., last // 2] + ordered[..., -(-last // 2)]) / 2)
@@ -184,30 +184,24 @@ def _halves(both: list[Floats], spread_s: Floats) -> tuple[Floats, Floats]:
     return (forward - backward) / 2, spread_s + np.abs(forward + backward) / 2
 
 
-def _lone_transfers(links: Iterable[_Link], call_of: Mapping[int, int]) -> Callable[[_Link], Ints]:
+def _lone_transfers(
+    links: Iterable[_Link], call_of: Mapping[int, int], ops: int
+) -> Callable[[_Link], Ints]:
     """Function that gives the places of those transfers of a link that return when they are done themselves.
 
     One that was issued as one call with transfers of other peers returns with the last of these.
     """
     if not call_of:
         return lambda link: np.arange(len(link.sends))
-    peer: dict[int, int] = {}
-    for sends, recvs in links:
-        peer |= dict(zip(sends.tolist(), recvs.tolist(), strict=True))
-        peer |= dict(zip(recvs.tolist(), sends.tolist(), strict=True))
-    members: dict[int, list[int]] = {}
-    for op, call in call_of.items():
-        members.setdefault(call, []).append(op)
-
-    def meets_one_call(op: int) -> bool:
-        own = members[call_of[op]] if op in call_of else [op]
-        return len({call_of.get(peer[each], -1 - peer[each]) for each in own}) == 1
-
-    def lone(link: _Link) -> Ints:
-        pairs = zip(link.sends.tolist(), link.recvs.tolist(), strict=True)
-        return np.flatnonzero([meets_one_call(send) and meets_one_call(recv) for send, recv in pairs])
-
-    return lone
+    call = np.arange(ops)
+    call[list(call_of)] = list(call_of.values())
+    first_met, last_met = np.full(ops, ops), np.full(ops, -1)
+    for ends in links:
+        for own, peers in (ends, ends[::-1]):
+            np.minimum.at(first_met, call[own], call[peers])
+            np.maximum.at(last_met, call[own], call[peers])
+    meets_one_call = (first_met == last_met)[call]
+    return lambda link: np.flatnonzero(meets_one_call[link.sends] & meets_one_call[link.recvs])
 
 
 def _collectives(block: StepBlock, layout: Layout, clock: Ints) -> dict[Key, Heard]:

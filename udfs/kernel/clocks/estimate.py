@@ -10,7 +10,7 @@ from udfs.kernel.clocks.course import SURE, Course, course, levelled
 from udfs.kernel.clocks.joined import Joined, join
 from udfs.kernel.clocks.ties import RESOLUTION_S, HeardSteps, all_ties
 from udfs.kernel.program import Floats, Ints
-from udfs.kernel.selection import median_of_all
+from udfs.kernel.selection import median_of_all, medians_along
 
 BEYOND: Final = 4.0
 """An offset is beyond its uncertainty from so many standard errors on."""
@@ -140,7 +140,7 @@ def _followed(joined: Joined, fitted: Course) -> Floats:
 def _from_median(ahead_s: Floats, part: Ints) -> Floats:
     """Against the median clock of each part, step by step: of one that is off, the others are not."""
     moved_s = ahead_s.copy()
-    for number in np.unique(part).tolist():
+    for number in set(part.tolist()):
         own = part == number
-        moved_s[own] -= np.median(moved_s[own], axis=0)
+        moved_s[own] -= medians_along(moved_s[own], 0)
     return moved_s
