@@ -57,8 +57,8 @@ def of_log_date(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: flo
     first_us = round(day.timestamp() - margin_s) * SECOND_US
     last_us = round(day.timestamp() + margin_s) * SECOND_US + DAY_US
     t0_us = rank_steps.column("t0_us")
-    bounds = pc.min_max(t0_us).as_py()
-    if bounds["min"] is None or first_us <= bounds["min"] <= bounds["max"] < last_us:
+    known_us = t0_us.drop_null().to_numpy()
+    if not len(known_us) or first_us <= known_us.min() <= known_us.max() < last_us:
         return rank_steps, 0
     is_inside = pc.and_(pc.greater_equal(t0_us, first_us), pc.less(t0_us, last_us))
     is_inside = pc.or_(is_inside, pc.equal(t0_us, 0))

@@ -112,14 +112,19 @@ def read_units(batches: Iterable[pa.RecordBatch]) -> Iterator[UnitRows]:
     for batch in batches:
         for task in batch.column(_PAYLOAD):
             units: list[StoredUnit] = pickle.loads(zlib.decompress(task.as_py()))  # noqa: S301  # what the driver has sent
+            opened: dict[str, pq.ParquetFile] = {}
             for unit in units:
-                yield UnitRows(unit.key, unit.manifest, _rows(unit.pieces))
+                yield UnitRows(unit.key, unit.manifest, _rows(unit.pieces, opened))
+            for file in opened.values():
+                file.close()
 
 
-def _rows(pieces: Sequence[Piece]) -> pa.Table:
+def _rows(pieces: Sequence[Piece], opened: dict[str, pq.ParquetFile]) -> pa.Table:
+    """Rows of a unit; a file is opened once for all units of a task, because its footer names them all."""
     tables = []
-    for piece in pieces:
-        filesystem, place = filesystem_of(piece.path)
-        with pq.ParquetFile(place, filesystem=filesystem) as file:
-            tables.append(file.read_row_groups(piece.groups, columns=list(SIMULATED_COLUMNS)))
+    for path, groups in pieces:
+        if path not in opened:
+            filesystem, place = filesystem_of(path)
+            opened[path] = pq.ParquetFile(place, filesystem=filesystem)
+        tables.append(opened[path].read_row_groups(groups, columns=list(SIMULATED_COLUMNS)))
     return pa.concat_tables(tables) if tables else SIMULATED_SCHEMA.empty_table()

@@ -44,10 +44,12 @@ def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
     """
     told = np.maximum(np.isfinite(found.apart_s).sum(axis=1), 1)
     noise_s = scatter_s(found, time_s) / np.sqrt(told)
-    return _join(found, clocks, noise_s, _doubts(found, clocks, noise_s))
+    nodes = max(clocks, int(found.one.max(initial=-1)) + 1)
+    part = _parts(found.one, found.other, nodes)
+    return _join(found, clocks, part, noise_s, _doubts(found, clocks, part, noise_s))
 
 
-def _doubts(found: Ties, clocks: int, noise_s: Floats) -> Floats:
+def _doubts(found: Ties, clocks: int, part: Ints, noise_s: Floats) -> Floats:
     """Doubt about each tie, and what the others contradict in its mean over steps; shape (tie,). [s]"""
     own_s = doubt_s = np.hypot(found.doubt_s, RESOLUTION_S)
     known = np.isfinite(found.apart_s).all(axis=0)
@@ -56,8 +58,6 @@ def _doubts(found: Ties, clocks: int, noise_s: Floats) -> Floats:
     # Means, because they add up over ties however clocks drift and are set, where medians do not.
     mean = found._replace(apart_s=found.apart_s[:, known].mean(axis=1, keepdims=True))
     wrong = np.zeros(len(own_s), dtype=bool)
-    nodes = max(clocks, int(found.one.max()) + 1)
-    part = _parts(found.one, found.other, nodes)
     for _ in range(SECOND_THOUGHTS):
         weight = 1.0 / (noise_s**2 + doubt_s**2)
         level_s = _levels(mean, weight, part, clocks)[:, 0]
@@ -71,17 +71,15 @@ def _doubts(found: Ties, clocks: int, noise_s: Floats) -> Floats:
     return doubt_s
 
 
-def _join(found: Ties, clocks: int, noise_s: Floats, doubt_s: Floats) -> Joined:
-    nodes = max(clocks, int(found.one.max(initial=-1)) + 1)
-    weight = 1.0 / (noise_s**2 + doubt_s**2)
-    part = _parts(found.one, found.other, nodes)
+def _join(found: Ties, clocks: int, part: Ints, noise_s: Floats, doubt_s: Floats) -> Joined:
+    nodes, weight = len(part), 1.0 / (noise_s**2 + doubt_s**2)
     ahead_s = np.full((nodes, found.apart_s.shape[1]), np.nan)
     errors_s = np.full((2, nodes), np.nan)
     for at, rows in _patterns(found):
         some = Ties(
             found.one[rows], found.other[rows], found.kind[rows], found.apart_s[rows][:, at], doubt_s[rows]
         )
-        here = _parts(some.one, some.other, nodes)
+        here = part if len(rows) == len(weight) else _parts(some.one, some.other, nodes)
         # Nodes that nothing joins in these steps as in others are not known in them.
         is_whole = here == part
         some_s, *own_errors_s = _solve(some, weight[rows], noise_s[rows], here, clocks)
