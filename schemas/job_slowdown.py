@@ -136,7 +136,7 @@ TABLE = Table(
             "simulation_settings",
             pa.string(),
             "settings under which it was written, as JSON; those that change results by no more than "
-            "rounding are not told",
+            "rounding are not counted",
         ),
     ),
     expectations=(

@@ -1,4 +1,4 @@
-"""What is told of the clocks of a unit: figures of the unit, and a row for each clock."""
+"""What the results say of the clocks of a unit: figures of the unit, and a row for each clock."""
 
 from typing import Any
 

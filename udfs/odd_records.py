@@ -30,7 +30,7 @@ ENOUGH_STEPS: Final = 10
 """In fewer steps nothing is usual."""
 
 OPTIONAL: Final = (ot.GC, ot.LAYERNORM_GRADS_ALL_REDUCE, ot.OPTIMIZER)
-"""Local ops that some steps lack: nobody waits for them elsewhere."""
+"""Local ops that some steps lack: no other op waits for them."""
 
 TIMED: Final = (ot.FORWARD_COMPUTE, ot.BACKWARD_COMPUTE, ot.OPTIMIZER)
 """Ops that take as long on all ranks, but for a few times."""
@@ -120,7 +120,7 @@ def _values(chunk: pa.ListArray) -> pa.Array:
 
 
 def in_other_units(rows: ReplayedRows) -> list[str]:
-    """What is said of each rank whose durations are in another unit than those of its peers.
+    """Sentences about each rank whose durations are in another unit than those of its peers.
 
     Looks at one step, the middle one: a unit is a matter of how a rank logs.
     """
@@ -164,8 +164,8 @@ def _is_unit(power: float) -> bool:
     return any(abs(abs(power) - unit) < NEAR for unit in UNITS)
 
 
-def told_exchanged(found: Sequence[Exchanged], rows: ReplayedRows) -> list[str]:
-    """What is said of ranks that stand in each other's place."""
+def named_exchanged(found: Sequence[Exchanged], rows: ReplayedRows) -> list[str]:
+    """Sentences about ranks that stand in each other's place."""
     ranks = rows.worker_rank
     return [
         f"ranks {ranks[stage, one]} and {ranks[stage, other]} of stage {stage} are exchanged: "

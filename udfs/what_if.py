@@ -34,8 +34,8 @@ from udfs.kernel.what_if import OPS_TOGETHER, How, WhatIf, analyse
 from udfs.layout import LayoutError, read_layout
 from udfs.odd_records import (
     in_other_units,
+    named_exchanged,
     of_log_date,
-    told_exchanged,
     unshown_sizes,
     without_odd_rank_steps,
 )
@@ -43,7 +43,7 @@ from udfs.rank_rows import ReplayedRows, replayed_rows
 from udfs.result_tables import Replayed, Row, empty_results, job_row, result_tables
 from udfs.trace_defects import refuse_endless, trace_error
 
-MOST_TOLD: Final = 5
+MOST_NAMED: Final = 5
 """Odd ranks that a status names."""
 
 
@@ -117,12 +117,12 @@ def simulate_job(
         odd = in_other_units(rows)
         if odd:
             records["odd_ranks"] = len(odd)
-            detail = "; ".join(odd[:MOST_TOLD])
+            detail = "; ".join(odd[:MOST_NAMED])
             return empty_results(job_row(facts, chosen.text, STATUS_ODD_RANKS, detail) | records)
         found = analyse_rows(rows, layout, chosen, diagnosed=chosen.diagnosed)
         if found.exchanged:
             records["odd_ranks"] = 2 * len(found.exchanged)
-            detail = "; ".join(told_exchanged(found.exchanged, rows)[:MOST_TOLD])
+            detail = "; ".join(named_exchanged(found.exchanged, rows)[:MOST_NAMED])
             return empty_results(job_row(facts, chosen.text, STATUS_ODD_RANKS, detail) | records)
         status, detail_or_none = _status(found, rows, chosen)
         replayed = Replayed(found, rows, of_day, chosen.ideal, facts)

@@ -28,7 +28,7 @@ WRONG: Final = 5e-3
 
 
 @dataclass(frozen=True)
-class Told:
+class Simulated:
     """What is said of a unit; its slowdown is nan where it has none."""
 
     status: str
@@ -50,9 +50,9 @@ class SkewedJob:
     kind: str
     skew: str
     hosts: int
-    true: Told
-    ignored: Told
-    found: Told
+    true: Simulated
+    ignored: Simulated
+    found: Simulated
 
 
 def kind_of(plan: JobPlan) -> str:
@@ -83,20 +83,20 @@ def judge(seed: int, skew: str = "", most_ops: int = 15_000) -> SkewedJob | None
         recorded_job(Simulation(replace(plan, mechanisms=mechanisms))).without_ranks(drawn.lost_ranks)
         for mechanisms in (plan.mechanisms, (*plan.mechanisms, clocks))
     )
-    true = _told(job, FROM_ONE_CLOCK)
-    ignored, found = _told(skewed, FROM_ONE_CLOCK), _told(skewed, SimulationSettings())
+    true = _simulated(job, FROM_ONE_CLOCK)
+    ignored, found = _simulated(skewed, FROM_ONE_CLOCK), _simulated(skewed, SimulationSettings())
     return SkewedJob(seed, kind_of(plan), chosen, len(hosts), true, ignored, found)
 
 
-def _told(job: GeneratedJob, settings: SimulationSettings) -> Told:
+def _simulated(job: GeneratedJob, settings: SimulationSettings) -> Simulated:
     try:
         tables = simulate_job(job.rank_steps, job.manifest, settings)
     except TraceError:
-        return Told(STATUS_CORRUPT_TRACE, np.nan, frozenset(), is_corrected=False)
+        return Simulated(STATUS_CORRUPT_TRACE, np.nan, frozenset(), is_corrected=False)
     (row,) = tables[JOB_SLOWDOWN].to_pylist()
     causes = frozenset(each["cause"] for each in tables[JOB_CAUSES].to_pylist() if each["is_cause"])
     slowdown = np.nan if row["slowdown"] is None else float(row["slowdown"])
-    return Told(row["status"], slowdown, causes, bool(row["is_clock_corrected"]))
+    return Simulated(row["status"], slowdown, causes, bool(row["is_clock_corrected"]))
 
 
 def rows_of(judged: list[SkewedJob]) -> pd.DataFrame:

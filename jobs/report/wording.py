@@ -55,7 +55,7 @@ STATUS_WORDS: Final[dict[str, str]] = {
     "missing_workers": "no step with all workers",
     "odd_ranks": "ranks that contradict their peers",
     "too_few_steps": "too few steps",
-    "unknown_clocks": "clocks apart by nobody knows how much",
+    "unknown_clocks": "clocks apart by an unknown time",
     "high_discrepancy": "replay and recording too far apart",
     "analysed": "analysed",
     "failed": "our own defect",

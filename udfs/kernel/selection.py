@@ -75,7 +75,7 @@ def ascending(values: Floats, *axes: int) -> Floats:
 
 @cache
 def evenly(size: int, most: int) -> tuple[int, ...]:
-    """Return at most so many positions among `size`, the first and the last with them."""
+    """Return at most `most` positions among `size`, evenly spaced, with the first and the last."""
     return tuple(np.unique(np.linspace(0, size - 1, most).astype(np.int64)).tolist())
 
 

@@ -17,16 +17,16 @@ SUDDEN: Final = 7.0
 """A sudden step is this much larger than the standard error of the difference of its two sides."""
 
 SURE: Final = 6.0
-"""A single step so many standard deviations away from the course is the clock's doing, not chance."""
+"""A single step this many standard deviations away from the course is the clock's doing, not chance."""
 
 SHORTEST: Final = 2
 """Steps of the job on each side of a sudden step; a single one is followed as it is."""
 
 FEW: Final = 8
-"""In fewer steps nothing is told apart: each is taken as it is."""
+"""In fewer steps noise and clock cannot be separated: each is taken as it is."""
 
 NOT_DRIFT: Final = 1e-6
-"""Part of a leap that a drift must leave for it to be told from one."""
+"""Part of a leap that a drift must leave for it to count as a leap."""
 
 UNLIKE: Final = 3.0
 ENOUGH_CLOCKS: Final = 5

@@ -184,9 +184,7 @@ def _halves(both: list[Floats], spread_s: Floats) -> tuple[Floats, Floats]:
     return (forward - backward) / 2, spread_s + np.abs(forward + backward) / 2
 
 
-def _lone_transfers(
-    links: Iterable[_Link], call_of: Mapping[int, int], ops: int
-) -> Callable[[_Link], Ints]:
+def _lone_transfers(links: Iterable[_Link], call_of: Mapping[int, int], ops: int) -> Callable[[_Link], Ints]:
     """Function that gives the places of those transfers of a link that return when they are done themselves.
 
     One that was issued as one call with transfers of other peers returns with the last of these.

@@ -13,7 +13,7 @@ from udfs.kernel.program import Floats, Ints
 from udfs.kernel.selection import median_of_all, medians_along
 
 BEYOND: Final = 4.0
-"""An offset is beyond its uncertainty from so many standard errors on."""
+"""An offset is beyond its uncertainty from this many standard errors on."""
 
 TOO_VAGUE: Final = 0.005
 """Clocks that are apart and not known to this part of a step could bend the slowdown by as much."""

@@ -8,15 +8,15 @@ from udfs.kernel.clocks.ties import RESOLUTION_S, Ties, middle_of_known, scatter
 from udfs.kernel.program import Floats, Ints
 
 DENSE: Final = 128
-"""Up to so many unknowns they are solved for at once, beyond by conjugate gradients."""
+"""Up to this many unknowns are solved for at once, more by conjugate gradients."""
 
 ROUNDS: Final = 200
 ENOUGH: Final = 1e-9
-"""Conjugate gradients end after so many rounds, or when the residual is this part of what it was."""
+"""Conjugate gradients end after ROUNDS, or when the residual is this part of what it was."""
 
 SECOND_THOUGHTS: Final = 3
 CONTRADICTION: Final = 4.0
-"""A tie that the others contradict by more than so many of its standard errors is doubted by as much."""
+"""A tie that the others contradict by more than this many of its standard errors is doubted by as much."""
 
 
 class Joined(NamedTuple):
@@ -42,8 +42,8 @@ def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
     A tie counts by what it scatters, averaged over steps, and by its doubt; one that the others contradict in
     all steps alike is doubted by that: ends that are late for a reason of their own are no clock.
     """
-    told = np.maximum(np.isfinite(found.apart_s).sum(axis=1), 1)
-    noise_s = scatter_s(found, time_s) / np.sqrt(told)
+    known = np.maximum(np.isfinite(found.apart_s).sum(axis=1), 1)
+    noise_s = scatter_s(found, time_s) / np.sqrt(known)
     nodes = max(clocks, int(found.one.max(initial=-1)) + 1)
     part = _parts(found.one, found.other, nodes)
     return _join(found, clocks, part, noise_s, _doubts(found, clocks, part, noise_s))

@@ -51,16 +51,16 @@ class Ties(NamedTuple):
 
 def all_ties(found: Sequence["HeardSteps"], clocks: int, steps: int) -> Ties:
     """Ties of all blocks together; workers that have another clock in other steps are other ties there."""
-    told_by: dict[tuple[Key, bytes], list[HeardSteps]] = {}
+    blocks_by: dict[tuple[Key, bytes], list[HeardSteps]] = {}
     for each in found:
         for key in each.kinds:
-            told_by.setdefault((key, each.clock.tobytes()), []).append(each)
+            blocks_by.setdefault((key, each.clock.tobytes()), []).append(each)
     hub = clocks
     parts = []
-    for number, ((key, _), blocks) in enumerate(sorted(told_by.items(), key=itemgetter(0))):
-        told = [(each.steps, each.kinds[key]) for each in blocks]
-        apart_s, doubt_s, one, other = _rows(told, blocks[0].clock, steps)
-        if not len(told[0][1].one):
+    for number, ((key, _), blocks) in enumerate(sorted(blocks_by.items(), key=itemgetter(0))):
+        heard_in = [(each.steps, each.kinds[key]) for each in blocks]
+        apart_s, doubt_s, one, other = _rows(heard_in, blocks[0].clock, steps)
+        if not len(heard_in[0][1].one):
             one = np.full(len(other), hub)
             hub += 1
         parts.append((np.full(len(one), number), one, other, apart_s, doubt_s))
@@ -71,15 +71,15 @@ def all_ties(found: Sequence["HeardSteps"], clocks: int, steps: int) -> Ties:
     return _merged(kind, one, other, apart_s, doubt_s)
 
 
-def _rows(told: list[tuple[Ints, Heard]], clock: Ints, steps: int) -> tuple[Floats, Floats, Ints, Ints]:
+def _rows(heard_in: list[tuple[Ints, Heard]], clock: Ints, steps: int) -> tuple[Floats, Floats, Ints, Ints]:
     """Ties of one kind in all steps, one per pair of workers, and the clocks at their ends."""
-    first = told[0][1]
-    if len(told) == 1 and len(told[0][0]) == steps:
+    first = heard_in[0][1]
+    if len(heard_in) == 1 and len(heard_in[0][0]) == steps:
         return first.apart_s, first.doubt_s, clock[first.one], clock[first.other]
-    workers = np.unique(np.concatenate([each.other for _, each in told]))
+    workers = np.unique(np.concatenate([each.other for _, each in heard_in]))
     apart_s, doubt_s = np.full((2, len(workers), steps), np.nan)
     one = np.full(len(workers), -1)
-    for at, each in told:
+    for at, each in heard_in:
         rows = np.searchsorted(workers, each.other)
         apart_s[rows[:, None], at], doubt_s[rows[:, None], at] = each.apart_s, each.doubt_s
         if len(each.one):
@@ -148,8 +148,8 @@ def scatter_s(found: Ties, time_s: Floats) -> Floats:
     values = values[np.lexsort((values, kind))]
     ties = np.bincount(kind, minlength=kinds)
     first = np.cumsum(ties) - ties
-    told = ties > 0
-    middles = (values[(first + (ties - 1) // 2)[told]] + values[(first + ties // 2)[told]]) / 2
+    is_known = ties > 0
+    middles = (values[(first + (ties - 1) // 2)[is_known]] + values[(first + ties // 2)[is_known]]) / 2
     # Few of them may all be small by chance.
-    of_kind[told] = middles * MAD_TO_SIGMA * (1.0 + FEW_BENDS / count[told])
+    of_kind[is_known] = middles * MAD_TO_SIGMA * (1.0 + FEW_BENDS / count[is_known])
     return of_kind[found.kind]
