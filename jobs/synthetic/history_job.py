@@ -152,9 +152,12 @@ def _fields(rng: np.random.Generator, shape: JobShape, status: str) -> dict[str,
 
 
 def _contradicting(rows: pa.Table) -> pa.Table:
-    """The rows of a pipeline, of which the last lacks a recv."""
-    last = rows.slice(rows.num_rows - 1).to_pylist()[0]
-    place = last["op"].index(_PAIRED)
-    for name in ("op", "start_us", "duration_us", "microbatch", "model_chunk"):
-        last[name] = [value for number, value in enumerate(last[name]) if number != place]
-    return pa.concat_tables([rows.slice(0, rows.num_rows - 1), pa.Table.from_pylist([last], rows.schema)])
+    """The rows of a pipeline, of which those of the last rank lack a recv."""
+    records = rows.to_pylist()
+    rank = records[-1]["rank"]
+    for record in records:
+        if record["rank"] == rank:
+            place = record["op"].index(_PAIRED)
+            for name in ("op", "start_us", "duration_us", "microbatch", "model_chunk"):
+                del record[name][place]
+    return pa.Table.from_pylist(records, rows.schema)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from udfs.kernel.clocks.course import SURE, Course, course, levelled
+from udfs.kernel.clocks.course import FEW, SURE, Course, course, levelled
 from udfs.kernel.clocks.joined import Joined, join
 from udfs.kernel.clocks.ties import RESOLUTION_S, HeardSteps, all_ties
 from udfs.kernel.program import Floats, Ints
@@ -101,7 +101,8 @@ def estimate(
         ahead_s = _from_median(_followed(joined, fitted), joined.part)
         drift = _from_median(fitted.drift[:, None], joined.part)[:, 0]
         leap_s = _leaps(ahead_s - drift[:, None] * (time_s - time_s[0]), fitted)
-        noise_s = np.maximum(fitted.scatter_s / np.sqrt(len(time_s)), noise_s)
+        if len(time_s) >= FEW:  # in fewer, a clock that is set scatters as much as it leaps
+            noise_s = np.maximum(fitted.scatter_s / np.sqrt(len(time_s)), noise_s)
         mean_s = np.abs(ahead_s).mean(axis=1)
         is_corrected = bool((mean_s > np.maximum(floor_s, BEYOND * noise_s + joined.doubt_s)).any())
         error_s = np.hypot(noise_s, joined.doubt_s)
