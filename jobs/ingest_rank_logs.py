@@ -25,7 +25,8 @@ from jobs.progress import working
 from jobs.run_log import ROWS_IN, stage_work
 from jobs.settings import Settings, SettingsError
 from jobs.stage import publish
-from jobs.warehouse.tables import StagedRows, Warehouse
+from jobs.warehouse.staged_rows import StagedRows, staged_rows
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS, REJECTS, SOURCE_FILES, STAGE_INGEST, UNIT_KEY
 
@@ -57,7 +58,7 @@ def run(
     for name in STAGED_TABLES:  # files may lie beside a table, but not where one is yet to be made
         warehouse.create(TABLES[name])
     landed = read_landing(spark, landing, where)
-    with warehouse.staged(landed.staged, settings.staging) as staged:
+    with staged_rows(spark, landed.staged, settings.staging) as staged:
         tables: dict[str, pa.Table | StagedRows] = {
             RANK_STEPS: staged[RANK_STEPS],
             JOBS: _jobs(landed),

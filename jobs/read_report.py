@@ -12,7 +12,8 @@ from jobs.landing.files import Unit
 from jobs.report.rows import FleetTables, Row, UnitTables
 from jobs.settings import Settings
 from jobs.small_frames import collected
-from jobs.warehouse.tables import Warehouse, on_units
+from jobs.warehouse.conditions import on_units
+from jobs.warehouse.tables import Warehouse
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
 from schemas.views import mentioned

@@ -28,7 +28,9 @@ from jobs.gates.audit import (
 from jobs.gates.quality_docs import LATER, Page, TableChecks, table_checks, write_docs
 from jobs.landing.files import Unit
 from jobs.releases import NEVER, released
-from jobs.warehouse.tables import StagedRows, Warehouse, on_units
+from jobs.warehouse.conditions import on_units
+from jobs.warehouse.staged_rows import StagedRows
+from jobs.warehouse.tables import Warehouse
 from schemas.table import Expectation, Table
 from schemas.tables import TABLES
 from schemas.vocabulary import (

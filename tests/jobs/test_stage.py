@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 from jobs.gates.audit import GateError, GateRefusedError, Rule
 from jobs.stage import publish
-from jobs.warehouse.tables import StagedRows, Warehouse
+from jobs.warehouse.staged_rows import StagedRows
+from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import DP_RANK_SLOWDOWN, STAGE_SLOWDOWN
