@@ -18,7 +18,8 @@ from jobs.progress import working
 from jobs.run_log import exit_status, is_plain, one_line, recorded_run
 from jobs.session import session
 from jobs.settings import Settings, load_settings, with_spark_conf
-from jobs.warehouse.tables import Warehouse, hold_writable
+from jobs.warehouse.tables import Warehouse
+from jobs.warehouse.writers import hold_writable
 from schemas.vocabulary import EXIT_DONE, EXIT_WRONG_SETTINGS
 
 Body = Callable[[SparkSession, Settings, argparse.Namespace], Mapping[str, int]]
@@ -89,14 +90,17 @@ def log_date(text: str) -> date:
     return day
 
 
-def positive(text: str) -> int:
-    """Read a number of at least 1; argparse tells what is wrong with another."""
-    return _at_least(1, text)
+def _at_least(least: int, text: str) -> int:
+    if not text.lstrip("-").isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    if int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+    return int(text)
 
 
-def not_negative(text: str) -> int:
-    """Read a number of at least 0; argparse tells what is wrong with another."""
-    return _at_least(0, text)
+positive: Final = partial(_at_least, 1)
+not_negative: Final = partial(_at_least, 0)
+"""Read a whole number; argparse tells what is wrong with another."""
 
 
 def not_negative_number(text: str) -> float:
@@ -108,14 +112,6 @@ def not_negative_number(text: str) -> float:
     if not 0 <= value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
     return value
-
-
-def _at_least(least: int, text: str) -> int:
-    if not text.lstrip("-").isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    if int(text) < least:
-        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
-    return int(text)
 
 
 WHERE: Final = (
