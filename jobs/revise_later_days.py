@@ -12,7 +12,7 @@ from jobs.fingerprints import recorded
 from jobs.gates.audit import GateRefusedError, GateWork, LaterDaysRefusedError, Rule
 from jobs.gates.result_rules import units_of_other_gpu_hours
 from jobs.landing.files import Unit
-from jobs.settings import RevisionSettings
+from jobs.settings_sections import RevisionSettings
 from jobs.stage import publish
 from jobs.transforms.causes import cause_day
 from jobs.warehouse.tables import Warehouse
