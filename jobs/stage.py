@@ -100,7 +100,8 @@ def publish(
     Nothing is published in either case.
     """
     audited = _audit_all(warehouse, tables, on_units(log_dates, units), rules)
-    page = Page(_page_of(stage, tables, units), log_dates, warehouse.root)
+    is_whole = units is None and set(tables).issuperset(_TABLES_OF.get(stage, ()))
+    page = Page(stage if is_whole else f"{stage}{LATER}", log_dates, warehouse.root)
     passed = _passed(warehouse, page, rules, audited)
     if tables:
         unsettle(warehouse, stage, fingerprints, log_dates, units)
@@ -108,12 +109,6 @@ def publish(
         if fingerprints:
             record(warehouse, stage, [each.settled() for each in fingerprints], log_dates, units)
     return passed
-
-
-def _page_of(stage: str, tables: Collection[str], units: Collection[Unit] | None) -> str:
-    """The page of the stage's night; where only some tables or units of it change, one beside that."""
-    is_whole = units is None and set(tables).issuperset(_TABLES_OF.get(stage, ()))
-    return stage if is_whole else f"{stage}{LATER}"
 
 
 def _passed(warehouse: Warehouse, page: Page, rules: Sequence[Rule], audited: _Audited) -> Published:
