@@ -4,6 +4,7 @@ job_slowdown and its companions, job_causes, jobs -> fleet_day, cause_day, host_
 op_type_day.
 """
 
+import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -12,8 +13,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.cli import run_stage
+from jobs.cli import LOG_DATE, entry_point
 from jobs.fingerprints import built_on, recorded
+from jobs.progress import working
 from jobs.run_log import stage_work
 from jobs.settings import Settings
 from jobs.small_frames import collected
@@ -62,11 +64,11 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     return rows | stage_work(STAGE_AGGREGATE, counted, time.monotonic() - started, gates)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Aggregate one log date; returns the exit status."""
-    return run_stage(
-        "aggregate_fleet", "Aggregate a log date: result tables to the fleet's tables.", argv, run
-    )
+@entry_point("aggregate_fleet", LOG_DATE)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    """Aggregate a log date: result tables to the fleet's tables."""
+    with working(f"aggregate_fleet: {args.log_date}"):
+        return run(spark, settings, [args.log_date])
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import SparkSession
 
 from jobs.blocks import Block, blocks_of, rates, seconds_for
-from jobs.changed_units import LandingChanges, Recollection, Wanted, changed_in_landing, recollect, wanted
+from jobs.changed_units import Wanted, changed_in_landing, recollect, wanted
 from jobs.cli import entry_point, log_date, option
 from jobs.do_blocks import do_blocks
 from jobs.fingerprints import Fingerprint, record
@@ -62,10 +62,14 @@ def plan(
     landing = None
     if STAGE_INGEST in wants:
         landing = changed_in_landing(spark, settings, before.ingested, log_dates, wants[STAGE_INGEST])
-    elif STAGE_SIMULATE in wants:
-        _warn_of_unknown(before)
+    elif STAGE_SIMULATE in wants and (unknown := before.jobs - before.ingested.keys()):
+        _LOG.warning(
+            "%d units are left alone: no record that they were ingested whole (--stages ingest,... does it)",
+            len(unknown),
+        )
     blocks = blocks_of(before, landing, wants, settings.history, job_ids)
-    return Plan(blocks, wants, _of_jobs(landing, job_ids))
+    retouched = landing.retouched if landing else ()
+    return Plan(blocks, wants, tuple(each for each in retouched if not job_ids or each.unit[1] in job_ids))
 
 
 def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
@@ -75,20 +79,6 @@ def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
         units = {each.unit for each in todo.retouched}
         record(Warehouse(spark, settings.paths.warehouse), STAGE_INGEST, todo.retouched, days, units)
     return do_blocks(spark, settings, todo.blocks, todo.wants) if todo.blocks else {}
-
-
-def _of_jobs(landing: LandingChanges | None, job_ids: Collection[str]) -> tuple[Fingerprint, ...]:
-    retouched = landing.retouched if landing else ()
-    return tuple(each for each in retouched if not job_ids or each.unit[1] in job_ids)
-
-
-def _warn_of_unknown(before: Recollection) -> None:
-    unknown = before.jobs - before.ingested.keys()
-    if unknown:
-        _LOG.warning(
-            "%d units are left alone: no record that they were ingested whole (--stages ingest,... does it)",
-            len(unknown),
-        )
 
 
 def tell_plan(spark: SparkSession, settings: Settings, todo: Plan) -> None:

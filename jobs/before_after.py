@@ -1,13 +1,13 @@
 """Before and after a date: job days in, differences with intervals (Welch, Student) and verdicts out."""
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 LEAST: Final = 3
@@ -17,8 +17,6 @@ ROUNDING: Final = 1e-12
 BETTER: Final = "better"
 WORSE: Final = "worse"
 UNKNOWN: Final = "not enough evidence"
-
-_ByJob = dict[str, list["JobDay"]]
 
 
 @dataclass(frozen=True)
@@ -68,22 +66,6 @@ def compare(
 
 
 @dataclass(frozen=True)
-class JobDay:
-    """One job on one day: a value that is the lower the better.
-
-    is_chosen : it is one of those that the fix was meant for
-    has_label : it carries the label of the fix; None where no label is asked about
-    """
-
-    job_id: str
-    log_date: date
-    value: float
-    gpu_hours: float | None
-    is_chosen: bool
-    has_label: bool | None = None
-
-
-@dataclass(frozen=True)
 class Comparison:
     """One line of the answer.
 
@@ -107,50 +89,38 @@ class Comparison:
         return f"{UNKNOWN}: {'nothing varies' if not few and found.low is None else why}"
 
 
-def comparisons(days: Sequence[JobDay], fixed_on: date, confidence: float) -> list[Comparison]:
+def comparisons(days: pd.DataFrame, fixed_on: date, confidence: float) -> list[Comparison]:
     """Compare the chosen days before and after; the same within jobs of both sides; and all other days.
 
     With a label, days after that lack it and days before that have it say nothing of the fix. The others tell
     what changed without it.
+
+    days : job_id, log_date, value (the lower the better), gpu_hours, is_chosen (one of those that the fix was
+           meant for), has_label (carries the label of the fix; null where no label is asked about)
     """
-    chosen = [day for day in days if day.is_chosen]
-    treated = [day for day in chosen if day.has_label is None or day.has_label == (day.log_date >= fixed_on)]
-    others = [day for day in days if not day.is_chosen]
-    if not others:
-        others = [day for day in chosen if day.has_label is False]
-    before, after = _sides(treated, fixed_on)
-    hours = [day.gpu_hours for each in after.values() for day in each if day.gpu_hours is not None]
+    is_after, is_chosen = days.log_date >= fixed_on, days.is_chosen.astype(bool)
+    is_treated = is_chosen & (days.has_label.isna() | (days.has_label == is_after))
+    is_other = days.has_label.eq(other=False) if is_chosen.all() else ~is_chosen
+    before, after = days[is_treated & ~is_after], days[is_treated & is_after]
+    hours = after.gpu_hours.dropna().tolist()
     gpu_hours = sum(hours) if hours else None
-    if len({day.job_id for day in chosen}) == 1:
-        by_day = compare(_values(before), _values(after), confidence)
+    if days[is_chosen].job_id.nunique() == 1:
+        by_day = compare(before.value.tolist(), after.value.tolist(), confidence)
         found = [Comparison("chosen", "days", by_day, gpu_hours)]
     else:
-        both = sorted(before.keys() & after.keys())
-        first, second = ([_mean(side[job]) for job in both] for side in (before, after))
+        first, second = _means(before), _means(after)
+        both = sorted(first.keys() & second.keys())
+        pairs = [first[job] for job in both], [second[job] for job in both]
+        by_job = compare(list(first.values()), list(second.values()), confidence)
         found = [
-            Comparison("chosen", "jobs", compare(_means(before), _means(after), confidence), gpu_hours),
-            Comparison("chosen, same jobs", "jobs", compare(first, second, confidence, is_paired=True)),
+            Comparison("chosen", "jobs", by_job, gpu_hours),
+            Comparison("chosen, same jobs", "jobs", compare(*pairs, confidence, is_paired=True)),
         ]
-    others_before, others_after = _sides(others, fixed_on)
-    control = compare(_means(others_before), _means(others_after), confidence)
+    first, second = (_means(days[is_other & side]) for side in (~is_after, is_after))
+    control = compare(list(first.values()), list(second.values()), confidence)
     return [*found, Comparison("all others", "jobs", control)]
 
 
-def _sides(days: Iterable[JobDay], fixed_on: date) -> tuple[_ByJob, _ByJob]:
-    """Days of every job, before the date and from it on."""
-    sides: tuple[_ByJob, _ByJob] = defaultdict(list), defaultdict(list)
-    for day in days:
-        sides[day.log_date >= fixed_on][day.job_id].append(day)
-    return sides
-
-
-def _values(side: _ByJob) -> list[float]:
-    return [day.value for days in side.values() for day in days]
-
-
-def _means(side: _ByJob) -> list[float]:
-    return [_mean(days) for _, days in sorted(side.items())]
-
-
-def _mean(days: Sequence[JobDay]) -> float:
-    return sum(day.value for day in days) / len(days)
+def _means(days: pd.DataFrame) -> dict[str, float]:
+    """Mean value of each job, by its name."""
+    return {str(job): float(of_job.value.mean()) for job, of_job in days.groupby("job_id")}

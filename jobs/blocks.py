@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from jobs.changed_units import LandingChanges, Recollection, Wanted, changed_days, changed_results
 from jobs.landing.files import Unit
-from jobs.settings import HistorySettings
+from jobs.settings_sections import HistorySettings
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import PIPELINE_RUNS, RUN_OUTCOMES, STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE

@@ -61,14 +61,10 @@ def changed_in_landing(
     landed = landing.units
     changed, doubtful = set(), {}
     for unit, files in landed.items():
-        known = ingested.get(unit)
-        if (
-            known is None
-            or not _is_as_wanted(known, want)
-            or _sizes(known.files) != _sizes(_files(files, {}))
-        ):
+        known, now = ingested.get(unit), _files(files, {})
+        if known is None or not _is_as_wanted(known, want) or _differ(known.files, now, "bytes"):
             changed.add(unit)
-        elif _times(known.files) != _times(_files(files, {})):
+        elif _differ(known.files, now, "modified_us"):
             doubtful[unit] = known
     again = _sent_again(spark, landing, doubtful)
     changed |= doubtful.keys() - {each.unit for each in again}
@@ -156,9 +152,7 @@ def _files(files: Sequence[LandedFile], read: Mapping[str, str | None]) -> tuple
     )
 
 
-def _sizes(files: Sequence[File]) -> dict[str, int]:
-    return {file.name: file.bytes for file in files}
-
-
-def _times(files: Sequence[File]) -> dict[str, int]:
-    return {file.name: file.modified_us for file in files}
+def _differ(files: Sequence[File], others: Sequence[File], fact: str) -> bool:
+    """Whether these are other files by their names, or by one of their facts."""
+    first, second = ({file.name: getattr(file, fact) for file in each} for each in (files, others))
+    return first != second

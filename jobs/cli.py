@@ -7,8 +7,8 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import Any, Final, NamedTuple, Never
 
 from pyspark.sql import SparkSession
@@ -18,7 +18,8 @@ from jobs.progress import working
 from jobs.run_log import exit_status, is_plain, one_line, recorded_run
 from jobs.session import session
 from jobs.settings import Settings, load_settings, with_spark_conf
-from jobs.warehouse.tables import Warehouse, hold_writable
+from jobs.warehouse.tables import Warehouse
+from jobs.warehouse.writers import hold_writable
 from schemas.vocabulary import EXIT_DONE, EXIT_WRONG_SETTINGS
 
 Body = Callable[[SparkSession, Settings, argparse.Namespace], Mapping[str, int]]
@@ -89,14 +90,17 @@ def log_date(text: str) -> date:
     return day
 
 
-def positive(text: str) -> int:
-    """Read a number of at least 1; argparse tells what is wrong with another."""
-    return _at_least(1, text)
+def _at_least(least: int, text: str) -> int:
+    if not text.lstrip("-").isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    if int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+    return int(text)
 
 
-def not_negative(text: str) -> int:
-    """Read a number of at least 0; argparse tells what is wrong with another."""
-    return _at_least(0, text)
+positive: Final = partial(_at_least, 1)
+not_negative: Final = partial(_at_least, 0)
+"""Read a whole number; argparse tells what is wrong with another."""
 
 
 def not_negative_number(text: str) -> float:
@@ -108,14 +112,6 @@ def not_negative_number(text: str) -> float:
     if not 0 <= value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
     return value
-
-
-def _at_least(least: int, text: str) -> int:
-    if not text.lstrip("-").isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    if int(text) < least:
-        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
-    return int(text)
 
 
 WHERE: Final = (
@@ -145,50 +141,33 @@ FORMAT: Final = option(
 """Rows for people or for programs."""
 
 
-@dataclass(frozen=True)
-class EntryPoint:
-    """A command: called with its arguments it does its work in a session and returns the exit status.
-
-    how : see run_entry_point
-    """
-
-    name: str
-    parser: Parser
-    body: Body
-    how: Mapping[str, Any]
-
-    def __call__(self, argv: Sequence[str] | None = None) -> int:
-        """Run it with these arguments, or with those of the process."""
-        return run_entry_point(self.name, self.parser, argv, self.body, **self.how)
-
-
 def entry_point(
     name: str,
     *options: Option,
     epilog: str | None = None,
     defaults: Mapping[str, str] | None = None,
     **how: Any,  # noqa: ANN401  # what run_entry_point takes beside them
-) -> Callable[[Body], EntryPoint]:
+) -> Callable[[Body], partial[int]]:
     """Make a command of the function that does its work, whose docstring is the command's description.
 
-    The function finds the arguments as they were given in `args.arguments`.
+    The command takes its arguments, or those of the process, and returns the exit status. The function finds
+    the arguments as they were given in `args.arguments`.
 
     defaults : of the arguments in WHERE, where they have some
     """
 
-    def of(body: Body) -> EntryPoint:
+    def of(body: Body) -> partial[int]:
         parser = make_parser(name, body.__doc__ or "", *WHERE, *options, epilog=epilog)
         parser.set_defaults(**(defaults or {}))
-        return EntryPoint(name, parser, body, how)
+        return partial(run_entry_point, parser, body, **how)
 
     return of
 
 
 def run_entry_point(
-    name: str,
-    parser: argparse.ArgumentParser,
-    argv: Sequence[str] | None,
+    parser: Parser,
     body: Body,
+    argv: Sequence[str] | None = None,
     *,
     is_recorded: bool = True,
     spark_conf: Mapping[str, str] | None = None,
@@ -203,6 +182,7 @@ def run_entry_point(
     spark_conf : settings of Spark that this entry point needs, on top of those of conf/
     spark_log : name of a file beside the warehouse for what Spark says; left out: standard error
     """
+    name = parser.prog
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("py4j", "great_expectations"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
@@ -211,12 +191,13 @@ def run_entry_point(
         parsed = parser.parse_args(arguments, argparse.Namespace(arguments=arguments))
         settings = load_settings(parsed.settings, parsed.landing, parsed.warehouse)
         settings = with_spark_conf(settings, spark_conf or {}, spark_log)
-        if is_recorded and not getattr(parsed, "dry_run", False):
+        is_recorded = is_recorded and not getattr(parsed, "dry_run", False)
+        if is_recorded:
             hold_writable(settings.paths.warehouse)
         with ExitStack() as open_session:
             with working(f"{name}: starting Spark"):
                 spark = open_session.enter_context(session(settings, name))
-            if not is_recorded or getattr(parsed, "dry_run", False):
+            if not is_recorded:
                 body(spark, settings, parsed)
                 return EXIT_DONE
             warehouse = Warehouse(spark, settings.paths.warehouse)
@@ -230,19 +211,3 @@ def run_entry_point(
         sys.stderr.write(f"{name}: error: {one_line(error)}\n")
         return exit_status(error)
     return EXIT_DONE
-
-
-def run_stage(
-    name: str,
-    description: str,
-    argv: Sequence[str] | None,
-    stage: Callable[[SparkSession, Settings, Sequence[date]], Mapping[str, int]],
-) -> int:
-    """Run a stage over one log date, as its own entry point; returns the exit status."""
-
-    def body(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> Mapping[str, int]:
-        with working(f"{name}: {args.log_date}"):
-            return stage(spark, settings, [args.log_date])
-
-    parser = make_parser(name, description, *WHERE, LOG_DATE)
-    return run_entry_point(name, parser, argv, body)

@@ -13,7 +13,8 @@ from typing import Final
 
 from jobs.java import JavaNotFoundError
 from jobs.jvm import JvmError, launch_jvm
-from jobs.settings import SettingsError, SparkSettings, load_settings
+from jobs.settings import SettingsError, load_settings
+from jobs.settings_sections import SparkSettings
 
 IVY: Final = Path(sys.prefix) / "ivy"
 """Cache and JARs of the environment that this Python belongs to."""

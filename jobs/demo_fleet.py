@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from jobs.rank_log_writer import finish_day
 from jobs.synthetic.identity import JobIdentity
-from jobs.synthetic.job import GeneratedJob, recorded_job
+from jobs.synthetic.job import recorded_job
 from jobs.synthetic.mechanisms.data import PackedSequences
 from jobs.synthetic.mechanisms.loading import SlowStorage
 from jobs.synthetic.mechanisms.mechanism import Mechanism
@@ -143,17 +143,11 @@ def write_fleet(landing: Path, seed: int = 0, days: int = DAYS) -> list[date]:
     for day, log_date in enumerate(log_dates):
         for number, job in enumerate(FLEET):
             if day in job.days:
-                folder = write_rank_logs(
-                    landing, log_date, fleet_job(job, day, seed + number), compress=job.compress
-                )
+                recorded = recorded_job(Simulation(plan_of_day(job, day, seed + number)))
+                folder = write_rank_logs(landing, log_date, recorded, compress=job.compress)
                 _break(folder, job.job_id, day)
         finish_day(landing, log_date)
     return log_dates
-
-
-def fleet_job(job: FleetJob, day: int, seed: int) -> GeneratedJob:
-    """Generate one job on one of the fleet's days."""
-    return recorded_job(Simulation(plan_of_day(job, day, seed)))
 
 
 def plan_of_day(job: FleetJob, day: int, seed: int) -> JobPlan:

@@ -18,7 +18,7 @@ from jobs.printing import FORMATS, Result, write
 from jobs.project import project_file
 from schemas.dictionary import Entry, entries
 from schemas.queries import QUERIES
-from schemas.sql_files import SqlFile
+from schemas.sql_files import SqlFile, first_sentence
 from schemas.symbols import SYMBOLS, symbols_of
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -98,15 +98,12 @@ def _write_page(target: Path) -> int:
 
 
 def _list() -> Result:
-    rows = [(each.name, "table", ", ".join(each.grain), _sentence(each.meaning)) for each in TABLES.values()]
-    rows += [(each.name, "view", "", _sentence(each.meaning)) for each in VIEWS.values()]
-    rows += [(each.name, "named query", "", _sentence(each.meaning)) for each in QUERIES.values()]
+    rows = [
+        (each.name, "table", ", ".join(each.grain), first_sentence(each.meaning)) for each in TABLES.values()
+    ]
+    rows += [(each.name, "view", "", first_sentence(each.meaning)) for each in VIEWS.values()]
+    rows += [(each.name, "named query", "", first_sentence(each.meaning)) for each in QUERIES.values()]
     return Result(_LISTED, [False] * len(_LISTED), rows)
-
-
-def _sentence(text: str) -> str:
-    """The first sentence."""
-    return text.split(". ", maxsplit=1)[0].removesuffix(".") + "."
 
 
 def _describe_table(table: Table, form: str) -> None:

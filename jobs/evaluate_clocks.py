@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from jobs.cli import Parser, not_negative, positive
-from jobs.evaluation.clocks import SkewedJob, by_kind_and_skew, judge, rows_of, summary
+from jobs.cli import Parser, make_parser, not_negative, option, positive
+from jobs.evaluation.clocks import by_kind_and_skew, judge, summary
+from jobs.evaluation.diagnosis import Row
 from jobs.evaluation.report import FORMATS, Section, rendered
 from jobs.synthetic.mechanisms.clocks import SKEWS
 from schemas.vocabulary import EXIT_DONE
@@ -18,13 +19,13 @@ from schemas.vocabulary import EXIT_DONE
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the evaluation; returns the exit status."""
     args = _parser().parse_args(argv)
-    judged: list[SkewedJob] = []
+    judged: list[Row] = []
     seed = args.seed
     while len(judged) < args.jobs:
         found = judge(seed, args.skew or "", args.most_ops)
         judged += [] if found is None else [found]
         seed += 1
-    rows = rows_of(judged)
+    rows = pd.DataFrame(judged)
     sections = [
         Section("All jobs", "", pd.DataFrame([summary(rows)])),
         Section("Kinds of jobs by skews", "", by_kind_and_skew(rows)),
@@ -36,18 +37,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="evaluate_clocks", description="Judge the correction of clocks.", allow_abbrev=False)
-    parser.add_argument("--jobs", type=positive, default=500, metavar="N", help="jobs (%(default)s)")
-    parser.add_argument("--seed", type=not_negative, required=True, metavar="S", help="seed of the first job")
-    parser.add_argument("--skew", choices=list(SKEWS), help="one way to be off alone")
-    parser.add_argument(
-        "--most-ops", type=positive, default=15_000, metavar="N", help="ops of a job (about %(default)s)"
+    return make_parser(
+        "evaluate_clocks",
+        "Judge the correction of clocks.",
+        option("--jobs N", "jobs (%(default)s)", positive, default=500),
+        option("--seed S", "seed of the first job", not_negative, required=True),
+        option("--skew", "one way to be off alone", choices=list(SKEWS)),
+        option("--most-ops N", "ops of a job (about %(default)s)", positive, default=15_000),
+        option("--list-worst N", "list the N largest errors", not_negative, default=5),
+        option("--format", "(%(default)s)", choices=FORMATS, default=FORMATS[0]),
     )
-    parser.add_argument(
-        "--list-worst", type=not_negative, default=5, metavar="N", help="list the N largest errors"
-    )
-    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="(%(default)s)")
-    return parser
 
 
 if __name__ == "__main__":

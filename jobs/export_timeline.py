@@ -19,20 +19,13 @@ from pyspark.sql import SparkSession
 from jobs.cli import OF_UNIT, entry_point, not_negative, option
 from jobs.printing import shown
 from jobs.settings import Settings, SettingsError
-from jobs.unit import Unit, find_unit, read_unit, replaying
-from jobs.warehouse.tables import Warehouse
+from jobs.unit import unit_to_replay
+from schemas.unit import Unit
 from udfs.result_tables import SIMULATOR_VERSION
 from udfs.timelines import KINDS, StepTimelines, step_timelines
 from udfs.trace_events import arrows_left_out, trace_events
 
 _COMPRESSION: Final = 6
-
-
-def run(spark: SparkSession, settings: Settings, unit: Unit, step: int | None = None) -> StepTimelines:
-    """Lay out a step of a unit of the warehouse; what it raises, step_timelines says."""
-    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
-    rank_steps, manifest = read_unit(warehouse, unit)
-    return step_timelines(rank_steps, manifest, step, settings.simulation.ideal)
 
 
 def write_trace(target: Path, unit: Unit, found: StepTimelines, ideal: str) -> int:
@@ -102,10 +95,8 @@ def _summary(unit: Unit, found: StepTimelines, ideal: str) -> str:
 )
 def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
     """Write one step as recorded, replayed and ideal, for Perfetto or chrome://tracing."""
-    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
-    unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
-    with replaying("export_timeline", unit):
-        found = run(spark, settings, unit, args.step)
+    with unit_to_replay("export_timeline", spark, settings, args) as (unit, rank_steps, manifest):
+        found = step_timelines(rank_steps, manifest, args.step, settings.simulation.ideal)
         target = args.out or Path(file_name(unit, found.step))
         try:
             events = write_trace(target, unit, found, settings.simulation.ideal)

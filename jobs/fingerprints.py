@@ -131,14 +131,6 @@ def recorded(
     return {each.unit: each for each in map(_of_row, rows) if each.stage == stage}
 
 
-def forget(
-    warehouse: Warehouse, stage: str, log_dates: Sequence[date], units: Collection[Unit] | None
-) -> None:
-    """Take fingerprints away before the first table changes: a kill then leads to work, never to a skip."""
-    if recorded(warehouse, stage, log_dates, units):
-        record(warehouse, stage, [], log_dates, units)
-
-
 def unsettle(
     warehouse: Warehouse,
     stage: str,
@@ -146,12 +138,13 @@ def unsettle(
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
 ) -> None:
-    """Before the first table changes: leave only those of these fingerprints that are unsettled."""
+    """Before the first table changes: leave only those of these fingerprints that are unsettled.
+
+    The others are taken away: a kill then leads to work, never to a skip.
+    """
     unsettled = [each for each in fingerprints if each.is_unsettled]
-    if unsettled:
+    if unsettled or recorded(warehouse, stage, log_dates, units):
         record(warehouse, stage, unsettled, log_dates, units)
-    else:
-        forget(warehouse, stage, log_dates, units)
 
 
 def record(

@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.before_after import Comparison, JobDay, comparisons
+from jobs.before_after import Comparison, comparisons
 from jobs.cli import FORMAT, entry_point, log_date, option, positive
 from jobs.printing import Result, write
 from jobs.progress import working
@@ -49,7 +49,7 @@ def run(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> li
         F.coalesce(_is_chosen(args), F.expr("false")).alias("is_chosen"),
         _has_label(args.label).alias("has_label"),
     ).orderBy("job_id", "log_date")
-    return comparisons([JobDay(**row.asDict()) for row in rows.collect()], args.date, args.confidence)
+    return comparisons(rows.toArrow().to_pandas(), args.date, args.confidence)
 
 
 def _of_host(units: DataFrame, worker_slowdown: DataFrame, host: str) -> DataFrame:

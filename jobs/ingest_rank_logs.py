@@ -3,6 +3,7 @@
 landing -> rank_steps, jobs, rejects, source_files.
 """
 
+import argparse
 import logging
 import sys
 import time
@@ -14,16 +15,18 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from jobs.cli import run_stage
+from jobs.cli import LOG_DATE, entry_point
 from jobs.fingerprints import of_units
 from jobs.landing.files import LOGS, Landing, Unit
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_landing import LandedUnits, Where, read_landing
 from jobs.landing.staging import STAGED_TABLES
+from jobs.progress import working
 from jobs.run_log import ROWS_IN, stage_work
 from jobs.settings import Settings, SettingsError
 from jobs.stage import publish
-from jobs.warehouse.tables import StagedRows, Warehouse
+from jobs.warehouse.staged_rows import StagedRows, staged_rows
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS, REJECTS, SOURCE_FILES, STAGE_INGEST, UNIT_KEY
 
@@ -55,7 +58,7 @@ def run(
     for name in STAGED_TABLES:  # files may lie beside a table, but not where one is yet to be made
         warehouse.create(TABLES[name])
     landed = read_landing(spark, landing, where)
-    with warehouse.staged(landed.staged, settings.staging) as staged:
+    with staged_rows(spark, landed.staged, settings.staging) as staged:
         tables: dict[str, pa.Table | StagedRows] = {
             RANK_STEPS: staged[RANK_STEPS],
             JOBS: _jobs(landed),
@@ -92,11 +95,11 @@ def _key(unit: Unit) -> dict[str, object]:
     return dict(zip(UNIT_KEY, unit, strict=True))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Ingest one log date; returns the exit status."""
-    return run_stage(
-        "ingest_rank_logs", "Ingest a log date: landing to rank_steps, jobs, rejects.", argv, run
-    )
+@entry_point("ingest_rank_logs", LOG_DATE)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    """Ingest a log date: landing to rank_steps, jobs, rejects."""
+    with working(f"ingest_rank_logs: {args.log_date}"):
+        return run(spark, settings, [args.log_date])
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from jobs.cli import LOG_DATE, entry_point, option
 from jobs.printing import Result, write
 from jobs.settings import Settings
 from jobs.warehouse.tables import Warehouse
+from jobs.warehouse.upkeep import compact, remove_rows, unused_files, vacuum
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import INGESTED_TABLES, JOBS, RANK_STEPS, STAGE_INGEST, UNIT_FINGERPRINTS
@@ -35,7 +36,7 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[s
     done = []
     for table in _own_tables(settings):
         expired = _expire(warehouse, condition) if table.name == RANK_STEPS else 0
-        done.append((table.name, expired, *warehouse.compact(table), warehouse.vacuum(table)))
+        done.append((table.name, expired, *compact(warehouse, table), vacuum(warehouse, table)))
     return done
 
 
@@ -46,7 +47,7 @@ def plan(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[
     found = []
     for table in _own_tables(settings):
         rows = warehouse.read(table).where(condition).count() if table.name == RANK_STEPS else 0
-        found.append((table.name, rows, warehouse.unused_files(table)))
+        found.append((table.name, rows, unused_files(warehouse, table)))
     return found
 
 
@@ -69,8 +70,8 @@ def _expire(warehouse: Warehouse, condition: str) -> int:
     Their fingerprints go first: a simulation that is asked for then leaves those units, and what was found
     of them, alone.
     """
-    warehouse.remove(TABLES[UNIT_FINGERPRINTS], f"{condition} AND stage = '{STAGE_INGEST}'")
-    return warehouse.remove(TABLES[RANK_STEPS], condition)
+    remove_rows(warehouse, TABLES[UNIT_FINGERPRINTS], f"{condition} AND stage = '{STAGE_INGEST}'")
+    return remove_rows(warehouse, TABLES[RANK_STEPS], condition)
 
 
 @entry_point(

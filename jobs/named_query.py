@@ -14,7 +14,7 @@ from jobs.printing import Result, write
 from jobs.progress import working
 from jobs.settings import Settings
 from schemas.queries import QUERIES
-from schemas.sql_files import SqlFile
+from schemas.sql_files import first_sentence
 
 
 def run(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> DataFrame:
@@ -23,18 +23,12 @@ def run(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> Da
     return query.run(spark, settings, named.over(args.first, args.last), named.sources)
 
 
-def _told(named: SqlFile) -> str:
-    """The name of a query and the first sentence of its meaning."""
-    sentence = named.meaning.split(". ")[0].removesuffix(".")
-    return f"  {named.name:<20}{sentence}."
-
-
 @entry_point(
     "named_query",
     option("name NAME", "one of those below", choices=list(QUERIES)),
     *PERIOD,
     FORMAT,
-    epilog="\n".join(map(_told, QUERIES.values())),
+    epilog="\n".join(f"  {each.name:<20}{first_sentence(each.meaning)}" for each in QUERIES.values()),
     is_recorded=False,
 )
 def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:

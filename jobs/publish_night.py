@@ -11,18 +11,17 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from jobs.cli import LOG_DATE, entry_point
 from jobs.gates.quality_docs import Page, TableChecks, write_docs
+from jobs.gates.result_rules import miscounted_causes, miscounted_units
 from jobs.night_summary import night_summary, told
 from jobs.progress import working
 from jobs.report_fleet import run as write_report
 from jobs.run_summary import SUMMARY, Summary, leave
 from jobs.settings import Settings
-from jobs.stage import Violations, publish
-from jobs.transforms.causes import miscounted_causes
+from jobs.stage import publish
 from jobs.warehouse.tables import Warehouse
 from jobs.watch import night_warnings
 from schemas.tables import TABLES
@@ -50,30 +49,14 @@ def summaries(
 ) -> list[Summary]:
     """Check these days across the stages, write the report, log and return what each night found."""
     warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
-    held = publish(_STAGE, warehouse, {}, log_dates, _rules(warehouse, log_dates)).checks
+    names = (FLEET_DAY, CAUSE_DAY, JOBS, JOB_CAUSES)
+    tables = {name: warehouse.rows(TABLES[name], log_dates) for name in names}
+    rules = [miscounted_units(tables), miscounted_causes(tables)]
+    held = publish(_STAGE, warehouse, {}, log_dates, rules).checks
     if settings.report_folder is not None:
         write_report(spark, settings, max(log_dates))
     known = rows if len(log_dates) == 1 else None  # of several days they are told together
     return [_told(warehouse, settings, day, held, known) for day in sorted(log_dates)]
-
-
-def _rules(warehouse: Warehouse, log_dates: Sequence[date]) -> list[Violations]:
-    names = (FLEET_DAY, CAUSE_DAY, JOBS, JOB_CAUSES)
-    read = {name: warehouse.read(TABLES[name], log_dates) for name in names}
-    return [
-        Violations(
-            "counts_every_unit",
-            _miscounted_days(read[JOBS], read[FLEET_DAY]),
-            FLEET_DAY,
-            "a day's jobs are the units that were ingested",
-        ),
-        Violations(
-            "sums_job_causes",
-            miscounted_causes(read[JOB_CAUSES], read[CAUSE_DAY], read[FLEET_DAY]),
-            CAUSE_DAY,
-            "a day's causes are those of its replayed units",
-        ),
-    ]
 
 
 def _told(
@@ -94,14 +77,6 @@ def _told(
     for line in told(summary):
         _LOG.log(logging.WARNING if line.startswith("warning: ") else logging.INFO, line)
     return summary
-
-
-def _miscounted_days(jobs: DataFrame, fleet: DataFrame) -> DataFrame:
-    """Days whose fleet figures speak of another number of units than were ingested."""
-    ingested = jobs.groupBy("log_date").agg(F.count("*").alias("ingested"))
-    counted = fleet.select("log_date", F.col("jobs").alias("counted"))
-    both = ingested.join(counted, "log_date", "full_outer")
-    return both.where(~F.col("ingested").eqNullSafe(F.col("counted")))
 
 
 @entry_point("publish_night", LOG_DATE, SUMMARY)

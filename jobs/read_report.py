@@ -12,7 +12,8 @@ from jobs.landing.files import Unit
 from jobs.report.rows import FleetTables, Row, UnitTables
 from jobs.settings import Settings
 from jobs.small_frames import collected
-from jobs.warehouse.tables import Warehouse, on_units
+from jobs.warehouse.conditions import on_units
+from jobs.warehouse.tables import Warehouse
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
 from schemas.views import mentioned
@@ -140,17 +141,14 @@ def step_maps(warehouse: Warehouse, settings: Settings, units: Collection[Unit])
         }
     )
     manifests = _by_unit(read[JOBS])
-    found = {}
+    rank_steps, found = read[RANK_STEPS], {}
     for unit in units:
-        rows = _of_unit(read[RANK_STEPS], unit)
+        _, job_id, run_id = unit
+        is_own = pc.and_(pc.equal(rank_steps["job_id"], job_id), pc.equal(rank_steps["run_id"], run_id))
+        rows = rank_steps.filter(is_own)
         if rows.num_rows:  # else they have expired
             found[unit] = worker_steps(rows, manifests[unit][0], simulation(settings))
     return found
-
-
-def _of_unit(table: pa.Table, unit: Unit) -> pa.Table:
-    _, job_id, run_id = unit
-    return table.filter(pc.and_(pc.equal(table["job_id"], job_id), pc.equal(table["run_id"], run_id)))
 
 
 def _affordable(jobs: Mapping[Unit, Row], units: Sequence[Unit], map_ops: int | None) -> list[Unit]:

@@ -1,14 +1,14 @@
 """Releases: what a person has let through for a log date, as pipeline_runs remembers it."""
 
-import uuid
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import functions as F
 
 from jobs.gates.audit import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION
+from jobs.run_log import new_run
 from jobs.warehouse.tables import Warehouse
 from schemas.pipeline_runs import TABLE
 from schemas.vocabulary import EXIT_DONE, RUN_OUTCOMES
@@ -45,11 +45,7 @@ def refused(warehouse: Warehouse) -> set[str]:
 def record_release(warehouse: Warehouse, release: Release, arguments: str) -> None:
     """Append a release to pipeline_runs."""
     row = {
-        "pipeline_run_id": str(uuid.uuid4()),
-        "entry_point": ENTRY_POINT,
-        "arguments": arguments,
-        "log_date": release.log_date,
-        "started_at": datetime.now(UTC),
+        **new_run(ENTRY_POINT, arguments, release.log_date),
         "seconds": 0.0,
         "outcome": RUN_OUTCOMES[EXIT_DONE],
         "accepted": list(release.accepted),

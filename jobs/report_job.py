@@ -17,8 +17,9 @@ from jobs.report.job_page import job_page
 from jobs.report.names import INDEX_NAME, job_page_path
 from jobs.report_fleet import report_root, warehouse_name
 from jobs.settings import Settings
-from jobs.unit import Unit, find_unit
+from jobs.unit import find_unit
 from jobs.warehouse.tables import Warehouse
+from schemas.unit import Unit
 
 
 def run(spark: SparkSession, settings: Settings, unit: Unit) -> Path:
@@ -27,11 +28,10 @@ def run(spark: SparkSession, settings: Settings, unit: Unit) -> Path:
     warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
     first_day = unit.log_date - timedelta(days=settings.report.period_days - 1)
     hosts = read_fleet(warehouse, first_day, unit.log_date).hosts
-    key = (unit.log_date, unit.job_id, unit.run_id)
-    (tables,) = read_units(warehouse, settings, [key], hosts, None)
+    (tables,) = read_units(warehouse, settings, [unit], hosts, None)
     has_fleet_page = (root / str(unit.log_date) / INDEX_NAME).is_file()
     page = job_page(tables, warehouse_name(settings), has_fleet_page=has_fleet_page)
-    return report_files.add_page(root, job_page_path(*key), page)
+    return report_files.add_page(root, job_page_path(*unit), page)
 
 
 @entry_point("report_job", *OF_UNIT, is_recorded=False)

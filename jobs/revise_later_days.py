@@ -9,11 +9,11 @@ from datetime import date, timedelta
 import pyarrow as pa
 
 from jobs.fingerprints import recorded
-from jobs.gates.audit import GateRefusedError, GateWork, LaterDaysRefusedError
+from jobs.gates.audit import GateRefusedError, GateWork, LaterDaysRefusedError, Rule
 from jobs.gates.result_rules import units_of_other_gpu_hours
 from jobs.landing.files import Unit
-from jobs.settings import RevisionSettings
-from jobs.stage import Violations, publish
+from jobs.settings_sections import RevisionSettings
+from jobs.stage import publish
 from jobs.transforms.causes import cause_day
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
@@ -50,12 +50,7 @@ def revise_later_days(
     results = {name: warehouse.rows(TABLES[name], later) for name in REVISED_FROM}
     earlier = warehouse.rows(TABLES[JOB_BASELINE], sorted(before))
     revised = revised_causes(results, earlier, **revision.model_dump())
-    rule = Violations(
-        "causes_share_the_gpu_hours_of_the_unit",
-        units_of_other_gpu_hours(results | {JOB_CAUSES: revised}),
-        JOB_CAUSES,
-        "GPU-hours of a cause are those of its unit, in job_slowdown, times its fractions",
-    )
+    rule = units_of_other_gpu_hours(results | {JOB_CAUSES: revised})
     try:
         return _replace_causes(warehouse, revised, later, rule)
     except GateRefusedError as error:
@@ -64,9 +59,7 @@ def revise_later_days(
         raise LaterDaysRefusedError(error.refusals, error.kept_in, published) from None
 
 
-def _replace_causes(
-    warehouse: Warehouse, revised: pa.Table, later: Sequence[date], rule: Violations
-) -> GateWork:
+def _replace_causes(warehouse: Warehouse, revised: pa.Table, later: Sequence[date], rule: Rule) -> GateWork:
     """Publish the causes of later days, and count them anew."""
     gates = _replace(STAGE_SIMULATE, warehouse, {JOB_CAUSES: revised}, later, [rule])
     counted = _days_done(warehouse, STAGE_AGGREGATE, later)
@@ -81,7 +74,7 @@ def _replace(
     warehouse: Warehouse,
     rows: Mapping[str, pa.Table],
     log_dates: Sequence[date],
-    rules: Sequence[Violations],
+    rules: Sequence[Rule],
 ) -> GateWork:
     """Replace some tables of days that are done; what ends this early is found and done again.
 

@@ -21,7 +21,8 @@ from jobs.landing.files import NoLandingError
 from jobs.session import SessionError
 from jobs.settings import SettingsError
 from jobs.unit import NoSuchUnitError, NotReplayedError
-from jobs.warehouse.tables import NotWritableError, Warehouse
+from jobs.warehouse.tables import Warehouse
+from jobs.warehouse.writers import NotWritableError
 from schemas.pipeline_runs import REFUSAL, TABLE
 from schemas.vocabulary import (
     EXIT_DONE,
@@ -133,6 +134,17 @@ def work_of_stages(counts: Mapping[str, int]) -> list[dict[str, Any]]:
     return found
 
 
+def new_run(entry_point: str, arguments: str, log_date: date | None) -> dict[str, object]:
+    """What the row of a run in pipeline_runs says from its start on."""
+    return {
+        "pipeline_run_id": str(uuid.uuid4()),
+        "entry_point": entry_point,
+        "arguments": arguments,
+        "log_date": log_date,
+        "started_at": datetime.now(UTC),
+    }
+
+
 @contextmanager
 def recorded_run(
     warehouse: Warehouse,
@@ -149,13 +161,7 @@ def recorded_run(
     """
     counts: dict[str, int] = {}
     start = time.monotonic()
-    facts = {
-        "pipeline_run_id": str(uuid.uuid4()),
-        "entry_point": entry_point,
-        "arguments": shlex.join(arguments),
-        "log_date": log_date,
-        "started_at": datetime.now(UTC),
-    }
+    facts = new_run(entry_point, shlex.join(arguments), log_date)
     try:
         yield counts
     except Exception as error:

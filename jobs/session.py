@@ -21,7 +21,8 @@ from jobs.delta_jars import resolved_jars, resolver_conf
 from jobs.jvm import JvmError, is_submitted, launch_jvm
 from jobs.package import ZIP_NAME, write_zip
 from jobs.project import PROJECT, is_zip
-from jobs.settings import Settings, SparkSettings
+from jobs.settings import Settings
+from jobs.settings_sections import SparkSettings
 
 _DELTA_CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _LOOPBACK: Final = "127.0.0.1"

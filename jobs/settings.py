@@ -8,11 +8,23 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import ValidationError
 
 from jobs.project import data_root, project_file
+from jobs.settings_sections import (
+    HistorySettings,
+    LandingSettings,
+    MaintenanceSettings,
+    PathSettings,
+    ReportSettings,
+    RevisionSettings,
+    Section,
+    SimulationSettings,
+    SparkSettings,
+    WatchSettings,
+)
 
 SHIPPED: Final = ("base", "local", "cluster", "kubernetes", "yarn")
 """Settings files of the project, by the names under which they can be extended or chosen."""
@@ -30,119 +42,7 @@ class SettingsError(Exception):
     """Settings that cannot be used. The message is one line that names the file and the key."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class PathSettings(_Section):
-    """Where data lies: absolute paths, or URLs of a store that Spark reaches.
-
-    `staging` is where workers write rows before they are published: a folder or URL that pyarrow reaches from
-    every worker; the warehouse itself where it is left out.
-    `silver` is the warehouse whose ingested tables are used, where that is not this one.
-    `report` is the folder of the report; see Settings.report_folder.
-    """
-
-    landing: Annotated[str, Field(min_length=1)]
-    warehouse: Annotated[str, Field(min_length=1)]
-    silver: Annotated[str, Field(min_length=1)] | None = None
-    staging: Annotated[str, Field(min_length=1)] | None = None
-    report: Annotated[str, Field(min_length=1)] | None = None
-
-    @field_validator("report")
-    @classmethod
-    def _is_local(cls, path: str | None) -> str | None:
-        if path is not None and "://" in path:
-            raise ValueError(f"must be a folder of this machine, not {path}")
-        return path
-
-
-class SimulationSettings(_Section):
-    """What the what-if simulation takes as ideal, and the bounds that decide a unit's status."""
-
-    ideal: Literal["pooled-mean-median", "pooled-median", "stage-mean-median", "stage-median"]
-    minimum_steps: Annotated[int, Field(ge=1)]
-    maximum_discrepancy: Annotated[float, Field(gt=0)]
-    maximum_restarts: Annotated[int, Field(ge=0)]
-    clock_floor_s: Annotated[float, Field(ge=0)]
-    clock_floor_fraction: Annotated[float, Field(ge=0)]
-    log_day_margin_s: Annotated[float, Field(ge=0)]
-    ops_together: Annotated[int, Field(ge=1)]
-
-
-class LandingSettings(_Section):
-    """What the landing may hold at most; see jobs.landing.formats.rows.Bounds."""
-
-    line_bytes: Annotated[int, Field(ge=1)]
-    file_bytes: Annotated[int, Field(ge=1)]
-    packing: Annotated[int, Field(ge=1)]
-    nesting: Annotated[int, Field(ge=2, le=500)]
-    trace_ops: Annotated[int, Field(ge=1)]
-    manifest_bytes: Annotated[int, Field(ge=1)]
-    unit_files: Annotated[int, Field(ge=1)]
-
-
-class HistorySettings(_Section):
-    """How far back late data is looked for, and what a backfill does at once."""
-
-    look_back_days: Annotated[int, Field(ge=1)]
-    block_days: Annotated[int, Field(ge=1)]
-    block_bytes: Annotated[int, Field(ge=1)]
-
-
-class RevisionSettings(_Section):
-    """With how much of the past causes are revised that a unit's own steps cannot tell."""
-
-    days: Annotated[int, Field(ge=1)]
-    minimum_runs: Annotated[int, Field(ge=1)]
-
-
-class WatchSettings(_Section):
-    """What of a night is told to somebody though nothing is wrong with its tables.
-
-    minimum_coverage : fewer units analysed than this part of all
-    coverage_drop    : less than the day before by this part of all units
-    days, minimum_days : of its own past a day's waste, or a host, is held against; with fewer it is not
-    deviations, rise : above the median of that past by so many scaled median deviations, and by this much
-    """
-
-    minimum_coverage: Annotated[float, Field(ge=0, le=1)]
-    coverage_drop: Annotated[float, Field(gt=0, le=1)]
-    days: Annotated[int, Field(ge=1)]
-    minimum_days: Annotated[int, Field(ge=2)]
-    deviations: Annotated[float, Field(gt=0)]
-    rise: Annotated[float, Field(gt=0)]
-
-
-class MaintenanceSettings(_Section):
-    """For how many days recorded ops are kept."""
-
-    rank_steps_days: Annotated[int, Field(ge=1)]
-
-
-class ReportSettings(_Section):
-    """How far the report looks back, and how much it says of single jobs."""
-
-    period_days: Annotated[int, Field(ge=1)]
-    job_pages: Annotated[int, Field(ge=0)]
-    step_map_ops: Annotated[int, Field(ge=0)]
-
-
-class SparkSettings(_Section):
-    """Delta's Maven coordinates, what not to fetch with them, and Spark's own settings.
-
-    `master` is only used where spark-submit has not said another.
-    `log` is a file for what Spark says; standard error where it is left out.
-    """
-
-    packages: Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
-    excludes: Annotated[tuple[str, ...], Field(strict=False)]
-    conf: dict[str, str]
-    master: str | None = None
-    log: str | None = None
-
-
-class Settings(_Section):
+class Settings(Section):
     """All settings of one run."""
 
     paths: PathSettings
@@ -188,10 +88,10 @@ def load_settings(
         settings = Settings.model_validate(merged)
     except ValidationError as error:
         raise SettingsError(_one_line(error, layers)) from None
-    named = {name: path for name, path in settings.paths.model_dump().items() if path is not None}
+    named = settings.paths.model_dump(exclude_none=True)
     paths = {name: _anchor(path, data_root()) for name, path in named.items()}
-    called = {name: path for name, path in (("landing", landing), ("warehouse", warehouse)) if path}
-    paths |= {name: _anchor(path, Path.cwd()) for name, path in called.items()}
+    called = {"landing": landing, "warehouse": warehouse}
+    paths |= {name: _anchor(path, Path.cwd()) for name, path in called.items() if path}
     return settings.model_copy(update={"paths": PathSettings(**paths)})
 
 

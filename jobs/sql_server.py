@@ -103,7 +103,7 @@ def _serve(spark: SparkSession, settings: Settings, port: int, folder: str) -> d
 
 
 def _check_port(port: int) -> None:
-    """Serve tables and views to JDBC and ODBC clients on this machine, read-only."""
+    """Raise SettingsError where the port cannot be used."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

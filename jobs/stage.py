@@ -20,15 +20,17 @@ from jobs.gates.audit import (
     GateRefusedError,
     GateWork,
     Refusal,
+    Rule,
     all_hold,
     audit,
-    audit_absence,
     broken_rows,
 )
-from jobs.gates.quality_docs import LATER, Page, Rule, TableChecks, table_checks, write_docs
+from jobs.gates.quality_docs import LATER, Page, TableChecks, table_checks, write_docs
 from jobs.landing.files import Unit
 from jobs.releases import NEVER, released
-from jobs.warehouse.tables import StagedRows, Warehouse, on_units
+from jobs.warehouse.conditions import on_units
+from jobs.warehouse.staged_rows import StagedRows
+from jobs.warehouse.tables import Warehouse
 from schemas.table import Expectation, Table
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -49,15 +51,6 @@ _AT_A_TIME: Final = 4
 Rows: TypeAlias = pa.Table | StagedRows
 
 
-class Violations(NamedTuple):
-    """A rule that no single row can show, named by an identifier, and the rows that break it."""
-
-    name: str
-    rows: DataFrame | pa.Table
-    table: str = "several"
-    meaning: str = "no row breaks this rule"
-
-
 class Published(NamedTuple):
     """Rows of each table that was published, the work of the gates before it, and what they held."""
 
@@ -71,7 +64,7 @@ _TABLES_OF: Final = {
     STAGE_SIMULATE: RESULT_TABLES,
     STAGE_AGGREGATE: FLEET_TABLES,
 }
-_Refused = dict[str, tuple[DataFrame, tuple[Refusal, ...]]]  # by the name under which the rows are kept
+_Refused = dict[str, tuple[DataFrame, Sequence[Refusal]]]  # by the name under which the rows are kept
 
 
 class _Audited(NamedTuple):
@@ -92,7 +85,7 @@ def publish(
     warehouse: Warehouse,
     tables: Mapping[str, Rows],
     log_dates: Sequence[date],
-    violations: Sequence[Violations] = (),
+    rules: Sequence[Rule] = (),
     units: Collection[Unit] | None = None,
     fingerprints: Sequence[Fingerprint] = (),
 ) -> Published:
@@ -106,9 +99,10 @@ def publish(
     was released for the days of those rows; raises GateError where an expectation could not be evaluated.
     Nothing is published in either case.
     """
-    audited = _audit_all(warehouse, tables, on_units(log_dates, units), violations)
-    page = Page(_page_of(stage, tables, units), log_dates, warehouse.root)
-    passed = _passed(warehouse, page, violations, audited)
+    audited = _audit_all(warehouse, tables, on_units(log_dates, units), rules)
+    is_whole = units is None and set(tables).issuperset(_TABLES_OF.get(stage, ()))
+    page = Page(stage if is_whole else f"{stage}{LATER}", log_dates, warehouse.root)
+    passed = _passed(warehouse, page, rules, audited)
     if tables:
         unsettle(warehouse, stage, fingerprints, log_dates, units)
         _replace_all(warehouse, tables, log_dates, units)
@@ -117,20 +111,11 @@ def publish(
     return passed
 
 
-def _page_of(stage: str, tables: Collection[str], units: Collection[Unit] | None) -> str:
-    """The page of the stage's night; where only some tables or units of it change, one beside that."""
-    is_whole = units is None and set(tables).issuperset(_TABLES_OF.get(stage, ()))
-    return stage if is_whole else f"{stage}{LATER}"
-
-
-def _passed(
-    warehouse: Warehouse, page: Page, violations: Sequence[Violations], audited: _Audited
-) -> Published:
+def _passed(warehouse: Warehouse, page: Page, rules: Sequence[Rule], audited: _Audited) -> Published:
     """Tell on a page what was held; raises GateRefusedError where not all that was refused is released."""
     refusals = audited.refusals
     accepted = _accepted(warehouse, page.log_dates, refusals)
     refusal = _keep(warehouse, page, audited) if refusals else None
-    rules = [Rule(rule.table, rule.name, rule.meaning) for rule in violations]
     checks = table_checks(audited.rows, rules, refusals, accepted)
     write_docs(warehouse.spark, replace(page, tables=checks, kept_in=refusal.kept_in if refusal else ""))
     if refusal and len(accepted) < len(refusals):
@@ -140,7 +125,7 @@ def _passed(
 
 
 def _audit_all(
-    warehouse: Warehouse, tables: Mapping[str, Rows], scope: str, violations: Sequence[Violations]
+    warehouse: Warehouse, tables: Mapping[str, Rows], scope: str, rules: Sequence[Rule]
 ) -> _Audited:
     """Audit the rows of every table, and every rule; one refusal does not hide the next.
 
@@ -150,43 +135,27 @@ def _audit_all(
     started = time.monotonic()
     frames = [(TABLES[name], warehouse.frame(TABLES[name], rows)) for name, rows in tables.items()]
     sound = {name for name, rows in tables.items() if isinstance(rows, StagedRows) and rows.are_sound}
-    rules = [_as_frame(warehouse, rule) for rule in violations if _may_be_broken(rule)]
     refused: _Refused = {}
-    if not all_hold(frames, [on_time], [rule.rows for rule in rules], sound):
-        refused = _look_at_each(frames, on_time, rules)
+    if not all_hold(frames, [on_time], sound):
+        refused = _look_at_each(frames, on_time)
         if not refused:
-            named = ", ".join(tables) or "rules across tables"
+            named = ", ".join(tables)
             raise GateError(f"{named}: broken together, and none where each is looked at alone")
+    for rule in rules:
+        if rule.rows.num_rows:
+            refused[rule.name] = warehouse.spark.createDataFrame(rule.rows), [rule.refusal]
     counts = {name: rows.num_rows for name, rows in tables.items()}
     return _Audited(counts, refused, time.monotonic() - started)
 
 
-def _may_be_broken(rule: Violations) -> bool:
-    """Whether it is not known yet that no row breaks a rule."""
-    return isinstance(rule.rows, DataFrame) or rule.rows.num_rows > 0
-
-
-def _as_frame(warehouse: Warehouse, rule: Violations) -> Violations:
-    if isinstance(rule.rows, DataFrame):
-        return rule
-    return rule._replace(rows=warehouse.spark.createDataFrame(rule.rows))
-
-
-def _look_at_each(
-    tables: Sequence[tuple[Table, DataFrame]], on_time: Expectation, violations: Sequence[Violations]
-) -> _Refused:
-    """Look at every frame and rule alone."""
+def _look_at_each(tables: Sequence[tuple[Table, DataFrame]], on_time: Expectation) -> _Refused:
+    """Look at every frame alone."""
     refused: _Refused = {}
     for table, frame in tables:
         try:
             audit(table, frame, [on_time])
         except GateRefusedError as error:
             refused[table.name] = broken_rows(table, frame, [on_time]), error.refusals
-    for rule in violations:
-        try:
-            audit_absence(rule.table, rule.name, rule.rows, rule.meaning)
-        except GateRefusedError as error:
-            refused[rule.name] = rule.rows, error.refusals
     return refused
 
 

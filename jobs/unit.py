@@ -1,18 +1,21 @@
 """One unit of the warehouse: which one the arguments mean, and what it holds."""
 
+import argparse
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from jobs.nearest import suggestion
 from jobs.progress import working
+from jobs.settings import Settings
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import JOBS, RANK_STEPS
 from udfs.errors import NothingToReplayError, TraceError
 from udfs.layout import LayoutError
@@ -25,15 +28,6 @@ class NoSuchUnitError(Exception):
 
 class NotReplayedError(Exception):
     """Raised where a unit that was asked for cannot be replayed; the message says why."""
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One run of one job on one log date."""
-
-    job_id: str
-    run_id: str
-    log_date: date
 
 
 def find_unit(warehouse: Warehouse, job_id: str, run_id: str | None, day: date | None) -> Unit:
@@ -50,7 +44,7 @@ def find_unit(warehouse: Warehouse, job_id: str, run_id: str | None, day: date |
                 f"no jobs in {warehouse.root}: run a night first, or name another --warehouse"
             )
         raise NoSuchUnitError(f"no job {job_id}: {suggestion(job_id, sorted(names))}")
-    units = [Unit(job_id, row["run_id"], row["log_date"]) for row in rows]
+    units = [Unit(row["log_date"], job_id, row["run_id"]) for row in rows]
     return choose_unit(units, run_id, day)
 
 
@@ -78,12 +72,7 @@ def read_unit(warehouse: Warehouse, unit: Unit) -> tuple[pa.Table, dict[str, Any
 
     Raises NothingToReplayError where the manifest is of no use.
     """
-    jobs, rank_steps = (
-        warehouse.read(TABLES[name], [unit.log_date]).where(
-            (F.col("job_id") == unit.job_id) & (F.col("run_id") == unit.run_id)
-        )
-        for name in (JOBS, RANK_STEPS)
-    )
+    jobs, rank_steps = (warehouse.read(TABLES[name], [unit.log_date], [unit]) for name in (JOBS, RANK_STEPS))
     (manifest,) = jobs.collect()
     if manifest["manifest_status"] is not None:
         raise NothingToReplayError(f"{manifest['manifest_status']}: {manifest['manifest_detail']}")
@@ -91,10 +80,17 @@ def read_unit(warehouse: Warehouse, unit: Unit) -> tuple[pa.Table, dict[str, Any
 
 
 @contextmanager
-def replaying(name: str, unit: Unit) -> Iterator[None]:
-    """Show that an entry point replays a unit. Raises NotReplayedError where it cannot be replayed."""
+def unit_to_replay(
+    name: str, spark: SparkSession, settings: Settings, args: argparse.Namespace
+) -> Iterator[tuple[Unit, pa.Table, dict[str, Any]]]:
+    """Lend the unit that the arguments of an entry point name, its rows of rank_steps and its manifest.
+
+    Raises NoSuchUnitError as find_unit does, NotReplayedError where the unit cannot be replayed.
+    """
+    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
     try:
         with working(f"{name}: replaying {unit.job_id}"):
-            yield
+            yield unit, *read_unit(warehouse, unit)
     except (NothingToReplayError, LayoutError, TraceError) as error:
         raise NotReplayedError(str(error)) from error

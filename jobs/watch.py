@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from jobs.settings import WatchSettings
+from jobs.settings_sections import WatchSettings
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_DAY, HOST_DAY

@@ -6,7 +6,6 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import astuple, fields
 from typing import Final
 
@@ -15,8 +14,8 @@ from pyspark.sql import SparkSession
 from jobs.cli import FORMAT, OF_UNIT, entry_point, not_negative_number, option
 from jobs.printing import FORMATS, Result, shown, write
 from jobs.settings import Settings
-from jobs.unit import Unit, find_unit, read_unit, replaying
-from jobs.warehouse.tables import Warehouse
+from jobs.unit import unit_to_replay
+from schemas.unit import Unit
 from udfs.custom_scenario import Answer, Answers, replay_scenarios
 from udfs.errors import PredicateError
 from udfs.op_columns import COLUMNS
@@ -24,19 +23,6 @@ from udfs.op_predicate import OpPredicate, parse_predicate
 
 _TEXT_COLUMNS: Final = 2
 """Of the answer: scenario and change; all others are numbers."""
-
-
-def run(
-    spark: SparkSession,
-    settings: Settings,
-    unit: Unit,
-    predicates: Sequence[OpPredicate],
-    factor: float | None = None,
-) -> Answers:
-    """Replay a unit of the warehouse with some ops changed; what it raises, replay_scenarios says."""
-    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
-    rank_steps, manifest = read_unit(warehouse, unit)
-    return replay_scenarios(rank_steps, manifest, predicates, factor, settings.simulation.ideal)
 
 
 def _heading(unit: Unit, answers: Answers) -> str:
@@ -86,10 +72,8 @@ def _predicate(text: str) -> OpPredicate:
 )
 def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
     """Replay one unit with some of its ops ideal, or scaled, and all others as recorded."""
-    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
-    unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
-    with replaying("what_if", unit):
-        answers = run(spark, settings, unit, args.fix, args.factor)
+    with unit_to_replay("what_if", spark, settings, args) as (unit, rank_steps, manifest):
+        answers = replay_scenarios(rank_steps, manifest, args.fix, args.factor, settings.simulation.ideal)
     # A program that reads csv or json finds nothing but rows on standard output.
     (sys.stdout if args.format == FORMATS[0] else sys.stderr).write(_heading(unit, answers))
     write(_result(answers, args.factor), args.format, sys.stdout)

@@ -93,3 +93,8 @@ def load(package: str, name: str, **words: str) -> SqlFile:
     comment = list(takewhile(lambda line: line.startswith("--"), text.splitlines()))
     meaning = " ".join(line.removeprefix("--").strip() for line in comment)
     return SqlFile(name, meaning, "\n".join(text.splitlines()[len(comment) :]))
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence, with its full stop."""
+    return text.split(". ", maxsplit=1)[0].removesuffix(".") + "."

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -87,40 +86,31 @@ class BlockColumns:
 
     def __call__(self, name: str) -> OpColumn:
         """Give one of COLUMNS by its name."""
-        column: OpColumn = getattr(self, f"_{name}")()
-        return column
+        graph, lanes = self.block.graph, self.block.start_s.shape[2]
+        op_types = np.array(graph.op_types)[:, None, None]
+        made: dict[str, Callable[[], OpColumn]] = {
+            "op_type": lambda: OpColumn(op_types, _ALWAYS, OP_TYPES),
+            "pp_rank": lambda: OpColumn(op_stages(graph)[:, None], _ALWAYS),
+            "dp_rank": lambda: OpColumn(op_dp_ranks(graph, lanes)[:, None], _ALWAYS),
+            "step": lambda: OpColumn(self.steps[self.block.steps][None, :, None], _ALWAYS),
+            "model_chunk": lambda: OpColumn(self._chunks(), np.isin(op_types, _HAS_CHUNK)),
+            "microbatch": lambda: OpColumn(self._microbatches(), np.isin(op_types, ot.COMPUTE)),
+            "rank": lambda: OpColumn(self._of_worker(self.workers.rank), _ALWAYS),
+            "host": self._hosts,
+        }
+        return made[name]()
 
-    @cached_property
-    def _op_types(self) -> Ints:
-        return np.array(self.block.graph.op_types)[:, None, None]
-
-    def _op_type(self) -> OpColumn:
-        return OpColumn(self._op_types, _ALWAYS, OP_TYPES)
-
-    def _pp_rank(self) -> OpColumn:
-        return OpColumn(op_stages(self.block.graph)[:, None], _ALWAYS)
-
-    def _dp_rank(self) -> OpColumn:
-        return OpColumn(op_dp_ranks(self.block.graph, self.block.start_s.shape[2])[:, None], _ALWAYS)
-
-    def _step(self) -> OpColumn:
-        return OpColumn(self.steps[self.block.steps][None, :, None], _ALWAYS)
-
-    def _model_chunk(self) -> OpColumn:
+    def _chunks(self) -> Ints:
         chunks = [chunk for cell in self.block.graph.cells for chunk in cell.program.chunks]
-        return OpColumn(np.array(chunks)[:, None, None], np.isin(self._op_types, _HAS_CHUNK))
+        return np.array(chunks)[:, None, None]
 
-    def _microbatch(self) -> OpColumn:
-        graph = self.block.graph
+    def _microbatches(self) -> Ints:
         values = np.zeros(self.block.start_s.shape, dtype=np.int64)
-        for first, of_computes in zip(graph.first_op[:-1], self.block.microbatch, strict=True):
+        for first, of_computes in zip(self.block.graph.first_op[:-1], self.block.microbatch, strict=True):
             values[first : first + len(of_computes)] = of_computes
-        return OpColumn(values, np.isin(self._op_types, ot.COMPUTE))
+        return values
 
-    def _rank(self) -> OpColumn:
-        return OpColumn(self._of_worker(self.workers.rank), _ALWAYS)
-
-    def _host(self) -> OpColumn:
+    def _hosts(self) -> OpColumn:
         host = self._of_worker(self.workers.host)
         return OpColumn(host, np.less(host, len(self.workers.hosts)), self.workers.hosts)
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ from udfs.rank_rows import ReplayedRows
 SIMULATOR_VERSION: Final = "1.1.0"
 """Raised whenever a result of the same trace changes by more than rounding."""
 
-Row: TypeAlias = dict[str, object]
+Row: TypeAlias = dict[str, Any]
 
 Column: TypeAlias = Sequence[object] | npt.NDArray[np.generic] | pa.Array | pa.ChunkedArray
 
@@ -79,7 +79,8 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
     stage_slowdown = times.by_stage.mean(axis=1) / ideal_s
     dp_rank_slowdown = times.by_dp_rank.mean(axis=1) / ideal_s
     figures = job | _job_figures(job, replayed)
-    causes = _causes(job, replayed)
+    diagnosis = found.diagnosis  # not always wanted
+    causes = [] if diagnosis is None else cause_rows(diagnosis, replayed.rows, job["gpu_hours"])
     return {
         JOB_SLOWDOWN: _of_rows(JOB_SLOWDOWN, [figures]),
         STEP_SLOWDOWN: _table(
@@ -111,17 +112,6 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
     }
 
 
-def _causes(job: Row, replayed: Replayed) -> list[Row]:
-    """Causes of the unit; none where they were not wanted."""
-    diagnosis = replayed.found.diagnosis
-    return [] if diagnosis is None else cause_rows(diagnosis, replayed.rows, _gpu_hours(job))
-
-
-def _gpu_hours(job: Row) -> float | None:
-    gpu_hours = job["gpu_hours"]
-    return gpu_hours if isinstance(gpu_hours, float) else None
-
-
 def _job_figures(job: Row, replayed: Replayed) -> Row:
     found, rows = replayed.found, replayed.rows
     times = found.times
@@ -131,7 +121,7 @@ def _job_figures(job: Row, replayed: Replayed) -> Row:
     )
     slowdown = replayed_s / ideal_s
     waste_fraction = 1.0 - 1.0 / slowdown
-    gpu_hours = _gpu_hours(job)
+    gpu_hours = job["gpu_hours"]
     return {
         "slowdown": slowdown,
         "waste_fraction": waste_fraction,

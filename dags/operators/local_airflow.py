@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -175,8 +175,10 @@ def main() -> int:
             dags = airflow.wait_for_dags(len(list(Path(PROJECT, "dags").glob("[!_]*.py"))))
             _say(f"{', '.join(sorted(dags))} are unpaused")
             _say(f"open {airflow.url} (this machine alone, no login)")
-            days = sorted(marker.parent.name for marker in args.landing.glob("log_date=*/_SUCCESS"))
-            _say(f"trigger nightly_what_if with a day of the landing as its logical date: {_dates(days)}")
+            finished = sorted(marker.parent.name for marker in args.landing.glob("log_date=*/_SUCCESS"))
+            days = [name.removeprefix("log_date=") for name in finished]
+            range_of_days = " to ".join(dict.fromkeys(days[:1] + days[-1:])) or "none is finished yet"
+            _say(f"trigger nightly_what_if with a day of the landing as its logical date: {range_of_days}")
             _say("the night of yesterday, which it makes by itself, waits for logs that are not here; let it")
             _say("Ctrl-C ends it")
             signal.pause()
@@ -186,12 +188,6 @@ def main() -> int:
         _say(str(error))
         return 1
     return 0
-
-
-def _dates(folders: Sequence[str]) -> str:
-    """First and last of the landing's days, as a form takes them."""
-    dates = [name.removeprefix("log_date=") for name in folders]
-    return " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else "none is finished yet"
 
 
 def _say(text: str) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from jobs.evaluation.diagnosis import Row
 from jobs.synthetic.job import GeneratedJob, recorded_job
 from jobs.synthetic.mechanisms.clocks import SKEWS, draw_clocks
 from jobs.synthetic.mechanisms.nuisances import ClockSkew
@@ -28,31 +29,13 @@ WRONG: Final = 5e-3
 
 
 @dataclass(frozen=True)
-class Simulated:
+class Answer:
     """What is said of a unit; its slowdown is nan where it has none."""
 
     status: str
     slowdown: float
     causes: frozenset[str]
     is_corrected: bool
-
-
-@dataclass(frozen=True)
-class SkewedJob:
-    """One job whose clocks are off, in one way.
-
-    true     : of the same job on one clock
-    ignored  : with the clocks taken as they are
-    found    : with what the simulator makes of them
-    """
-
-    seed: int
-    kind: str
-    skew: str
-    hosts: int
-    true: Simulated
-    ignored: Simulated
-    found: Simulated
 
 
 def kind_of(plan: JobPlan) -> str:
@@ -63,10 +46,12 @@ def kind_of(plan: JobPlan) -> str:
     return " and ".join(filter(None, (replicas, pipeline))) or "one worker"
 
 
-def judge(seed: int, skew: str = "", most_ops: int = 15_000) -> SkewedJob | None:
+def judge(seed: int, skew: str = "", most_ops: int = 15_000) -> Row | None:
     """Draw a job and run it with and without clocks that are off; None where it runs on one host.
 
-    skew : a name in SKEWS; any where left out
+    skew    : a name in SKEWS; any where left out
+    returns : status, error of the slowdown relative to that on one clock, and whether the causes are those on
+              one clock: with what the simulator makes of the clocks, and (`ignored_`) with them as they are
     """
     drawn = sample_job(seed, most_ops=most_ops)
     plan = replace(
@@ -83,61 +68,46 @@ def judge(seed: int, skew: str = "", most_ops: int = 15_000) -> SkewedJob | None
         recorded_job(Simulation(replace(plan, mechanisms=mechanisms))).without_ranks(drawn.lost_ranks)
         for mechanisms in (plan.mechanisms, (*plan.mechanisms, clocks))
     )
-    true = _simulated(job, FROM_ONE_CLOCK)
-    ignored, found = _simulated(skewed, FROM_ONE_CLOCK), _simulated(skewed, SimulationSettings())
-    return SkewedJob(seed, kind_of(plan), chosen, len(hosts), true, ignored, found)
+    true, ignored = _simulated(job, FROM_ONE_CLOCK), _simulated(skewed, FROM_ONE_CLOCK)
+    found = _simulated(skewed, SimulationSettings())
+    return {
+        "seed": seed,
+        "kind": kind_of(plan),
+        "skew": chosen,
+        "hosts": len(hosts),
+        "status": found.status,
+        "ignored_status": ignored.status,
+        "ignored_error": abs(ignored.slowdown / true.slowdown - 1),
+        "error": abs(found.slowdown / true.slowdown - 1),
+        "ignored_causes_kept": ignored.causes == true.causes,
+        "causes_kept": found.causes == true.causes,
+        "is_corrected": found.is_corrected,
+    }
 
 
-def _simulated(job: GeneratedJob, settings: SimulationSettings) -> Simulated:
+def _simulated(job: GeneratedJob, settings: SimulationSettings) -> Answer:
     try:
         tables = simulate_job(job.rank_steps, job.manifest, settings)
     except TraceError:
-        return Simulated(STATUS_CORRUPT_TRACE, np.nan, frozenset(), is_corrected=False)
+        return Answer(STATUS_CORRUPT_TRACE, np.nan, frozenset(), is_corrected=False)
     (row,) = tables[JOB_SLOWDOWN].to_pylist()
     causes = frozenset(each["cause"] for each in tables[JOB_CAUSES].to_pylist() if each["is_cause"])
     slowdown = np.nan if row["slowdown"] is None else float(row["slowdown"])
-    return Simulated(row["status"], slowdown, causes, bool(row["is_clock_corrected"]))
+    return Answer(row["status"], slowdown, causes, bool(row["is_clock_corrected"]))
 
 
-def rows_of(judged: list[SkewedJob]) -> pd.DataFrame:
-    """One row per job: errors of the slowdown, relative, with the clocks ignored and found."""
-    return pd.DataFrame(
-        [
-            {
-                "seed": job.seed,
-                "kind": job.kind,
-                "skew": job.skew,
-                "hosts": job.hosts,
-                "status": job.found.status,
-                "ignored_status": job.ignored.status,
-                "ignored_error": abs(job.ignored.slowdown / job.true.slowdown - 1),
-                "error": abs(job.found.slowdown / job.true.slowdown - 1),
-                "ignored_causes_kept": job.ignored.causes == job.true.causes,
-                "causes_kept": job.found.causes == job.true.causes,
-                "is_corrected": job.found.is_corrected,
-            }
-            for job in judged
-        ]
-    )
-
-
-def by_kind_and_skew(rows: pd.DataFrame) -> pd.DataFrame:
+def by_kind_and_skew(judged: pd.DataFrame) -> pd.DataFrame:
     """One row per kind of job and skew: worst errors and causes kept, old against new."""
-    found = []
-    for (kind, skew), some in rows.groupby(["kind", "skew"]):
-        found.append(
-            {
-                "kind": kind,
-                "skew": skew,
-                "jobs": len(some),
-                "corrected": int(some.is_corrected.sum()),
-                "worst error, clocks ignored [%]": 100 * some.ignored_error.max(),
-                "worst error [%]": 100 * some.error.max(),
-                "causes kept, clocks ignored": int(some.ignored_causes_kept.sum()),
-                "causes kept": int(some.causes_kept.sum()),
-            }
-        )
-    return pd.DataFrame(found)
+    percent = judged.assign(error=100 * judged.error, ignored_error=100 * judged.ignored_error)
+    columns = {
+        "jobs": ("seed", "size"),
+        "corrected": ("is_corrected", "sum"),
+        "worst error, clocks ignored [%]": ("ignored_error", "max"),
+        "worst error [%]": ("error", "max"),
+        "causes kept, clocks ignored": ("ignored_causes_kept", "sum"),
+        "causes kept": ("causes_kept", "sum"),
+    }
+    return percent.groupby(["kind", "skew"], as_index=False).agg(**columns)
 
 
 def summary(rows: pd.DataFrame) -> Mapping[str, float]:

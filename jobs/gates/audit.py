@@ -4,14 +4,15 @@ One plain query over all tables of a stage tells whether anything is wrong at al
 Expectations count every expectation on its own: to import it takes seven seconds of every night's task.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import date
 from functools import reduce
 from importlib import import_module
 from operator import add
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Window
@@ -25,7 +26,6 @@ KEY_EXPECTATION: Final = "key_is_unique"
 ON_TIME_EXPECTATION: Final = "log_date_of_this_run"
 _LOG_DATE: Final = "log_date"
 _RUNNER: Final = "jobs.gates.expectation_runner"
-_ALL: Final = "SELECT 1 FROM {batch}"
 _NOTHING: Final = "nothing of this stage was published"
 _MOST_TOLD: Final = 5
 """Refusals that a message spells out: one wrong column often breaks a dozen expectations."""
@@ -53,6 +53,21 @@ class Refusal:
         """Name table, expectation and rows."""
         rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
         return f"table {self.table}, expectation {self.expectation}, {rows}: {self.meaning}"
+
+
+class Rule(NamedTuple):
+    """What no single row can show: its name, an identifier, and the rows that break it."""
+
+    name: str
+    rows: pa.Table
+    table: str = "several"
+    meaning: str = "no row breaks this rule"
+
+    @property
+    def refusal(self) -> Refusal:
+        """What to say of the rows that break it."""
+        days = self.rows[_LOG_DATE].to_pylist() if _LOG_DATE in self.rows.column_names else []
+        return Refusal(self.table, self.name, self.rows.num_rows, self.meaning, _known(set(days)))
 
 
 class GateRefusedError(Exception):
@@ -103,10 +118,9 @@ class GateWork(NamedTuple):
 def all_hold(
     frames: Sequence[tuple[Table, DataFrame]],
     extra: Sequence[Expectation] = (),
-    none_of: Iterable[DataFrame] = (),
     sound: Collection[str] = (),
 ) -> bool:
-    """Whether every frame is as its table and `extra` say, and no row of `none_of` exists: in one query.
+    """Whether every frame is as its table and `extra` say: in one query.
 
     sound : tables whose lists of numbers whoever wrote them has found to be as they must (arrays_hold).
 
@@ -116,7 +130,7 @@ def all_hold(
         return False
     try:
         broken = [rows for table, frame in frames for rows in _violations(table, frame, extra, sound)]
-        found = [rows.select(F.lit(1).alias("broken")) for rows in (*broken, *none_of)]
+        found = [rows.select(F.lit(1).alias("broken")) for rows in broken]
         return not found or not reduce(DataFrame.union, found).count()
     except (PySparkException, Py4JError):
         return False
@@ -135,16 +149,6 @@ def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> 
         raise GateRefusedError(_detail(table, frame, extra))
 
 
-def audit_absence(table: str, name: str, rows: DataFrame, meaning: str) -> None:
-    """Hold that there are no rows that break the rule `name`, whose meaning is `meaning`.
-
-    Raises GateRefusedError otherwise, GateError where it could not be evaluated.
-    """
-    found = _count(name, rows, {name: _ALL})[name]
-    if found:
-        raise GateRefusedError([Refusal(table, name, found, meaning, _days_of(rows))])
-
-
 def broken_rows(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> DataFrame:
     """Rows of a frame that break an expectation, and in `broken` which ones; all rows of another schema."""
     if differences(table, frame):
@@ -157,13 +161,6 @@ def broken_rows(table: Table, frame: DataFrame, extra: Sequence[Expectation] = (
     return told.where(F.size("broken") > 0)
 
 
-def _days_of(rows: DataFrame) -> tuple[date, ...]:
-    """Log dates of rows; none where one of them does not tell."""
-    if _LOG_DATE not in rows.columns:
-        return ()
-    return _known({row[0] for row in rows.select(_LOG_DATE).distinct().collect()})
-
-
 def _detail(table: Table, frame: DataFrame, extra: Sequence[Expectation]) -> list[Refusal]:
     """Count what each expectation alone refuses."""
     expectations = (*table.all_expectations(), *extra)
@@ -171,7 +168,8 @@ def _detail(table: Table, frame: DataFrame, extra: Sequence[Expectation]) -> lis
     queries[KEY_EXPECTATION] = _rows_with_equal_keys(table)
     meanings = {each.name: each.meaning for each in expectations}
     meanings[KEY_EXPECTATION] = f"({', '.join(table.grain)}) is unique"
-    counts = _count(table.name, frame, queries)
+    runner = import_module(_RUNNER)  # which imports Great Expectations, only when it is first needed
+    counts: dict[str, int] = runner.count_rows(table.name, frame, queries)
     if not any(counts.values()):
         raise GateError(f"{table.name}: not the same rows at a second look; persist the frame")
     days = _days_by_name(broken_rows(table, frame, extra))
@@ -221,9 +219,3 @@ def _rows_with_equal_keys(table: Table) -> str:
     keys = ", ".join(table.grain)
     equals = f"SELECT count(*) OVER (PARTITION BY {keys}) AS equals FROM {{batch}}"
     return f"SELECT 1 FROM ({equals}) WHERE equals > 1"
-
-
-def _count(name: str, frame: DataFrame, queries: Mapping[str, str]) -> dict[str, int]:
-    """Rows that each query finds; Great Expectations is imported only when it is first needed."""
-    runner = import_module(_RUNNER)
-    return cast("dict[str, int]", runner.count_rows(name, frame, queries))

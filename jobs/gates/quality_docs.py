@@ -5,14 +5,14 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from jinja2 import Environment
 from py4j.java_gateway import JavaObject, JVMView
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from jobs.gates.audit import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION, Refusal
+from jobs.gates.audit import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION, Refusal, Rule
 from jobs.project import project_file
 from jobs.releases import NEVER
 from schemas.tables import TABLES
@@ -53,14 +53,6 @@ class Check:
     is_released: bool = False
     named: str = ""
     log_dates: Sequence[date] = ()
-
-
-class Rule(NamedTuple):
-    """A rule that no single row can show."""
-
-    table: str
-    name: str
-    meaning: str
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What must hold between the result tables of a simulation, as queries that find the units that break it."""
+"""Rules across tables, as queries that find the rows that break them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,11 +6,14 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from schemas.fields import SAME_FORMULA
+from jobs.gates.audit import Rule
+from schemas.fields import SAME_FORMULA, SAME_SUM
 from schemas.table import sql_strings
 from schemas.vocabulary import (
+    CAUSE_DAY,
     CAUSES,
     DP_RANK_SLOWDOWN,
+    FLEET_DAY,
     HOST_CLOCK,
     JOB_CAUSES,
     JOB_SLOWDOWN,
@@ -51,39 +54,92 @@ _LOST_OR_MADE_UP: Final = f"""
     UNION ALL (SELECT {_KEY} FROM {JOB_SLOWDOWN} EXCEPT SELECT {_KEY} FROM {JOBS})"""
 
 
-def _agree(found: str, wanted: str) -> str:
+def _agree(found: str, wanted: str, tolerance: float) -> str:
     """SQL: both null, or equal relative to the larger of 1 and what is wanted; never null."""
-    is_close = f"abs({found} - {wanted}) <= {SAME_FORMULA!r} * greatest(1.0, abs({wanted}))"
+    is_close = f"abs({found} - {wanted}) <= {tolerance!r} * greatest(1.0, abs({wanted}))"
     return f"(({found} IS NULL AND {wanted} IS NULL) OR coalesce({is_close}, false))"
 
 
 _OTHER_GPU_HOURS: Final = f"""
     SELECT DISTINCT {_KEY}
     FROM {JOB_CAUSES} AS cause LEFT JOIN {JOB_SLOWDOWN} AS job USING ({_KEY})
-    WHERE NOT ({_agree("recoverable_gpu_hours", "gpu_hours * time_saved_fraction")}
-        AND {_agree("attributed_gpu_hours", "gpu_hours * attributed_fraction")})"""
+    WHERE NOT ({_agree("recoverable_gpu_hours", "gpu_hours * time_saved_fraction", SAME_FORMULA)}
+        AND {_agree("attributed_gpu_hours", "gpu_hours * attributed_fraction", SAME_FORMULA)})"""
+
+_MISCOUNTED_UNITS: Final = f"""
+    SELECT log_date, ingested, counted
+    FROM (SELECT log_date, count(*) AS ingested FROM {JOBS} GROUP BY ALL)
+        FULL JOIN (SELECT log_date, day.jobs AS counted FROM {FLEET_DAY} AS day) USING (log_date)
+    WHERE ingested IS DISTINCT FROM counted"""
+
+_MISCOUNTED_CAUSES: Final = f"""
+    WITH units AS (
+        SELECT log_date, cause, count(*) AS replayed, count(*) FILTER (is_cause) AS jobs,
+            count(*) FILTER (is_cause AND flag_reason IS NOT NULL) AS flagged_jobs,
+            sum(recoverable_gpu_hours) AS recoverable_gpu_hours,
+            sum(attributed_gpu_hours) AS attributed_gpu_hours
+        FROM {JOB_CAUSES} GROUP BY ALL
+    ),
+    fleet AS (
+        SELECT log_date, unnest([{sql_strings(CAUSES)}]) AS cause, replayed
+        FROM {FLEET_DAY} WHERE replayed > 0
+    )
+    SELECT log_date, cause
+    FROM units FULL JOIN fleet USING (log_date, cause) FULL JOIN {CAUSE_DAY} AS day USING (log_date, cause)
+    WHERE day.replayed IS DISTINCT FROM fleet.replayed OR day.replayed IS DISTINCT FROM units.replayed
+        OR day.jobs IS DISTINCT FROM units.jobs OR day.flagged_jobs IS DISTINCT FROM units.flagged_jobs
+        OR NOT {_agree("day.recoverable_gpu_hours", "units.recoverable_gpu_hours", SAME_SUM)}
+        OR NOT {_agree("day.attributed_gpu_hours", "units.attributed_gpu_hours", SAME_SUM)}"""
 
 
-def incomplete_units(results: Mapping[str, pa.Table]) -> pa.Table:
-    """Units whose result tables do not belong together: a row missing, or one where none should be.
+def incomplete_units(results: Mapping[str, pa.Table]) -> Rule:
+    """Result tables of a unit belong together: no row is missing, and none is where none should be.
 
     A replayed unit has a row in every table: one per step, per worker, per clock, per stage and per dp rank
     that has workers, and per cause.
     """
-    return _units(_INCOMPLETE, results)
+    return Rule(
+        "replayed_units_are_complete",
+        _rows(_INCOMPLETE, results),
+        meaning="a replayed unit has all its rows in every result table, any other unit only one",
+    )
 
 
-def units_without_result(results: Mapping[str, pa.Table], jobs: pa.Table) -> pa.Table:
-    """Units of `jobs` that the simulation lost, and units it made up."""
-    return _units(_LOST_OR_MADE_UP, {**results, JOBS: jobs})
+def units_without_result(results: Mapping[str, pa.Table], jobs: pa.Table) -> Rule:
+    """The simulation loses no units of `jobs`, and makes none up."""
+    rows = _rows(_LOST_OR_MADE_UP, {**results, JOBS: jobs})
+    return Rule("every_unit_has_a_result", rows, JOB_SLOWDOWN, "job_slowdown has exactly the units of jobs")
 
 
-def units_of_other_gpu_hours(results: Mapping[str, pa.Table]) -> pa.Table:
-    """Units with a cause whose GPU-hours are not those of the unit times its fraction."""
-    return _units(_OTHER_GPU_HOURS, results)
+def units_of_other_gpu_hours(results: Mapping[str, pa.Table]) -> Rule:
+    """GPU-hours of every cause are those of its unit times its fraction."""
+    return Rule(
+        "causes_share_the_gpu_hours_of_the_unit",
+        _rows(_OTHER_GPU_HOURS, results),
+        JOB_CAUSES,
+        "GPU-hours of a cause are those of its unit, in job_slowdown, times its fractions",
+    )
 
 
-def _units(query: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+def miscounted_units(tables: Mapping[str, pa.Table]) -> Rule:
+    """The fleet's figures of a day speak of as many units as were ingested.
+
+    tables : jobs and fleet_day, of the same days
+    """
+    rows = _rows(_MISCOUNTED_UNITS, tables)
+    return Rule("counts_every_unit", rows, FLEET_DAY, "a day's jobs are the units that were ingested")
+
+
+def miscounted_causes(tables: Mapping[str, pa.Table]) -> Rule:
+    """cause_day says what job_causes says, with no row missing or one too many.
+
+    tables : job_causes, cause_day and fleet_day, of the same days
+    """
+    rows = _rows(_MISCOUNTED_CAUSES, tables)
+    return Rule("sums_job_causes", rows, CAUSE_DAY, "a day's causes are those of its replayed units")
+
+
+def _rows(query: str, tables: Mapping[str, pa.Table]) -> pa.Table:
     with duckdb.connect() as connection:
         for name, rows in tables.items():
             connection.register(name, rows)

@@ -5,7 +5,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from jobs.report.rows import Row, UnitKey
+from jobs.report.rows import Row
+from schemas.unit import Unit
 
 _SPECIAL: Final = re.compile(r'["$`\\!]')
 """What double quotes do not keep from a shell."""
@@ -15,7 +16,7 @@ _TRANSFERS: Final = "op_type IN ('forward-send', 'forward-recv', 'backward-send'
 
 
 def deeper(
-    unit: UnitKey,
+    unit: Unit,
     causes: Sequence[Row],
     op_types: Sequence[Row],
     steps: Sequence[Row],
@@ -39,12 +40,12 @@ def deeper(
     return found
 
 
-def report_job(unit: UnitKey, warehouse: str) -> str:
+def report_job(unit: Unit, warehouse: str) -> str:
     """Return the command that makes the page of a unit."""
     return _command("report_job", unit, warehouse)
 
 
-def _command(name: str, unit: UnitKey, warehouse: str, *more: str) -> str:
+def _command(name: str, unit: Unit, warehouse: str, *more: str) -> str:
     day, job_id, run_id = unit
     where = [f"--warehouse {_quoted(warehouse)}"] if warehouse else []
     which = [f"--job-id={_quoted(job_id)}", f"--run-id={_quoted(run_id)}", f"--log-date {day}"]

@@ -24,7 +24,7 @@ def job_page(tables: UnitTables, warehouse: str = "", *, has_fleet_page: bool = 
     unit = tables.key
     values: dict[str, Any] = {
         "root": "..",
-        "title": f"{unit.job_id}, {unit.day}",
+        "title": f"{unit.job_id}, {unit.log_date}",
         "unit": unit,
         "has_fleet_page": has_fleet_page,
         "about": _about(tables.job),

@@ -3,9 +3,11 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
+
+from schemas.unit import Unit
 
 Row = Mapping[str, Any]
 
@@ -40,14 +42,6 @@ class Publication:
     warehouse: str = ""
 
 
-class UnitKey(NamedTuple):
-    """One run of one job on one log date."""
-
-    day: date
-    job_id: str
-    run_id: str
-
-
 @dataclass(frozen=True)
 class UnitTables:
     """All rows of one unit.
@@ -69,6 +63,6 @@ class UnitTables:
     has_ops: bool = True
 
     @property
-    def key(self) -> UnitKey:
+    def key(self) -> Unit:
         """Which unit this is."""
-        return UnitKey(self.job["log_date"], self.job["job_id"], self.job["run_id"])
+        return Unit(self.job["log_date"], self.job["job_id"], self.job["run_id"])

@@ -21,6 +21,8 @@ BURST = 5
 """Profilers record steps in bursts of about this many."""
 BETWEEN_BURSTS = 100
 """Steps that are not recorded after each burst."""
+SIZES = ("dp_size", "pp_size", "tp_size", "cp_size", "vpp_size", "world_size")
+"""Sizes that the manifest states."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,9 @@ def recorded_job(simulation: Simulation) -> GeneratedJob:
     host_of: Callable[[int], str | None] = plan.identity.host_of
     rng = simulation.rng("record")
     rows = rank_rows(plan.shape, simulation.place.ops, timeline, numbers, t0_us, host_of, rng)
-    return GeneratedJob(rows, {**_sizes(plan.shape, plan.identity), **plan.identity.fields})
+    ids = {"job_id": plan.identity.job_id, "run_id": plan.identity.run_id}
+    sizes = {name: getattr(plan.shape, name) for name in SIZES}
+    return GeneratedJob(rows, {**ids, **sizes, **plan.identity.fields})
 
 
 def step_numbers(plan: JobPlan) -> list[int]:
@@ -96,16 +100,3 @@ def _by_clocks_of_workers(timeline: Timeline, simulation: Simulation, t0_us: Seq
     ahead_s -= min(ahead_s.min(), 0.0)
     ahead_us = ahead_s[[op.pp_rank for op in simulation.place.ops]] * 1e6
     return Timeline(timeline.start_us + ahead_us, timeline.end_us + ahead_us)
-
-
-def _sizes(shape: JobShape, identity: JobIdentity) -> dict[str, Any]:
-    return {
-        "job_id": identity.job_id,
-        "run_id": identity.run_id,
-        "dp_size": shape.dp_size,
-        "pp_size": shape.pp_size,
-        "tp_size": shape.tp_size,
-        "cp_size": shape.cp_size,
-        "vpp_size": shape.vpp_size,
-        "world_size": shape.world_size,
-    }

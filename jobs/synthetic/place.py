@@ -1,13 +1,12 @@
 """Where things are in a job: its ops by what they do, its cells by the hosts they run on."""
 
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.synthetic.program import DP_COLLECTIVES, ProgramOp
+from jobs.synthetic.program import DP_COLLECTIVES, ProgramOp, meetings
 from jobs.synthetic.shape import JobShape
 
 Rows = NDArray[np.int64]
@@ -83,11 +82,7 @@ class Place:
 
     @cached_property
     def _meetings(self) -> dict[Hashable, Rows]:
-        members: dict[Hashable, list[ProgramOp]] = defaultdict(list)
-        for op in self.ops:
-            if op.meeting is not None:
-                members[op.meeting].append(op)
-        return {meeting: _rows(met) for meeting, met in members.items()}
+        return {meeting: _rows(met) for meeting, met in meetings(self.ops).items()}
 
 
 def _rows(ops: Sequence[ProgramOp]) -> Rows:

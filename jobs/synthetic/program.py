@@ -1,5 +1,6 @@
 """What every stage does in one step, in the order in which its host issues it, and what each op waits for."""
 
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
@@ -42,6 +43,15 @@ def build_program(shape: JobShape) -> list[ProgramOp]:
     for pp_rank in range(shape.pp_size):
         _Stage(shape, pp_rank, ops).issue()
     return ops
+
+
+def meetings(ops: Sequence[ProgramOp]) -> dict[Hashable, list[ProgramOp]]:
+    """Ops that meet, by their meeting."""
+    found: dict[Hashable, list[ProgramOp]] = defaultdict(list)
+    for op in ops:
+        if op.meeting is not None:
+            found[op.meeting].append(op)
+    return found
 
 
 class _Stage:

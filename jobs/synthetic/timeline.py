@@ -8,7 +8,7 @@ from graphlib import TopologicalSorter
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.synthetic.program import ProgramOp
+from jobs.synthetic.program import ProgramOp, meetings
 
 Times = NDArray[np.float64]
 """Microseconds since the start of the step, shape (op, step, dp_rank)."""
@@ -50,15 +50,15 @@ class EventSimulation:
         """Raise ValueError if the program can never end."""
         calls = _calls(ops)
         call_of = {op.number: name for name, members in calls.items() for op in members}
-        meetings = _meetings(ops)
+        met_by_name = meetings(ops)
         self._events: list[Issue | Return] = []
-        for event, name in _in_order(calls, call_of, meetings):
+        for event, name in _in_order(calls, call_of, met_by_name):
             members = calls[name]
             numbers = tuple(op.number for op in members)
             if event == "issue":
                 self._events.append(Issue(numbers, tuple({wait for op in members for wait in op.waits})))
                 continue
-            met = (meetings[op.meeting] if op.meeting is not None else [op] for op in members)
+            met = (met_by_name[op.meeting] if op.meeting is not None else [op] for op in members)
             met_numbers = tuple(tuple(other.number for other in others) for others in met)
             self._events.append(Return(numbers, met_numbers, tuple(op.meets_replicas for op in members)))
 
@@ -111,18 +111,10 @@ def _calls(ops: Sequence[ProgramOp]) -> dict[Hashable, list[ProgramOp]]:
     return calls
 
 
-def _meetings(ops: Sequence[ProgramOp]) -> dict[Hashable, list[ProgramOp]]:
-    meetings: dict[Hashable, list[ProgramOp]] = defaultdict(list)
-    for op in ops:
-        if op.meeting is not None:
-            meetings[op.meeting].append(op)
-    return meetings
-
-
 def _in_order(
     calls: dict[Hashable, list[ProgramOp]],
     call_of: dict[int, Hashable],
-    meetings: dict[Hashable, list[ProgramOp]],
+    met_by_name: dict[Hashable, list[ProgramOp]],
 ) -> list[tuple[str, Hashable]]:
     """Sort the events so that each comes after all it depends on: ("issue" or "return", call).
 
@@ -131,6 +123,6 @@ def _in_order(
     needs: dict[tuple[str, Hashable], set[tuple[str, Hashable]]] = {}
     for name, members in calls.items():
         needs["issue", name] = {("return", call_of[wait]) for op in members for wait in op.waits}
-        met = [other for op in members if op.meeting is not None for other in meetings[op.meeting]]
+        met = [other for op in members if op.meeting is not None for other in met_by_name[op.meeting]]
         needs["return", name] = {("issue", name), *(("issue", call_of[other.number]) for other in met)}
     return list(TopologicalSorter(needs).static_order())

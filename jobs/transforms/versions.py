@@ -2,30 +2,44 @@
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from schemas.vocabulary import UNIT_KEY
 
-ONLY_CURRENT: Final = "only in current"
-ONLY_NEW: Final = "only in new"
-_FACTS: Final = (
-    "simulator_version",
-    "simulation_settings",
-    "status",
-    "slowdown",
-    "wasted_gpu_hours",
-    "causes",
-)
+_KEY: Final = ", ".join(UNIT_KEY)
+_FACTS: Final = "simulator_version, simulation_settings, status, slowdown, wasted_gpu_hours"
+
+_RESULTS: Final = f"""
+    SELECT {_KEY}, {_FACTS}, coalesce(causes, CAST(array() AS array<string>)) AS causes
+    FROM {{job_slowdown}} LEFT JOIN (
+        SELECT {_KEY}, sort_array(collect_list(cause)) AS causes
+        FROM {{job_causes}} WHERE is_cause GROUP BY ALL
+    ) USING ({_KEY})"""
+
+# What is there only once is told as that: comparisons with null are null, and null is no change.
+_CHANGES: Final = f"""
+    SELECT {_KEY}, array_join(changes, ', ') AS changed,
+        current.status, new.status AS new_status,
+        current.slowdown, new.slowdown AS new_slowdown, new.slowdown - current.slowdown AS slowdown_change,
+        array_join(current.causes, ', ') AS causes, array_join(new.causes, ', ') AS new_causes,
+        new.wasted_gpu_hours - current.wasted_gpu_hours AS wasted_gpu_hours_change,
+        current.simulator_version, new.simulator_version AS new_simulator_version
+    FROM {{current}} AS current FULL JOIN {{new}} AS new USING ({_KEY}),
+    LATERAL (SELECT array_compact(array(
+        if(new.status IS NULL, 'only in current', NULL),
+        if(current.status IS NULL, 'only in new', NULL),
+        if(new.status != current.status, 'status', NULL),
+        if(abs(new.slowdown - current.slowdown) > {{tolerance}} * greatest(1, abs(current.slowdown)),
+            'slowdown', NULL),
+        if(new.causes != current.causes, 'causes', NULL)
+    )) AS changes)
+    WHERE size(changes) > 0
+    ORDER BY abs(slowdown_change) DESC NULLS FIRST, {_KEY}"""
 
 
 def results_with_causes(job_slowdown: DataFrame, job_causes: DataFrame) -> DataFrame:
     """One row per unit: its key, what is compared of it, and the causes that hold, by name."""
-    held = job_causes.where("is_cause").groupBy(*UNIT_KEY)
-    causes = held.agg(F.sort_array(F.collect_list("cause")).alias("causes"))
-    both = job_slowdown.join(causes, list(UNIT_KEY), "left")
-    none = F.array().cast("array<string>")
-    return both.withColumn("causes", F.coalesce("causes", none)).select(*UNIT_KEY, *_FACTS)
+    return job_slowdown.sparkSession.sql(_RESULTS, job_slowdown=job_slowdown, job_causes=job_causes)
 
 
 def changed_units(current: DataFrame, new: DataFrame, tolerance: float) -> DataFrame:
@@ -34,38 +48,4 @@ def changed_units(current: DataFrame, new: DataFrame, tolerance: float) -> DataF
     current, new : as results_with_causes returns them
     tolerance : up to this difference, relative to the larger of 1 and the current one, slowdowns are equal
     """
-    renamed = new.select(*UNIT_KEY, *(F.col(name).alias(f"new_{name}") for name in _FACTS))
-    both = current.join(renamed, list(UNIT_KEY), "full_outer")
-    change = F.col("new_slowdown") - F.col("slowdown")
-    # One that is there only once is told by the status; null is not more than anything.
-    is_other = F.abs(change) > tolerance * F.greatest(F.lit(1.0), F.abs("slowdown"))
-    in_both = F.col("status").isNotNull() & F.col("new_status").isNotNull()
-    changes = F.filter(
-        F.array(
-            F.when(F.col("new_status").isNull(), ONLY_CURRENT),
-            F.when(F.col("status").isNull(), ONLY_NEW),
-            F.when(_differ("status") & in_both, "status"),
-            F.when(is_other, "slowdown"),
-            F.when(_differ("causes") & in_both, "causes"),
-        ),
-        lambda change: change.isNotNull(),
-    )
-    found = both.withColumn("changes", changes).where(F.size("changes") > 0)
-    return found.select(
-        *UNIT_KEY,
-        F.array_join("changes", ", ").alias("changed"),
-        "status",
-        "new_status",
-        "slowdown",
-        "new_slowdown",
-        change.alias("slowdown_change"),
-        F.array_join("causes", ", ").alias("causes"),
-        F.array_join("new_causes", ", ").alias("new_causes"),
-        (F.col("new_wasted_gpu_hours") - F.col("wasted_gpu_hours")).alias("wasted_gpu_hours_change"),
-        "simulator_version",
-        "new_simulator_version",
-    ).orderBy(F.abs(change).desc_nulls_first(), *UNIT_KEY)
-
-
-def _differ(name: str) -> Column:
-    return ~F.col(name).eqNullSafe(F.col(f"new_{name}"))
+    return current.sparkSession.sql(_CHANGES, current=current, new=new, tolerance=tolerance)

@@ -20,7 +20,8 @@ from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import run_folder, write_rank_logs
 from jobs.synthetic.shape import JobShape
-from jobs.warehouse.tables import StagedRows, Warehouse
+from jobs.warehouse.staged_rows import StagedRows
+from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_TABLES, PIPELINE_RUNS, STAGE_NAMES, TABLE_NAMES, UNIT_FINGERPRINTS

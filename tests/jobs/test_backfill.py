@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from jobs import run_nightly
-from jobs.fingerprints import STAGE_VERSIONS, forget
+from jobs.fingerprints import STAGE_VERSIONS, unsettle
 from jobs.gates.audit import GateRefusedError, Refusal
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
@@ -188,7 +188,7 @@ def test_silver_that_was_cleared_away_keeps_its_results(history: History) -> Non
     before = history.rows(JOB_SLOWDOWN)
     warehouse = Warehouse(history.spark, str(history.warehouse))
     warehouse.replace(TABLES[RANK_STEPS], TABLES[RANK_STEPS].arrow_schema.empty_table(), DAYS)
-    forget(warehouse, STAGE_INGEST, DAYS, None)
+    unsettle(warehouse, STAGE_INGEST, [], DAYS, None)
     assert history.with_settings(minimum_steps=13).fill(["simulate", "aggregate"]) == {
         "simulate": set(),
         "aggregate": set(),

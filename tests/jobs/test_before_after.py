@@ -2,19 +2,22 @@
 
 from datetime import date, timedelta
 
+import pandas as pd
 import pytest
 
-from jobs.before_after import BETTER, WORSE, Comparison, JobDay, comparisons
+from jobs.before_after import BETTER, WORSE, Comparison, comparisons
 
 FIXED = date(2026, 3, 2)
+Day = tuple[str, date, float, float, bool, bool | None]
 
 
-def day(job_id: str, since: int, value: float, *, chosen: bool = True, label: bool | None = None) -> JobDay:
-    return JobDay(job_id, FIXED + timedelta(days=since), value, 10.0, chosen, label)
+def day(job_id: str, since: int, value: float, *, chosen: bool = True, label: bool | None = None) -> Day:
+    return job_id, FIXED + timedelta(days=since), value, 10.0, chosen, label
 
 
-def by_name(days: list[JobDay]) -> dict[str, Comparison]:
-    return {each.compared: each for each in comparisons(days, FIXED, 0.95)}
+def by_name(days: list[Day]) -> dict[str, Comparison]:
+    columns = ["job_id", "log_date", "value", "gpu_hours", "is_chosen", "has_label"]
+    return {each.compared: each for each in comparisons(pd.DataFrame(days, columns=columns), FIXED, 0.95)}
 
 
 def test_a_single_job_is_judged_by_its_days() -> None:

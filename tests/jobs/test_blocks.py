@@ -10,7 +10,8 @@ from jobs.changed_units import LandingChanges, Recollection, changed_days, chang
 from jobs.fingerprints import File, Fingerprint, Recorded, built_on, contents_of, of_units
 from jobs.landing.files import LandedFile, Unit
 from jobs.landing.read_unit import FileAccount, UnitAccount
-from jobs.settings import HistorySettings, Settings, load_settings
+from jobs.settings import Settings, load_settings
+from jobs.settings_sections import HistorySettings
 
 FIRST = date(2026, 1, 1)
 LIMITS = HistorySettings(look_back_days=7, block_days=3, block_bytes=1000)

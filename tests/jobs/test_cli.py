@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from jobs.cli import LOG_DATE, WHERE, Body, make_parser, run_entry_point
+from jobs.cli import LOG_DATE, Body, entry_point
 from jobs.gates.audit import GateRefusedError, Refusal
 from jobs.java import JavaNotFoundError
 from jobs.package import write_zip
@@ -25,14 +25,14 @@ REFUSED = GateRefusedError([Refusal("jobs", "jobs_world_size_in_range", 2, "at l
 
 PROGRAM = """
 import sys
-from jobs.cli import WHERE, make_parser, run_entry_point
+from jobs.cli import entry_point
 from jobs.gates.audit import GateRefusedError, Refusal
 
-def body(spark, settings, arguments):
+@entry_point("program", is_recorded=False)
+def main(spark, settings, arguments):
     raise GateRefusedError([Refusal("jobs", "made_up", 2, "never holds")])
 
-parser = make_parser("program", "Refuses.", *WHERE)
-sys.exit(run_entry_point("program", parser, None, body, is_recorded=False))
+sys.exit(main())
 """
 
 
@@ -72,8 +72,7 @@ def test_wrong_arguments_are_told_on_one_line_before_spark_starts(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
 ) -> None:
     monkeypatch.setattr("jobs.cli.session", lambda *_: pytest.fail("a session was made"))
-    parser = make_parser("night", "A night.", *WHERE, LOG_DATE)
-    assert run_entry_point("night", parser, arguments, doing_nothing) == 2
+    assert entry_point("night", LOG_DATE)(doing_nothing)(arguments) == 2
     told = capsys.readouterr().err
     assert said in told
     assert told.startswith("night: error: ")
@@ -81,12 +80,7 @@ def test_wrong_arguments_are_told_on_one_line_before_spark_starts(
 
 
 def test_help_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        run_entry_point(
-            "night", make_parser("night", "A night.", *WHERE, LOG_DATE), ["--help"], doing_nothing
-        )
-        == 0
-    )
+    assert entry_point("night", LOG_DATE)(doing_nothing)(["--help"]) == 0
     assert "--landing DIR" in capsys.readouterr().out
 
 
@@ -100,7 +94,7 @@ def test_a_run_hands_settings_and_arguments_to_its_body_and_leaves_a_row(
         return {ROWS_IN: 7, "rank_steps": 5, "rejects": 2}
 
     argv = [*DAY, "--landing", f"{tmp_path}/a b", "--warehouse", str(tmp_path)]
-    assert run_entry_point("night", make_parser("night", "A night.", *WHERE, LOG_DATE), argv, body) == 0
+    assert entry_point("night", LOG_DATE)(body)(argv) == 0
     assert seen == {"spark": spark, "landing": f"{tmp_path}/a b", "day": date(2026, 1, 5)}
     (row,) = runs(spark, tmp_path)
     assert (row.entry_point, row.outcome, row.log_date) == ("night", "done", date(2026, 1, 5))
@@ -133,10 +127,7 @@ def test_what_went_wrong_is_the_exit_status_the_last_line_and_a_row(
     said: str,
 ) -> None:
     argv = ["--warehouse", str(tmp_path)]
-    assert (
-        run_entry_point("night", make_parser("night", "A night.", *WHERE), argv, failing_with(error))
-        == status
-    )
+    assert entry_point("night")(failing_with(error))(argv) == status
     assert last_line(capsys.readouterr().err).startswith(said)
     (row,) = runs(spark, tmp_path)
     assert (row.outcome, row.rows_in, row.rows_out, row.log_date) == (outcome, None, None, None)
@@ -145,10 +136,9 @@ def test_what_went_wrong_is_the_exit_status_the_last_line_and_a_row(
 def test_only_a_surprise_leaves_its_traceback_in_the_log(
     spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    parser = make_parser("night", "A night.", *WHERE)
-    run_entry_point("night", parser, [], failing_with(REFUSED), is_recorded=False)
+    entry_point("night", is_recorded=False)(failing_with(REFUSED))([])
     assert caplog.records == []
-    run_entry_point("night", parser, [], failing_with(ValueError("no")), is_recorded=False)
+    entry_point("night", is_recorded=False)(failing_with(ValueError("no")))([])
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
@@ -160,7 +150,7 @@ def test_a_session_that_cannot_be_made_is_one_line(
         raise error
 
     monkeypatch.setattr("jobs.cli.session", refuse)
-    assert run_entry_point("night", make_parser("night", "A night.", *WHERE), [], doing_nothing) == 1
+    assert entry_point("night")(doing_nothing)([]) == 1
     assert capsys.readouterr().err == f"night: error: {error}\n"
 
 
@@ -171,10 +161,9 @@ def test_a_row_that_cannot_be_written_hides_neither_an_error_nor_itself(
         raise OSError("disk full")
 
     monkeypatch.setattr(Warehouse, "append", append)
-    parser = make_parser("night", "A night.", *WHERE)
-    assert run_entry_point("night", parser, [], failing_with(REFUSED)) == 3
+    assert entry_point("night")(failing_with(REFUSED))([]) == 3
     assert last_line(capsys.readouterr().err).startswith("night: error: gate refused")
-    assert run_entry_point("night", parser, [], doing_nothing) == 1
+    assert entry_point("night")(doing_nothing)([]) == 1
     assert last_line(capsys.readouterr().err) == "night: error: OSError: disk full"
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from jobs.demo_fleet import FIRST_DAY, FLEET, SICK_HOST, FleetJob, fleet_job, plan_of_day, write_fleet
+from jobs.demo_fleet import FIRST_DAY, FLEET, SICK_HOST, FleetJob, plan_of_day, write_fleet
+from jobs.synthetic.job import recorded_job
 from jobs.synthetic.simulation import LABELS, Simulation
 from jobs.synthetic.truth import true_savings
 from schemas.vocabulary import OP_CODES
@@ -20,7 +21,7 @@ BY_ID = {job.job_id: job for job in FLEET}
 
 def _found(job_id: str) -> WhatIf:
     job = BY_ID[job_id]
-    generated = fleet_job(job, job.days[0], seed=1)
+    generated = recorded_job(Simulation(plan_of_day(job, job.days[0], seed=1)))
     return what_if(read_rank_steps(generated.rank_steps), read_layout(generated.manifest))
 
 
@@ -84,7 +85,7 @@ def test_missing_files(landing: Path) -> None:
 def test_the_sick_host_serves_three_jobs() -> None:
     for job_id in ("gpt-175b", "chat-70b", "draft-13b"):
         job = BY_ID[job_id]
-        rows = fleet_job(job, 1, seed=1).rank_steps.to_pylist()
+        rows = recorded_job(Simulation(plan_of_day(job, 1, seed=1))).rank_steps.to_pylist()
         hosts = {(row["dp_rank"], row["pp_rank"]): row["host"] for row in rows}
         truth = true_savings(Simulation(plan_of_day(job, 1, seed=1)))
         slow = {tuple(worker) for worker in truth.mechanisms[0]["culprits"]["workers"]}
@@ -132,5 +133,5 @@ def test_healthy_jobs_are_healthy(job: FleetJob) -> None:
 
 def test_manifest_of_a_day() -> None:
     job = BY_ID["gpt-175b"]
-    assert fleet_job(job, 0, seed=1).manifest["gpu_hours"] == 128 * 24.0
+    assert recorded_job(Simulation(plan_of_day(job, 0, seed=1))).manifest["gpu_hours"] == 128 * 24.0
     assert FIRST_DAY.isoformat() == "2026-01-05"

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.export_timeline import file_name, main
-from jobs.unit import Unit
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import JOBS, RANK_STEPS
 from tests.examples import DAY, table_rows
 from tests.udfs.lines import Ops, line
@@ -93,7 +93,7 @@ def test_what_is_not_there_is_told_in_one_line(
 
 
 def test_a_name_of_any_text_is_a_file_name() -> None:
-    name = file_name(Unit("../../x\n" + "y" * 500, "0", DAY), 3)
+    name = file_name(Unit(DAY, "../../x\n" + "y" * 500, "0"), 3)
     assert "/" not in name
     assert "\n" not in name
     assert len(name) < 255

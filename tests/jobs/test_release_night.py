@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import backfill, release_night
-from jobs.gates.audit import GateRefusedError
+from jobs.gates.audit import GateRefusedError, Rule
 from jobs.gates.quality_docs import Check, Page, TableChecks, docs_path, html
 from jobs.releases import NEVER, Release, record_release, refused
 from jobs.run_log import recorded_run
-from jobs.stage import Violations, publish
+from jobs.stage import publish
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -43,7 +43,7 @@ def publish_bad(warehouse: Warehouse, days: Sequence[date] = (DAY,)) -> int:
         STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN, [{"log_date": day} | BAD for day in days]),
         DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN),
     }
-    rules = [Violations("complete", tables[STAGE_SLOWDOWN].select(["job_id"]))]
+    rules = [Rule("complete", tables[STAGE_SLOWDOWN].select(["job_id"]))]
     return publish("simulate", warehouse, tables, days, rules).gates.released
 
 
@@ -160,7 +160,7 @@ def test_what_a_backfill_beside_the_current_results_refuses_can_be_released_ther
 
 def test_days_without_refused_rows_need_no_release(warehouse: Warehouse) -> None:
     stages = table_rows(STAGE_SLOWDOWN, [{"log_date": DAY} | BAD, {"log_date": NEXT_DAY}])
-    rules = [Violations("complete", stages.slice(0, 1).select(["log_date", "job_id"]))]
+    rules = [Rule("complete", stages.slice(0, 1).select(["log_date", "job_id"]))]
 
     def publish_both() -> int:
         return publish("simulate", warehouse, {STAGE_SLOWDOWN: stages}, [DAY, NEXT_DAY], rules).gates.released

@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from jobs.gates.audit import GateError, GateRefusedError
-from jobs.stage import Violations, publish
+from jobs.gates.audit import GateError, GateRefusedError, Rule
+from jobs.stage import publish
+from jobs.warehouse.staged_rows import StagedRows
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -81,8 +82,8 @@ def test_all_refusals_are_told_also_of_rules_across_tables(published: Warehouse)
     stages = table_rows(STAGE_SLOWDOWN, [{}, {}])
     frames = {STAGE_SLOWDOWN: stages, DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"dp_rank": -1}])}
     rules = [
-        Violations("complete", stages.slice(0, 0)),
-        Violations("lines", stages.select(["job_id"]), "rank_steps", "lines = rows + rejects"),
+        Rule("complete", stages.slice(0, 0)),
+        Rule("lines", stages.select(["job_id"]), "rank_steps", "lines = rows + rejects"),
     ]
     with pytest.raises(GateRefusedError) as raised:
         publish("simulate", published, frames, [DAY], rules)
@@ -107,10 +108,13 @@ def test_an_expectation_that_cannot_be_evaluated_publishes_nothing(
     spark: SparkSession, published: Warehouse
 ) -> None:
     before = contents(published)
-    odd = frame(spark, STAGE_SLOWDOWN).where(F.expr("1 / (pp_rank - pp_rank) > 1"))
-    good = {DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"slowdown": 9.0}])}
-    with pytest.raises(GateError, match=r"expectation no_such_row could not be evaluated: .*DIVIDE_BY_ZERO"):
-        publish("simulate", published, good, [DAY], [Violations("no_such_row", odd)])
+    odd = frame(spark, STAGE_SLOWDOWN).withColumn("slowdown", F.expr("1 / (pp_rank - pp_rank)"))
+    frames = {
+        STAGE_SLOWDOWN: StagedRows(odd, [], published.root),
+        DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"slowdown": 9.0}]),
+    }
+    with pytest.raises(GateError, match=r"expectation slowdown_\w+ could not be evaluated: .*DIVIDE_BY_ZERO"):
+        publish("simulate", published, frames, [DAY])
     assert contents(published) == before
 
 

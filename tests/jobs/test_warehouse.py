@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrameWriter, SparkSession
 
-from jobs.warehouse.tables import Warehouse, on_days, on_units
+from jobs.warehouse.conditions import on_days, on_units
+from jobs.warehouse.tables import Warehouse
 from schemas.table import SchemaError, Table
 from schemas.tables import TABLES
 from schemas.views import VIEWS

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from jobs.night_summary import night_summary, told
-from jobs.settings import REPORT, Settings, WatchSettings
+from jobs.settings import REPORT, Settings
+from jobs.settings_sections import WatchSettings
 from jobs.warehouse.tables import Warehouse
 from jobs.watch import Notice, night_warnings
 from schemas.tables import TABLES

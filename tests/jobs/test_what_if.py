@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.unit import NoSuchUnitError, Unit, choose_unit
+from jobs.unit import NoSuchUnitError, choose_unit
 from jobs.warehouse.tables import Warehouse
 from jobs.what_if import main
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import JOBS, PIPELINE_RUNS, RANK_STEPS
 from tests.examples import DAY, NEXT_DAY, table_rows
 from tests.udfs.lines import Ops, crossed_stages, line
@@ -202,7 +203,7 @@ def test_wrong_arguments_are_told_in_one_line_before_spark_starts(
     assert told.startswith(f"what_if: error: {said}")
 
 
-RUNS = [Unit("a", "r1", DAY), Unit("a", "r2", DAY), Unit("a", "r1", NEXT_DAY)]
+RUNS = [Unit(DAY, "a", "r1"), Unit(DAY, "a", "r2"), Unit(NEXT_DAY, "a", "r1")]
 
 
 @pytest.mark.parametrize(

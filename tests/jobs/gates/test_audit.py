@@ -14,7 +14,6 @@ from jobs.gates.audit import (
     GateRefusedError,
     Refusal,
     audit,
-    audit_absence,
     broken_rows,
 )
 from schemas.table import Expectation, Table
@@ -23,7 +22,6 @@ from schemas.vocabulary import (
     RANK_STEPS,
     REJECTS,
     STAGE_SLOWDOWN,
-    STEP_SLOWDOWN,
 )
 from tests.examples import DAY, NEXT_DAY, frame
 
@@ -174,7 +172,7 @@ def test_a_condition_that_comes_out_as_null_is_a_violation(spark: SparkSession) 
 def test_rows_that_change_between_two_looks_are_an_error(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.gates.audit._count", lambda *_: {"slowdown_not_null": 0})
+    monkeypatch.setattr("jobs.gates.expectation_runner.count_rows", lambda *_: {"slowdown_not_null": 0})
     with pytest.raises(GateError, match="persist"):
         audit(STAGES, frame(spark, STAGE_SLOWDOWN, [{"slowdown": None}]))
 
@@ -198,14 +196,6 @@ def test_refusals_know_the_days_of_their_rows(spark: SparkSession) -> None:
     with pytest.raises(GateRefusedError) as raised:
         audit(STAGES, frame(spark, STAGE_SLOWDOWN, rows))
     assert {refusal.log_dates for refusal in raised.value.refusals} == {(DAY,)}
-
-
-def test_a_rule_across_tables_is_broken_by_every_row_found(spark: SparkSession) -> None:
-    rows = frame(spark, STEP_SLOWDOWN, [{}, {"step": 1201}]).select("job_id", "step")
-    audit_absence("several", "complete", rows.where("step < 0"), "all there")
-    with pytest.raises(GateRefusedError) as raised:
-        audit_absence("several", "complete", rows, "all there")
-    assert raised.value.refusals == (Refusal("several", "complete", 2, "all there"),)
 
 
 def test_columns_that_spark_believes_without_nulls_are_looked_at_all_the_same(spark: SparkSession) -> None:

@@ -8,12 +8,21 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.gates.result_rules import incomplete_units, units_of_other_gpu_hours, units_without_result
+from jobs.gates.audit import Rule
+from jobs.gates.result_rules import (
+    incomplete_units,
+    miscounted_causes,
+    miscounted_units,
+    units_of_other_gpu_hours,
+    units_without_result,
+)
 from jobs.stage import publish
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
+    CAUSE_DAY,
     CAUSES,
+    FLEET_DAY,
     JOB_CAUSES,
     JOB_SLOWDOWN,
     JOBS,
@@ -22,7 +31,7 @@ from schemas.vocabulary import (
     RESULT_TABLES,
 )
 from tests.diagnoses import DIAGNOSIS, unit_rows
-from tests.examples import DAY, table_rows
+from tests.examples import DAY, NEXT_DAY, table_rows
 from tests.udfs.lines import manifest
 from udfs.kernel import what_if
 from udfs.unit_batches import SIMULATED_COLUMNS, Results, UnitRows, results_of, simulate_batches
@@ -47,8 +56,8 @@ def results(monkeypatch: pytest.MonkeyPatch) -> Results:
     return results_of(pa.Table.from_batches(shell([])))
 
 
-def found(units: pa.Table) -> set[str]:
-    return set(units.column("job_id").to_pylist())
+def found(rule: Rule) -> set[str]:
+    return set(rule.rows.column("job_id").to_pylist())
 
 
 def test_causes_of_units_come_back_from_delta_as_they_went(
@@ -129,3 +138,42 @@ def test_units_lost_and_units_made_up_have_no_result_of_their_own() -> None:
         == set()
     )
     assert found(units_without_result({JOB_SLOWDOWN: results}, jobs)) == {"a", "c"}
+
+
+def test_miscounted_causes_are_those_that_job_causes_and_the_fleet_do_not_bear_out() -> None:
+    def wrong(changes: dict[int, dict[str, Any]], lost: int | None = None, replayed: int = 2) -> set[str]:
+        """Causes of the day found wrong where rows of cause_day are changed or lost."""
+        causes = [
+            {"cause": cause, "attributed_gpu_hours": 48.0, "recoverable_gpu_hours": 96.0, "jobs": 2}
+            | changes.get(number, {})
+            for number, cause in enumerate(CAUSES)
+            if number != lost
+        ]
+        units = [{"cause": cause, "job_id": job_id} for cause in CAUSES for job_id in "ab"]
+        fleet = [{"replayed": replayed}, {"log_date": NEXT_DAY, "replayed": 0}]
+        rows: dict[str, Any] = {JOB_CAUSES: units, CAUSE_DAY: causes, FLEET_DAY: fleet}
+        rule = miscounted_causes({name: table_rows(name, of_table) for name, of_table in rows.items()})
+        return set(rule.rows["cause"].to_pylist())
+
+    assert wrong({0: {"attributed_gpu_hours": 48.0 * (1 + 1e-11)}}) == set()
+    changes: dict[int, dict[str, Any]] = {
+        0: {"jobs": 1},
+        1: {"flagged_jobs": 1},
+        2: {"attributed_gpu_hours": 48.1},
+        3: {"recoverable_gpu_hours": None},
+        4: {"replayed": 3},
+    }
+    assert wrong(changes, lost=5) == set(CAUSES[:6])
+    assert wrong({}, replayed=3) == set(CAUSES), "the fleet counts another number of replayed units"
+
+
+def test_a_day_is_miscounted_whose_units_are_not_those_that_were_ingested() -> None:
+    jobs: list[dict[str, Any]] = [{"job_id": "a"}, {"job_id": "b"}, {"log_date": NEXT_DAY}]
+    tables = {JOBS: table_rows(JOBS, jobs), FLEET_DAY: table_rows(FLEET_DAY, [{"jobs": 1}])}
+    rule = miscounted_units(tables)
+    assert rule.rows.sort_by("log_date").to_pylist() == [
+        {"log_date": DAY, "ingested": 2, "counted": 1},
+        {"log_date": NEXT_DAY, "ingested": 1, "counted": None},
+    ]
+    assert rule.refusal.log_dates == (DAY, NEXT_DAY)
+    assert miscounted_units(tables | {FLEET_DAY: table_rows(FLEET_DAY, [])}).refusal.rows == 2
