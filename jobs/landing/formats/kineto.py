@@ -11,7 +11,7 @@ import numpy as np
 
 from jobs.landing.formats.foreign import ForeignRun, Part, Refusal, SourceFile
 from jobs.landing.formats.kineto_dp import dp_ops
-from jobs.landing.formats.kineto_ops import StepOps, step_of
+from jobs.landing.formats.kineto_ops import StepOps, count, step_of
 from jobs.landing.formats.kineto_place import TOOL, Place, place_of
 from jobs.landing.formats.kineto_pp import actions_of, pp_ops
 from jobs.landing.formats.kineto_trace import RankTrace, read_rank
@@ -90,9 +90,9 @@ def _read_file(
         trace = read_rank(opened)
     place = place_of(trace.distributed, manifest)
     _refuse(trace, place)
-    left_out["kernels without a launch"] += trace.lost
+    count(left_out, "kernels without a launch", trace.lost)
     outside = int((trace.computes.step < 0).sum() + (trace.communications.step < 0).sum())
-    left_out["kernels outside of steps"] += outside
+    count(left_out, "kernels outside of steps", outside)
     records, rejects, chunks = [], [], 1
     for number, found in _steps(trace, place, left_out):
         missing = _missing(found, meetings, (number, place.coordinates["pp"]))
@@ -138,7 +138,7 @@ def _steps(trace: RankTrace, place: Place, left_out: Counter[str]) -> Iterator[t
         else:
             found = pp_ops(step, place, actions, int(actions.chunk.max()) + 1, left_out)
         if found is None:
-            left_out["steps without a whole pass"] += 1
+            count(left_out, "steps without a whole pass", 1)
         else:
             yield number, found
 

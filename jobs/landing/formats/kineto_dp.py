@@ -47,9 +47,9 @@ def dp_ops(step: Step, place: Place, left_out: Counter[str]) -> StepOps | None:
     turns_us = computes.launch_us[np.diff(computes.is_backward.astype(np.int8), prepend=0) == 1]
     is_gather, is_gradient, cuts_us = _roles(step, of_all_dp_ranks(step, place), turns_us)
     gathers, reduces = wires.where(is_gather), wires.where(is_gradient)
-    backward_us = computes.launch_us[computes.is_backward][-1]
     # What is launched behind the last gradients waits for them, such as DDP's copies out of its buckets.
-    is_tail = computes.launch_us > (reduces.launch_us[-1] if is_gradient.any() else backward_us)
+    last_us = (reduces if is_gradient.any() else computes.where(computes.is_backward)).launch_us[-1]
+    is_tail = computes.launch_us > last_us
     pieces, microbatch, ordinal = _pieces(computes.where(~is_tail), cuts_us)
     chunks = int(ordinal.max()) + 1
     chunk = np.where(pieces.is_backward, chunks - 1 - ordinal, ordinal)
@@ -57,7 +57,7 @@ def dp_ops(step: Step, place: Place, left_out: Counter[str]) -> StepOps | None:
     backwards = np.flatnonzero(pieces.is_backward & (microbatch == microbatch[-1]))
     served = np.searchsorted(pieces.launch_us[forwards], gathers.launch_us)
     waited = np.searchsorted(pieces.launch_us[backwards], reduces.launch_us) - 1
-    behind, is_clip = tail(step, is_tail, backward_us, left_out)
+    behind, is_clip = tail(step, is_tail, last_us, left_out)
     parts = [
         Ops.of(ALL_GATHERED, gathers, chunk=chunk[forwards[served.clip(max=len(forwards) - 1)]]),
         Ops.of(np.where(pieces.is_backward, BACKWARD, FORWARD), pieces, microbatch, chunk),

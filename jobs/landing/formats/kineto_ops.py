@@ -122,7 +122,7 @@ def tail(step: Step, is_tail: Flags, from_us: float, left_out: Counter[str]) -> 
     """Clipping and optimizer: what was launched once all gradients were.
 
     is_tail : shape (compute,)
-    from_us : launch of the last backward compute
+    from_us : launch of the last gradients, or of the last backward compute
     returns : also which collectives they are, shape (collective,)
     """
     computes, launch_us = step.computes.where(is_tail), step.communications.launch_us
@@ -133,9 +133,15 @@ def tail(step: Step, is_tail: Flags, from_us: float, left_out: Counter[str]) -> 
     clips = step.communications.where(is_clip)
     since_us = clips.launch_us[-1] if is_clip.any() else -np.inf
     updates = computes.where(computes.launch_us > since_us)
-    left_out["kernels between gradients and clipping"] += len(computes.launch_us) - len(updates.launch_us)
+    count(left_out, "kernels between gradients and clipping", len(computes.step) - len(updates.step))
     optimizer, _ = spans(updates, np.zeros(len(updates.launch_us), np.int64))
     return [Ops.of(CLIPPED, clips), Ops.of(OPTIMIZED, optimizer)], is_clip
+
+
+def count(left_out: Counter[str], what: str, number: int) -> None:
+    """Count something that is left out; what never is has no entry."""
+    if number:
+        left_out[what] += number
 
 
 def count_unused(step: Step, is_used: Flags, left_out: Counter[str]) -> None:

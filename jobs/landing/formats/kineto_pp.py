@@ -16,6 +16,7 @@ from jobs.landing.formats.kineto_ops import (
     Ops,
     Step,
     StepOps,
+    count,
     count_unused,
     gradients,
     keys_of,
@@ -109,7 +110,8 @@ def pp_ops(
     transfers, (sent,) = spans(wires.where(is_transfer), moved[is_transfer])
     is_gather, is_gradient = _roles(step, place, actions, moved, ran)
     is_tail = computes.launch_us > actions.end_us[ran[-1]]
-    behind, is_clip = tail(step, is_tail & (doer < 0), computes.launch_us[is_compute][-1], left_out)
+    last_us = max([computes.launch_us[is_compute][-1], *wires.launch_us[is_gradient][-1:]])
+    behind, is_clip = tail(step, is_tail & (doer < 0), last_us, left_out)
     passes = _labelled(pieces, actions, ran)
     parts = [
         passes,
@@ -118,7 +120,7 @@ def pp_ops(
         *gradients(wires.where(is_gradient), actions.chunk[moved[is_gradient]]),
         *behind,
     ]
-    left_out["kernels outside of actions"] += int((~is_compute & ~is_tail).sum())
+    count(left_out, "kernels outside of actions", int((~is_compute & ~is_tail).sum()))
     count_unused(step, is_transfer | is_gather | is_gradient | is_clip, left_out)
     return StepOps(Ops.joined(parts), vpp_size, keys_of(step, is_gather | is_gradient))
 
@@ -164,10 +166,12 @@ def _in_order(passes: Ops, transfers: Ops, place: Place, vpp_size: int, left_out
         ordinal = {label: number for number, label in enumerate(_labels(computes))}
         number = np.array([ordinal.get(label, len(ordinal)) for label in _labels(own)])
         own = _chosen(own, np.argsort(number, kind="stable"))
-        start_us = np.minimum.accumulate(own.start_us[::-1])[::-1]
-        end_us = own.start_us + own.duration_us
-        left_out[f"{name} posted out of order"] += int((start_us < own.start_us).sum())
-        parts.append(own._replace(start_us=start_us, duration_us=end_us - start_us))
+        is_added = own.duration_us == 0.0
+        start_us = np.where(is_added, np.maximum.accumulate(own.start_us), own.start_us)
+        end_us = start_us + own.duration_us
+        moved_us = np.minimum.accumulate(start_us[::-1])[::-1]
+        count(left_out, f"{name} posted out of order", int((moved_us < start_us)[~is_added].sum()))
+        parts.append(own._replace(start_us=moved_us, duration_us=end_us - moved_us))
     return parts
 
 
