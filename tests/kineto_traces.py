@@ -58,14 +58,19 @@ class Trace:
         )
 
     def kernel(
-        self, name: str, times_us: tuple[float, float], launch_us: float, thread: int = MAIN, **args: Any
+        self,
+        name: str,
+        times_us: tuple[float, float],
+        launch_us: float,
+        thread: int = MAIN,
+        args: Mapping[str, object] | None = None,
     ) -> None:
-        """Add a kernel and its launch; args without stream are those of a collective."""
+        """Add a kernel and its launch; with args it is one of NCCL, on another stream."""
         correlation = len(self.events)
         self.span("cudaLaunchKernel", launch_us, launch_us + 0.1, thread, "cuda_runtime")
         self.events[-1]["args"] = {"correlation": correlation}
         start_us, duration_us = (round(each, 3) for each in times_us)
-        stream = args.pop("stream", COMPUTE if not args else 20)
+        stream = COMPUTE if args is None else COMPUTE + 1
         event = {
             "ph": "X",
             "cat": "kernel",
@@ -75,7 +80,7 @@ class Trace:
             "ts": start_us,
             "dur": duration_us,
         }
-        self.events.append({**event, "args": {"correlation": correlation, "grid": [1, 2, 3], **args}})
+        self.events.append({**event, "args": {"correlation": correlation, "grid": [1, 2, 3], **(args or {})}})
 
     def collective(
         self, op: str, times_us: tuple[float, float], launch_us: float, thread: int, group: str, size: int
@@ -84,7 +89,7 @@ class Trace:
         name, told = NCCL[op]
         self._sequence[group] += 1
         args = {"Collective name": told, "Group size": size, "Process Group Description": group}
-        self.kernel(name, times_us, launch_us, thread, **args, Seq=self._sequence[group])
+        self.kernel(name, times_us, launch_us, thread, {**args, "Seq": self._sequence[group]})
 
     def text(self) -> bytes:
         """The file."""
@@ -127,7 +132,7 @@ class Durations(NamedTuple):
 def random_durations(
     seed: int, *, is_sharded: bool, steps: int = 12, units: int = 4, ranks: int = 3
 ) -> Durations:
-    """Durations of a job with one slow rank; DDP (not sharded) has one forward compute and gathers nothing."""
+    """Durations of a job with one slow rank; not sharded is DDP: one forward compute, nothing gathered."""
     rng = np.random.default_rng(seed)
 
     def times(mean_us: float, *shape: int) -> Times:
@@ -205,7 +210,7 @@ def pipeline_traces(job: GeneratedJob) -> list[bytes]:
     """The traces of a generated job with a pipeline, one file for each rank."""
     sizes = job.manifest
     dp, pp = sizes["dp_size"], sizes["pp_size"]
-    traces = {}
+    traces: dict[int, Trace] = {}
     for row in sorted(job.rank_steps.to_pylist(), key=lambda row: int(row["step"])):
         stage, replica = row["pp_rank"], row["dp_rank"]
         groups = {
@@ -221,42 +226,54 @@ def pipeline_traces(job: GeneratedJob) -> list[bytes]:
 _SHORT: Final = {"forward": "F", "backward": "B", "send": "SEND", "recv": "RECV"}
 
 
-def _write_step(trace: Trace, row: Mapping[str, Any], sizes: Mapping[str, Any]) -> None:
+def _write_step(trace: Trace, row: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+    """Launch the ops of a row in the order of their starts."""
     zero_us = row["t0_us"] - BASE_NS / 1e3
     trace.span(f"ProfilerStep#{row['step']}", zero_us - 1000.0, zero_us + 2000.0)
     names = [OP_TYPES[op] if isinstance(op, int) else op for op in row["op"]]
     ops = sorted(
         zip(row["start_us"], names, row["duration_us"], row["microbatch"], row["model_chunk"], strict=True)
     )
+    actions = _actions([op[1] for op in ops], [op[3:] for op in ops], row["pp_rank"], sizes)
+    for number, (start_us, name, duration_us, _, _) in enumerate(ops):
+        times, launch_us = (zero_us + start_us, duration_us), zero_us - 989.5 + number
+        if actions[number]:
+            trace.span(f"PP:{actions[number]}", launch_us - 0.5, launch_us + 0.4)
+        if name in NCCL:
+            trace.collective(name, times, launch_us, MAIN, "mesh_dp", sizes["dp_size"])
+        elif name.endswith(("send", "recv")) and actions[number]:
+            trace.kernel(SEND_RECV, times, launch_us, args={"Process Group Description": "mesh_pp"})
+        elif name.endswith(("compute", "optimizer")):
+            trace.kernel("gemm", times, launch_us, AUTOGRAD if name == "backward-compute" else MAIN)
+
+
+def _actions(
+    names: Sequence[str], labels: Sequence[tuple[int, int]], pp_rank: int, sizes: Mapping[str, int]
+) -> list[str]:
+    """The action that launches each op; empty for none, as for transfers that move nothing."""
+    found = []
     done: dict[str, int] = defaultdict(int)
-    computes = {way: [op[3:] for op in ops if op[1] == f"{way}-compute"] for way in ("forward", "backward")}
-    noops = sum(op[1] == "backward-send" for op in ops) > len(computes["backward"])
-    for number, (start_us, name, duration_us, microbatch, chunk) in enumerate(ops):
-        times, launch_us = (zero_us + start_us, duration_us), zero_us - 990.0 + number
+    computes = {
+        way: [label for name, label in zip(names, labels, strict=True) if name == f"{way}-compute"]
+        for way in ("forward", "backward")
+    }
+    if names.count("backward-send") > len(computes["backward"]):
+        done["backward-send"] = -1  # one before there is a gradient
+    ends = (0, sizes["vpp_size"] * sizes["pp_size"] - 1)
+    for name, (_, own_chunk) in zip(names, labels, strict=True):
         way, kind = name.split("-")[0], name.split("-")[-1]
-        action = ""
+        action, chunk = "", own_chunk
         if kind in ("compute", "send", "recv"):
-            place = done[name] - (noops and name == "backward-send")
+            place = done[name]
             done[name] += 1
-            if not 0 <= place < len(computes[way]):
-                continue
-            microbatch, chunk = computes[way][place]
-            in_model = chunk * sizes["pp_size"] + row["pp_rank"]
-            last = sizes["vpp_size"] * sizes["pp_size"] - 1
-            if kind != "compute" and in_model == (last if (way == "forward") == (kind == "send") else 0):
-                continue
-            short = _SHORT[way] if kind == "compute" else f"{_SHORT[kind]}_{_SHORT[way]}"
-            action = f"{short}{microbatch}"
-        elif name != "optimizer" and name != "optimizer-clip-main-grad":
+            if 0 <= place < len(computes[way]):
+                microbatch, chunk = computes[way][place]
+                end = ends[(way == "forward") == (kind == "send")]
+                if kind == "compute":
+                    action = f"{_SHORT[way]}{microbatch}"
+                elif chunk * sizes["pp_size"] + pp_rank != end:
+                    action = f"{_SHORT[kind]}_{_SHORT[way]}{microbatch}"
+        elif name not in {"optimizer", "optimizer-clip-main-grad"}:
             action = "UNSHARD" if name == "params-all-gather" else "REDUCE_GRAD"
-        if action:
-            trace.span(
-                f"PP:{max(chunk, 0) * sizes['pp_size'] + row['pp_rank']}{action}", launch_us, launch_us + 0.9
-            )
-        if kind in ("send", "recv"):
-            trace.kernel(SEND_RECV, times, launch_us + 0.5, **{"Process Group Description": "mesh_pp"})
-        elif name in NCCL:
-            trace.collective(name, times, launch_us + 0.5, MAIN, "mesh_dp", sizes["dp_size"])
-        else:
-            thread = AUTOGRAD if name == "backward-compute" else MAIN
-            trace.kernel("gemm", times, launch_us + 0.5, thread)
+        found.append(action and f"{max(chunk, 0) * sizes['pp_size'] + pp_rank}{action}")
+    return found
