@@ -105,7 +105,7 @@ def _sizes(
         raise Refusal(
             TOOL,
             "nobody tells the layout: the traces name no process groups",
-            "Write dp_size, pp_size, tp_size and cp_size into job.json, or record with torch 2.3 or newer",
+            "Write dp_size, pp_size, tp_size and cp_size into job.json, or record with a newer torch",
         )
     others = 1
     for axis in ("tp", "cp", "pp"):

@@ -130,8 +130,6 @@ def _whole_events(text: bytes) -> tuple[list[Event], int]:
             continue
         try:
             return _decoded(b"[" + text[: end + 1] + b"]", _DECODE_EVENTS), after.end() - 1
-        except msgspec.ValidationError as error:
-            raise FileError(REASON_UNREADABLE_FILE, f"an event unlike any other: {error}") from None
         except msgspec.DecodeError:
             continue
     return [], 0
@@ -148,10 +146,10 @@ def _decoded(text: bytes, decode: Callable[[bytes], Decoded]) -> Decoded:
     """Decode; numbers that JSON does not have, as older versions wrote them for idle bandwidths, are null."""
     try:
         return decode(text)
-    except msgspec.ValidationError:
-        raise
+    except msgspec.ValidationError as error:
+        raise FileError(REASON_UNREADABLE_FILE, f"a value of another type than usual: {error}") from None
     except msgspec.DecodeError:
         mended = _NO_NUMBER.sub(b":null", text)
         if mended == text:
             raise
-        return decode(mended)
+        return _decoded(mended, decode)

@@ -103,6 +103,46 @@ def test_the_slowdown_of_a_pipeline_is_that_of_the_job_whose_ops_were_traced(
         assert found[name] == pytest.approx(known[name], rel=tolerance), name
 
 
+def test_a_pipeline_gathers_and_reduces_once_for_each_chunk() -> None:
+    job = piped(USUAL)
+    texts = [json.loads(text) for text in pipeline_traces(job)]
+    for trace in texts:  # every backward now launches a reduce-scatter, every forward an all-gather
+        for event in list(trace["traceEvents"]):
+            if event["name"] in ("PP:0F1", "PP:0B0"):
+                add_collective(trace["traceEvents"], event)
+    run, _, rows = read_all([json.dumps(trace).encode() for trace in texts])
+    assert run.left_out == {"all-gather without a place": 24, "reduce-scatter without a place": 24}
+    assert outcome(rows, run.manifest)["ops"] == outcome(job.rank_steps, job.manifest)["ops"]
+
+
+def add_collective(events: list[dict[str, Any]], action: Mapping[str, Any]) -> None:
+    word = "AllGather" if "F" in action["name"] else "ReduceScatter"
+    at = {
+        "pid": 1,
+        "tid": MAIN,
+        "ts": action["ts"] + 0.1,
+        "dur": 0.1,
+        "ph": "X",
+        "args": {"correlation": 10**6},
+    }
+    at["args"] = {"correlation": 10**6 + len(events)}
+    events.append({**at, "cat": "cuda_runtime", "name": "cudaLaunchKernel"})
+    events.append({**at, "cat": "kernel", "name": f"ncclDevKernel_{word}_x"})
+
+
+def test_a_pipeline_of_one_replica_reduces_nothing() -> None:
+    job = piped(replace(USUAL, dp_size=1))
+    texts = [text.replace(b"UNSHARD", b"RESHARD") for text in pipeline_traces(job)]
+    trace = json.loads(texts[0])
+    for event in list(trace["traceEvents"]):
+        if event["name"] == "PP:0B3":
+            add_collective(trace["traceEvents"], event)
+    run, _, rows = read_all([json.dumps(trace).encode(), *texts[1:]])
+    known, found = outcome(job.rank_steps, job.manifest), outcome(rows, run.manifest)
+    assert found["slowdown"] == pytest.approx(known["slowdown"], rel=NANOSECONDS)
+    assert run.left_out == {"reduce-scatter without a place": 12}
+
+
 def test_it_does_not_matter_where_the_text_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = data_parallel_traces(random_durations(3, is_sharded=True, steps=2))
     _, _, whole = read_all(texts)
@@ -141,13 +181,14 @@ def test_several_windows_of_a_rank_come_together_by_step() -> None:
     assert rows["step"].to_pylist() == [5, 6, 7, 8]
 
 
-def test_a_file_that_breaks_off_loses_itself_alone() -> None:
+@pytest.mark.parametrize("lost", [0, 2])
+def test_a_file_that_breaks_off_loses_itself_alone(lost: int) -> None:
     texts = data_parallel_traces(random_durations(3, is_sharded=False, steps=2))
-    texts[0] = texts[0][: len(texts[0]) // 2]
+    texts[lost] = texts[lost][: len(texts[lost]) // 2]
     _, parts, _ = read_all(texts)
-    assert [len(part.rows.lines) for part in parts] == [0, 2, 2]
-    assert [reject.reason for reject in parts[0].rejects] == [REASON_UNREADABLE_FILE]
-    assert "breaks off" in parts[0].rejects[0].detail
+    assert [len(part.rows.lines) for part in parts] == [0 if number == lost else 2 for number in range(3)]
+    assert [reject.reason for reject in parts[lost].rejects] == [REASON_UNREADABLE_FILE]
+    assert "breaks off" in parts[lost].rejects[0].detail
 
 
 @pytest.mark.parametrize(
@@ -155,7 +196,7 @@ def test_a_file_that_breaks_off_loses_itself_alone() -> None:
     [
         (b"{}", "traceEvents"),
         (b'{"traceEvents": [', "breaks off"),
-        (b'{"traceEvents": [{"ph": "X"}, {"ts": "soon"}, {"ph": "X"}]}', "ts"),
+        (b'{"traceEvents": [{"ph": "X"}, {"ts": "soon"}, {"ph": "X"}]}', "another type than usual.*ts"),
         (b'{"traceEvents": [{"ph": "X"}', "breaks off"),
     ],
 )
@@ -234,23 +275,61 @@ def test_a_kernel_belongs_to_the_step_in_which_it_was_launched() -> None:
     trace = one_step(FORWARD, BACKWARD, REDUCE)
     trace.span("ProfilerStep#8", 1000.0, 2000.0)  # begins while the kernels of step 7 run
     trace.kernel("gemm", (3000.0, 10.0), 50.0)  # launched before step 7
+    trace.kernel("gemm", (3020.0, 10.0), 2500.0)  # and behind step 8
     trace.events.append({**trace.events[-1], "args": {"correlation": 10**6}})
     run, _, rows = read_all([trace.text()])
     assert rows["step"].to_pylist() == [7]
     assert [len(ops) for ops in rows["op"].to_pylist()] == [3]
     assert run.left_out == {
-        "kernels outside of steps": 1,
+        "kernels outside of steps": 2,
         "kernels without a launch": 1,
         "steps without a whole pass": 1,
     }
 
 
+def test_a_step_that_begins_amid_its_backward_pass_is_left_out() -> None:
+    run = kineto.read(files_of([one_step(BACKWARD, FORWARD, BACKWARD, REDUCE).text()]), {}, Bounds())
+    assert [len(part.rows.lines) for part in run.parts] == [0]
+    assert run.left_out == {"steps without a whole pass": 1}
+
+
+def test_copies_on_other_streams_are_no_compute() -> None:
+    trace = one_step(FORWARD, BACKWARD, REDUCE)
+    trace.kernel("copy", (500.0, 5.0), 109.0)
+    trace.events[-1]["tid"] = 99
+    _, _, rows = read_all([trace.text()])
+    assert rows.to_pylist()[0]["start_us"][0] == 0.0
+    assert rows["t0_us"].to_pylist() == [BASE_NS // 1000 + 1000]
+
+
+def test_an_all_reduce_behind_the_optimizer_clips_nothing() -> None:
+    trace = one_step(FORWARD, BACKWARD, REDUCE, CLIP, FORWARD, CLIP, FORWARD)
+    trace.span("Optimizer.step#AdamW.step", 113.5, 114.5)
+    run, _, rows = read_all([trace.text()])
+    assert [name for name, _, _ in ops_of(rows.to_pylist()[0])][-2:] == [
+        "optimizer-clip-main-grad",
+        "optimizer",
+    ]
+    assert rows.to_pylist()[0]["duration_us"][-1] == 50.0  # both kernels and what lies between
+    assert run.left_out == {"all-reduce without a place": 1}
+
+
+def test_collectives_of_tensor_parallelism_are_part_of_the_computes() -> None:
+    inside: Launched = (CLIP[0], MAIN, {"Process Group Description": "mesh_tp", "Group size": 2})
+    trace = one_step(FORWARD, inside, FORWARD, BACKWARD, REDUCE)
+    trace.info["world_size"] = 4
+    trace.info["pg_config"] += [
+        {"pg_name": "1", "pg_desc": name, "pg_size": 2, "ranks": ranks}
+        for name, ranks in (("mesh_tp", [0, 1]), ("mesh_dp", [0, 2]))
+    ]
+    run, _, rows = read_all([trace.text()])
+    assert ops_of(rows.to_pylist()[0])[:2] == [("forward-compute", 0, 0), ("backward-compute", 0, 0)]
+    assert run.left_out == {"all-reduce without a place": 1}
+
+
 def test_a_rank_that_lost_a_collective_is_a_reject_and_not_compared_with_others() -> None:
     texts = data_parallel_traces(random_durations(3, is_sharded=False, steps=2))
-    trace = json.loads(texts[1])
-    lost = next(event for event in trace["traceEvents"] if event["args"].get("Seq") == 2)
-    trace["traceEvents"].remove(lost)
-    texts[1] = json.dumps(trace).encode()
+    texts[1] = without_collective(texts[1], 2)
     _, parts, _ = read_all(texts)
     assert [len(part.rows.lines) for part in parts] == [2, 1, 2]
     assert [(reject.reason, reject.detail) for reject in parts[1].rejects] == [
@@ -278,18 +357,30 @@ def test_without_groups_the_manifest_tells_the_layout() -> None:
 @pytest.mark.parametrize(
     ("ranks", "rank", "position"),
     [
-        (list(range(1, 241, 8))[:30], 17, 2),
-        (list(range(1, 241, 8))[:30], 281, 35),
-        ("[1, 9, 17, ...]", 281, 35),
-        ([1, 9, 18], 281, 281 // 8 % 64),
+        (list(range(64, 94)), 70, 6),
+        (list(range(64, 94)), 100, 36),
+        ("[64, 65, 66, ...]", 100, 36),
+        ([64, 65, 67], 100, 100 // 8 % 64),
+        (list(range(64, 94)), 300, 300 // 8 % 64),
     ],
 )
 def test_a_list_of_ranks_that_is_cut_goes_on_as_it_began(
     ranks: list[int] | str, rank: int, position: int
 ) -> None:
-    groups = [Group("1", "mesh_tp", 8, list(range(8))), Group("2", "DATA_PARALLEL_GROUP", 64, ranks)]
+    groups = [Group("1", "mesh_tp", 8), Group("2", "DATA_PARALLEL_GROUP", 64, ranks)]
     place = place_of(DistributedInfo(rank, 512, groups), {})
-    assert (place.coordinates["dp"], place.coordinates["tp"]) == (position, rank % 8)
+    assert (place.sizes["dp"], place.coordinates["dp"]) == (64, position)
+
+
+def test_replicas_of_a_mesh_are_dp_ranks_unless_each_is_sharded_again() -> None:
+    replicas, shards = (
+        Group("1", "mesh_dp_replicate", 4, [0, 2, 4, 6]),
+        Group("2", "mesh_dp_shard", 2, [0, 1]),
+    )
+    tensor = Group("2", "mesh_tp", 2, [0, 1])
+    assert place_of(DistributedInfo(4, 8, [replicas, tensor]), {}).row()["dp_rank"] == 2
+    with pytest.raises(Refusal, match=r"hybrid sharding"):
+        place_of(DistributedInfo(4, 8, [replicas, shards]), {})
 
 
 def pipeline_with(action: str) -> bytes:
@@ -357,6 +448,19 @@ def test_recvs_that_are_posted_out_of_order_are_matched_with_their_own_computes(
     assert mine == [0, 1, 2, 3]
     assert starts[0] == starts[1]
     assert run.left_out == {"RECV_F posted out of order": 12}
+
+
+def without_collective(text: bytes, number: int) -> bytes:
+    trace = json.loads(text)
+    trace["traceEvents"] = [each for each in trace["traceEvents"] if each["args"].get("Seq") != number]
+    return json.dumps(trace).encode()
+
+
+def test_collectives_meet_by_their_numbers_where_one_is_lost() -> None:
+    texts = data_parallel_traces(random_durations(3, is_sharded=False, steps=2))
+    lost, missing = read_arrivals(files_of([texts[0], without_collective(texts[1], 2), texts[2]]))
+    left, _ = read_arrivals(files_of([without_collective(text, 2) for text in texts]))
+    assert (lost, missing) == (left, 1)
 
 
 def published() -> list[bytes]:
