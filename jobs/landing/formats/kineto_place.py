@@ -70,7 +70,7 @@ def place_of(info: DistributedInfo, manifest: Mapping[str, Any]) -> Place:
             "a trace does not say its rank",
             "Start the profiler after torch.distributed.init_process_group: it then writes distributedInfo",
         )
-    groups = {axis: group for group in info.pg_config if (axis := _axis(group.pg_desc)) is not None}
+    groups = _groups(info)
     sizes = _sizes(groups, info, info.world_size, manifest)
     coordinates, behind = {}, 1
     for axis in _FASTEST_FIRST:
@@ -84,15 +84,22 @@ def _axis(name: str) -> str | None:
     return _AXES.get(name)
 
 
+def _groups(info: DistributedInfo) -> dict[str, Group]:
+    """The rank's group along each axis that has one; replicas are dp ranks unless each is sharded again."""
+    groups = {axis: group for group in info.pg_config if (axis := _axis(group.pg_desc)) is not None}
+    replicas = groups.pop("replica", None)
+    if replicas is not None and _size(replicas) > 1:
+        shards = groups.setdefault("dp", replicas)
+        if shards is not replicas and _size(shards) > 1:
+            raise _hybrid(_size(shards), _size(shards) * _size(replicas))
+        groups["dp"] = replicas
+    return groups
+
+
 def _sizes(
     groups: Mapping[str, Group], info: DistributedInfo, world_size: int, manifest: Mapping[str, Any]
 ) -> dict[str, int]:
     sizes = {axis: _size(group) for axis, group in groups.items()}
-    replicas = sizes.pop("replica", 1)
-    if replicas > 1 and sizes.get("dp", 1) > 1:
-        raise _hybrid(sizes["dp"], world_size)
-    if replicas > 1:
-        sizes["dp"] = replicas
     for axis in _FASTEST_FIRST:
         told = manifest.get(f"{axis}_size")
         if isinstance(told, int) and sizes.setdefault(axis, told) != told:
