@@ -16,7 +16,7 @@ from jobs.landing.formats.kineto_place import TOOL, Place, place_of
 from jobs.landing.formats.kineto_pp import actions_of, pp_ops
 from jobs.landing.formats.kineto_trace import RankTrace, read_rank
 from jobs.landing.formats.rows import LISTS, NO_ROWS, SCALARS, Bounds, FileError, Reject, Rows
-from schemas.vocabulary import REASON_MISSING_FIELD
+from schemas.vocabulary import REASON_MISSING_FIELD, REASON_UNREADABLE_FILE
 
 DATA_PARALLEL: Final = "kineto-dp"
 PIPELINE: Final = "kineto-pp"
@@ -25,8 +25,8 @@ MEASURED: Final = "measured"
 _EVENTS: Final = b'"traceEvents"'
 _OWN: Final = (b'"schemaVersion"', b'"cpu_op"', b'"cuda_runtime"', b'"user_annotation"')
 
-Meetings = dict[tuple[int, int], tuple[object, ...]]
-"""Keys of the collectives of gradients and parameters by (step, stage), as the first rank has them."""
+Meetings = dict[tuple[int, ...], tuple[object, ...]]
+"""Keys of collectives by (step, coordinates but dp), as the first rank that was read has them."""
 
 
 class _Read(NamedTuple):
@@ -47,8 +47,9 @@ def recognises(head: bytes) -> bool:
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001 - a file's bytes are bounded where it is opened
     """Read the traces of one run; see Format.read.
 
-    The first good file is read at once, because it says what the run is; the others as `parts` are asked for,
-    which then may raise Refusal too. `left_out` is complete once all have been.
+    The first file that is whole is read at once, because it says what the run is; the others as `parts` are
+    asked for, and what would refuse the first loses such a file alone. `left_out` is complete once all have
+    been.
     """
     left_out: Counter[str] = Counter()
     meetings: Meetings = {}
@@ -73,6 +74,8 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
                 yield _read_file(file, manifest, meetings, left_out).part
             except FileError as error:
                 yield Part(file.name, NO_ROWS, [error.reject])
+            except Refusal as refusal:
+                yield Part(file.name, NO_ROWS, [Reject(REASON_UNREADABLE_FILE, str(refusal))])
 
     return ForeignRun(
         source_format=PIPELINE if first.is_pipeline else DATA_PARALLEL,
@@ -94,8 +97,9 @@ def _read_file(
     outside = int((trace.computes.step < 0).sum() + (trace.communications.step < 0).sum())
     count(left_out, "kernels outside of steps", outside)
     records, rejects, chunks = [], [], 1
+    peers = [place.coordinates[axis] for axis in ("pp", "cp", "tp")]
     for number, found in _steps(trace, place, left_out):
-        missing = _missing(found, meetings, (number, place.coordinates["pp"]))
+        missing = _missing(found, meetings, (number, *peers))
         if missing:
             detail = f"rank {place.rank}, step {number}: {missing}"
             rejects.append(Reject(REASON_MISSING_FIELD, detail))
@@ -143,8 +147,8 @@ def _steps(trace: RankTrace, place: Place, left_out: Counter[str]) -> Iterator[t
             yield number, found
 
 
-def _missing(found: StepOps, meetings: Meetings, where: tuple[int, int]) -> str:
-    """What a rank's collectives lack against those of the first rank of its stage; empty for nothing.
+def _missing(found: StepOps, meetings: Meetings, where: tuple[int, ...]) -> str:
+    """What a rank's collectives lack against those of the first of its dp ranks; empty for nothing.
 
     The simulation takes the k-th collective of all ranks for one and the same: with one lost, all behind it
     would be compared with others.

@@ -9,6 +9,7 @@ import numpy as np
 from jobs.landing.formats.kineto_place import Place
 from jobs.landing.formats.kineto_trace import (
     ALL_REDUCE,
+    SEND_RECV,
     Collective,
     Flags,
     Floats,
@@ -91,8 +92,18 @@ def step_of(trace: RankTrace, position: int) -> Step:
 
 
 def of_all_dp_ranks(step: Step, place: Place) -> Flags:
-    """Which collectives are those of all dp ranks. Raises Refusal for hybrid sharding."""
-    return np.array([place.shares_gradients(each.group, each.group_size) for each in step.collectives], bool)
+    """Which collectives are those of all dp ranks. Raises Refusal where that cannot be, or cannot be known.
+
+    Batched sends and recvs name no group; without a pipeline they are an exchange of all with all.
+    """
+    return np.array(
+        [
+            (each.kind == SEND_RECV and each.group is None)
+            or place.shares_gradients(each.group, each.group_size)
+            for each in step.collectives
+        ],
+        bool,
+    )
 
 
 def spans(kernels: Kernels, *labels: Ints) -> tuple[Kernels, list[Ints]]:

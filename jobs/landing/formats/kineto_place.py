@@ -49,11 +49,17 @@ class Place(NamedTuple):
     def shares_gradients(self, group: str | None, group_size: int | None) -> bool:
         """Tell whether a collective of a group is one of all dp ranks.
 
-        Raises Refusal where gradients are reduced among a part of them.
+        Raises Refusal where gradients are reduced among a part of them, or nobody can tell whose they are.
         """
-        axis = _axis(group or "")
+        axis = _axis(group)
         if axis in _NO_GRADIENTS or (group or "").upper().startswith("EXPERT"):
             return False
+        if group is None and group_size is None and self.sizes["tp"] > 1:
+            raise Refusal(
+                TOOL,
+                "collectives do not name their groups, and those of tensor parallelism look like others",
+                "Record with a newer torch, which writes Process Group Description",
+            )
         dp_size, cp_size = self.sizes["dp"], self.sizes["cp"]
         if group_size is None or group_size in (dp_size, dp_size * cp_size):
             return True
@@ -80,13 +86,13 @@ def place_of(info: DistributedInfo, manifest: Mapping[str, Any]) -> Place:
     return Place(info.rank, info.world_size, sizes, coordinates)
 
 
-def _axis(name: str) -> str | None:
-    return _AXES.get(name)
+def _axis(name: str | None) -> str | None:
+    return _AXES.get(name or "")
 
 
 def _groups(info: DistributedInfo) -> dict[str, Group]:
     """The rank's group along each axis that has one; replicas are dp ranks unless each is sharded again."""
-    groups = {axis: group for group in info.pg_config if (axis := _axis(group.pg_desc)) is not None}
+    groups = {axis: group for group in info.pg_config or () if (axis := _axis(group.pg_desc)) is not None}
     replicas = groups.pop("replica", None)
     if replicas is not None and _size(replicas) > 1:
         shards = groups.setdefault("dp", replicas)

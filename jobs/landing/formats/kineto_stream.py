@@ -15,9 +15,10 @@ from jobs.landing.formats.rows import FileError
 from schemas.vocabulary import REASON_UNREADABLE_FILE
 
 _BATCH_BYTES: Final = 4 << 20
-_LARGEST_EVENT: Final = 64 << 20
-_MOST_GUESSES: Final = 64
-"""Places in the small fields behind the events that may look like a border of events: devices, groups."""
+_LARGEST_EVENT: Final = 16 << 20
+"""Also of the fields before all events, and behind them."""
+_MOST_GUESSES: Final = 4
+"""With none right, the fields behind the events have begun, and are read to their end."""
 
 _EVENTS: Final = re.compile(rb'"traceEvents"\s*:\s*\[')
 _AFTER: Final = re.compile(rb"\s*,\s*\{")
@@ -55,8 +56,7 @@ class Event(msgspec.Struct, gc=False):
 class Group(msgspec.Struct):
     """A process group of the rank; `ranks` is a list, or its text, cut at 30."""
 
-    pg_name: str = ""
-    pg_desc: str = ""
+    pg_desc: str | None = None
     pg_size: int | None = None
     ranks: Any = None
 
@@ -66,7 +66,7 @@ class DistributedInfo(msgspec.Struct):
 
     rank: int | None = None
     world_size: int | None = None
-    pg_config: list[Group] = []
+    pg_config: list[Group] | None = None
 
 
 class Fields(msgspec.Struct):
@@ -96,7 +96,9 @@ class TraceStream:
             events, used = _whole_events(rest)
             rest = rest[used:]
             if len(rest) > _LARGEST_EVENT:
-                raise FileError(REASON_UNREADABLE_FILE, f"{len(rest)} bytes without the end of an event")
+                raise FileError(
+                    REASON_UNREADABLE_FILE, f"no JSON: {len(rest)} bytes without the end of an event"
+                )
             yield events
         last = _fields(b'{"traceEvents":[' + rest)
         events, last.trace_events = last.trace_events, []

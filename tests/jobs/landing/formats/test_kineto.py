@@ -212,7 +212,8 @@ def test_an_all_reduce_behind_the_optimizer_clips_nothing() -> None:
 
 def test_collectives_of_tensor_parallelism_are_part_of_the_computes() -> None:
     inside: Launched = (CLIP[0], MAIN, {"Process Group Description": "mesh_tp", "Group size": 2})
-    trace = one_step(FORWARD, inside, FORWARD, BACKWARD, REDUCE)
+    reduce: Launched = (REDUCE[0], AUTOGRAD, {"Process Group Description": "mesh_dp", "Group size": 2})
+    trace = one_step(FORWARD, inside, FORWARD, BACKWARD, reduce)
     trace.info["world_size"] = 4
     trace.info["pg_config"] += [
         {"pg_name": "1", "pg_desc": name, "pg_size": 2, "ranks": ranks}

@@ -1,10 +1,12 @@
 """Traces of torch.profiler as files: cut anywhere, on two time bases, in windows, broken off."""
 
+import io
 import json
 
 import pytest
 
 from jobs.landing.formats import kineto, kineto_stream
+from jobs.landing.formats.foreign import SourceFile
 from jobs.landing.formats.rows import Bounds, FileError
 from schemas.vocabulary import REASON_UNREADABLE_FILE
 from tests.kineto_reading import files_of, read_all
@@ -19,7 +21,12 @@ def test_it_does_not_matter_where_the_text_is_cut(monkeypatch: pytest.MonkeyPatc
     texts = data_parallel_traces(random_durations(3, is_sharded=True, steps=2))
     _, _, whole = read_all(texts)
     monkeypatch.setattr(kineto_stream, "_BATCH_BYTES", 997)
-    _, _, cut = read_all([json.dumps(json.loads(text)).encode() for text in texts])
+    traces = [json.loads(text) for text in texts]
+    for trace in traces:  # many borders like those between events, behind them
+        trace["deviceProperties"] = [
+            {"id": number} for number in range(len(trace.pop("deviceProperties")) * 40)
+        ]
+    _, _, cut = read_all([json.dumps(trace).encode() for trace in traces])
     assert cut.equals(whole)
 
 
@@ -76,6 +83,24 @@ def test_what_is_no_trace_is_an_unreadable_file(text: bytes, detail: str) -> Non
     with pytest.raises(FileError, match=detail) as raised:
         kineto.read(files_of([text]), {}, Bounds())
     assert raised.value.reject.reason == REASON_UNREADABLE_FILE
+
+
+def test_a_text_without_an_end_of_an_event_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kineto_stream, "_BATCH_BYTES", 997)
+    monkeypatch.setattr(kineto_stream, "_LARGEST_EVENT", 5000)
+    text = b'{"traceEvents": [' + b'{"ph": "X", "args": {"x": [}}, ' * 10_000
+    opened = io.BytesIO(text)
+    with pytest.raises(FileError, match="without the end of an event"):
+        kineto.read([SourceFile("x", lambda: opened)], {}, Bounds())
+    assert opened.closed
+
+
+def test_a_file_that_would_be_refused_loses_itself_alone_behind_a_good_one() -> None:
+    texts = data_parallel_traces(random_durations(3, is_sharded=False, steps=2))
+    texts[1] = texts[1].replace(b"ProfilerStep#", b"Step#")
+    _, parts, _ = read_all(texts)
+    assert [len(part.rows.lines) for part in parts] == [2, 0, 2]
+    assert "no ProfilerStep" in parts[1].rejects[0].detail
 
 
 def test_numbers_that_json_lacks_are_taken_for_missing() -> None:

@@ -45,17 +45,17 @@ def test_without_groups_the_manifest_tells_the_layout() -> None:
 def test_a_list_of_ranks_that_is_cut_goes_on_as_it_began(
     ranks: list[int] | str, rank: int, position: int
 ) -> None:
-    groups = [Group("1", "mesh_tp", 8), Group("2", "DATA_PARALLEL_GROUP", 64, ranks)]
+    groups = [Group("mesh_tp", 8), Group("DATA_PARALLEL_GROUP", 64, ranks)]
     place = place_of(DistributedInfo(rank, 512, groups), {})
     assert (place.sizes["dp"], place.coordinates["dp"]) == (64, position)
 
 
 def test_replicas_of_a_mesh_are_dp_ranks_unless_each_is_sharded_again() -> None:
     replicas, shards = (
-        Group("1", "mesh_dp_replicate", 4, [0, 1, 2, 3]),
-        Group("2", "mesh_dp_shard", 2, [3, 7]),
+        Group("mesh_dp_replicate", 4, [0, 1, 2, 3]),
+        Group("mesh_dp_shard", 2, [3, 7]),
     )
-    tensor, alone = Group("2", "mesh_tp", 2, [3, 7]), Group("2", "mesh_dp_shard", 1, [3])
+    tensor, alone = Group("mesh_tp", 2, [3, 7]), Group("mesh_dp_shard", 1, [3])
     assert place_of(DistributedInfo(3, 8, [replicas, tensor]), {}).row()["dp_rank"] == 3
     assert place_of(DistributedInfo(3, 8, [replicas, tensor, alone]), {}).row()["dp_rank"] == 3
     with pytest.raises(Refusal, match=r"groups of 2 of 8 ranks .hybrid sharding"):
@@ -89,6 +89,11 @@ def in_groups_of(size: int) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def without_group_of_collectives(trace: dict[str, Any]) -> None:
+    for event in trace["traceEvents"]:
+        event["args"] = {"correlation": event["args"].get("correlation")}
+
+
 @pytest.mark.parametrize(
     ("text", "manifest", "reason"),
     [
@@ -105,6 +110,11 @@ def in_groups_of(size: int) -> Callable[[dict[str, Any]], None]:
         (lambda: data_parallel(lambda trace: None), {"pp_size": 3}, "a pipeline without PP: annotations"),
         (lambda: pipeline_with("0F1"), {"pp_size": 8}, "job.json says pp_size 8.*trace 4"),
         (lambda: data_parallel(in_groups_of(2)), {}, "groups of 2 of 3 ranks .hybrid sharding"),
+        (
+            lambda: without_groups(data_parallel(without_group_of_collectives)),
+            {"tp_size": 3},
+            "do not name their groups",
+        ),
     ],
 )
 def test_a_log_that_no_replay_can_be_made_of_is_refused_with_a_way_out(
