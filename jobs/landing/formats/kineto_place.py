@@ -69,7 +69,7 @@ class Place(NamedTuple):
 
 
 def place_of(info: DistributedInfo, manifest: Mapping[str, Any]) -> Place:
-    """Where a rank stands. Raises Refusal for a layout that nobody tells, or told in two ways."""
+    """Where a rank stands. Raises Refusal for a layout that nobody tells, or given in two ways."""
     if info.rank is None or info.world_size is None:
         raise Refusal(
             TOOL,

@@ -8,8 +8,8 @@ import pytest
 from jobs.landing.formats import kineto, kineto_stream
 from jobs.landing.formats.foreign import SourceFile
 from jobs.landing.formats.rows import Bounds, FileError
-from schemas.vocabulary import REASON_UNREADABLE_FILE
-from tests.kineto_reading import files_of, read_all
+from schemas.vocabulary import REASON_MISSING_FIELD, REASON_UNREADABLE_FILE
+from tests.kineto_reading import files_of, read_all, without_collective
 from tests.kineto_traces import (
     BASE_NS,
     data_parallel_traces,
@@ -122,3 +122,16 @@ def test_numbers_that_json_lacks_are_taken_for_missing() -> None:
 )
 def test_a_trace_is_recognised_by_how_it_begins(head: bytes, is_own: bool) -> None:
     assert kineto.recognises(head) is is_own
+
+
+def test_a_rank_that_lost_a_collective_is_a_reject_and_not_compared_with_others() -> None:
+    texts = data_parallel_traces(random_durations(3, is_sharded=False, steps=2))
+    texts[1] = without_collective(texts[1], 2)
+    _, parts, _ = read_all(texts)
+    assert [len(part.rows.lines) for part in parts] == [2, 1, 2]
+    assert [(reject.reason, reject.detail) for reject in parts[1].rejects] == [
+        (
+            REASON_MISSING_FIELD,
+            "rank 1, step 5: 1 collectives of another rank are not there, 0 are there that it has not",
+        )
+    ]

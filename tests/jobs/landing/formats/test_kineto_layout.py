@@ -4,11 +4,14 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 from jobs.landing.formats.foreign import Refusal
-from jobs.landing.formats.kineto_place import place_of
+from jobs.landing.formats.kineto_ops import Step, of_all_dp_ranks
+from jobs.landing.formats.kineto_place import Place, place_of
 from jobs.landing.formats.kineto_stream import DistributedInfo, Group
+from jobs.landing.formats.kineto_trace import ALL_REDUCE, SEND_RECV, Collective, Kernels
 from tests.kineto_pipelines import piped, pipeline_traces
 from tests.kineto_reading import read_all
 from tests.kineto_traces import (
@@ -60,6 +63,22 @@ def test_replicas_of_a_mesh_are_dp_ranks_unless_each_is_sharded_again() -> None:
     assert place_of(DistributedInfo(3, 8, [replicas, tensor, alone]), {}).row()["dp_rank"] == 3
     with pytest.raises(Refusal, match=r"groups of 2 of 8 ranks .hybrid sharding"):
         place_of(DistributedInfo(3, 8, [replicas, shards]), {})
+
+
+def test_batched_sends_need_no_group_beside_tensor_parallelism() -> None:
+    sizes = {"dp": 2, "pp": 2, "tp": 2, "cp": 1}
+    place = Place(0, 8, sizes, dict.fromkeys(sizes, 0))
+    none = Kernels(*(np.zeros(1),) * 3, np.zeros(1, bool), np.zeros(1, np.int64))
+
+    def told(kind: str) -> list[bool]:
+        found: list[bool] = of_all_dp_ranks(
+            Step(none, none, [Collective(kind, None, None, None)], 0.0), place
+        ).tolist()
+        return found
+
+    assert told(SEND_RECV) == [True]
+    with pytest.raises(Refusal, match="do not name their groups"):
+        told(ALL_REDUCE)
 
 
 def pipeline_with(action: str) -> bytes:
