@@ -1,0 +1,172 @@
+"""torch.profiler (Kineto) traces, a file for each rank and window, to rows of rank_steps.
+
+How ops are found, and what has no place: kineto.md beside this file.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from jobs.landing.formats.foreign import ForeignRun, Part, Refusal, SourceFile
+from jobs.landing.formats.kineto_dp import dp_ops
+from jobs.landing.formats.kineto_ops import StepOps, count, step_of
+from jobs.landing.formats.kineto_place import TOOL, Place, place_of
+from jobs.landing.formats.kineto_pp import actions_of, pp_ops
+from jobs.landing.formats.kineto_trace import RankTrace, read_rank
+from jobs.landing.formats.rows import LISTS, NO_ROWS, SCALARS, Bounds, FileError, Reject, Rows
+from schemas.vocabulary import REASON_MISSING_FIELD, REASON_UNREADABLE_FILE
+
+DATA_PARALLEL: Final = "kineto-dp"
+PIPELINE: Final = "kineto-pp"
+MEASURED: Final = "measured"
+
+_EVENTS: Final = b'"traceEvents"'
+_OWN: Final = (b'"schemaVersion"', b'"cpu_op"', b'"cuda_runtime"', b'"user_annotation"')
+
+Meetings = dict[tuple[int, ...], tuple[object, ...]]
+"""Keys of collectives by (step, coordinates but dp), as the first rank that was read has them."""
+
+
+class _Read(NamedTuple):
+    """One file: its rows, and what it tells of the run."""
+
+    part: Part
+    place: Place
+    chunks: int
+    is_pipeline: bool
+
+
+def recognises(head: bytes) -> bool:
+    """Whether a file that begins like this is a trace of torch.profiler."""
+    is_object = head.lstrip().startswith(b"{")
+    return is_object and (_OWN[0] in head or (_EVENTS in head and any(each in head for each in _OWN)))
+
+
+def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001 - a file's bytes are bounded where it is opened
+    """Read the traces of one run; see Format.read.
+
+    The first file that is whole is read at once, because it says what the run is; the others as `parts` are
+    asked for, and what would refuse the first loses such a file alone. `left_out` is complete once all have
+    been.
+    """
+    left_out: Counter[str] = Counter()
+    meetings: Meetings = {}
+    done: list[Part] = []
+    for number, file in enumerate(files):
+        try:
+            first = _read_file(file, manifest, meetings, left_out)
+        except FileError as error:
+            if number == len(files) - 1:
+                raise
+            done.append(Part(file.name, NO_ROWS, [error.reject]))
+            continue
+        break
+    else:
+        raise Refusal(TOOL, "there is no trace", "Record every rank")
+
+    def parts() -> Iterator[Part]:
+        yield from done
+        yield first.part
+        for file in files[len(done) + 1 :]:
+            try:
+                yield _read_file(file, manifest, meetings, left_out).part
+            except FileError as error:
+                yield Part(file.name, NO_ROWS, [error.reject])
+            except Refusal as refusal:
+                yield Part(file.name, NO_ROWS, [Reject(REASON_UNREADABLE_FILE, str(refusal))])
+
+    return ForeignRun(
+        source_format=PIPELINE if first.is_pipeline else DATA_PARALLEL,
+        transfers=MEASURED,
+        manifest={**first.place.manifest(), "vpp_size": first.chunks},
+        parts=parts(),
+        left_out=left_out,
+    )
+
+
+def _read_file(
+    file: SourceFile, manifest: Mapping[str, Any], meetings: Meetings, left_out: Counter[str]
+) -> _Read:
+    with file.opened() as opened:
+        trace = read_rank(opened)
+    place = place_of(trace.distributed, manifest)
+    _refuse(trace, place)
+    count(left_out, "kernels without a launch", trace.lost)
+    outside = int((trace.computes.step < 0).sum() + (trace.communications.step < 0).sum())
+    count(left_out, "kernels outside of steps", outside)
+    records, rejects, chunks = [], [], 1
+    peers = [place.coordinates[axis] for axis in ("pp", "cp", "tp")]
+    for number, found in _steps(trace, place, left_out):
+        missing = _missing(found, meetings, (number, *peers))
+        if missing:
+            detail = f"rank {place.rank}, step {number}: {missing}"
+            rejects.append(Reject(REASON_MISSING_FIELD, detail))
+            continue
+        chunks = max(chunks, found.chunks)
+        records.append(_record(found, number, trace, place))
+    rows = Rows.of(records, range(1, len(records) + 1)) if records else NO_ROWS
+    return _Read(Part(file.name, rows, rejects), place, chunks, bool(trace.actions))
+
+
+def _refuse(trace: RankTrace, place: Place) -> None:
+    """Raise Refusal for a trace that says too little, or of a kind that the model has no place for."""
+    if not trace.steps:
+        raise Refusal(
+            TOOL, "no ProfilerStep: nobody tells where a step begins", "Call prof.step() after each step"
+        )
+    if not len(trace.computes.start_us):
+        instead = "Record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
+        raise Refusal(TOOL, "no kernel with its launch: one of CPU and CUDA was not recorded", instead)
+    if place.sizes["pp"] > 1 and not trace.actions:
+        raise Refusal(
+            TOOL,
+            "a pipeline without PP: annotations: nobody tells the microbatches",
+            "Record a schedule of torch.distributed.pipelining that runs by _PipelineScheduleRuntime",
+        )
+    if not trace.actions and not trace.computes.is_backward.any():
+        raise Refusal(
+            TOOL,
+            "no backward pass: no kernel was launched by a thread of autograd",
+            "Record without CUDA graphs of whole iterations, with ProfilerActivity.CPU",
+        )
+
+
+def _steps(trace: RankTrace, place: Place, left_out: Counter[str]) -> Iterator[tuple[int, StepOps]]:
+    actions = actions_of(trace.actions, place) if trace.actions else None
+    for position, number in enumerate(trace.steps):
+        step = step_of(trace, position)
+        if actions is None:
+            found = dp_ops(step, place, left_out)
+        else:
+            found = pp_ops(step, place, actions, int(actions.chunk.max()) + 1, left_out)
+        if found is None:
+            count(left_out, "steps without a whole pass", 1)
+        else:
+            yield number, found
+
+
+def _missing(found: StepOps, meetings: Meetings, where: tuple[int, ...]) -> str:
+    """What a rank's collectives lack against those of the first of its dp ranks; empty for nothing.
+
+    The simulation takes the k-th collective of all ranks for one and the same: with one lost, all behind it
+    would be compared with others.
+    """
+    first = meetings.setdefault(where, found.keys)
+    if first == found.keys or not first or not found.keys:
+        return ""
+    lacking, beyond = set(first) - set(found.keys), set(found.keys) - set(first)
+    return (
+        f"{len(lacking)} collectives of another rank are not there, {len(beyond)} are there that it has not"
+    )
+
+
+def _record(found: StepOps, number: int, trace: RankTrace, place: Place) -> dict[str, Any]:
+    """A row; its zero is the start of its first op, as integers, so that no digit of a time is lost."""
+    ops = found.ops
+    zero_us = int(np.floor(ops.start_us[0]))
+    known = dict.fromkeys(SCALARS) | place.row()
+    known |= {"step": number, "gpu": trace.gpu, "t0_us": trace.base_us + zero_us}
+    lists = (ops.op, ops.start_us - zero_us, ops.duration_us, ops.microbatch, ops.model_chunk)
+    return known | dict(zip(LISTS, lists, strict=True))

@@ -1,0 +1,165 @@
+"""Where a rank stands in its job: by the process groups that its trace names, else by the manifest."""
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from jobs.landing.formats.foreign import Refusal
+from jobs.landing.formats.kineto_stream import DistributedInfo, Group
+
+TOOL: Final = "torch.profiler (Kineto)"
+
+_AXES: Final = {
+    "PIPELINE_MODEL_PARALLEL_GROUP": "pp",
+    "TENSOR_MODEL_PARALLEL_GROUP": "tp",
+    "CONTEXT_PARALLEL_GROUP": "cp",
+    "DATA_PARALLEL_GROUP": "dp",
+    "mesh_pp": "pp",
+    "mesh_tp": "tp",
+    "mesh_cp": "cp",
+    "mesh_dp": "dp",
+    "mesh_fsdp": "dp",
+    "mesh_dp_shard": "dp",
+    "mesh_dp_replicate": "replica",
+}
+"""Groups by their descriptions: Megatron's names, and those of a DeviceMesh after its dimensions."""
+
+_NO_GRADIENTS: Final = ("pp", "tp", "cp")
+_FASTEST_FIRST: Final = ("tp", "cp", "dp", "pp")
+"""How Megatron, and a DeviceMesh (pp, dp, cp, tp), number their ranks."""
+
+
+class Place(NamedTuple):
+    """A rank's coordinates and the sizes of its job."""
+
+    rank: int
+    world_size: int
+    sizes: Mapping[str, int]
+    coordinates: Mapping[str, int]
+
+    def row(self) -> dict[str, int]:
+        """Columns of rank_steps."""
+        return {"rank": self.rank} | {f"{axis}_rank": self.coordinates[axis] for axis in _FASTEST_FIRST}
+
+    def manifest(self) -> dict[str, int]:
+        """Fields of a manifest."""
+        return {"world_size": self.world_size} | {f"{axis}_size": self.sizes[axis] for axis in _FASTEST_FIRST}
+
+    def shares_gradients(self, group: str | None, group_size: int | None) -> bool:
+        """Tell whether a collective of a group is one of all dp ranks.
+
+        Raises Refusal where gradients are reduced among a part of them, or nobody can tell whose they are.
+        """
+        axis = _axis(group)
+        if axis in _NO_GRADIENTS or (group or "").upper().startswith("EXPERT"):
+            return False
+        if group is None and group_size is None and self.sizes["tp"] > 1:
+            raise Refusal(
+                TOOL,
+                "collectives do not name their groups, and those of tensor parallelism look like others",
+                "Record with a newer torch, which writes Process Group Description",
+            )
+        dp_size, cp_size = self.sizes["dp"], self.sizes["cp"]
+        if group_size is None or group_size in (dp_size, dp_size * cp_size):
+            return True
+        if axis in ("dp", "replica") and group_size > 1:
+            raise _hybrid(group_size, dp_size)
+        return False
+
+
+def place_of(info: DistributedInfo, manifest: Mapping[str, Any]) -> Place:
+    """Where a rank stands. Raises Refusal for a layout that nobody tells, or given in two ways."""
+    if info.rank is None or info.world_size is None:
+        raise Refusal(
+            TOOL,
+            "a trace does not say its rank",
+            "Start the profiler after torch.distributed.init_process_group: it then writes distributedInfo",
+        )
+    groups = _groups(info)
+    sizes = _sizes(groups, info, info.world_size, manifest)
+    coordinates, behind = {}, 1
+    for axis in _FASTEST_FIRST:
+        found = _position(groups[axis], info.rank) if axis in groups else None
+        coordinates[axis] = info.rank // behind % sizes[axis] if found is None else found
+        behind *= sizes[axis]
+    return Place(info.rank, info.world_size, sizes, coordinates)
+
+
+def _axis(name: str | None) -> str | None:
+    return _AXES.get(name or "")
+
+
+def _groups(info: DistributedInfo) -> dict[str, Group]:
+    """The rank's group along each axis that has one; replicas are dp ranks unless each is sharded again."""
+    groups = {axis: group for group in info.pg_config or () if (axis := _axis(group.pg_desc)) is not None}
+    replicas = groups.pop("replica", None)
+    if replicas is not None and _size(replicas) > 1:
+        shards = groups.setdefault("dp", replicas)
+        if shards is not replicas and _size(shards) > 1:
+            raise _hybrid(_size(shards), _size(shards) * _size(replicas))
+        groups["dp"] = replicas
+    return groups
+
+
+def _sizes(
+    groups: Mapping[str, Group], info: DistributedInfo, world_size: int, manifest: Mapping[str, Any]
+) -> dict[str, int]:
+    sizes = {axis: _size(group) for axis, group in groups.items()}
+    for axis in _FASTEST_FIRST:
+        told = manifest.get(f"{axis}_size")
+        if isinstance(told, int) and sizes.setdefault(axis, told) != told:
+            raise Refusal(
+                TOOL,
+                f"job.json says {axis}_size {told}, the process groups of a trace {sizes[axis]}",
+                "Correct job.json, or leave the sizes out of it",
+            )
+    if not sizes and not info.pg_config:
+        raise Refusal(
+            TOOL,
+            "nobody tells the layout: the traces name no process groups",
+            "Write dp_size, pp_size, tp_size and cp_size into job.json, or record with a newer torch",
+        )
+    others = 1
+    for axis in ("tp", "cp", "pp"):
+        others *= sizes.setdefault(axis, 1)
+    sizes.setdefault("dp", max(world_size // others, 1))
+    if others * sizes["dp"] != world_size:
+        raise Refusal(
+            TOOL,
+            f"sizes {sizes} do not make up the {world_size} ranks of the job",
+            "Write dp_size, pp_size, tp_size and cp_size into job.json",
+        )
+    return sizes
+
+
+def _size(group: Group) -> int:
+    return group.pg_size or max(len(_ranks(group)), 1)
+
+
+def _ranks(group: Group) -> list[int]:
+    """The ranks of a group as far as they are listed; a list may be cut, and may be text."""
+    if isinstance(group.ranks, str):
+        return [int(number) for number in re.findall(r"\d+", group.ranks)]
+    return [rank for rank in group.ranks or () if isinstance(rank, int)]
+
+
+def _position(group: Group, rank: int) -> int | None:
+    """Position of a rank in its group; beyond the end of a cut list by the distance of those before."""
+    ranks = _ranks(group)
+    if rank in ranks:
+        return ranks.index(rank)
+    distances = {after - before for before, after in pairwise(ranks)}
+    if len(distances) != 1:
+        return None
+    position, rest = divmod(rank - ranks[0], distances.pop() or 1)
+    return position if not rest and 0 <= position < _size(group) else None
+
+
+def _hybrid(size: int, ranks: int) -> Refusal:
+    return Refusal(
+        TOOL,
+        f"gradients are reduced in groups of {size} of {ranks} ranks (hybrid sharding), which the model of a "
+        "step has no place for",
+        "Record a job that shards over all data-parallel ranks",
+    )

@@ -1,0 +1,197 @@
+"""A step of torch.distributed.pipelining, whose schedule annotates every action: `PP:<stage><ACTION><mb>`."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from jobs.landing.formats.foreign import Refusal
+from jobs.landing.formats.kineto_ops import (
+    ALL_GATHERED,
+    BACKWARD,
+    FORWARD,
+    NO_MICROBATCH,
+    Ops,
+    Step,
+    StepOps,
+    count,
+    count_unused,
+    gradients,
+    keys_of,
+    of_all_dp_ranks,
+    spans,
+    tail,
+)
+from jobs.landing.formats.kineto_place import TOOL, Place
+from jobs.landing.formats.kineto_trace import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    REDUCE_SCATTER,
+    Annotation,
+    Flags,
+    Floats,
+    Ints,
+    Kernels,
+)
+from schemas.vocabulary import OP_CODES
+
+_ACTION: Final = re.compile(r"PP:(\d+)(F|B|I|W|SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|REDUCE_GRAD)(\d*)")
+_TRANSFERS: Final = {
+    "SEND_F": OP_CODES["forward-send"],
+    "RECV_F": OP_CODES["forward-recv"],
+    "SEND_B": OP_CODES["backward-send"],
+    "RECV_B": OP_CODES["backward-recv"],
+}
+_OPS: Final = {"F": FORWARD, "B": BACKWARD, **_TRANSFERS}
+_NO_OP: Final = -1
+_INSTEAD: Final = "Record a job with Schedule1F1B's or ScheduleInterleaved1F1B's order"
+
+
+class Actions(NamedTuple):
+    """Actions of a rank's schedule, in the order of their starts; arrays of shape (action,).
+
+    op : code of what it does; -1 for one that only moves parameters or gradients
+    """
+
+    start_us: Floats
+    end_us: Floats
+    op: Ints
+    microbatch: Ints
+    chunk: Ints
+
+    def of(self, kernels: Kernels) -> Ints:
+        """The action in which each kernel was launched; -1 for none."""
+        place = np.searchsorted(self.start_us, kernels.launch_us, side="right") - 1
+        return np.where(kernels.launch_us < self.end_us[place], place, -1)
+
+
+def actions_of(annotations: Sequence[Annotation], place: Place) -> Actions:
+    """What a rank's schedule did. Raises Refusal for schedules that the model of a step has no place for."""
+    pp_size, pp_rank = place.sizes["pp"], place.coordinates["pp"]
+    rows = []
+    for each in annotations:
+        found = _ACTION.fullmatch(each.name)
+        if found is None:
+            raise Refusal(TOOL, f"{each.name}: an action of a schedule that overlaps passes", _INSTEAD)
+        stage, action, microbatch = int(found[1]), found[2], int(found[3] or NO_MICROBATCH)
+        if action in ("I", "W"):
+            raise Refusal(
+                TOOL, f"{each.name}: a zero-bubble schedule, which splits the backward pass", _INSTEAD
+            )
+        if stage % pp_size != pp_rank:
+            reason = f"{each.name} ran on pp_rank {pp_rank} of {pp_size}: stages lie in a V"
+            raise Refusal(TOOL, reason, _INSTEAD)
+        op = _OPS.get(action, _NO_OP)
+        rows.append((each.start_us, each.end_us, op, microbatch, stage // pp_size))
+    start_us, end_us, *labels = np.array(rows, np.float64).reshape(-1, 5).T
+    return Actions(start_us, end_us, *(each.astype(np.int64) for each in labels))
+
+
+def pp_ops(
+    step: Step, place: Place, actions: Actions, vpp_size: int, left_out: Counter[str]
+) -> StepOps | None:
+    """Ops of one rank in one step of a pipeline; None for one that holds no backward pass.
+
+    left_out : counts what the model of a step has no place for
+    Raises Refusal for hybrid sharding.
+    """
+    computes, wires = step.computes, step.communications
+    doer = actions.of(computes)
+    op = np.where(doer >= 0, actions.op[doer], _NO_OP)
+    is_compute = (op == FORWARD) | (op == BACKWARD)
+    if not (op == BACKWARD).any():
+        return None
+    pieces, (ran,) = spans(computes.where(is_compute), doer[is_compute])
+    moved = actions.of(wires)
+    moves = np.where(moved >= 0, actions.op[moved], _NO_OP)
+    is_transfer = np.isin(moves, list(_TRANSFERS.values()))
+    transfers, (sent,) = spans(wires.where(is_transfer), moved[is_transfer])
+    is_gather, is_gradient = _roles(step, place, actions, moved, ran)
+    is_tail = computes.launch_us > actions.end_us[ran[-1]]
+    last_us = max([computes.launch_us[is_compute][-1], *wires.launch_us[is_gradient][-1:]])
+    behind, is_clip = tail(step, is_tail & (doer < 0), last_us, left_out)
+    passes = _labelled(pieces, actions, ran)
+    parts = [
+        passes,
+        *_in_order(passes, _labelled(transfers, actions, sent), place, vpp_size, left_out),
+        Ops.of(ALL_GATHERED, wires.where(is_gather), chunk=actions.chunk[moved[is_gather]]),
+        *gradients(wires.where(is_gradient), actions.chunk[moved[is_gradient]]),
+        *behind,
+    ]
+    count(left_out, "kernels outside of actions", int((~is_compute & ~is_tail).sum()))
+    count_unused(step, is_transfer | is_gather | is_gradient | is_clip, left_out)
+    return StepOps(Ops.joined(parts), vpp_size, keys_of(step, is_gather | is_gradient))
+
+
+def _labelled(kernels: Kernels, actions: Actions, doer: Ints) -> Ops:
+    return Ops.of(actions.op[doer], kernels, actions.microbatch[doer], actions.chunk[doer])
+
+
+def _roles(step: Step, place: Place, actions: Actions, moved: Ints, ran: Ints) -> tuple[Flags, Flags]:
+    """Which collectives gather a chunk's parameters for its first forward, and which reduce its gradients."""
+    kinds = np.array(step.kinds(), dtype=object)
+    is_shared = of_all_dp_ranks(step, place) & (moved >= 0) & (place.sizes["dp"] * place.sizes["cp"] > 1)
+    first_us, last_us = np.full(len(moved), -np.inf), np.full(len(moved), np.inf)
+    for chunk in np.unique(actions.chunk[ran]):
+        own = ran[actions.chunk[ran] == chunk]
+        forwards, backwards = own[actions.op[own] == FORWARD], own[actions.op[own] == BACKWARD]
+        is_own = actions.chunk[moved] == chunk
+        first_us[is_own] = actions.start_us[forwards[0]] if len(forwards) else -np.inf
+        last_us[is_own] = actions.start_us[backwards[-1]] if len(backwards) else np.inf
+    launch_us = step.communications.launch_us
+    is_reduce = (kinds == REDUCE_SCATTER) | (kinds == ALL_REDUCE)
+    return is_shared & (kinds == ALL_GATHER) & (launch_us < first_us), is_shared & is_reduce & (
+        launch_us > last_us
+    )
+
+
+def _in_order(passes: Ops, transfers: Ops, place: Place, vpp_size: int, left_out: Counter[str]) -> list[Ops]:
+    """Transfers of each kind in the order of the computes that they belong to.
+
+    The model matches the k-th transfer with the k-th compute by start. A schedule may post recvs in another
+    order: those that come too late for it start with the next one, which changes no end. Under a virtual
+    pipeline every compute has its transfers, those at the ends of the model of length zero.
+    """
+    parts = []
+    for name, op in _TRANSFERS.items():
+        is_forward, is_send = name.endswith("F"), name.startswith("SEND")
+        own = _chosen(transfers, transfers.op == op)
+        computes = _chosen(passes, passes.op == (FORWARD if is_forward else BACKWARD))
+        if vpp_size > 1:
+            own = _with_ends(own, computes, op, place, is_last=is_forward == is_send, vpp_size=vpp_size)
+        if not len(own.op):
+            continue
+        ordinal = {label: number for number, label in enumerate(_labels(computes))}
+        number = np.array([ordinal.get(label, len(ordinal)) for label in _labels(own)])
+        own = _chosen(own, np.argsort(number, kind="stable"))
+        is_added = own.duration_us == 0.0
+        start_us = np.where(is_added, np.maximum.accumulate(own.start_us), own.start_us)
+        end_us = start_us + own.duration_us
+        moved_us = np.minimum.accumulate(start_us[::-1])[::-1]
+        count(left_out, f"{name} posted out of order", int((moved_us < start_us)[~is_added].sum()))
+        parts.append(own._replace(start_us=moved_us, duration_us=end_us - moved_us))
+    return parts
+
+
+def _with_ends(own: Ops, computes: Ops, op: int, place: Place, *, is_last: bool, vpp_size: int) -> Ops:
+    """Add the transfers of no length at both ends of the model: recvs before computes, sends behind."""
+    at_end = place.sizes["pp"] - 1 if is_last else 0
+    if place.coordinates["pp"] != at_end:
+        return own
+    ends = _chosen(computes, computes.model_chunk == (vpp_size - 1 if is_last else 0))
+    is_send = op in (_TRANSFERS["SEND_F"], _TRANSFERS["SEND_B"])
+    start_us = ends.start_us + (ends.duration_us if is_send else 0.0)
+    added = ends._replace(
+        op=np.full_like(ends.op, op), start_us=start_us, duration_us=np.zeros_like(start_us)
+    )
+    return Ops.joined([own, added])
+
+
+def _chosen(ops: Ops, chosen: Flags | Ints) -> Ops:
+    return Ops._make(values[chosen] for values in ops)
+
+
+def _labels(ops: Ops) -> list[tuple[int, int]]:
+    return list(zip(ops.microbatch.tolist(), ops.model_chunk.tolist(), strict=True))

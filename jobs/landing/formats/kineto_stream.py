@@ -1,0 +1,157 @@
+"""The JSON of a Kineto trace, a batch of events at a time: files of gigabytes in memory of some megabytes.
+
+A trace is one object with one long array, `traceEvents`, and small fields before and behind it. The text is
+cut between events. Such a place is guessed, by `}, {`, and the decoder says whether the guess was right: what
+lies before a wrong place leaves a bracket or a string open, and that is no JSON.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, Final, TypeVar
+
+import msgspec
+
+from jobs.landing.formats.rows import FileError
+from schemas.vocabulary import REASON_UNREADABLE_FILE
+
+_BATCH_BYTES: Final = 4 << 20
+_LARGEST_EVENT: Final = 16 << 20
+"""Also of the fields before all events, and behind them."""
+_MOST_GUESSES: Final = 4
+"""With none right, the fields behind the events have begun, and are read to their end."""
+
+_EVENTS: Final = re.compile(rb'"traceEvents"\s*:\s*\[')
+_AFTER: Final = re.compile(rb"\s*,\s*\{")
+_NO_NUMBER: Final = re.compile(rb":\s*-?(?:inf|nan|Infinity|NaN)\b", re.IGNORECASE)
+
+
+Decoded = TypeVar("Decoded")
+
+
+class Args(msgspec.Struct, gc=False):
+    """What is used of an event's args."""
+
+    correlation: int | None = None
+    collective: Any = msgspec.field(name="Collective name", default=None)
+    group: Any = msgspec.field(name="Process Group Description", default=None)
+    group_name: Any = msgspec.field(name="Process Group Name", default=None)
+    group_size: Any = msgspec.field(name="Group size", default=None)
+    sequence: Any = msgspec.field(name="Seq", default=None)
+    comms_id: Any = msgspec.field(name="Comms Id", default=None)
+
+
+class Event(msgspec.Struct, gc=False):
+    """What is used of an event; times as the file has them. [us]"""
+
+    name: str = ""
+    cat: str = ""
+    ph: str = ""
+    pid: int | str = ""
+    tid: int | str = ""
+    ts: float = 0.0
+    dur: float = 0.0
+    args: Args | None = None
+
+
+class Group(msgspec.Struct):
+    """A process group of the rank; `ranks` is a list, or its text, cut at 30."""
+
+    pg_desc: str | None = None
+    pg_size: int | None = None
+    ranks: Any = None
+
+
+class DistributedInfo(msgspec.Struct):
+    """Whose trace it is."""
+
+    rank: int | None = None
+    world_size: int | None = None
+    pg_config: list[Group] | None = None
+
+
+class Fields(msgspec.Struct):
+    """The small fields of a trace, with the events of its last batch."""
+
+    trace_events: list[Event] = msgspec.field(name="traceEvents", default_factory=list)
+    distributed: DistributedInfo | None = msgspec.field(name="distributedInfo", default=None)
+    base_ns: int = msgspec.field(name="baseTimeNanoseconds", default=0)
+
+
+_DECODE_EVENTS: Final = msgspec.json.Decoder(list[Event]).decode
+_DECODE_FIELDS: Final = msgspec.json.Decoder(Fields).decode
+
+
+class TraceStream:
+    """The events of one file, batch by batch; `fields` are complete once all have been read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.fields = Fields()
+
+    def batches(self) -> Iterator[list[Event]]:
+        """Events in the order of the file. Raises FileError for a file that breaks off or is no JSON."""
+        rest = self._head()
+        while block := self._file.read(_BATCH_BYTES):
+            rest += block
+            events, used = _whole_events(rest)
+            rest = rest[used:]
+            if len(rest) > _LARGEST_EVENT:
+                raise FileError(
+                    REASON_UNREADABLE_FILE, f"no JSON: {len(rest)} bytes without the end of an event"
+                )
+            yield events
+        last = _fields(b'{"traceEvents":[' + rest)
+        events, last.trace_events = last.trace_events, []
+        self.fields = Fields(
+            distributed=last.distributed or self.fields.distributed,
+            base_ns=last.base_ns or self.fields.base_ns,
+        )
+        yield events
+
+    def _head(self) -> bytes:
+        """Read up to the first event; returns what was read of the events."""
+        text = b""
+        while (found := _EVENTS.search(text)) is None:
+            block = self._file.read(_BATCH_BYTES)
+            if not block or len(text) > _LARGEST_EVENT:
+                raise FileError(REASON_UNREADABLE_FILE, 'no "traceEvents"')
+            text += block
+        self.fields = _fields(text[: found.end()] + b"]}")
+        return text[found.end() :]
+
+
+def _whole_events(text: bytes) -> tuple[list[Event], int]:
+    """Decode as many whole events as there are; returns how many bytes they took, with their last comma."""
+    end = len(text)
+    for _ in range(_MOST_GUESSES):
+        end = text.rfind(b"}", 0, end)
+        if end < 0:
+            break
+        after = _AFTER.match(text, end + 1)
+        if after is None:
+            continue
+        try:
+            return _decoded(b"[" + text[: end + 1] + b"]", _DECODE_EVENTS), after.end() - 1
+        except msgspec.DecodeError:
+            continue
+    return [], 0
+
+
+def _fields(text: bytes) -> Fields:
+    try:
+        return _decoded(text, _DECODE_FIELDS)
+    except msgspec.DecodeError as error:
+        raise FileError(REASON_UNREADABLE_FILE, f"the trace breaks off, or is no JSON: {error}") from None
+
+
+def _decoded(text: bytes, decode: Callable[[bytes], Decoded]) -> Decoded:
+    """Decode; numbers that JSON does not have, as older versions wrote them for idle bandwidths, are null."""
+    try:
+        return decode(text)
+    except msgspec.ValidationError as error:
+        raise FileError(REASON_UNREADABLE_FILE, f"a value of another type than usual: {error}") from None
+    except msgspec.DecodeError:
+        mended = _NO_NUMBER.sub(b":null", text)
+        if mended == text:
+            raise
+        return _decoded(mended, decode)

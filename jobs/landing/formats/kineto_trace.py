@@ -1,0 +1,242 @@
+"""One file of torch.profiler as arrays: kernels with their launches, collectives, steps, annotations."""
+
+import re
+from array import array
+from typing import Any, BinaryIO, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from jobs.landing.formats.kineto_stream import DistributedInfo, Event, TraceStream
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_STEP: Final = re.compile(r"ProfilerStep#(\d+)")
+_ACTION: Final = "PP:"
+_OPTIMIZER: Final = "Optimizer.step#"
+_BACKWARD: Final = "autograd::engine::evaluate_function"
+_CPU: Final = ("user_annotation", "cpu_op")
+_LAUNCHES: Final = ("cuda_runtime", "cuda_driver", "hip_runtime")
+_NCCL: Final = ("nccl", "rccl", "msccl")
+
+ALL_GATHER: Final = "all-gather"
+REDUCE_SCATTER: Final = "reduce-scatter"
+ALL_REDUCE: Final = "all-reduce"
+SEND_RECV: Final = "send-recv"
+_KINDS: Final = (
+    ("alltoall", "all-to-all"),  # first: its kernel is called SendRecv
+    ("reducescatter", REDUCE_SCATTER),
+    ("allgather", ALL_GATHER),
+    ("allreduce", ALL_REDUCE),
+    ("sendrecv", SEND_RECV),
+    ("broadcast", "broadcast"),
+    ("reduce", "reduce"),
+)
+
+
+class Collective(NamedTuple):
+    """What a NCCL kernel says of itself; None where it does not.
+
+    key : Seq within the group, else Comms Id: equal on all ranks that take part
+    """
+
+    kind: str
+    group: str | None
+    group_size: int | None
+    key: tuple[Any, ...] | None
+
+
+class Kernels(NamedTuple):
+    """Kernels in the order of their launches; all arrays of shape (kernel,).
+
+    start_us, duration_us, launch_us : by the file's own zero [us]
+    is_backward : launched by a thread of autograd
+    step : position of the step in which it was launched; -1 outside
+    """
+
+    start_us: Floats
+    duration_us: Floats
+    launch_us: Floats
+    is_backward: Flags
+    step: Ints
+
+    def where(self, chosen: Flags | npt.NDArray[np.intp] | slice) -> "Kernels":
+        """Some of them."""
+        return Kernels._make(values[chosen] for values in self)
+
+    @property
+    def end_us(self) -> Floats:
+        """When they end. [us]"""
+        return self.start_us + self.duration_us
+
+
+class Annotation(NamedTuple):
+    """A span on the CPU. [us]"""
+
+    name: str
+    start_us: float
+    end_us: float
+
+
+class RankTrace(NamedTuple):
+    """One file.
+
+    base_us : Unix time of the file's zero, whole microseconds
+    steps : numbers of its steps, in the order of their starts
+    computes : kernels of the stream that computes most
+    communications, collectives : NCCL kernels, and what each says of itself
+    lost : kernels whose launch the profiler did not record
+    """
+
+    distributed: DistributedInfo
+    base_us: int
+    gpu: int | None
+    steps: list[int]
+    computes: Kernels
+    communications: Kernels
+    collectives: list[Collective]
+    actions: list[Annotation]
+    optimizers: list[Annotation]
+    lost: int
+
+
+class _Scan:
+    """What is kept of events while a file is read: 16 to 40 bytes of those that count."""
+
+    def __init__(self) -> None:
+        self.steps: dict[tuple[float, float], int] = {}
+        self.actions: list[Annotation] = []
+        self.optimizers: list[Annotation] = []
+        self.main_threads: set[int | str] = set()
+        self.autograd_threads: set[int | str] = set()
+        self.threads: dict[int | str, int] = {}
+        self.streams: dict[tuple[int | str, int | str], int] = {}
+        self.launches = array("d")  # correlation, time, thread
+        self.kernels = array("d")  # correlation, start, duration, stream
+        self.communications = array("d")  # the same
+        self.collectives: list[Collective] = []
+
+    def add(self, events: list[Event]) -> None:
+        """Keep what counts."""
+        for event in events:
+            category = event.cat
+            if category == "kernel":
+                self._kernel(event)
+            elif category in _LAUNCHES:
+                if "Launch" in event.name and event.args is not None and event.args.correlation is not None:
+                    thread = self.threads.setdefault(event.tid, len(self.threads))
+                    self.launches.extend((event.args.correlation, event.ts, thread))
+            elif category in _CPU:
+                self._annotation(event)
+
+    def _annotation(self, event: Event) -> None:
+        name = event.name
+        if name.startswith(_BACKWARD):
+            self.autograd_threads.add(event.tid)
+        elif name.startswith(_ACTION):
+            self.actions.append(_annotation(event))
+        elif name.startswith(_OPTIMIZER):
+            self.optimizers.append(_annotation(event))
+        elif found := _STEP.fullmatch(name):
+            self.steps[event.ts, event.ts + event.dur] = int(found.group(1))
+            self.main_threads.add(event.tid)
+
+    def _kernel(self, event: Event) -> None:
+        args = event.args
+        correlation = -1 if args is None or args.correlation is None else args.correlation
+        stream = self.streams.setdefault((event.pid, event.tid), len(self.streams))
+        kept = (correlation, event.ts, event.dur, stream)
+        if event.name.startswith(_NCCL):
+            self.communications.extend(kept)
+            self.collectives.append(_collective(event))
+        else:
+            self.kernels.extend(kept)
+
+
+def read_rank(file: BinaryIO) -> RankTrace:
+    """Read one file to its end. Raises FileError for a file that breaks off or is no JSON."""
+    stream, scan = TraceStream(file), _Scan()
+    for events in stream.batches():
+        scan.add(events)
+    base_us, rest_ns = divmod(stream.fields.base_ns, 1000)
+    launches = np.frombuffer(scan.launches).reshape(-1, 3)
+    launches = launches[np.argsort(launches[:, 0], kind="stable")]
+    spans = sorted(scan.steps)
+    is_autograd = np.array([each in scan.autograd_threads - scan.main_threads for each in scan.threads], bool)
+    shift_us = rest_ns / 1000
+
+    def launched(kept: "array[float]") -> tuple[Kernels, Ints, Floats]:
+        return _launched(np.frombuffer(kept).reshape(-1, 4), launches, is_autograd, spans, shift_us)
+
+    computes, _, streams = launched(scan.kernels)
+    communications, order, _ = launched(scan.communications)
+    chosen = _busiest(computes, streams)
+    is_chosen = streams == chosen
+    lost = (len(scan.kernels) + len(scan.communications)) // 4 - len(streams) - len(order)
+    device = next((pid for (pid, _), number in scan.streams.items() if number == chosen), None)
+    return RankTrace(
+        distributed=stream.fields.distributed or DistributedInfo(),
+        base_us=base_us,
+        gpu=device if isinstance(device, int) else None,
+        steps=[scan.steps[span] for span in spans],
+        computes=computes.where(is_chosen),
+        communications=communications,
+        collectives=[scan.collectives[place] for place in order],
+        actions=sorted(scan.actions, key=lambda action: action.start_us),
+        optimizers=scan.optimizers,
+        lost=lost,
+    )
+
+
+def _launched(
+    kernels: Floats, launches: Floats, is_autograd: Flags, spans: list[tuple[float, float]], shift_us: float
+) -> tuple[Kernels, Ints, Floats]:
+    """Kernels by launch, their places in the file, their streams; those without a launch are lost."""
+    place = np.searchsorted(launches[:, 0], kernels[:, 0])
+    is_known = place < len(launches)
+    is_known[is_known] = launches[place[is_known], 0] == kernels[is_known, 0]
+    kept, place = np.flatnonzero(is_known), place[is_known]
+    order = np.lexsort((kernels[kept, 1], launches[place, 1]))  # a graph launches many kernels at once
+    kept, place = kept[order], place[order]
+    launch_us = launches[place, 1]
+    starts, ends = (np.array([span[side] for span in spans]) for side in (0, 1))
+    step = np.searchsorted(starts, launch_us, side="right") - 1
+    if len(spans):
+        step[launch_us >= ends[step]] = -1
+    found = Kernels(
+        kernels[kept, 1] + shift_us,
+        kernels[kept, 2],
+        launch_us,
+        is_autograd[launches[place, 2].astype(np.int64)],
+        step,
+    )
+    return found, kept, kernels[kept, 3]
+
+
+def _busiest(kernels: Kernels, streams: Floats) -> int:
+    """The stream with the most time in kernels; copies for collectives have streams of their own."""
+    busy_us = np.bincount(streams.astype(np.int64), kernels.duration_us)
+    return int(busy_us.argmax()) if len(busy_us) else -1
+
+
+def _annotation(event: Event) -> Annotation:
+    return Annotation(event.name, event.ts, event.ts + event.dur)
+
+
+def _collective(event: Event) -> Collective:
+    args = event.args
+    told = (args.collective if args is not None else None) or ""
+    spelled = f"{told} {event.name}".lower().replace("_", "")
+    kind = next((kind for word, kind in _KINDS if word in spelled), "other collective")
+    if args is None:
+        return Collective(kind, None, None, None)
+    group = args.group or args.group_name
+    size = args.group_size if isinstance(args.group_size, int) else None
+    key: tuple[Any, ...] | None = None
+    if args.sequence is not None:
+        key = (group, args.sequence)
+    elif args.comms_id is not None:
+        key = (args.comms_id,)
+    return Collective(kind, group if isinstance(group, str) else None, size, key)

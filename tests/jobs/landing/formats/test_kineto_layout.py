@@ -1,0 +1,145 @@
+"""Whose a trace of torch.profiler is, and which are refused."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jobs.landing.formats.foreign import Refusal
+from jobs.landing.formats.kineto_ops import Step, of_all_dp_ranks
+from jobs.landing.formats.kineto_place import Place, place_of
+from jobs.landing.formats.kineto_stream import DistributedInfo, Group
+from jobs.landing.formats.kineto_trace import ALL_REDUCE, SEND_RECV, Collective, Kernels
+from tests.kineto_pipelines import piped, pipeline_traces
+from tests.kineto_reading import read_all
+from tests.kineto_traces import (
+    data_parallel_traces,
+    random_durations,
+)
+from tests.random_jobs import USUAL
+
+
+def without_groups(text: bytes) -> bytes:
+    trace = json.loads(text)
+    del trace["distributedInfo"]["pg_config"]
+    return json.dumps(trace).encode()
+
+
+def test_without_groups_the_manifest_tells_the_layout() -> None:
+    job = piped(USUAL)
+    texts = pipeline_traces(job)
+    _, _, named = read_all(texts)
+    _, _, told = read_all([without_groups(text) for text in texts], job.manifest)
+    assert told.equals(named)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "rank", "position"),
+    [
+        (list(range(64, 94)), 70, 6),
+        (list(range(64, 94)), 100, 36),
+        ("[64, 65, 66, ...]", 100, 36),
+        ([64, 65, 67], 100, 100 // 8 % 64),
+        (list(range(64, 94)), 300, 300 // 8 % 64),
+    ],
+)
+def test_a_list_of_ranks_that_is_cut_goes_on_as_it_began(
+    ranks: list[int] | str, rank: int, position: int
+) -> None:
+    groups = [Group("mesh_tp", 8), Group("DATA_PARALLEL_GROUP", 64, ranks)]
+    place = place_of(DistributedInfo(rank, 512, groups), {})
+    assert (place.sizes["dp"], place.coordinates["dp"]) == (64, position)
+
+
+def test_replicas_of_a_mesh_are_dp_ranks_unless_each_is_sharded_again() -> None:
+    replicas, shards = (
+        Group("mesh_dp_replicate", 4, [0, 1, 2, 3]),
+        Group("mesh_dp_shard", 2, [3, 7]),
+    )
+    tensor, alone = Group("mesh_tp", 2, [3, 7]), Group("mesh_dp_shard", 1, [3])
+    assert place_of(DistributedInfo(3, 8, [replicas, tensor]), {}).row()["dp_rank"] == 3
+    assert place_of(DistributedInfo(3, 8, [replicas, tensor, alone]), {}).row()["dp_rank"] == 3
+    with pytest.raises(Refusal, match=r"groups of 2 of 8 ranks .hybrid sharding"):
+        place_of(DistributedInfo(3, 8, [replicas, shards]), {})
+
+
+def test_batched_sends_need_no_group_beside_tensor_parallelism() -> None:
+    sizes = {"dp": 2, "pp": 2, "tp": 2, "cp": 1}
+    place = Place(0, 8, sizes, dict.fromkeys(sizes, 0))
+    none = Kernels(*(np.zeros(1),) * 3, np.zeros(1, bool), np.zeros(1, np.int64))
+
+    def told(kind: str) -> list[bool]:
+        found: list[bool] = of_all_dp_ranks(
+            Step(none, none, [Collective(kind, None, None, None)], 0.0), place
+        ).tolist()
+        return found
+
+    assert told(SEND_RECV) == [True]
+    with pytest.raises(Refusal, match="do not name their groups"):
+        told(ALL_REDUCE)
+
+
+def pipeline_with(action: str) -> bytes:
+    text: bytes = pipeline_traces(piped(USUAL))[0]
+    return text.replace(b'"PP:0F1"', json.dumps(f"PP:{action}").encode())
+
+
+def data_parallel(change: Callable[[dict[str, Any]], object]) -> bytes:
+    trace = json.loads(data_parallel_traces(random_durations(3, is_sharded=False, steps=1))[0])
+    change(trace)
+    return json.dumps(trace).encode()
+
+
+def drop(name: str) -> Callable[[dict[str, Any]], None]:
+    def change(trace: dict[str, Any]) -> None:
+        trace["traceEvents"] = [each for each in trace["traceEvents"] if not each["name"].startswith(name)]
+
+    return change
+
+
+def in_groups_of(size: int) -> Callable[[dict[str, Any]], None]:
+    def change(trace: dict[str, Any]) -> None:
+        for event in trace["traceEvents"]:
+            if "Group size" in event["args"]:
+                event["args"] |= {"Group size": size, "Process Group Description": "mesh_dp_shard"}
+
+    return change
+
+
+def without_group_of_collectives(trace: dict[str, Any]) -> None:
+    for event in trace["traceEvents"]:
+        event["args"] = {"correlation": event["args"].get("correlation")}
+
+
+@pytest.mark.parametrize(
+    ("text", "manifest", "reason"),
+    [
+        (lambda: pipeline_with("0I1"), {}, "0I1: a zero-bubble schedule.*Schedule1F1B"),
+        (lambda: pipeline_with("0W1"), {}, "0W1: a zero-bubble schedule"),
+        (lambda: pipeline_with("(0F1;0B0)OVERLAP_F_B"), {}, "overlaps passes"),
+        (lambda: pipeline_with("7F1"), {}, "7F1 ran on pp_rank 0 of 4: stages lie in a V"),
+        (lambda: data_parallel(drop("ProfilerStep")), {}, "no ProfilerStep.*prof.step"),
+        (lambda: data_parallel(drop("cudaLaunch")), {}, "no kernel with its launch.*ProfilerActivity"),
+        (lambda: data_parallel(drop("autograd")), {}, "no backward pass.*CUDA graphs"),
+        (lambda: data_parallel(lambda trace: trace.pop("distributedInfo")), {}, "does not say its rank"),
+        (lambda: without_groups(data_parallel(lambda trace: None)), {}, "nobody tells the layout.*job.json"),
+        (lambda: data_parallel(lambda trace: None), {"pp_size": 2}, "do not make up the 3 ranks"),
+        (lambda: data_parallel(lambda trace: None), {"pp_size": 3}, "a pipeline without PP: annotations"),
+        (lambda: pipeline_with("0F1"), {"pp_size": 8}, "job.json says pp_size 8.*trace 4"),
+        (lambda: data_parallel(in_groups_of(2)), {}, "groups of 2 of 3 ranks .hybrid sharding"),
+        (
+            lambda: without_groups(data_parallel(without_group_of_collectives)),
+            {"tp_size": 3},
+            "do not name their groups",
+        ),
+    ],
+)
+def test_a_log_that_no_replay_can_be_made_of_is_refused_with_a_way_out(
+    text: Callable[[], bytes], manifest: Mapping[str, Any], reason: str
+) -> None:
+    with pytest.raises(Refusal, match=reason) as raised:
+        read_all([text()], manifest)
+    assert raised.value.tool == "torch.profiler (Kineto)"
+    assert raised.value.instead

@@ -1,0 +1,68 @@
+"""Published traces of torch.profiler: what the simulator says of them, and who came last."""
+
+import gzip
+import tarfile
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+
+from jobs.landing.formats import kineto
+from jobs.landing.formats.kineto_arrivals import read_arrivals
+from tests.kineto_reading import files_of, outcome, read_all, without_collective
+from tests.kineto_traces import (
+    data_parallel_traces,
+    random_durations,
+)
+
+DATA: Final = Path(__file__).parents[3] / "data" / "logs" / "kineto"
+
+
+def test_collectives_meet_by_their_numbers_where_one_is_lost() -> None:
+    texts = data_parallel_traces(random_durations(3, is_sharded=False, steps=2))
+    lost, missing = read_arrivals(files_of([texts[0], without_collective(texts[1], 2), texts[2]]))
+    left, _ = read_arrivals(files_of([without_collective(text, 2) for text in texts]))
+    assert (lost, missing) == (left, 1)
+
+
+def published() -> list[bytes]:
+    with tarfile.open(DATA / "dlrm_kineto.tar.gz") as archive:
+        members = sorted((each for each in archive.getmembers() if each.isfile()), key=lambda each: each.name)
+        return [opened.read() for each in members if (opened := archive.extractfile(each)) is not None]
+
+
+def test_published_traces_of_dlrm_are_too_few_steps() -> None:
+    sizes = {"dp_size": 8, "pp_size": 1, "tp_size": 1, "cp_size": 1, "world_size": 8}
+    run, _, rows = read_all(published(), sizes)
+    found = outcome(rows, run.manifest)
+    assert kineto.recognises(published()[0][: 64 << 10])
+    assert (found["status"], found["workers"]) == ("too_few_steps", 8)
+    assert run.left_out == {"send-recv without a place": 40, "kernels without a launch": 128}
+    assert found["discrepancy"] > 0.2  # its all-to-alls have no place in the model of a step
+
+
+def test_published_traces_of_dlrm_say_who_came_last() -> None:
+    found, missing = read_arrivals(files_of(published()))
+    rows = {row["rank"]: row for row in found.to_pylist()}
+    assert (missing, {row["collectives"] for row in rows.values()}) == (0, {8})
+    assert {rank: row["times_last"] for rank, row in rows.items() if row["times_last"]} == {4: 1, 5: 2, 7: 5}
+    # By the starts of kernels, which are each rank's own clock, they waited 1,534 and 11,125 us in all.
+    waits_us = np.array([rows[7]["mean_wait_us"], rows[1]["mean_wait_us"]]) * 8
+    assert waits_us == pytest.approx([1534, 11125], abs=8 * 7)  # ends agree to 7 us
+
+
+def test_a_published_trace_of_one_rank_of_two_misses_workers() -> None:
+    text = gzip.decompress((DATA / "nccl_data.json.gz").read_bytes())
+    assert kineto.recognises(text[: 64 << 10])
+    run, _, rows = read_all([text])
+    assert run.manifest == {
+        "world_size": 2,
+        "dp_size": 2,
+        "pp_size": 1,
+        "tp_size": 1,
+        "cp_size": 1,
+        "vpp_size": 5,
+    }
+    assert outcome(rows, run.manifest)["status"] == "missing_workers"
+    assert rows["step"].to_pylist() == [4, 5, 6]
