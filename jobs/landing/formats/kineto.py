@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from jobs.landing.formats.foreign import ForeignRun, Part, Refusal, SourceFile
+from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile
 from jobs.landing.formats.kineto_dp import dp_ops
 from jobs.landing.formats.kineto_ops import StepOps, count, step_of
 from jobs.landing.formats.kineto_place import TOOL, Place, place_of
@@ -64,7 +64,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
             continue
         break
     else:
-        raise Refusal(TOOL, "there is no trace", "Record every rank")
+        raise RefusalError(TOOL, "there is no trace", "Record every rank")
 
     def parts() -> Iterator[Part]:
         yield from done
@@ -74,7 +74,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
                 yield _read_file(file, manifest, meetings, left_out).part
             except FileError as error:
                 yield Part(file.name, NO_ROWS, [error.reject])
-            except Refusal as refusal:
+            except RefusalError as refusal:
                 yield Part(file.name, NO_ROWS, [Reject(REASON_UNREADABLE_FILE, str(refusal))])
 
     return ForeignRun(
@@ -111,22 +111,22 @@ def _read_file(
 
 
 def _refuse(trace: RankTrace, place: Place) -> None:
-    """Raise Refusal for a trace that says too little, or of a kind that the model has no place for."""
+    """Raise RefusalError for a trace that says too little, or of a kind that the model has no place for."""
     if not trace.steps:
-        raise Refusal(
+        raise RefusalError(
             TOOL, "no ProfilerStep: nobody tells where a step begins", "Call prof.step() after each step"
         )
     if not len(trace.computes.start_us):
         instead = "Record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
-        raise Refusal(TOOL, "no kernel with its launch: one of CPU and CUDA was not recorded", instead)
+        raise RefusalError(TOOL, "no kernel with its launch: one of CPU and CUDA was not recorded", instead)
     if place.sizes["pp"] > 1 and not trace.actions:
-        raise Refusal(
+        raise RefusalError(
             TOOL,
             "a pipeline without PP: annotations: nobody tells the microbatches",
             "Record a schedule of torch.distributed.pipelining that runs by _PipelineScheduleRuntime",
         )
     if not trace.actions and not trace.computes.is_backward.any():
-        raise Refusal(
+        raise RefusalError(
             TOOL,
             "no backward pass: no kernel was launched by a thread of autograd",
             "Record without CUDA graphs of whole iterations, with ProfilerActivity.CPU",

@@ -39,7 +39,7 @@ def dp_ops(step: Step, place: Place, left_out: Counter[str]) -> StepOps | None:
     """Ops of one rank in one step without a pipeline; None for one that holds no whole pass.
 
     left_out : counts what the model of a step has no place for
-    Raises Refusal for hybrid sharding.
+    Raises RefusalError for hybrid sharding.
     """
     computes, wires = step.computes, step.communications
     if not computes.is_backward.any() or computes.is_backward[0]:

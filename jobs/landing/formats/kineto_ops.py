@@ -92,7 +92,7 @@ def step_of(trace: RankTrace, position: int) -> Step:
 
 
 def of_all_dp_ranks(step: Step, place: Place) -> Flags:
-    """Which collectives are those of all dp ranks. Raises Refusal where that cannot be, or cannot be known.
+    """Which collectives are those of all dp ranks. RefusalError where that cannot be, or is not known.
 
     Batched sends and recvs name no group; without a pipeline they are an exchange of all with all.
     """

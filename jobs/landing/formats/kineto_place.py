@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from jobs.landing.formats.foreign import Refusal
+from jobs.landing.formats.foreign import RefusalError
 from jobs.landing.formats.kineto_stream import DistributedInfo, Group
 
 TOOL: Final = "torch.profiler (Kineto)"
@@ -49,13 +49,13 @@ class Place(NamedTuple):
     def shares_gradients(self, group: str | None, group_size: int | None) -> bool:
         """Tell whether a collective of a group is one of all dp ranks.
 
-        Raises Refusal where gradients are reduced among a part of them, or nobody can tell whose they are.
+        Raises RefusalError where gradients are reduced among a part of them, or it is unknown whose they are.
         """
         axis = _axis(group)
         if axis in _NO_GRADIENTS or (group or "").upper().startswith("EXPERT"):
             return False
         if group is None and group_size is None and self.sizes["tp"] > 1:
-            raise Refusal(
+            raise RefusalError(
                 TOOL,
                 "collectives do not name their groups, and those of tensor parallelism look like others",
                 "Record with a newer torch, which writes Process Group Description",
@@ -69,9 +69,9 @@ class Place(NamedTuple):
 
 
 def place_of(info: DistributedInfo, manifest: Mapping[str, Any]) -> Place:
-    """Where a rank stands. Raises Refusal for a layout that nobody tells, or given in two ways."""
+    """Where a rank stands. Raises RefusalError for a layout that nobody tells, or given in two ways."""
     if info.rank is None or info.world_size is None:
-        raise Refusal(
+        raise RefusalError(
             TOOL,
             "a trace does not say its rank",
             "Start the profiler after torch.distributed.init_process_group: it then writes distributedInfo",
@@ -109,13 +109,13 @@ def _sizes(
     for axis in _FASTEST_FIRST:
         told = manifest.get(f"{axis}_size")
         if isinstance(told, int) and sizes.setdefault(axis, told) != told:
-            raise Refusal(
+            raise RefusalError(
                 TOOL,
                 f"job.json says {axis}_size {told}, the process groups of a trace {sizes[axis]}",
                 "Correct job.json, or leave the sizes out of it",
             )
     if not sizes and not info.pg_config:
-        raise Refusal(
+        raise RefusalError(
             TOOL,
             "nobody tells the layout: the traces name no process groups",
             "Write dp_size, pp_size, tp_size and cp_size into job.json, or record with a newer torch",
@@ -125,7 +125,7 @@ def _sizes(
         others *= sizes.setdefault(axis, 1)
     sizes.setdefault("dp", max(world_size // others, 1))
     if others * sizes["dp"] != world_size:
-        raise Refusal(
+        raise RefusalError(
             TOOL,
             f"sizes {sizes} do not make up the {world_size} ranks of the job",
             "Write dp_size, pp_size, tp_size and cp_size into job.json",
@@ -156,8 +156,8 @@ def _position(group: Group, rank: int) -> int | None:
     return position if not rest and 0 <= position < _size(group) else None
 
 
-def _hybrid(size: int, ranks: int) -> Refusal:
-    return Refusal(
+def _hybrid(size: int, ranks: int) -> RefusalError:
+    return RefusalError(
         TOOL,
         f"gradients are reduced in groups of {size} of {ranks} ranks (hybrid sharding), which the model of a "
         "step has no place for",

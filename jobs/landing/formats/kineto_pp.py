@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from jobs.landing.formats.foreign import Refusal
+from jobs.landing.formats.foreign import RefusalError
 from jobs.landing.formats.kineto_ops import (
     ALL_GATHERED,
     BACKWARD,
@@ -68,21 +68,21 @@ class Actions(NamedTuple):
 
 
 def actions_of(annotations: Sequence[Annotation], place: Place) -> Actions:
-    """What a rank's schedule did. Raises Refusal for schedules that the model of a step has no place for."""
+    """What a rank's schedule did. RefusalError for schedules that the model of a step has no place for."""
     pp_size, pp_rank = place.sizes["pp"], place.coordinates["pp"]
     rows = []
     for each in annotations:
         found = _ACTION.fullmatch(each.name)
         if found is None:
-            raise Refusal(TOOL, f"{each.name}: an action of a schedule that overlaps passes", _INSTEAD)
+            raise RefusalError(TOOL, f"{each.name}: an action of a schedule that overlaps passes", _INSTEAD)
         stage, action, microbatch = int(found[1]), found[2], int(found[3] or NO_MICROBATCH)
         if action in ("I", "W"):
-            raise Refusal(
+            raise RefusalError(
                 TOOL, f"{each.name}: a zero-bubble schedule, which splits the backward pass", _INSTEAD
             )
         if stage % pp_size != pp_rank:
             reason = f"{each.name} ran on pp_rank {pp_rank} of {pp_size}: stages lie in a V"
-            raise Refusal(TOOL, reason, _INSTEAD)
+            raise RefusalError(TOOL, reason, _INSTEAD)
         op = _OPS.get(action, _NO_OP)
         rows.append((each.start_us, each.end_us, op, microbatch, stage // pp_size))
     start_us, end_us, *labels = np.array(rows, np.float64).reshape(-1, 5).T
@@ -95,7 +95,7 @@ def pp_ops(
     """Ops of one rank in one step of a pipeline; None for one that holds no backward pass.
 
     left_out : counts what the model of a step has no place for
-    Raises Refusal for hybrid sharding.
+    Raises RefusalError for hybrid sharding.
     """
     computes, wires = step.computes, step.communications
     doer = actions.of(computes)

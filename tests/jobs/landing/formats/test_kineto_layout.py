@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs.landing.formats.foreign import Refusal
+from jobs.landing.formats.foreign import RefusalError
 from jobs.landing.formats.kineto_ops import Step, of_all_dp_ranks
 from jobs.landing.formats.kineto_place import Place, place_of
 from jobs.landing.formats.kineto_stream import DistributedInfo, Group
@@ -61,7 +61,7 @@ def test_replicas_of_a_mesh_are_dp_ranks_unless_each_is_sharded_again() -> None:
     tensor, alone = Group("mesh_tp", 2, [3, 7]), Group("mesh_dp_shard", 1, [3])
     assert place_of(DistributedInfo(3, 8, [replicas, tensor]), {}).row()["dp_rank"] == 3
     assert place_of(DistributedInfo(3, 8, [replicas, tensor, alone]), {}).row()["dp_rank"] == 3
-    with pytest.raises(Refusal, match=r"groups of 2 of 8 ranks .hybrid sharding"):
+    with pytest.raises(RefusalError, match=r"groups of 2 of 8 ranks .hybrid sharding"):
         place_of(DistributedInfo(3, 8, [replicas, shards]), {})
 
 
@@ -77,7 +77,7 @@ def test_batched_sends_need_no_group_beside_tensor_parallelism() -> None:
         return found
 
     assert told(SEND_RECV) == [True]
-    with pytest.raises(Refusal, match="do not name their groups"):
+    with pytest.raises(RefusalError, match="do not name their groups"):
         told(ALL_REDUCE)
 
 
@@ -139,7 +139,7 @@ def without_group_of_collectives(trace: dict[str, Any]) -> None:
 def test_a_log_that_no_replay_can_be_made_of_is_refused_with_a_way_out(
     text: Callable[[], bytes], manifest: Mapping[str, Any], reason: str
 ) -> None:
-    with pytest.raises(Refusal, match=reason) as raised:
+    with pytest.raises(RefusalError, match=reason) as raised:
         read_all([text()], manifest)
     assert raised.value.tool == "torch.profiler (Kineto)"
     assert raised.value.instead
