@@ -5,6 +5,7 @@
 # make screenshots          pictures of the demo's report for README.md, by Chromium; after make demo
 # make airflow              a local Airflow with the DAGs and the demo's landing; PORT=8080
 # make package              dist/straggler-fleet.zip, for spark-submit --py-files
+# make emitter              dist/straggler_emitter-*.whl, for training images: what writes rank logs
 # make lock                 pins what pyproject.toml and conf/*.in name, changing no other pin without need
 # PYTHON=/path/to/python    another interpreter than the first suitable one in PATH
 
@@ -18,7 +19,7 @@ PIP      := $(VENV) -m pip install --quiet --disable-pip-version-check --require
 LOCK     := $(VENV) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
             --no-emit-index-url --no-emit-find-links --no-header
 
-.PHONY: setup demo airflow test test-all bench sql-server screenshots package lock java jars
+.PHONY: setup demo airflow test test-all bench sql-server screenshots package emitter lock java jars
 .DEFAULT_GOAL := setup
 
 setup: $(PACKAGES) $(JARS)
@@ -93,6 +94,9 @@ sql-server: setup
 
 package: setup
 	@$(VENV) -m jobs.package
+
+emitter: setup
+	@$(VENV) -m jobs.package_emitter
 
 lock: setup
 	@echo "lock: resolving pyproject.toml and conf/*.in anew ..."

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from jobs.emitter.rank_log_writer import Rank, RankLogWriter, Run, Step
 from jobs.landing.formats.rank_log_line import read_line
-from jobs.rank_log_writer import Rank, RankLogWriter, Run, Step
 from schemas.tables import TABLES
 from schemas.vocabulary import RANK_STEPS, UNIT_KEY
 
