@@ -6,8 +6,9 @@ timers.install(config, optimizer.config)
 
 from typing import Any
 
-from .megatron_functions import REQUESTS, Request, follow_microbatches, follow_transfers, is_tied, refusal
+from .megatron_functions import REQUESTS, follow_microbatches, follow_transfers, is_tied, refusal
 from .recorder import LOGGER, Recorder, never_raises
+from .requests import Request
 from .step_clocks import Mark
 
 STEP = "forward-backward"

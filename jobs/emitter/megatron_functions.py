@@ -5,8 +5,6 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from .recorder import Recorder
-from .step_clocks import Mark
 
 REQUESTS = {
     "send_next": "forward-send",
@@ -91,18 +89,3 @@ def follow_transfers(timers: Followed) -> None:
         return result
 
     holder._communicate = followed  # noqa: SLF001  # the same
-
-
-class Request:
-    """A transfer under way: it has arrived when it has been waited for."""
-
-    def __init__(self, request: Any, recorder: Recorder, op: str, start: Mark | None) -> None:
-        self._request, self._recorder, self._op, self._start = request, recorder, op, start
-
-    def wait(self, *args: Any) -> Any:
-        """Wait, and record the transfer once."""
-        start, self._start = self._start, None
-        return self._recorder.wait(self._op, start, self._request, *args)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._request, name)

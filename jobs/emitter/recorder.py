@@ -61,6 +61,7 @@ class Recorder:
     ) -> None:
         self.writer, self.every, self.burst = writer, every, burst
         self.recorder = self  # whose exceptions `never_raises` looks after
+        self.number: int | None = None  # of the present step, recorded or not
         self._clock = clock
         self._step: _OpenStep | None = None
         self._has_given_up = False
@@ -84,6 +85,7 @@ class Recorder:
     def begin(self, number: int) -> None:
         """Begin a step, after ending the one before it. Waits for the GPU where the step is recorded."""
         self.end()
+        self.number = number
         if self._has_given_up or number % self.every >= self.burst:
             return
         if self._clock is None:
@@ -150,19 +152,18 @@ class Recorder:
     def wait(self, op: str, start: Mark | None, request: Any, *args: Any) -> Any:
         """Wait for a transfer that began at `start`, and add it; return what the request's `wait` returns.
 
-        The GPU tells when it had arrived. On a host it counts from when somebody had to wait for it.
+        A recv counts from when somebody waits for it: before that it holds nobody up.
         """
         if start is None or self._clock is None:
             return request.wait(*args)
+        if op.endswith("-recv"):
+            with self.op(op):
+                return request.wait(*args)
         if isinstance(self._clock, CudaClock):
             self._arrived(op, start, request)
             return request.wait(*args)
-        was_there, called = request.is_completed(), self.mark()
-        done = request.wait(*args)
-        if op.endswith("-recv"):
-            self.add(op, called, self.mark())
-        else:
-            self.add(op, start, start if was_there else self.mark())
+        was_there, done = request.is_completed(), request.wait(*args)
+        self.add(op, start, start if was_there else self.mark())
         return done
 
     @never_raises
