@@ -7,7 +7,8 @@
             with recorder.op("optimizer"):
                 optimizer.step()
 
-What is reduced while the backward still runs holds nobody up and is not recorded: only what is left when it ends.
+What is reduced while the backward still runs holds nobody up and is not recorded: only what is left when it
+ends.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,10 @@ from .step_clocks import Mark
 
 
 def follow_ddp(model: Any, recorder: Recorder) -> None:
-    """Record forwards, backwards, and what is left to reduce after a backward. Any communication hook may stay."""
+    """Record forwards, backwards, and what is left to reduce after a backward.
+
+    Communication hooks of the model stay as they are.
+    """
     _Follower(model, recorder)
 
 

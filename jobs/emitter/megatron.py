@@ -137,7 +137,7 @@ class RankLogTimers:
         return chunk, microbatch
 
     @never_raises
-    def moves(self, requests: Any, **what: Any) -> None:
+    def moves(self, requests: Any, /, **what: Any) -> None:
         """Note which transfers a call really made, and take over the requests that it has not waited for."""
         sent = {"send_next": what["tensor_send_next"], "send_prev": what["tensor_send_prev"]}
         moved = [name for name, tensor in sent.items() if tensor is not None]

@@ -5,7 +5,6 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-
 REQUESTS = {
     "send_next": "forward-send",
     "recv_prev": "forward-recv",
@@ -52,7 +51,7 @@ class Followed(Protocol):
     def goes_back(self, output: Any) -> None:
         """Take that the next compute is the backward of this output."""
 
-    def moves(self, requests: Any, **what: Any) -> None:
+    def moves(self, requests: Any, /, **what: Any) -> None:
         """Take what a call transferred, and the requests that it did not wait for."""
 
 

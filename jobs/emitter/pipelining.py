@@ -137,7 +137,9 @@ class _Follower:
         return start
 
     @never_raises
-    def _ends(self, direction: str, start: Mark | None, microbatch: int, chunk: int, *, has_peer: bool) -> None:
+    def _ends(
+        self, direction: str, start: Mark | None, microbatch: int, chunk: int, *, has_peer: bool
+    ) -> None:
         end = self.recorder.mark()
         self.recorder.add(f"{direction}-compute", start, end, microbatch, chunk)
         if not has_peer and self._is_interleaved:

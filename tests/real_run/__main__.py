@@ -1,7 +1,8 @@
 """Trains small models in processes that really wait for each other, and replays what the emitter logged.
 
 Each job runs twice, healthy and with one worker slowed by a known factor. The replay of the slowed run with
-its slow worker mended must take as long as the healthy one did. Needs an environment with torch: `make real-run`.
+its slow worker mended must take as long as the healthy one did. `make real-run` prepares an environment with
+torch for it.
 """
 
 import argparse

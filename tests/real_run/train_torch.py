@@ -1,4 +1,4 @@
-"""Trains by torch.distributed.pipelining, dp x 2 stages, or by DDP alone, and logs through the emitter's hooks."""
+"""Trains by torch.distributed.pipelining, dp x 2 stages, or by DDP alone, and logs by the emitter's hooks."""
 
 import argparse
 from functools import partial
@@ -18,21 +18,17 @@ def loss_function(output: Any, target: Any) -> Any:
     return ((output - target) ** 2).mean()
 
 
-def train_pipeline(options: argparse.Namespace, recorder: Recorder, place: tuple[int, int]) -> None:
+def train_pipeline(options: argparse.Namespace, recorder: Recorder, stage: int) -> None:
     """Run 1F1B, or interleaved 1F1B where there are several chunks, and reduce gradients at the end."""
-    dp_rank, stage = place
     mesh = torch.distributed.init_device_mesh("cpu", (STAGES, options.dp), mesh_dim_names=("pp", "dp"))
     group, replicas = mesh["pp"].get_group(), mesh["dp"].get_group()
     layers = [SleepingLayer(options.seconds / options.chunks) for _ in range(options.chunks)]
-    sample = torch.ones(1, WIDTH)
     stages = [
         pipelining.PipelineStage(
             layer,
             STAGES * chunk + stage,
             STAGES * options.chunks,
             torch.device("cpu"),
-            input_args=(sample,),
-            output_args=(sample,),
             group=group,
         )
         for chunk, layer in enumerate(layers)
@@ -88,7 +84,7 @@ def train(options: argparse.Namespace, number: int) -> None:
         if options.ddp:
             train_ddp(options, recorder)
         else:
-            train_pipeline(options, recorder, (dp_rank, stage))
+            train_pipeline(options, recorder, stage)
 
 
 if __name__ == "__main__":
