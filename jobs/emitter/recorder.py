@@ -22,6 +22,8 @@ from .step_clocks import CudaClock, HostClock, Mark, StepClock
 LOGGER = logging.getLogger("straggler_emitter")
 MOST_WAITING = 16
 """Steps that the store may be behind; with more it counts as dead."""
+NO_WAIT_US = 1000
+"""Waits up to this long found a transfer that was over: when, no host can tell. [us]"""
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -98,8 +100,8 @@ class Recorder:
     def end(self) -> None:
         """End the step: read its marks and hand its line to the thread that writes."""
         step, self._step = self._step, None
-        if step is None or self._clock is None:
-            return
+        if step is None or self._clock is None or not any("compute" in span[0] for span in step.spans):
+            return  # a step without a compute never began
         self._clock.settle()
         line, between = Step(step.number, step.t0_us), self._clock.us_between
         for op, start, end, microbatch, chunk in step.spans:
@@ -162,9 +164,17 @@ class Recorder:
         if isinstance(self._clock, CudaClock):
             self._arrived(op, start, request)
             return request.wait(*args)
-        was_there, done = request.is_completed(), request.wait(*args)
-        self.add(op, start, start if was_there else self.mark())
+        called = self.mark()
+        done = request.wait(*args)
+        self._sent(op, start, called, self.mark())
         return done
+
+    @never_raises
+    def _sent(self, op: str, start: Mark, called: Mark | None, end: Mark | None) -> None:
+        """Add a send by the host's clock: one that nobody had to wait for is over at once."""
+        if self._clock is not None and called is not None and end is not None:
+            has_waited = self._clock.us_between(called, end) > NO_WAIT_US
+            self.add(op, start, end if has_waited else start)
 
     @never_raises
     def _arrived(self, op: str, start: Mark, request: Any) -> None:

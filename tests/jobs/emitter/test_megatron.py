@@ -7,6 +7,7 @@ import copy
 import json
 import logging
 import sys
+import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -39,10 +40,8 @@ class Peer:
     """A request that has not arrived."""
 
     def wait(self) -> str:
+        time.sleep(0.002)
         return "arrived"
-
-    def is_completed(self) -> bool:
-        return False
 
 
 @pytest.fixture
@@ -178,7 +177,7 @@ def test_the_gather_of_the_parameters_is_the_next_steps(tmp_path: Path, schedule
         job.timers("optimizer").start()
         job.timed("optimizer-clip-main-grad", "params-all-gather")
         job.timers("optimizer").stop()
-    first, second, _ = job.lines()
+    first, second = job.lines()
     tail = ["grads-reduce-scatter", "layernorm-grads-all-reduce", "optimizer", "optimizer-clip-main-grad"]
     computes = ["backward-compute", "forward-compute"]
     assert ops(first) == [*computes, *tail], "nobody meets for an embedding that is not shared"
@@ -187,7 +186,7 @@ def test_the_gather_of_the_parameters_is_the_next_steps(tmp_path: Path, schedule
     at = {
         op: (s, s + d) for op, s, d in zip(first["op"], first["start_us"], first["duration_us"], strict=True)
     }
-    assert at["optimizer"][0] == at["optimizer-clip-main-grad"][1]
+    assert at["optimizer"][0] == pytest.approx(at["optimizer-clip-main-grad"][1], rel=1e-9)
 
 
 def test_evaluations_are_not_steps(tmp_path: Path, schedules: Any) -> None:
