@@ -104,6 +104,8 @@ class RankLogTimers:
         start, end = self._starts.pop(name, None), self.recorder.mark()
         if name == STEP:
             self._is_over = True
+            for request in self._requests:
+                request.is_left()
         elif name in ("forward-compute", "backward-compute"):
             self._add_compute(name, start, end)
         elif name in TRANSFERS:
@@ -149,6 +151,7 @@ class RankLogTimers:
                 self._is_waited_for.add(REQUESTS[name])
                 self._transfers[REQUESTS[name]] += 1
                 requests[name] = Request(requests[name], self.recorder, REQUESTS[name], start)
+                self._requests.append(requests[name])
 
     def _begin(self) -> None:
         if self._computes["forward"] and not self._computes["backward"]:
@@ -164,6 +167,7 @@ class RankLogTimers:
         self._computes = {"forward": 0, "backward": 0}
         self._forwards: dict[int, int] = {}
         self._transfers = dict.fromkeys(REQUESTS.values(), 0)
+        self._requests: list[Request] = []
         self._outputs: dict[int, tuple[int, int]] = {}
         self._place, self._is_tied = (-1, 0), False
 

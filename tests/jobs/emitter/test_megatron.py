@@ -166,6 +166,19 @@ def test_an_overlapped_transfer_lasts_until_it_was_waited_for(tmp_path: Path, sc
     assert ops(line).count("forward-send") == 1
 
 
+def test_a_transfer_that_nobody_waits_for_is_recorded_all_the_same(tmp_path: Path, schedules: Any) -> None:
+    job = Job(tmp_path, schedules)
+    requests: dict[str, Any] = {"send_next": Peer()}
+    job.timers("forward-backward").start()
+    job.compute("out")
+    job.moves("forward-send-forward-recv", requests, tensor_send_next=1)
+    job.back("out")
+    job.timers("forward-backward").stop()
+    requests["send_next"].wait()
+    (line,) = job.lines()
+    assert line["op"].count("forward-send") == 1
+
+
 def test_the_gather_of_the_parameters_is_the_next_steps(tmp_path: Path, schedules: Any) -> None:
     job = Job(tmp_path, schedules)
     for _ in range(2):
