@@ -29,7 +29,6 @@ DISCREPANCY: Final = 0.05
 JOBS: Final = {
     "megatron-1f1b": ("train_megatron.py",),
     "megatron-interleaved": ("train_megatron.py", "--chunks", "2"),
-    "megatron-overlapped": ("train_megatron.py", "--chunks", "2", "--overlap"),
     "torch-1f1b": ("train_torch.py",),
     "torch-interleaved": ("train_torch.py", "--chunks", "2"),
     "torch-ddp": ("train_torch.py", "--ddp"),
