@@ -5,6 +5,9 @@
 # make screenshots          pictures of the demo's report for README.md, by Chromium; after make demo
 # make airflow              a local Airflow with the DAGs and the demo's landing; PORT=8080
 # make package              dist/straggler-fleet.zip, for spark-submit --py-files
+# make emitter              dist/straggler_emitter-*.whl, for training images: what writes rank logs
+# make real-run             trains small models in processes and replays their logs: 7 minutes; the first time
+#                           it downloads torch with CUDA and megatron-core (3 GB) into .venv-torch
 # make lock                 pins what pyproject.toml and conf/*.in name, changing no other pin without need
 # PYTHON=/path/to/python    another interpreter than the first suitable one in PATH
 
@@ -18,7 +21,7 @@ PIP      := $(VENV) -m pip install --quiet --disable-pip-version-check --require
 LOCK     := $(VENV) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
             --no-emit-index-url --no-emit-find-links --no-header
 
-.PHONY: setup demo airflow test test-all bench sql-server screenshots package lock java jars
+.PHONY: setup demo airflow test test-all bench sql-server screenshots package emitter real-run lock java jars
 .DEFAULT_GOAL := setup
 
 setup: $(PACKAGES) $(JARS)
@@ -94,8 +97,19 @@ sql-server: setup
 package: setup
 	@$(VENV) -m jobs.package
 
+emitter: setup
+	@$(VENV) -m jobs.package_emitter
+
+real-run: emitter
+	@test -x .venv-torch/bin/python || { echo "real-run: downloading torch with CUDA and megatron-core (3 GB) ..."; \
+	  $(VENV) -m venv .venv-torch; }
+	@$(VENV) -m uv pip install --quiet --no-deps --python .venv-torch/bin/python --require-hashes -r conf/real-run.lock
+	@$(VENV) -m uv pip install --quiet --no-deps --reinstall --python .venv-torch/bin/python dist/straggler_emitter-*.whl
+	@$(VENV) -m tests.real_run --torch .venv-torch/bin/python
+
 lock: setup
 	@echo "lock: resolving pyproject.toml and conf/*.in anew ..."
 	@$(LOCK) --group dev pyproject.toml -o conf/requirements.lock
 	@$(LOCK) --no-annotate conf/uv.in -o conf/uv.lock
 	@$(LOCK) --no-annotate conf/java.in -o conf/java.lock
+	@$(LOCK) --no-annotate conf/real-run.in -o conf/real-run.lock

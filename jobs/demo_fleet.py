@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from jobs.rank_log_writer import finish_day
+from jobs.emitter.rank_log_writer import finish_day
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.job import recorded_job
 from jobs.synthetic.mechanisms.data import PackedSequences

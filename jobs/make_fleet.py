@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.cli import Parser, log_date, make_parser, not_negative, option, positive
+from jobs.emitter.rank_log_writer import finish_day
 from jobs.progress import spread
-from jobs.rank_log_writer import finish_day
 from jobs.synthetic import paper
 from jobs.synthetic.fleet import TRUTH, Fleet, FleetJob, plan_fleet
 from jobs.synthetic.history import History, plan_history

@@ -13,7 +13,7 @@ from jobs.project import PROJECT
 ZIP_NAME: Final = "straggler-fleet.zip"
 _FOLDERS: Final = ("jobs", "udfs", "schemas", "conf")
 _SUFFIXES: Final = (".py", ".sql", ".toml", ".html", ".css", ".js")
-_ANY_TIME: Final = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows: equal code gives an equal file
+ANY_TIME: Final = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows: equal code gives an equal file
 
 
 def write_zip(target: Path) -> Path:
@@ -24,7 +24,7 @@ def write_zip(target: Path) -> Path:
     )
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:
-            entry = zipfile.ZipInfo(file.relative_to(PROJECT).as_posix(), _ANY_TIME)
+            entry = zipfile.ZipInfo(file.relative_to(PROJECT).as_posix(), ANY_TIME)
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, file.read_bytes())
     return target

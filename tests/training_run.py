@@ -1,4 +1,4 @@
-"""A real run: two stages, two replicas, a process each, that wait for each other and write rank logs."""
+"""A real run: two stages, three replicas, a process each, that wait for each other and write rank logs."""
 
 import json
 import time
@@ -12,31 +12,40 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from jobs.emitter import Rank, RankLogWriter, Recorder, Run
 from jobs.landing.formats.rank_log_line import read_line
-from jobs.rank_log_writer import Rank, RankLogWriter, Run, Step
 from schemas.tables import TABLES
 from schemas.vocabulary import RANK_STEPS, UNIT_KEY
 
-RUN: Final = Run("real", "r0", dp_size=2, pp_size=2)
+RUN: Final = Run("real", "r0", dp_size=3, pp_size=2)
+RANKS: Final = RUN.dp_size * RUN.pp_size
 STEPS: Final = 12
 MICROBATCHES: Final = 4
 FORWARD_S: Final = (0.02, 0.035)
 """By stage: the last one is heavier, as one with a loss layer is."""
 
 
-def real_run(landing: Path, day: date) -> tuple[pa.Table, dict[str, Any]]:
+Slow = dict[tuple[int, int], float]
+"""From stage and dp rank to how many times as long the computes take there."""
+
+
+def real_run(landing: Path, day: date, slow: Slow | None = None) -> tuple[pa.Table, dict[str, Any]]:
     """Run it and read its logs; every rank is a host of its own."""
     spawn = get_context("spawn")
-    all_meet = spawn.Barrier(4)
-    stages_meet = [spawn.Barrier(2) for _ in range(2)]
-    pipes = [spawn.Pipe() for _ in range(2)]
+    all_meet = spawn.Barrier(RANKS)
+    stages_meet = [spawn.Barrier(RUN.dp_size) for _ in range(RUN.pp_size)]
+    pipes = [spawn.Pipe() for _ in range(RUN.dp_size)]
+
+    def waits(stage: int, dp: int) -> tuple[Connection, Barrier, Barrier]:
+        return pipes[dp][stage], stages_meet[stage], all_meet
+
     workers = [
         spawn.Process(
             target=_train,
-            args=((landing, day), (stage, dp), pipes[dp][stage], stages_meet[stage], all_meet),
+            args=((landing, day, (slow or {}).get((stage, dp), 1.0)), (stage, dp), *waits(stage, dp)),
         )
-        for stage in range(2)
-        for dp in range(2)
+        for stage in range(RUN.pp_size)
+        for dp in range(RUN.dp_size)
     ]
     for worker in workers:
         worker.start()
@@ -56,40 +65,48 @@ def real_run(landing: Path, day: date) -> tuple[pa.Table, dict[str, Any]]:
 
 
 def _train(
-    log_to: tuple[Path, date],
+    how: tuple[Path, date, float],
     place: tuple[int, int],
     peer: Connection,
     stage_meets: Barrier,
     all_meet: Barrier,
 ) -> None:
-    (landing, day), (stage, dp_rank) = log_to, place
-    rank = Rank(2 * stage + dp_rank, dp_rank, stage, host=f"host-{2 * stage + dp_rank}")
-    with RankLogWriter(landing, RUN, rank, log_date=day) as log:
-        for number in range(STEPS):
+    (landing, day, slow), (stage, dp_rank) = how, place
+    number = RUN.dp_size * stage + dp_rank
+    rank = Rank(number, dp_rank, stage, host=f"host-{number}")
+    with Recorder(RankLogWriter(landing, RUN, rank, log_date=day)) as recorder:
+        for step in range(STEPS):
             all_meet.wait()
-            with log.step(number) as step:
-                _step(step, stage, peer, stage_meets, all_meet)
+            with recorder.step(step):
+                _step(recorder, stage, slow * FORWARD_S[stage], peer, stage_meets, all_meet)
 
 
-def _step(step: Step, stage: int, peer: Connection, stage_meets: Barrier, all_meet: Barrier) -> None:
+def _step(
+    recorder: Recorder,
+    stage: int,
+    forward_s: float,
+    peer: Connection,
+    stage_meets: Barrier,
+    all_meet: Barrier,
+) -> None:
     for microbatch in range(MICROBATCHES):
-        _work(step, "forward", microbatch, FORWARD_S[stage], stage == 0, peer)
+        _work(recorder, "forward", microbatch, forward_s, stage == 0, peer)
     for microbatch in range(MICROBATCHES):
-        _work(step, "backward", microbatch, 2 * FORWARD_S[stage], stage == 1, peer)
+        _work(recorder, "backward", microbatch, 2 * forward_s, stage == 1, peer)
     for op, meet in (("grads-reduce-scatter", stage_meets), ("optimizer-clip-main-grad", all_meet)):
-        _timed(step, op, meet.wait)
+        _timed(recorder, op, meet.wait)
 
 
 def _work(
-    step: Step, direction: str, microbatch: int, compute_s: float, is_first: bool, peer: Connection
+    recorder: Recorder, direction: str, microbatch: int, compute_s: float, is_first: bool, peer: Connection
 ) -> None:
     """Recv, compute and send, as the stage does in this direction. A send returns once it is received."""
     if not is_first:
-        _timed(step, f"{direction}-recv", lambda: peer.send_bytes(peer.recv_bytes()))
-    with step.op(f"{direction}-compute", microbatch=microbatch):
+        _timed(recorder, f"{direction}-recv", lambda: peer.send_bytes(peer.recv_bytes()))
+    with recorder.op(f"{direction}-compute", microbatch=microbatch):
         time.sleep(compute_s)
     if is_first:
-        _timed(step, f"{direction}-send", lambda: _sent(peer))
+        _timed(recorder, f"{direction}-send", lambda: _sent(peer))
 
 
 def _sent(peer: Connection) -> bytes:
@@ -97,6 +114,6 @@ def _sent(peer: Connection) -> bytes:
     return peer.recv_bytes()
 
 
-def _timed(step: Step, op: str, work: Callable[[], object]) -> None:
-    with step.op(op):
+def _timed(recorder: Recorder, op: str, work: Callable[[], object]) -> None:
+    with recorder.op(op):
         work()

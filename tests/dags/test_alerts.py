@@ -11,7 +11,7 @@ import pytest
 from airflow.sdk import DAG
 
 from dags.operators.alerts import alert_failure
-from jobs.rank_log_writer import finish_day
+from jobs.emitter.rank_log_writer import finish_day
 from tests.dags.conftest import Run, stand_in
 from tests.examples import DAY
 

@@ -11,8 +11,8 @@ from airflow.sdk import DAG, Context, ObjectStoragePath
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSensorTimeout
 
 from dags.operators.day_marker import DayMarkerSensor
+from jobs.emitter.rank_log_writer import finish_day
 from jobs.project import PROJECT
-from jobs.rank_log_writer import finish_day
 from tests.dags.conftest import Run, stand_in
 from tests.examples import DAY
 

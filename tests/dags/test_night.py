@@ -10,8 +10,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from pyspark.sql import SparkSession
 
 from dags.operators.spark_submit import SparkSubmitOperator
+from jobs.emitter.rank_log_writer import Rank, RankLogWriter, Run, finish_day
 from jobs.gates.quality_docs import docs_path
-from jobs.rank_log_writer import Rank, RankLogWriter, Run, finish_day
 from jobs.releases import Release, record_release
 from jobs.run_nightly import run as run_nightly
 from jobs.settings import load_settings

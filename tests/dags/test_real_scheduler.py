@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from dags.operators.local_airflow import LocalAirflow
 from dags.operators.writers import POOL
-from jobs.rank_log_writer import finish_day
+from jobs.emitter.rank_log_writer import finish_day
 from jobs.run_nightly import run as run_nightly
 from jobs.settings import load_settings
 from schemas.vocabulary import JUDGED_BY_HISTORY

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs import backfill
+from jobs.emitter.rank_log_writer import finish_day
 from jobs.landing.files import Unit
-from jobs.rank_log_writer import finish_day
 from jobs.settings import Settings
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.job import generate_job

@@ -1,4 +1,4 @@
-"""Processes that really wait for each other: whatever their clocks say, the answer is the same."""
+"""Processes that really wait for each other: a slowed one is found, and clocks change no answer."""
 
 from datetime import date
 from pathlib import Path
@@ -7,9 +7,13 @@ import pytest
 
 from tests.skewed import began_us, simulated, skewed, skews
 from tests.training_run import STEPS, real_run
+from udfs.what_if import simulate_job
 
 SAME = 2e-3
 """Relative: two ends of a real transfer are up to 0.2 ms apart where processes share two cores."""
+
+FACTOR_ERROR = 0.1
+"""Relative: on a busy machine a sleep ends late, in all processes alike."""
 
 
 def test_shifted_zeros_of_a_real_run_change_nothing(tmp_path: Path) -> None:
@@ -22,3 +26,13 @@ def test_shifted_zeros_of_a_real_run_change_nothing(tmp_path: Path) -> None:
         assert found["is_clock_corrected"] or skew == "drift to 200 ppm", skew
         assert found["slowdown"] == pytest.approx(true["slowdown"], rel=SAME), skew
         assert found["status"] == true["status"]
+
+
+def test_a_slowed_process_is_found_and_by_how_much(tmp_path: Path) -> None:
+    stage, dp_rank, factor = 1, 2, 1.6
+    rank_steps, manifest = real_run(tmp_path, date(2026, 1, 5), {(stage, dp_rank): factor})
+    results = simulate_job(rank_steps, manifest)
+    (slow_worker,) = (row for row in results["job_causes"].to_pylist() if row["cause"] == "slow_worker")
+    assert slow_worker["is_cause"]
+    assert [(c["pp_rank"], c["dp_rank"]) for c in slow_worker["culprits"]] == [(stage, dp_rank)]
+    assert 1 + dict(slow_worker["evidence"])["effect"] == pytest.approx(factor, rel=FACTOR_ERROR)

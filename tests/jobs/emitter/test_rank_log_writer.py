@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import subprocess
 import sys
 import time
@@ -12,15 +11,15 @@ from typing import Any
 
 import pytest
 
+from jobs.emitter.rank_log_writer import Rank, RankLogWriter, Run, Step, finish_day, write_manifest
 from jobs.landing.formats.rank_log_line import read_line
-from jobs.rank_log_writer import Rank, RankLogWriter, Run, Step, finish_day, write_manifest
+from jobs.project import PROJECT
 from schemas.vocabulary import OP_TYPES
 
 DAY = date(2026, 1, 5)
 T0_US = 1_767_600_000_000_000  # 08:00 on that day, UTC
 RUN = Run("gpt-175b", "r3", dp_size=8, pp_size=4, fields={"team": "speech", "labels": {"a": "b"}})
 RANK = Rank(17, dp_rank=4, pp_rank=1, host="node-0123", gpu=3)
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def _lines(log: RankLogWriter) -> list[bytes]:
@@ -137,14 +136,14 @@ def test_a_torn_last_line_costs_only_itself(tmp_path: Path, torn_bytes: int, *, 
 def test_a_killed_process_loses_no_finished_step(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys\n"
-        "from jobs.rank_log_writer import *\n"
+        "from jobs.emitter.rank_log_writer import *\n"
         f"log = RankLogWriter(sys.argv[1], Run('j', 'r', dp_size=1), Rank(0, 0, host=None))\n"
         "for number in range(50):\n"
         f"    with log.step(number, {T0_US}) as step:\n"
         "        step.record('gc', 0, 0)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, check=False)
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=PROJECT, check=False)
     assert done.returncode < 0
     log = next(tmp_path.rglob("rank-00000.jsonl"))
     assert [json.loads(line)["step"] for line in log.read_text().splitlines()] == list(range(50))
@@ -218,9 +217,3 @@ def test_what_ingest_would_reject_is_refused_at_once(
 def test_ids_that_folders_cannot_hold_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot name a job or run"):
         Run(name, "r1", dp_size=1)
-
-
-def test_needs_the_standard_library_alone() -> None:
-    """Isolated from site-packages, with nothing but this project on the path."""
-    program = f"import sys; sys.path.insert(0, {os.fspath(ROOT)!r}); import jobs.rank_log_writer"
-    subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True)

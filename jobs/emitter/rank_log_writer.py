@@ -27,7 +27,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-from schemas.vocabulary import OP_CODES, RANK_LOG_FORMAT
+from .op_names import OP_NAMES, RANK_LOG_FORMAT
 
 EPOCH = date(1970, 1, 1)
 READ_BYTES = 1 << 16
@@ -98,8 +98,8 @@ class Step:
 
         Raises ValueError, and adds nothing, for an unknown op or a time that is negative or not finite.
         """
-        if op not in OP_CODES:
-            raise ValueError(f"unknown op {op!r}; known are {', '.join(OP_CODES)}")
+        if op not in OP_NAMES:
+            raise ValueError(f"unknown op {op!r}; known are {', '.join(OP_NAMES)}")
         for name, time_us in (("start_us", start_us), ("duration_us", duration_us)):
             if not (math.isfinite(time_us) and time_us >= 0):
                 raise ValueError(f"{name} of {op} is {time_us!r}; a time is a finite number of at least 0")

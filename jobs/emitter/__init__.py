@@ -1,0 +1,10 @@
+"""What runs inside a training job: a writer of rank logs and hooks that time its ops.
+
+In a training image this package is called `straggler_emitter`, a wheel of its own (`make emitter`): the
+standard library alone, and torch or Megatron only in the modules named after them.
+"""
+
+from .rank_log_writer import Rank, RankLogWriter, Run, Step, finish_day, write_manifest
+from .recorder import Recorder
+
+__all__ = ["Rank", "RankLogWriter", "Recorder", "Run", "Step", "finish_day", "write_manifest"]

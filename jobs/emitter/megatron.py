@@ -1,0 +1,220 @@
+"""Megatron-LM, core 0.12 and on: an object in place of `config.timers`, which is called around every op.
+
+timers = RankLogTimers(config.timers, recorder, first_step=iteration)
+timers.install(config, optimizer.config)
+"""
+
+from typing import Any
+
+from .megatron_functions import REQUESTS, follow_microbatches, follow_transfers, is_tied, refusal
+from .recorder import LOGGER, Recorder, never_raises
+from .requests import Request
+from .step_clocks import Mark
+
+STEP = "forward-backward"
+TRANSFERS = {
+    "forward-recv": ("forward-recv",),
+    "forward-send": ("forward-send",),
+    "backward-recv": ("backward-recv",),
+    "backward-send": ("backward-send",),
+    "forward-send-backward-recv": ("forward-send", "backward-recv"),
+    "backward-send-forward-recv": ("backward-send", "forward-recv"),
+    "forward-send-forward-recv": ("forward-send", "forward-recv"),
+    "backward-send-backward-recv": ("backward-send", "backward-recv"),
+    "forward-backward-send-forward-backward-recv": (
+        "forward-send",
+        "backward-send",
+        "forward-recv",
+        "backward-recv",
+    ),
+}
+"""Transfers that Megatron makes in one call are ops of equal times, as in the published traces."""
+TAIL = {
+    "all-grads-sync": "grads-reduce-scatter",
+    "layernorm-grads-all-reduce": "layernorm-grads-all-reduce",
+    "non-tensor-parallel-grads-all-reduce": "layernorm-grads-all-reduce",  # its name from 0.14 on
+    "embedding-grads-all-reduce": "embedding-grads-all-reduce",
+    "optimizer-clip-main-grad": "optimizer-clip-main-grad",
+    "params-all-gather": "params-all-gather",
+    "optimizer": "optimizer",
+}
+
+
+class RankLogTimers:
+    """Hands every call on to the old timers, without barriers, and records what lies between start and stop.
+
+    A barrier would make all ranks start an op together and so hide who was late; Megatron asks for one by
+    default.
+    """
+
+    def __init__(self, old: Any, recorder: Recorder, *, first_step: int = 0) -> None:
+        self.old, self.recorder, self.next_step = old, recorder, first_step
+        self._timers: dict[str, _Timer] = {}
+        self._chunks: dict[int, int] = {}
+        self._is_over = True
+        self._moved: set[str] | None = None
+        self._is_waited_for: set[str] = set()
+        self._forget_step()
+
+    def __call__(self, name: str, log_level: int | None = None) -> "_Timer":
+        """Return the timer of a name."""
+        if name not in self._timers:
+            old = None if self.old is None else self.old(name, log_level)
+            self._timers[name] = _Timer(name, self, old)
+        return self._timers[name]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__.get("old"), name)
+
+    def __deepcopy__(self, _: object) -> "RankLogTimers":
+        return self  # a copied config has the same timers
+
+    def install(self, *configs: Any) -> None:
+        """Become the timers of these configs, unless one asks for what no replay can follow: then warn."""
+        for config in configs:
+            if reason := refusal(config):
+                return LOGGER.warning("nothing is recorded: %s", reason)
+        follow_microbatches(self)
+        follow_transfers(self)
+        for config in configs:
+            config.timers = self
+        return None
+
+    # What the timers and the wrapped functions report.
+
+    @never_raises
+    def started(self, name: str) -> None:
+        """Note the start of what a timer times."""
+        if name == STEP and self._is_over:
+            self._begin()
+        mark = self.recorder.mark()
+        if name == "params-all-gather" and self._computes["backward"]:
+            # It is about the next step's parameters. The optimizer's timer still runs around it.
+            self._add_tail("optimizer", self._starts.pop("optimizer", None), mark)
+            self._begin()
+            mark = self.recorder.mark()
+        self._starts[name] = mark
+        if name in TRANSFERS:
+            self._moved = None
+            self._is_waited_for.clear()
+
+    @never_raises
+    def stopped(self, name: str) -> None:
+        """Record what a timer timed, up to now."""
+        start, end = self._starts.pop(name, None), self.recorder.mark()
+        if name == STEP:
+            self._is_over = True
+            for request in self._requests:
+                request.is_left()
+        elif name in ("forward-compute", "backward-compute"):
+            self._add_compute(name, start, end)
+        elif name in TRANSFERS:
+            for op in TRANSFERS[name]:
+                if self._is_one_of_its_stream(op):
+                    self._add_transfer(op, start, end)
+        elif name in TAIL:
+            self._add_tail(name, start, end)
+
+    @never_raises
+    def computes(self, chunk: int, microbatch: int) -> None:
+        """Note which microbatch and chunk the next compute is about."""
+        self._place = (microbatch, chunk)
+
+    @never_raises
+    def forwarded(self, output: Any) -> None:
+        """Note what the forward of the present microbatch and chunk gave: its backward is handed the same."""
+        self._outputs[id(output)] = self._place
+
+    @never_raises
+    def goes_back(self, output: Any) -> None:
+        """Note that the next compute is the backward of this output."""
+        self._place = self._outputs.pop(id(output), (self._computes["backward"], 0))
+
+    def next_microbatch(self, model: Any) -> tuple[int, int]:
+        """Return chunk and microbatch of the next forward of a model chunk: a chunk takes them in order."""
+        self._is_tied = is_tied(model)
+        chunk = self._chunks.setdefault(id(model), len(self._chunks))
+        microbatch = self._forwards.get(chunk, 0)
+        self._forwards[chunk] = microbatch + 1
+        return chunk, microbatch
+
+    @never_raises
+    def moves(self, requests: Any, /, **what: Any) -> None:
+        """Note which transfers a call really made, and take over the requests that it has not waited for."""
+        sent = {"send_next": what["tensor_send_next"], "send_prev": what["tensor_send_prev"]}
+        moved = [name for name, tensor in sent.items() if tensor is not None]
+        moved += [name for name in ("recv_prev", "recv_next") if what[name]]
+        self._moved = {REQUESTS[name] for name in moved}
+        if isinstance(requests, dict):
+            start = next((self._starts[name] for name in TRANSFERS if name in self._starts), None)
+            for name in REQUESTS.keys() & requests.keys():
+                self._is_waited_for.add(REQUESTS[name])
+                self._transfers[REQUESTS[name]] += 1
+                requests[name] = Request(requests[name], self.recorder, REQUESTS[name], start)
+                self._requests.append(requests[name])
+
+    def _begin(self) -> None:
+        if self._computes["forward"] and not self._computes["backward"]:
+            self.recorder.discard()  # an evaluation
+        elif self._computes["backward"]:
+            self.next_step += 1
+        self._is_over = False
+        self._forget_step()
+        self.recorder.begin(self.next_step)
+
+    def _forget_step(self) -> None:
+        self._starts: dict[str, Mark | None] = {}
+        self._computes = {"forward": 0, "backward": 0}
+        self._forwards: dict[int, int] = {}
+        self._transfers = dict.fromkeys(REQUESTS.values(), 0)
+        self._requests: list[Request] = []
+        self._outputs: dict[int, tuple[int, int]] = {}
+        self._place, self._is_tied = (-1, 0), False
+
+    def _add_compute(self, name: str, start: Mark | None, end: Mark | None) -> None:
+        self._computes[name.removesuffix("-compute")] += 1
+        self.recorder.add(name, start, end, *self._place)
+
+    def _is_one_of_its_stream(self, op: str) -> bool:
+        """Whether to record a transfer now.
+
+        One that moves nothing is recorded where the k-th transfer would else not be the k-th compute's.
+        """
+        if op in self._is_waited_for:
+            return False
+        if self._moved is None or op in self._moved:
+            return True
+        return self._transfers[op] < self._computes[op.split("-", maxsplit=1)[0]]
+
+    def _add_transfer(self, op: str, start: Mark | None, end: Mark | None) -> None:
+        self._transfers[op] += 1
+        self.recorder.add(op, start, end)
+
+    def _add_tail(self, name: str, start: Mark | None, end: Mark | None) -> None:
+        if name == "embedding-grads-all-reduce" and not self._is_tied:
+            return  # the timer runs, but nobody meets
+        self.recorder.add(TAIL[name], start, end)
+        if name == "optimizer-clip-main-grad" and "optimizer" in self._starts:
+            self._starts["optimizer"] = end  # the optimizer's timer runs around the clip
+
+
+class _Timer:
+    """One name's timer: the old one's, and ours."""
+
+    def __init__(self, name: str, timers: RankLogTimers, old: Any) -> None:
+        self._name, self._timers, self._old = name, timers, old
+
+    def start(self, barrier: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  # Megatron's own signature
+        """Start, without a barrier."""
+        self._timers.started(self._name)
+        if self._old is not None:
+            self._old.start()
+
+    def stop(self, barrier: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  # Megatron's own signature
+        """Stop, without a barrier."""
+        self._timers.stopped(self._name)
+        if self._old is not None:
+            self._old.stop()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__.get("_old"), name)

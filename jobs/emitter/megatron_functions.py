@@ -1,0 +1,90 @@
+"""Megatron's functions that a timer alone does not tell enough about: whose compute, which transfers."""
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+REQUESTS = {
+    "send_next": "forward-send",
+    "recv_prev": "forward-recv",
+    "send_prev": "backward-send",
+    "recv_next": "backward-recv",
+}
+"""What Megatron calls the requests of transfers that it does not wait for at once."""
+REFUSED = {
+    "overlap_moe_expert_parallel_comm": "combined 1F1B interleaves a forward and a backward in one compute",
+    "hybrid_context_parallel": "its ranks run different microbatches",
+}
+
+
+def refusal(config: Any) -> str | None:
+    """Why jobs with this config cannot be replayed; None where they can."""
+    for name, reason in REFUSED.items():
+        if getattr(config, name, False):
+            return f"{name}: {reason}"
+    graphs = f"{getattr(config, 'cuda_graph_impl', '')} {getattr(config, 'cuda_graph_scope', '')}"
+    if "full_iteration" in graphs:
+        return "full-iteration CUDA graphs call no timers"
+    return None
+
+
+def is_tied(model: Any) -> bool:
+    """Whether first and last stage share the embedding, whose gradients they then add up."""
+    while hasattr(model, "module"):
+        model = model.module
+    return bool(getattr(model, "share_embeddings_and_output_weights", False))
+
+
+class Followed(Protocol):
+    """What is told by the wrapped functions."""
+
+    def computes(self, chunk: int, microbatch: int) -> None:
+        """Take which chunk and microbatch the next compute is about."""
+
+    def next_microbatch(self, model: Any) -> tuple[int, int]:
+        """Return chunk and microbatch of the next forward of a model chunk."""
+
+    def forwarded(self, output: Any) -> None:
+        """Take what that forward gave."""
+
+    def goes_back(self, output: Any) -> None:
+        """Take that the next compute is the backward of this output."""
+
+    def moves(self, requests: Any, /, **what: Any) -> None:
+        """Take what a call transferred, and the requests that it did not wait for."""
+
+
+def follow_microbatches(timers: Followed) -> None:
+    """Wrap the functions that run one microbatch through one chunk."""
+    schedules: Any = importlib.import_module("megatron.core.pipeline_parallel.schedules")
+    forward, backward = schedules.forward_step, schedules.backward_step
+
+    @functools.wraps(forward)
+    def forward_step(step_function: Any, data_iterator: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
+        timers.computes(*timers.next_microbatch(model))
+        result = forward(step_function, data_iterator, model, *args, **kwargs)
+        timers.forwarded(result[0])
+        return result
+
+    @functools.wraps(backward)
+    def backward_step(input_tensor: Any, output_tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        timers.goes_back(output_tensor)
+        return backward(input_tensor, output_tensor, *args, **kwargs)
+
+    schedules.forward_step, schedules.backward_step = forward_step, backward_step
+
+
+def follow_transfers(timers: Followed) -> None:
+    """Wrap what all transfers go through: a method from core 0.14 on, before that a function."""
+    module = importlib.import_module("megatron.core.pipeline_parallel.p2p_communication")
+    holder: Any = getattr(module, "P2PCommunicator", module)
+    communicate: Callable[..., Any] = holder._communicate  # noqa: SLF001  # what all its callers go through
+
+    @functools.wraps(communicate)
+    def followed(*args: Any, **kwargs: Any) -> Any:
+        result = communicate(*args, **kwargs)
+        timers.moves(result[-1], **kwargs)
+        return result
+
+    holder._communicate = followed  # noqa: SLF001  # the same

@@ -1,0 +1,20 @@
+"""The words of rank-log/1. A training image has no schemas.vocabulary; a test compares the two."""
+
+RANK_LOG_FORMAT = "rank-log/1"
+
+OP_NAMES = (
+    "forward-compute",
+    "backward-compute",
+    "forward-send",
+    "forward-recv",
+    "backward-send",
+    "backward-recv",
+    "params-all-gather",
+    "grads-reduce-scatter",
+    "separate-grads-all-reduce",
+    "layernorm-grads-all-reduce",
+    "embedding-grads-all-reduce",
+    "optimizer-clip-main-grad",
+    "optimizer",
+    "gc",
+)

@@ -1,0 +1,211 @@
+"""Records the ops of some steps of one rank, and never gets in the way of the training.
+
+Inside a step a recorder only takes marks. When the step is over it reads them; a thread of its own writes the
+line, so that a slow store slows nobody. A full disk, a dead store or an exception of ours ends the recording,
+with one warning, and the training goes on.
+"""
+
+import atexit
+import functools
+import logging
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+from .rank_log_writer import RankLogWriter, Step
+from .step_clocks import CudaClock, HostClock, Mark, StepClock
+
+LOGGER = logging.getLogger("straggler_emitter")
+MOST_WAITING = 16
+"""Steps that the store may be behind; with more it counts as dead."""
+NO_WAIT_US = 1000
+"""Waits up to this long found a transfer that was over: when, no host can tell. [us]"""
+
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+def never_raises(method: Call) -> Call:
+    """Let an exception of the method end the recording instead of the training; it then returns None."""
+
+    @functools.wraps(method)
+    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is not worth a training run
+            self.recorder.give_up(f"{method.__name__}: {error!r}")
+            return None
+
+    return guarded  # type: ignore[return-value]  # the same call
+
+
+class _OpenStep:
+    """A step that is being recorded: its zero on both clocks, and what was timed."""
+
+    def __init__(self, number: int, clock: StepClock) -> None:
+        self.number = number
+        self.t0_us, self.zero = time.time_ns() // 1000, clock.mark()
+        self.spans: list[tuple[str, Mark, Mark, int, int]] = []
+
+
+class Recorder:
+    """Times the ops of every n-th step of one rank and writes them through `writer`.
+
+    every, burst : steps with number % every < burst are recorded; give all ranks the same
+    clock        : by default CUDA events where torch has a GPU, else the host's clock
+    """
+
+    def __init__(
+        self, writer: RankLogWriter, *, every: int = 1, burst: int = 1, clock: StepClock | None = None
+    ) -> None:
+        self.writer, self.every, self.burst = writer, every, burst
+        self.recorder = self  # whose exceptions `never_raises` looks after
+        self.number: int | None = None  # of the present step, recorded or not
+        self._clock = clock
+        self._step: _OpenStep | None = None
+        self._has_given_up = False
+        self._queue: queue.Queue[Step | None] = queue.Queue(MOST_WAITING)
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> "Recorder":
+        return self
+
+    def __exit__(self, error: object, *_: object) -> None:
+        if error is not None:
+            self.discard()
+        self.close()
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether the present step is recorded."""
+        return self._step is not None
+
+    @never_raises
+    def begin(self, number: int) -> None:
+        """Begin a step, after ending the one before it. Waits for the GPU where the step is recorded."""
+        self.end()
+        self.number = number
+        if self._has_given_up or number % self.every >= self.burst:
+            return
+        if self._clock is None:
+            torch = sys.modules.get("torch")
+            self._clock = CudaClock(torch.cuda) if torch and torch.cuda.is_available() else HostClock()
+        self._clock.settle()
+        self._step = _OpenStep(number, self._clock)
+
+    @never_raises
+    def end(self) -> None:
+        """End the step: read its marks and hand its line to the thread that writes."""
+        step, self._step = self._step, None
+        if step is None or self._clock is None or not any("compute" in span[0] for span in step.spans):
+            return  # a step without a compute never began
+        self._clock.settle()
+        line, between = Step(step.number, step.t0_us), self._clock.us_between
+        for op, start, end, microbatch, chunk in step.spans:
+            start_us, duration_us = between(step.zero, start), between(start, end)
+            line.record(op, start_us, duration_us, microbatch=microbatch, model_chunk=chunk)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write_lines, name="rank log", daemon=True)
+            self._thread.start()
+            atexit.register(self.close)
+        try:
+            self._queue.put_nowait(line)
+        except queue.Full:
+            self.give_up(f"{self.writer.landing} is {MOST_WAITING} steps behind")
+
+    def discard(self) -> None:
+        """Forget the present step."""
+        self._step = None
+
+    @contextmanager
+    def step(self, number: int) -> Iterator[None]:
+        """Record a step; one that raises leaves no line."""
+        self.begin(number)
+        try:
+            yield
+        except BaseException:
+            self.discard()
+            raise
+        self.end()
+
+    @never_raises
+    def mark(self) -> Mark | None:
+        """Take the present moment; None where the step is not recorded."""
+        return None if self._step is None or self._clock is None else self._clock.mark()
+
+    @never_raises
+    def add(
+        self, op: str, start: Mark | None, end: Mark | None, microbatch: int = -1, chunk: int = 0
+    ) -> None:
+        """Add an op between two marks of the present step. Without a mark it belongs to no recorded step."""
+        if self._step is not None and start is not None and end is not None:
+            self._step.spans.append((op, start, end, microbatch, chunk))
+
+    @contextmanager
+    def op(self, name: str, *, microbatch: int = -1, model_chunk: int = 0) -> Iterator[None]:
+        """Time what the block does."""
+        start = self.mark()
+        yield
+        self.add(name, start, self.mark(), microbatch, model_chunk)
+
+    def wait(self, op: str, start: Mark | None, request: Any, *args: Any) -> Any:
+        """Wait for a transfer that began at `start`, and add it; return what the request's `wait` returns.
+
+        A recv counts from when somebody waits for it: before that it holds nobody up.
+        """
+        if start is None or self._clock is None:
+            return request.wait(*args)
+        if op.endswith("-recv"):
+            with self.op(op):
+                return request.wait(*args)
+        if isinstance(self._clock, CudaClock):
+            self._arrived(op, start, request)
+            return request.wait(*args)
+        called = self.mark()
+        done = request.wait(*args)
+        self._sent(op, start, called, self.mark())
+        return done
+
+    @never_raises
+    def _sent(self, op: str, start: Mark, called: Mark | None, end: Mark | None) -> None:
+        """Add a send by the host's clock: one that nobody had to wait for is over at once."""
+        if self._clock is not None and called is not None and end is not None:
+            has_waited = self._clock.us_between(called, end) > NO_WAIT_US
+            self.add(op, start, end if has_waited else start)
+
+    @never_raises
+    def _arrived(self, op: str, start: Mark, request: Any) -> None:
+        if isinstance(self._clock, CudaClock):
+            self.add(op, start, self._clock.arrived(op, request.wait))
+
+    def give_up(self, reason: str) -> None:
+        """Record no more, and say why once."""
+        self._step = None
+        if not self._has_given_up:
+            self._has_given_up = True
+            LOGGER.warning(
+                "rank %s is recorded no more, the training goes on: %s", self.writer.rank.rank, reason
+            )
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """End the step and wait for its line to be written, at most so long. [s]"""
+        self.end()
+        atexit.unregister(self.close)
+        if self._thread is None or not self._thread.is_alive() or self._has_given_up:
+            return
+        with suppress(queue.Full):
+            self._queue.put(None, timeout=timeout_s)
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self.give_up(f"{self.writer.landing} has not taken the last steps in {timeout_s} s")
+
+    def _write_lines(self) -> None:
+        while (line := self._queue.get()) is not None:
+            try:
+                self.writer.write(line)
+            except Exception as error:  # noqa: BLE001  # a store may fail in any way
+                return self.give_up(f"{self.writer.landing}: {error!r}")
+        return self.writer.close()

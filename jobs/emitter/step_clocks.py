@@ -1,0 +1,65 @@
+"""Two clocks for the ops of a step: the host's, and the GPU's by CUDA events."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+Mark = Any
+"""A moment: nanoseconds of the host's clock, or a recorded CUDA event."""
+
+
+class StepClock(Protocol):
+    """Takes marks inside a step, and tells the time between them once the step is over."""
+
+    def mark(self) -> Mark:
+        """Take the present moment, without waiting for anything."""
+
+    def settle(self) -> None:
+        """Wait until all marks so far can be read. Between steps alone."""
+
+    def us_between(self, start: Mark, end: Mark) -> float:
+        """Time from one mark to another. [us]"""
+
+
+class HostClock:
+    """The host's clock: right where a call blocks until its work is done."""
+
+    mark = staticmethod(time.perf_counter_ns)
+
+    def settle(self) -> None:
+        """The host's marks are numbers: there is nothing to wait for."""
+
+    def us_between(self, start: Mark, end: Mark) -> float:
+        """Time from one mark to another. [us]"""
+        return float(end - start) / 1000
+
+
+class CudaClock:
+    """The GPU's clock: an event is queued on the current stream, and the GPU notes when it gets there."""
+
+    def __init__(self, cuda: Any) -> None:
+        """Use `torch.cuda`."""
+        self._cuda = cuda
+        self._lanes: dict[str, Any] = {}
+
+    def mark(self) -> Mark:
+        """Queue an event on the current stream."""
+        event = self._cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def arrived(self, lane: str, wait: Callable[[], object]) -> Mark:
+        """Let a stream of its own wait, so that the event is not late where the computes are behind."""
+        if lane not in self._lanes:
+            self._lanes[lane] = self._cuda.Stream()
+        with self._cuda.stream(self._lanes[lane]):
+            wait()
+            return self.mark()
+
+    def settle(self) -> None:
+        """Wait for the GPU."""
+        self._cuda.synchronize()
+
+    def us_between(self, start: Mark, end: Mark) -> float:
+        """Time from one event to another, resolved to a float32 of milliseconds. [us]"""
+        return float(start.elapsed_time(end)) * 1000

@@ -1,0 +1,138 @@
+"""A recorder takes the steps it was asked for, and whatever goes wrong with it, the training goes on."""
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jobs.emitter import Rank, RankLogWriter, Recorder, Run, Step
+from jobs.emitter import recorder as module
+from jobs.emitter.step_clocks import CudaClock
+
+WARNINGS = "straggler_emitter"
+
+
+def writer(landing: Path) -> RankLogWriter:
+    return RankLogWriter(landing, Run("j", "r", dp_size=1), Rank(0, 0))
+
+
+def lines(landing: Path) -> list[dict[str, Any]]:
+    return [
+        json.loads(line) for log in landing.rglob("rank-*.jsonl") for line in log.read_text().splitlines()
+    ]
+
+
+def train(recorder: Recorder, steps: range) -> int:
+    trained = 0
+    for number in steps:
+        with recorder.step(number), recorder.op("forward-compute", microbatch=0):
+            trained += 1
+    return trained
+
+
+def test_steps_are_recorded_in_bursts(tmp_path: Path) -> None:
+    with Recorder(writer(tmp_path), every=10, burst=2) as recorder:
+        assert train(recorder, range(25)) == 25
+    assert [line["step"] for line in lines(tmp_path)] == [0, 1, 10, 11, 20, 21]
+
+
+def test_a_step_that_raises_leaves_no_line(tmp_path: Path) -> None:
+    with Recorder(writer(tmp_path)) as recorder:
+        with pytest.raises(RuntimeError, match="out of memory"), recorder.step(1):
+            raise RuntimeError("out of memory")
+        train(recorder, range(2, 3))
+    assert [line["step"] for line in lines(tmp_path)] == [2]
+
+
+@pytest.mark.parametrize("broken", ["full disk", "unwritable landing", "clock", "op"])
+def test_what_breaks_ends_the_recording_with_one_warning(
+    tmp_path: Path, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder(writer(tmp_path))
+    if broken == "full disk":
+        monkeypatch.setattr(os, "write", raises(OSError(28, "No space left on device")))
+    elif broken == "unwritable landing":
+        (tmp_path / "file").touch()
+        recorder.writer.landing = tmp_path / "file"
+    elif broken == "clock":
+        monkeypatch.setattr(module, "HostClock", raises(ValueError("no clock")))
+    else:
+        monkeypatch.setattr(Step, "record", raises(ValueError("unknown op")))
+    with caplog.at_level(logging.WARNING, WARNINGS), recorder:
+        assert train(recorder, range(3)) == 3
+        wait_until(lambda: recorder._has_given_up)
+        assert train(recorder, range(3, 50)) == 47
+    assert len(caplog.records) == 1
+    assert "the training goes on" in caplog.records[0].getMessage()
+    assert lines(tmp_path) == []
+
+
+def test_a_store_that_never_answers_slows_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hangs = threading.Event()
+    recorder = Recorder(writer(tmp_path))
+    monkeypatch.setattr(recorder.writer, "write", lambda _: hangs.wait(60))
+    with caplog.at_level(logging.WARNING, WARNINGS):
+        assert train(recorder, range(3 * module.MOST_WAITING)) == 3 * module.MOST_WAITING
+        recorder.close(timeout_s=0.01)
+    assert not hangs.is_set(), "nobody waited for the store"
+    assert [record.getMessage().endswith("steps behind") for record in caplog.records] == [True]
+    hangs.set()
+
+
+class FakeEvent:
+    """An event of a GPU whose clock is this counter."""
+
+    now_ms = 0.0
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        assert enable_timing
+        self.at_ms = 0.0
+
+    def record(self) -> None:
+        FakeEvent.now_ms += 1
+        self.at_ms = FakeEvent.now_ms
+
+    def elapsed_time(self, end: "FakeEvent") -> float:
+        return end.at_ms - self.at_ms
+
+
+def test_a_gpu_is_waited_for_between_steps_alone(tmp_path: Path) -> None:
+    calls: list[str] = []
+    cuda = SimpleNamespace(Event=FakeEvent, synchronize=lambda: calls.append("wait"))
+    with Recorder(writer(tmp_path), every=2, clock=CudaClock(cuda)) as recorder:
+        for number in range(4):
+            with recorder.step(number):
+                calls.append("step")
+                with recorder.op("forward-compute"), recorder.op("gc"):
+                    pass
+                calls.append("end")
+    assert calls == ["wait", "step", "end", "wait", "step", "end"] * 2
+    first = lines(tmp_path)[0]
+    assert (first["op"], first["start_us"], first["duration_us"]) == (
+        ["gc", "forward-compute"],
+        [2000.0, 1000.0],
+        [1000.0, 3000.0],
+    )
+
+
+def raises(error: Exception) -> Callable[..., None]:
+    def call(*_: object, **__: object) -> None:
+        raise error
+
+    return call
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if holds():
+            return
+        time.sleep(0.01)
