@@ -44,7 +44,7 @@ class ForeignRun(NamedTuple):
     left_out: Mapping[str, int]
 
 
-class Refusal(Exception):
+class Refusal(Exception):  # noqa: N818  # not an error: an answer
     """A log that no replay can be made of: its tool, why, and what to switch on instead."""
 
     def __init__(self, tool: str, reason: str, instead: str) -> None:
