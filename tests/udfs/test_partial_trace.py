@@ -1,4 +1,4 @@
-"""Computes without transfers: never analysed, bounds of the slowdown, slow computes, other schedules refused."""
+"""Computes without transfers: never analysed, bounds of the slowdown, slow computes, other schedules."""
 
 from typing import Any
 
