@@ -8,10 +8,11 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from jobs.landing.accounts import Keys, UnitAccount, UnitPart
 from jobs.landing.content import Content
 from jobs.landing.files import MANIFEST, META, LandedFile, Landing, Unit
 from jobs.landing.formats.rows import Bounds
-from jobs.landing.read_unit import Keys, UnitAccount, UnitPart, read_unit
+from jobs.landing.read_unit import read_unit
 from jobs.landing.staging import StagedFile, Staging, sweep
 from jobs.landing.stores import store_of
 

@@ -133,6 +133,15 @@ def test_other_schedules_are_corrupt_traces_that_say_so(case: str) -> None:
     assert found["status"] == "corrupt_trace"
 
 
+def test_computes_outside_the_layout_and_none_at_all_are_corrupt_traces() -> None:
+    rows = gpipe({}).to_pylist()
+    chunk = [each | {"model_chunk": [3] * len(each["op"])} for each in rows]
+    other = [each | {"op": [OP_CODES["optimizer"]] * len(each["op"])} for each in rows]
+    for changed, words in ((chunk, "model_chunk"), (other, "neither a forward-compute")):
+        with pytest.raises(TraceError, match=words):
+            simulate_job(pa.Table.from_pylist(changed), manifest(1, 2))
+
+
 def test_scenarios_of_a_partial_trace_are_refused() -> None:
     with pytest.raises(NothingToReplayError, match="transfers are absent"):
         replay_scenarios(gpipe({}), manifest(1, 2), ["true"])

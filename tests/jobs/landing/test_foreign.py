@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from jobs.landing.accounts import UnitAccount
 from jobs.landing.files import Landing as Landed
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_landing import Where, read_landing
-from jobs.landing.read_unit import UnitAccount
 from tests.jobs.landing.formats.foreign_logs import as_json, packed
 from tests.jobs.landing.formats.test_timeline import STAGE, op
 from tests.jobs.landing.land import OneWorker
