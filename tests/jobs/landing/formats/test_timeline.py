@@ -107,7 +107,7 @@ def test_what_is_no_op_is_counted_and_costs_nothing() -> None:
 
 def test_ranks_are_as_threads_are_numbered_or_by_stage() -> None:
     names = ["PP rank 0, TP rank 0, compute", "PP rank 1, TP rank 0, compute"]
-    for tids, ranks in (((0, 10), [0, 2]), ((3, 4), [0, 1])):
+    for tids, ranks in (((0, 20), [0, 4]), ((3, 4), [0, 1])):
         events = [op(tid=tid) for tid in tids] + [thread(*each) for each in zip(tids, names, strict=True)]
         assert sorted(read({"t.json": as_json(events)}).rows["rank"].to_pylist()) == ranks
 
@@ -121,6 +121,7 @@ def test_a_layout_that_nobody_tells_is_refused() -> None:
     ("content", "reason"),
     [
         (as_json([op(), STAGE])[:-5], "unreadable_file"),
+        (as_json([op(), STAGE])[:-1], "unreadable_file"),
         (as_json([op(), STAGE])[:-1] + b" x]", "unreadable_file"),
         (as_json([op()] * 9), "file_too_large"),
         (b'[{"name": "forward-compute", "mb_id": "' + b"x" * 4_000_000, "file_too_large"),
