@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from jobs.landing.accounts import UnitAccount
 from jobs.landing.files import Unit
-from jobs.landing.read_unit import UnitAccount
 from jobs.settings import Settings
 from jobs.warehouse.tables import Warehouse
 from schemas.unit_fingerprints import TABLE

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from jobs.cli import LOG_DATE, entry_point
 from jobs.fingerprints import of_units
-from jobs.landing.files import LOGS, Landing, Unit
+from jobs.landing.files import Landing, Unit
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_landing import LandedUnits, Where, read_landing
 from jobs.landing.staging import STAGED_TABLES
@@ -81,7 +81,7 @@ def _jobs(landed: LandedUnits) -> pa.Table:
 
 def _source_files(landed: LandedUnits) -> pa.Table:
     """What became of each log, as the table source_files has it."""
-    accounts = [file for each in landed.accounts for file in each.files if file.file.is_one_of(*LOGS)]
+    accounts = [file for each in landed.accounts for file in each.files if file.file.is_log]
     rows = [
         _key(each.file.unit)
         | {"source_file": each.file.source_file, "bytes": each.file.size}

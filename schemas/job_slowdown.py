@@ -1,6 +1,7 @@
 """job_slowdown: what became of every unit, and its slowdown with its parts."""
 
 from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 
@@ -20,7 +21,14 @@ from schemas.fields import (
     waste_of,
 )
 from schemas.table import Column, Expectation, Table, sql_strings
-from schemas.vocabulary import JOB_SLOWDOWN, REPLAYED_STATUSES, STATUS_FAILED, STATUSES, UNIT_KEY
+from schemas.vocabulary import (
+    JOB_SLOWDOWN,
+    REPLAYED_STATUSES,
+    STATUS_FAILED,
+    STATUS_PARTIAL_TRACE,
+    STATUSES,
+    UNIT_KEY,
+)
 
 _WHEN_REPLAYED = (
     described(
@@ -76,6 +84,24 @@ def _share(name: str, meaning: str) -> Column:
     return Column(name, pa.float64(), meaning, unit="fraction", nullable=True)
 
 
+def _bound(end: str, which: str, of_what: str) -> Column:
+    meaning = f"of a partial trace: the {which} slowdown, {of_what}; null of all others"
+    return Column(f"slowdown_{end}", pa.float64(), meaning, unit="ratio", nullable=True)
+
+
+SLOW_COMPUTES: Final = pa.list_(
+    pa.struct(
+        [
+            ("op_type", pa.string()),
+            ("pp_rank", pa.int32()),
+            ("model_chunk", pa.int32()),
+            ("dp_rank", pa.int32()),
+            ("duration_s", pa.float64()),
+            ("usual_s", pa.float64()),
+        ]
+    )
+)
+
 TABLE = Table(
     name=JOB_SLOWDOWN,
     meaning=(
@@ -129,6 +155,16 @@ TABLE = Table(
             "unshown_sizes",
             pa.string(),
             "sizes in the manifest above 1 that no rank shows: vpp_size without a second chunk; null: none",
+            nullable=True,
+        ),
+        _bound("low", "least", "whether transfers took all gaps between computes, or no time"),
+        _bound("high", "greatest", "likewise"),
+        Column(
+            "slow_computes",
+            SLOW_COMPUTES,
+            "of a partial trace: computes that take 1.1 times as long as usual, worst first. dp_rank: null "
+            "where all of the stage do; duration_s: median; usual_s: lower median of all stages and chunks, "
+            "or of the stage's other dp ranks",
             nullable=True,
         ),
         Column("simulator_version", pa.string(), "version of the simulator that wrote the row"),
@@ -187,6 +223,13 @@ TABLE = Table(
             " ELSE abs(wasted_gpu_hours - gpu_hours * waste_fraction)"
             f" <= {SAME_FORMULA!r} * greatest(1, abs(gpu_hours)) END",
             "wasted_gpu_hours = gpu_hours x waste_fraction",
+        ),
+        Expectation(
+            "partial_trace_has_bounds",
+            f"(status = '{STATUS_PARTIAL_TRACE}') = (slowdown_low IS NOT NULL AND slow_computes IS NOT NULL)"
+            " AND (slowdown_low IS NULL) = (slowdown_high IS NULL)"
+            " AND (slowdown_low IS NULL OR slowdown_low <= slowdown_high)",
+            "bounds of the slowdown are there exactly where transfers were not measured",
         ),
         Expectation(
             "replayed_has_steps", "slowdown IS NULL OR steps >= 1", "a replayed unit has at least one step"

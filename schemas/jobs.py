@@ -4,7 +4,14 @@ import pyarrow as pa
 
 from schemas.fields import GPU_HOURS, UNIT
 from schemas.table import Column, Expectation, Table
-from schemas.vocabulary import JOBS, STATUS_BAD_LAYOUT, STATUS_NO_MANIFEST, UNIT_KEY
+from schemas.vocabulary import (
+    JOBS,
+    STATUS_BAD_LAYOUT,
+    STATUS_NO_MANIFEST,
+    STATUS_UNUSABLE_LOG,
+    TRANSFERS,
+    UNIT_KEY,
+)
 
 _SIZES = {
     "dp_size": "data-parallel size",
@@ -25,7 +32,8 @@ TABLE = Table(
     name=JOBS,
     meaning=(
         "One row per unit: what its manifest says. What is missing is null; a unit without a manifest is "
-        "a row of nulls. Sizes of a manifest with bad layout are stored as they came where they fit."
+        "a row of nulls, but for what its log tells. Sizes of a manifest with bad layout are stored as they "
+        "came where they fit."
     ),
     grain=UNIT_KEY,
     columns=(
@@ -45,11 +53,39 @@ TABLE = Table(
         Column(
             "manifest_status",
             pa.string(),
-            "null: the manifest is good; otherwise the status that it gives its unit",
+            "null: the manifest is good; otherwise the status that it, or a log of no use, gives its unit",
             nullable=True,
-            allowed=(STATUS_NO_MANIFEST, STATUS_BAD_LAYOUT),
+            allowed=(STATUS_NO_MANIFEST, STATUS_BAD_LAYOUT, STATUS_UNUSABLE_LOG),
         ),
-        _text("manifest_detail", "what is wrong with the manifest; null where it is good"),
+        _text("manifest_detail", "what is wrong with the manifest or the log; null where manifest_status is"),
+        _text(
+            "source_format",
+            "what the log is: rank-log/1, published-trace, or the tool that wrote it; null without a log "
+            "and in rows of an earlier version",
+        ),
+        Column(
+            "transfers",
+            pa.string(),
+            "whether the log's transfers were measured, inferred from gaps between computes, or are absent; "
+            "null like source_format, and taken as measured",
+            nullable=True,
+            allowed=TRANSFERS,
+        ),
+        Column(
+            "warm_up_steps",
+            pa.int32(),
+            "first recorded steps that are stored and not replayed, because the job was still warming up; "
+            "null: none",
+            unit="count",
+            nullable=True,
+            minimum=0,
+        ),
+        Column(
+            "left_out",
+            pa.map_(pa.string(), pa.int64()),
+            "what the log of another tool holds and a replay has no place for, and how often; null: nothing",
+            nullable=True,
+        ),
     ),
     expectations=(
         Expectation(

@@ -37,14 +37,23 @@ OP_TYPE_GROUPS: Final = {
 """Op types that op_type_slowdown counts as one; every other op type stands for itself."""
 
 RANK_LOG_FORMAT: Final = "rank-log/1"
+PUBLISHED_TRACE_FORMAT: Final = "published-trace"
+
+TRANSFERS_MEASURED: Final = "measured"
+TRANSFERS_INFERRED: Final = "inferred"
+TRANSFERS_ABSENT: Final = "absent"
+TRANSFERS: Final = (TRANSFERS_MEASURED, TRANSFERS_INFERRED, TRANSFERS_ABSENT)
+"""Where a unit's transfers come from: recorded, made from the gaps between computes, or not there."""
 
 STATUS_NO_MANIFEST: Final = "no_manifest"
 STATUS_BAD_LAYOUT: Final = "bad_layout"
+STATUS_UNUSABLE_LOG: Final = "unusable_log"
 STATUS_TOO_MANY_RESTARTS: Final = "too_many_restarts"
 STATUS_NO_OPS: Final = "no_ops"
 STATUS_CORRUPT_TRACE: Final = "corrupt_trace"
 STATUS_MISSING_WORKERS: Final = "missing_workers"
 STATUS_ODD_RANKS: Final = "odd_ranks"
+STATUS_PARTIAL_TRACE: Final = "partial_trace"
 STATUS_TOO_FEW_STEPS: Final = "too_few_steps"
 STATUS_UNKNOWN_CLOCKS: Final = "unknown_clocks"
 STATUS_HIGH_DISCREPANCY: Final = "high_discrepancy"
@@ -52,6 +61,7 @@ STATUS_ANALYSED: Final = "analysed"
 STATUS_FAILED: Final = "failed"
 
 STATUSES: Final = (
+    STATUS_UNUSABLE_LOG,
     STATUS_NO_MANIFEST,
     STATUS_BAD_LAYOUT,
     STATUS_TOO_MANY_RESTARTS,
@@ -59,6 +69,7 @@ STATUSES: Final = (
     STATUS_CORRUPT_TRACE,
     STATUS_MISSING_WORKERS,
     STATUS_ODD_RANKS,
+    STATUS_PARTIAL_TRACE,
     STATUS_TOO_FEW_STEPS,
     STATUS_UNKNOWN_CLOCKS,
     STATUS_HIGH_DISCREPANCY,
@@ -90,8 +101,16 @@ REASON_NESTED_TOO_DEEPLY: Final = "nested_too_deeply"
 REASON_UNREADABLE_FILE: Final = "unreadable_file"
 REASON_FILE_TOO_LARGE: Final = "file_too_large"
 REASON_TOO_MANY_FILES: Final = "too_many_files"
+REASON_UNKNOWN_FORMAT: Final = "unknown_format"
+REASON_UNUSABLE_LOG: Final = STATUS_UNUSABLE_LOG
 
-FILE_REASONS: Final = (REASON_UNREADABLE_FILE, REASON_FILE_TOO_LARGE, REASON_TOO_MANY_FILES)
+FILE_REASONS: Final = (
+    REASON_UNREADABLE_FILE,
+    REASON_FILE_TOO_LARGE,
+    REASON_TOO_MANY_FILES,
+    REASON_UNKNOWN_FORMAT,
+    REASON_UNUSABLE_LOG,
+)
 """Of whole files; all others are of lines."""
 
 REJECT_REASONS: Final = (

@@ -94,7 +94,7 @@ def replay_scenarios(
     chosen = [parse_predicate(each) if isinstance(each, str) else each for each in predicates]
     layout = read_layout(manifest)
     with garbage_collection_paused():
-        rows = rows_to_replay(rank_steps, layout)
+        rows = rows_to_replay(rank_steps, layout, manifest)
         try:
             trace = build_trace(rows.stages(), layout, len(rows.steps))
             correct_clocks(trace, rows, layout)

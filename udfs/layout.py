@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from schemas.vocabulary import TRANSFERS_ABSENT, TRANSFERS_INFERRED
 from udfs.kernel.graph import Layout
 
 _SIZES = ("dp_size", "pp_size", "tp_size", "vpp_size", "world_size")
@@ -31,6 +32,11 @@ def read_layout(manifest: Mapping[str, object]) -> Layout:
             f"{sizes['dp_size']} x {sizes['pp_size']} x {sizes['tp_size']} x {sizes['cp_size']} = {product}"
         )
     return Layout(sizes["dp_size"], sizes["pp_size"], sizes["cp_size"], sizes["vpp_size"])
+
+
+def is_partial(manifest: Mapping[str, object]) -> bool:
+    """Whether the manifest says that the unit's transfers were not measured."""
+    return manifest.get("transfers") in (TRANSFERS_ABSENT, TRANSFERS_INFERRED)
 
 
 def _size(manifest: Mapping[str, object], name: str) -> int:

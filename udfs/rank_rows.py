@@ -1,5 +1,6 @@
 """From rank_steps rows in Arrow to the kernel's rows: which ranks and steps count."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -12,6 +13,7 @@ from udfs.errors import NothingToReplayError, TraceError
 from udfs.kernel.graph import Layout
 from udfs.kernel.program import Floats, Ints
 from udfs.kernel.rows import US, StageRows
+from udfs.layout import is_partial
 from udfs.op_lists import list_lengths, stage_rows
 
 RANK_CLOCK: Final = "rank"
@@ -129,6 +131,15 @@ class ReplayedRows:
         )
 
 
+def without_warm_up(rank_steps: pa.Table, manifest: Mapping[str, object]) -> pa.Table:
+    """Rows of the unit but for its first steps, where the manifest says how many of them were warm-up."""
+    warm_up_steps = manifest.get("warm_up_steps")
+    if not isinstance(warm_up_steps, int) or warm_up_steps < 1 or not rank_steps.num_rows:
+        return rank_steps
+    steps = np.unique(_integers(rank_steps, "step"))
+    return rank_steps.filter(pc.greater(rank_steps.column("step"), int(steps[:warm_up_steps][-1])))
+
+
 def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
     """Choose the rows that count (contract, section 2).
 
@@ -156,12 +167,15 @@ def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
     )
 
 
-def rows_to_replay(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
+def rows_to_replay(rank_steps: pa.Table, layout: Layout, manifest: Mapping[str, object]) -> ReplayedRows:
     """Choose the rows that count, of a unit that is to be replayed.
 
-    raises : TraceError where a row lies outside the layout, NothingToReplayError where no step is complete.
+    raises : TraceError where a row lies outside the layout, NothingToReplayError where no step is complete,
+             or transfers were not measured.
     """
-    rows = replayed_rows(rank_steps, layout)
+    if is_partial(manifest):
+        raise NothingToReplayError(f"transfers are {manifest['transfers']}: a replay would prove nothing")
+    rows = replayed_rows(without_warm_up(rank_steps, manifest), layout)
     if not len(rows.steps):
         raise NothingToReplayError(
             f"no step can be replayed: {rows.steps_dropped} recorded, none of them with ops of all "

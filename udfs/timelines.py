@@ -88,7 +88,7 @@ def step_timelines(
     """
     layout = read_layout(manifest)
     with garbage_collection_paused():
-        rows = rows_to_replay(rank_steps, layout)
+        rows = rows_to_replay(rank_steps, layout, manifest)
         at = None if step is None else _position(rows, step)
         try:
             trace = build_trace(rows.stages(), layout, len(rows.steps))

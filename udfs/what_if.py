@@ -21,6 +21,7 @@ from schemas.vocabulary import (
     STATUS_NO_MANIFEST,
     STATUS_NO_OPS,
     STATUS_ODD_RANKS,
+    STATUS_PARTIAL_TRACE,
     STATUS_TOO_FEW_STEPS,
     STATUS_TOO_MANY_RESTARTS,
     STATUS_UNKNOWN_CLOCKS,
@@ -31,7 +32,7 @@ from udfs.kernel.clocks.estimate import Clocks, Limits
 from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph import Layout
 from udfs.kernel.what_if import OPS_TOGETHER, How, WhatIf, analyse
-from udfs.layout import LayoutError, read_layout
+from udfs.layout import LayoutError, is_partial, read_layout
 from udfs.odd_records import (
     in_other_units,
     named_exchanged,
@@ -39,7 +40,8 @@ from udfs.odd_records import (
     unshown_sizes,
     without_odd_rank_steps,
 )
-from udfs.rank_rows import ReplayedRows, replayed_rows
+from udfs.partial_trace import partial_results
+from udfs.rank_rows import ReplayedRows, replayed_rows, without_warm_up
 from udfs.result_tables import Replayed, Row, empty_results, job_row, result_tables
 from udfs.trace_defects import refuse_endless, trace_error
 
@@ -100,25 +102,27 @@ def simulate_job(
         return empty_results(job_row(facts, chosen.text, *refusal))
     layout = read_layout(facts)
     with garbage_collection_paused():
-        of_day, other_days = of_log_date(rank_steps, facts, chosen.log_day_margin_s)
+        warm = without_warm_up(rank_steps, facts)
+        of_day, other_days = of_log_date(warm, facts, chosen.log_day_margin_s)
         rows = replayed_rows(of_day, layout)
         records: Row = {
             "odd_ranks": 0,
             "other_day_lines": other_days,
             "unshown_sizes": unshown_sizes(of_day, facts) if rows.recorded else None,
         }
-        if not rows.recorded:
-            detail = f"all {other_days} lines are of other days" if other_days else "no rank recorded an op"
-            return empty_results(job_row(facts, chosen.text, STATUS_NO_OPS, detail) | records)
         if not len(rows.steps):
-            detail = f"none of {rows.steps_dropped} steps has all {layout.dp_size} x {layout.pp_size} workers"
-            return empty_results(job_row(facts, chosen.text, STATUS_MISSING_WORKERS, detail) | records)
+            return empty_results(job_row(facts, chosen.text, *_nothing(rows, layout, other_days)) | records)
         rows = without_odd_rank_steps(rows)
         odd = in_other_units(rows)
         if odd:
             records["odd_ranks"] = len(odd)
             detail = "; ".join(odd[:MOST_NAMED])
             return empty_results(job_row(facts, chosen.text, STATUS_ODD_RANKS, detail) | records)
+        if is_partial(facts):
+            detail, figures = partial_results(rows, layout, chosen.ideal, chosen.ops_together)
+            return empty_results(
+                job_row(facts, chosen.text, STATUS_PARTIAL_TRACE, detail) | records | figures
+            )
         found = analyse_rows(rows, layout, chosen, diagnosed=chosen.diagnosed)
         if found.exchanged:
             records["odd_ranks"] = 2 * len(found.exchanged)
@@ -141,6 +145,15 @@ def _refusal_of_manifest(facts: dict[str, object], settings: SimulationSettings)
     if isinstance(restarts, int) and restarts > settings.maximum_restarts:
         return STATUS_TOO_MANY_RESTARTS, f"{restarts} restarts, more than {settings.maximum_restarts}"
     return None
+
+
+def _nothing(rows: ReplayedRows, layout: Layout, other_days: int) -> tuple[str, str]:
+    """Status and detail of a unit without a complete step."""
+    if rows.recorded:
+        detail = f"none of {rows.steps_dropped} steps has all {layout.dp_size} x {layout.pp_size} workers"
+        return STATUS_MISSING_WORKERS, detail
+    detail = f"all {other_days} lines are of other days" if other_days else "no rank recorded an op"
+    return STATUS_NO_OPS, detail
 
 
 def analyse_rows(

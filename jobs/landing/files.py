@@ -16,7 +16,12 @@ TRACE: Final = "trace-*.parquet"
 MANIFEST: Final = "job.json"
 META: Final = "meta-*.yaml"
 LOGS: Final = (RANK_LOG, PACKED_RANK_LOG, TRACE)
-_INPUTS: Final = (*LOGS, MANIFEST, META)
+_OWN: Final = (*LOGS, MANIFEST, META)
+_OTHERS: Final = re.compile(
+    r"(?![._])(?!.*\.(?:tmp|part)\b)"
+    r".*(?:\.(?:json|jsonl|ndjson|log|pkl|pickle)(?:\.gz|\.zst)?|trace_rank_\d+)"
+)
+"""Names under which other tools leave logs: content says which. Uploads under way have others."""
 
 _MARKER: Final = "_SUCCESS"
 _RUN: Final = re.compile(r"job_id=([^/]+)/run_id=([^/]+)")
@@ -56,6 +61,16 @@ class LandedFile(NamedTuple):
     def name(self) -> str:
         """Its name in the run folder."""
         return self.source_file.rsplit("/", 1)[1]
+
+    @property
+    def is_log_of_other_tool(self) -> bool:
+        """Whether its name allows that another tool wrote it."""
+        return _OTHERS.fullmatch(self.name) is not None and not self.is_one_of(*_OWN)
+
+    @property
+    def is_log(self) -> bool:
+        """Whether it is a log, and not a manifest."""
+        return self.is_one_of(*LOGS) or self.is_log_of_other_tool
 
     def is_one_of(self, *patterns: str) -> bool:
         """Tell whether the file's name is like one of these."""
@@ -103,13 +118,17 @@ class Landing:
                 if (
                     unit is not None
                     and file is not None
-                    and file.is_one_of(*_INPUTS)
+                    and (file.is_one_of(*_OWN) or file.is_log_of_other_tool)
                     and source_file not in seen
                 ):
                     units[unit].append(file)
                     seen.add(source_file)
                 elif entry.names != (_MARKER,):
                     misplaced.append(f"{source_file} ({entry.defect})" if entry.defect else source_file)
+        for files in units.values():
+            if any(file.is_one_of(*LOGS) for file in files):  # what else lies there is none
+                misplaced += [file.source_file for file in files if file.is_log_of_other_tool]
+                files[:] = [file for file in files if not file.is_log_of_other_tool]
         if misplaced:
             _LOG.warning("%d files are misplaced and not read, the first is %s", len(misplaced), misplaced[0])
         return {unit: sorted(units[unit]) for unit in sorted(units)}, misplaced

@@ -8,10 +8,11 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from jobs.landing.accounts import Keys, UnitAccount, UnitPart
 from jobs.landing.content import Content
-from jobs.landing.files import LOGS, MANIFEST, META, PACKED_RANK_LOG, LandedFile, Landing, Unit
+from jobs.landing.files import MANIFEST, META, LandedFile, Landing, Unit
 from jobs.landing.formats.rows import Bounds
-from jobs.landing.read_unit import Keys, UnitAccount, UnitPart, read_unit
+from jobs.landing.read_unit import read_unit
 from jobs.landing.staging import StagedFile, Staging, sweep
 from jobs.landing.stores import store_of
 
@@ -22,7 +23,7 @@ _LARGE_UNIT: Final = 2 * _TASK_BYTES
 _TASKS_OF_A_CORE: Final = 2
 _DIGESTED_TOGETHER: Final = 200
 _PACKED: Final = 6
-"""Bytes of JSON in a byte of gzip, about."""
+"""Bytes of JSON in a packed byte, about."""
 
 
 class Where(NamedTuple):
@@ -120,14 +121,14 @@ def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bou
 
 def _whole(unit: Unit, files: Sequence[LandedFile], bounds: Bounds) -> UnitPart:
     manifests = [file for kind in (MANIFEST, META) for file in files if file.is_one_of(kind)]
-    logs = [file for file in files if file.is_one_of(*LOGS)]
+    logs = [file for file in files if file.is_log]
     return UnitPart(unit, manifests, logs[: bounds.unit_files], logs[bounds.unit_files :])
 
 
 def _split(part: UnitPart) -> Iterable[UnitPart]:
     pieces: list[list[LandedFile]] = [[]]
     for file in part.logs:
-        if pieces[-1] and _bytes([*pieces[-1], file]) > _TASK_BYTES:
+        if pieces[-1] and not part.is_foreign and _bytes([*pieces[-1], file]) > _TASK_BYTES:
             pieces.append([])
         pieces[-1].append(file)
     for place, files in enumerate(pieces):
@@ -136,7 +137,7 @@ def _split(part: UnitPart) -> Iterable[UnitPart]:
 
 
 def _bytes(files: Iterable[LandedFile]) -> int:
-    return sum(file.size * (_PACKED if file.is_one_of(PACKED_RANK_LOG) else 1) for file in files)
+    return sum(file.size * (_PACKED if file.name.endswith((".gz", ".zst")) else 1) for file in files)
 
 
 def _run(spark: SparkSession, tasks: Sequence[Sequence[UnitPart]], where: Where) -> list[_Done]:

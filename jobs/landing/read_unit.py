@@ -1,16 +1,24 @@
 """One unit of the landing, read once: its manifest, then every log; rows and rejects are staged."""
 
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
+from jobs.landing.accounts import FileAccount, Keys, UnitAccount, UnitPart
 from jobs.landing.content import Content, refusal_of
-from jobs.landing.files import MANIFEST, PACKED_RANK_LOG, TRACE, LandedFile, Unit
-from jobs.landing.formats.manifest import ManifestError, no_manifest, parse_manifest, parse_published_meta
+from jobs.landing.files import MANIFEST, PACKED_RANK_LOG, TRACE, LandedFile
+from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError
+from jobs.landing.formats.manifest import (
+    SIZES,
+    ManifestError,
+    manifest_fields,
+    manifest_row,
+    no_manifest,
+    parse_published_meta,
+)
 from jobs.landing.formats.published_trace import read_trace
 from jobs.landing.formats.rank_log import RankLogReader
 from jobs.landing.formats.rows import (
@@ -21,79 +29,29 @@ from jobs.landing.formats.rows import (
     FileError,
     Reject,
     Rows,
-    joined,
-    table_of,
     text_of,
 )
+from jobs.landing.formats.sound import sound
+from jobs.landing.held import Held
+from jobs.landing.read_foreign import ForeignFiles, job_of
 from jobs.landing.staging import Staging
 from jobs.landing.stores import Store
-from schemas.tables import TABLES
 from schemas.vocabulary import (
-    RANK_STEPS,
+    FILE_REASONS,
+    PUBLISHED_TRACE_FORMAT,
+    RANK_LOG_FORMAT,
     REASON_DUPLICATE_RANK_STEP,
     REASON_TOO_MANY_FILES,
     REASON_UNREADABLE_FILE,
-    REJECTS,
+    REASON_UNUSABLE_LOG,
+    STATUS_UNUSABLE_LOG,
+    TRANSFERS_MEASURED,
 )
 
-_MOST_HELD: Final = 192 << 20
-"""Bytes of rows that a task holds; a unit with more leaves in several sorted runs."""
-
-_ORDER: Final = ("rank", "tp_rank", "cp_rank", "dp_rank", "step", "pp_rank")
-"""Rows of a unit are stored by the last of these first: the simulation reads a stage as dense arrays."""
-
-_REJECTED: Final = pa.schema([each for each in TABLES[REJECTS].arrow_schema if each.name in Reject._fields])
-_REJECT_BYTES: Final = 3000
-"""What a reject takes with its text, about."""
+_MOST_LEFT_OUT: Final = 100
+"""Kinds of what is left out of a log; a trace may name thousands."""
 
 _RANK, _STEP = SCALARS.index("rank"), SCALARS.index("step")
-
-Keys = dict[tuple[int, int], str]
-"""(rank, step) of every row of a unit, and the file that it came from."""
-
-
-class FileAccount(NamedTuple):
-    """What became of a file.
-
-    digest : SHA-256 of what was read; None where it was not read to its end
-    lines : that are not blank; None for a file that is not made of lines, or not readable
-    """
-
-    file: LandedFile
-    digest: str | None
-    lines: int | None = None
-    rows: int = 0
-    rejects: int = 0
-
-
-@dataclass
-class UnitPart:
-    """The files of a unit that one task reads.
-
-    manifests : job.json first, then the meta-*.yaml
-    surplus : files beyond those that a unit may have
-    is_first : whether the row of jobs, and what befalls the manifests, comes from this part
-    taken : rows that other parts have already
-    """
-
-    unit: Unit
-    manifests: Sequence[LandedFile]
-    logs: Sequence[LandedFile]
-    surplus: Sequence[LandedFile] = ()
-    is_first: bool = True
-    is_only: bool = True
-    taken: Keys = field(default_factory=dict)
-
-
-@dataclass
-class UnitAccount:
-    """What was found in a part of a unit: `job` is its row of jobs, without the key."""
-
-    unit: Unit
-    job: dict[str, Any] | None
-    files: list[FileAccount] = field(default_factory=list)
-    ops: int = 0
-    keys: Keys = field(default_factory=dict)
 
 
 def read_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging) -> UnitAccount:
@@ -101,84 +59,20 @@ def read_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging) ->
     return _UnitReader(store, part, bounds, staging).read()
 
 
-class _Held:
-    """Rows and rejects on their way to staging, sorted there; more than a task can hold leave early."""
-
-    def __init__(self, unit: Unit, staging: Staging) -> None:
-        self._unit, self.staging = unit, staging
-        self.rows: list[tuple[str, Rows]] = []
-        self.rejects: list[tuple[str, Reject]] = []
-        self._bytes, self.ops = 0, 0
-
-    def add(self, source_file: str, rows: Rows, rejects: Sequence[Reject]) -> None:
-        """Add what came from a file."""
-        if rows.lines:
-            self.rows.append((source_file, rows))
-        self.rejects += [(source_file, each) for each in rejects]
-        self._bytes += rows.nbytes + len(rejects) * _REJECT_BYTES
-        if self._bytes > _MOST_HELD:
-            self.flush()
-
-    def take(self, other: "_Held") -> None:
-        """Add what another held, and what of it has left already."""
-        self.staging.take(other.staging)
-        self.ops += other.ops
-        for source_file, rows in other.rows:
-            self.add(source_file, rows, ())
-        self.rejects += other.rejects
-        self._bytes += len(other.rejects) * _REJECT_BYTES
-
-    def drop(self) -> None:
-        """Forget all of it, what has left already too."""
-        self.staging.drop()
-
-    def flush(self) -> None:
-        """Let everything leave."""
-        if self.rows:
-            self._write_rows()
-        if self.rejects:
-            columns = [each._asdict() for _, each in self.rejects]
-            rejects = pa.Table.from_pylist(columns, _REJECTED)
-            self._write(REJECTS, rejects, [name for name, _ in self.rejects])
-        self.rows, self.rejects, self._bytes = [], [], 0
-
-    def _write_rows(self) -> None:
-        rows = joined([each for _, each in self.rows])
-        files = np.repeat(np.arange(len(self.rows)), [len(each.lines) for _, each in self.rows])
-        names = [name for name, _ in self.rows]
-        self.rows = []
-        table = table_of(rows)
-        order = np.lexsort([table.column(name).fill_null(-1).to_numpy() for name in _ORDER])
-        self.ops += len(rows.lists[0])
-        self._write(RANK_STEPS, table.take(order), pa.array(names).take(files[order]), len(rows.lists[0]))
-
-    def _write(self, name: str, rows: pa.Table, files: Sequence[str], ops: int = 0) -> None:
-        day, job_id, run_id = self._unit
-        for column, value in (("job_id", job_id), ("run_id", run_id)):
-            rows = rows.append_column(column, pa.repeat(pa.scalar(value, pa.string()), rows.num_rows))
-        self.staging.write(
-            name,
-            (("log_date", day.isoformat()),),
-            rows.append_column("source_file", pa.array(files, pa.string())),
-            ops,
-        )
-
-
 class _UnitReader:
     def __init__(self, store: Store, part: UnitPart, bounds: Bounds, staging: Staging) -> None:
         self._store, self._part, self._bounds, self._staging = store, part, bounds, staging
-        self._held = _Held(part.unit, staging)
+        self._held = Held(part.unit, staging)
         self._keys: Keys = {}
         self._account = UnitAccount(part.unit, None)
+        self._given: Mapping[str, Any] = {}
 
     def read(self) -> UnitAccount:
         manifest = self._manifest()
-        limits = manifest if manifest["manifest_status"] is None else {}
-        _, job_id, run_id = self._part.unit
-        known = {"job_id": job_id, "run_id": run_id, **{name: limits.get(name) for name in LIMITS}}
-        lines = RankLogReader(known, self._bounds)
-        for file in self._part.logs:
-            self._account.files.append(self._log(file, known, lines))
+        if self._part.is_foreign:
+            manifest = self._foreign(manifest)
+        else:
+            self._own(manifest)
         for file in self._part.surplus:
             detail = f"the unit has more than {self._bounds.unit_files} files"
             self._account.files.append(self._refused(file, Reject(REASON_TOO_MANY_FILES, detail)))
@@ -190,6 +84,97 @@ class _UnitReader:
         if not self._part.is_only:
             account.keys = self._keys
         return account
+
+    def _own(self, manifest: dict[str, Any]) -> None:
+        """Read rank logs and published traces; the row of jobs says which it was."""
+        known = self._known(manifest)
+        lines = RankLogReader(known, self._bounds)
+        for file in self._part.logs:
+            self._account.files.append(self._log(file, known, lines))
+        if self._part.logs:
+            is_trace = self._part.logs[0].is_one_of(TRACE)
+            manifest["source_format"] = manifest["source_format"] or (
+                PUBLISHED_TRACE_FORMAT if is_trace else RANK_LOG_FORMAT
+            )
+            manifest["transfers"] = manifest["transfers"] or TRANSFERS_MEASURED
+
+    def _known(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        """What rows are held against: the unit's ids, and the sizes of a good manifest."""
+        limits = manifest if manifest["manifest_status"] is None else {}
+        _, job_id, run_id = self._part.unit
+        return {"job_id": job_id, "run_id": run_id, **{name: limits.get(name) for name in LIMITS}}
+
+    def _foreign(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        """Read the logs of another tool, all together; returns the row of jobs."""
+        opener = ForeignFiles(self._store, self._bounds)
+        found = opener.recognise(self._part.logs)
+        self._account.files += [self._refused(file, reject) for file, reject in found.others]
+        if found.format is None:
+            detail = f"{len(self._part.logs)} files, none in a format that is read"
+            return manifest | {"manifest_status": STATUS_UNUSABLE_LOG, "manifest_detail": detail}
+        held, before = self._held, self._keys
+        self._held = Held(self._part.unit, self._staging.another())
+        try:
+            run = found.format.read(opener.sources(found.files), self._given, self._bounds)
+            if self._given or not self._part.manifests:
+                manifest = job_of(run, self._given, *self._part.unit[1:])
+            accounts = self._foreign_files(run, found.files, manifest, opener)
+        except (RefusalError, FileError) as error:
+            self._held.drop()
+            self._held, self._keys = held, before
+            is_refused = isinstance(error, RefusalError)
+            reason = REASON_UNUSABLE_LOG if is_refused else REASON_UNREADABLE_FILE
+            accounts = [self._refused(file, Reject(reason, str(error))) for file in found.files]
+            manifest |= {"manifest_status": STATUS_UNUSABLE_LOG, "manifest_detail": str(error)}
+        else:
+            held.take(self._held)
+            self._held = held
+            manifest |= {"source_format": run.source_format, "transfers": run.transfers}
+            manifest["left_out"] = dict(Counter(run.left_out).most_common(_MOST_LEFT_OUT)) or None
+        self._account.files += accounts
+        return manifest
+
+    def _foreign_files(
+        self, run: ForeignRun, files: Sequence[LandedFile], manifest: Mapping[str, Any], opener: ForeignFiles
+    ) -> list[FileAccount]:
+        rest = {file.name: file for file in files}
+        known, accounts = self._known(manifest), []
+        for name, parts in groupby(opener.parts(run), key=lambda part: part.name):
+            file = rest.pop(name, None)  # None: it broke off behind its last part
+            if file is not None:
+                accounts.append(self._foreign_file(file, parts, known, opener))
+        for file in rest.values():
+            if opener.failure is None:
+                accounts.append(self._foreign_file(file, iter(()), known, opener))
+            else:
+                detail = f"another file of the run ended the reading: {opener.failure}"
+                accounts.append(self._refused(file, _unreadable(detail)))
+        return accounts
+
+    def _foreign_file(
+        self, file: LandedFile, parts: Iterator[Part], known: Mapping[str, Any], opener: ForeignFiles
+    ) -> FileAccount:
+        """Take the rows of a file, unless one of its parts says that it broke off."""
+        held, keys = Held(self._part.unit, self._staging.another()), Keys()
+        lines = rows_kept = rejected = 0
+        try:
+            for part in parts:
+                _refuse_broken(part)
+                good, bad = sound(part.rows, known, lines + 1)
+                lines += len(part.rows.lines)
+                bad += [each._replace(line=lines + place) for place, each in enumerate(part.rejects, start=1)]
+                lines += len(part.rejects)
+                rows, rejects = self._once(_Block(1, (), good, bad), file, keys)
+                held.add(file.source_file, rows, rejects)
+                rows_kept += len(rows.lines)
+                rejected += len(rejects)
+            digest = opener.digest(file)
+        except FileError as error:
+            held.drop()
+            return self._refused(file, error.reject)
+        self._held.take(held)
+        self._keys = self._keys | keys
+        return FileAccount(file, digest, None, rows_kept, rejected)
 
     def _manifest(self) -> dict[str, Any]:
         """Read the manifest: job.json, else the first meta-*.yaml by name; digest them all."""
@@ -225,12 +210,16 @@ class _UnitReader:
         if not content:
             raise ManifestError("the file is empty")
         if file.is_one_of(MANIFEST):
-            return parse_manifest(content, file.job_id, file.run_id, self._bounds.nesting)
-        return parse_published_meta(content, self._bounds.nesting)
+            fields = manifest_fields(content, self._bounds.nesting)
+            self._given = fields if isinstance(fields, dict) else {}
+            return manifest_row(fields, file.job_id, file.run_id)
+        row = parse_published_meta(content, self._bounds.nesting)
+        self._given = {name: row[name] for name in SIZES if row[name] is not None}
+        return row
 
     def _log(self, file: LandedFile, known: Mapping[str, Any], lines: RankLogReader) -> FileAccount:
         """Read a log; until its end is reached, nobody knows whether its rows count."""
-        held = _Held(self._part.unit, self._staging.another())
+        held = Held(self._part.unit, self._staging.another())
         keys: Keys = {}
         try:
             account = self._counted(file, known, lines, held, keys)
@@ -242,7 +231,7 @@ class _UnitReader:
         return account
 
     def _counted(
-        self, file: LandedFile, known: Mapping[str, Any], lines: RankLogReader, held: _Held, keys: Keys
+        self, file: LandedFile, known: Mapping[str, Any], lines: RankLogReader, held: Held, keys: Keys
     ) -> FileAccount:
         if file.defect:
             raise FileError(REASON_UNREADABLE_FILE, file.defect)
@@ -320,6 +309,13 @@ def _repeated(
         detail = f"rank {rank}, step {step} is already in {known}"
         again.append(Reject(REASON_DUPLICATE_RANK_STEP, detail, line, text))
     return block.rows.where(np.array(is_new, dtype=bool)), again
+
+
+def _refuse_broken(part: Part) -> None:
+    """Raise FileError where a part says that its whole file is of no use."""
+    for each in part.rejects:
+        if each.reason in FILE_REASONS:
+            raise FileError(each.reason, each.detail)
 
 
 def _unreadable(detail: str) -> Reject:

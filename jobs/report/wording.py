@@ -47,6 +47,7 @@ FLAG_WORDS: Final[dict[str, str]] = {
 }
 
 STATUS_WORDS: Final[dict[str, str]] = {
+    "unusable_log": "log of a tool that no replay can be made of",
     "no_manifest": "no manifest (job.json)",
     "bad_layout": "manifest with a wrong or missing layout",
     "too_many_restarts": "too many restarts",
@@ -54,6 +55,7 @@ STATUS_WORDS: Final[dict[str, str]] = {
     "corrupt_trace": "recorded ops contradict each other",
     "missing_workers": "no step with all workers",
     "odd_ranks": "ranks that contradict their peers",
+    "partial_trace": "computes without transfers",
     "too_few_steps": "too few steps",
     "unknown_clocks": "clocks apart by an unknown time",
     "high_discrepancy": "replay and recording too far apart",

@@ -8,8 +8,8 @@ import pytest
 from jobs.blocks import Block, Work, blocks_of, seconds_for
 from jobs.changed_units import LandingChanges, Recollection, changed_days, changed_results
 from jobs.fingerprints import File, Fingerprint, Recorded, built_on, contents_of, of_units
+from jobs.landing.accounts import FileAccount, UnitAccount
 from jobs.landing.files import LandedFile, Unit
-from jobs.landing.read_unit import FileAccount, UnitAccount
 from jobs.settings import Settings, load_settings
 from jobs.settings_sections import HistorySettings
 

@@ -22,11 +22,11 @@ from jobs.landing.formats.strict_json import (
     too_deep,
 )
 from schemas.jobs import TABLE as JOBS
-from schemas.vocabulary import STATUS_BAD_LAYOUT, STATUS_NO_MANIFEST
+from schemas.vocabulary import STATUS_BAD_LAYOUT, STATUS_NO_MANIFEST, TRANSFERS
 
 SIZES: Final = ("dp_size", "pp_size", "tp_size", "cp_size", "vpp_size", "world_size")
 _PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")
-_TEXTS: Final = ("cluster", "team", "model", "framework", "gpu_type")
+_TEXTS: Final = ("cluster", "team", "model", "framework", "gpu_type", "source_format")
 _TIMES: Final = ("started_at", "ended_at")
 _PUBLISHED_LABELS: Final = ("trial_name", "run_id")
 _LARGEST: Final = 2**31 - 1
@@ -49,8 +49,8 @@ def no_manifest(detail: str) -> Row:
     return row | {"manifest_status": STATUS_NO_MANIFEST, "manifest_detail": detail}
 
 
-def parse_manifest(content: bytes, job_id: str, run_id: str, nesting: int) -> Row:
-    """Return the columns of jobs, without the unit's key, for a job.json in the folder of job_id and run_id.
+def manifest_fields(content: bytes, nesting: int) -> object:
+    """Return what a job.json holds: an object, where it is good.
 
     nesting : how deep arrays and objects may lie in each other
     Raises ManifestError where it is not JSON, or nested deeper.
@@ -63,6 +63,14 @@ def parse_manifest(content: bytes, job_id: str, run_id: str, nesting: int) -> Ro
         raise ManifestError(too_deep(nesting)) from None
     if depth(manifest) > nesting:
         raise ManifestError(too_deep(nesting))
+    return manifest
+
+
+def manifest_row(manifest: object, job_id: str, run_id: str) -> Row:
+    """Return the columns of jobs, without the unit's key, for the fields of a job.json.
+
+    job_id, run_id : as the folder names them
+    """
     if not isinstance(manifest, dict):
         return _bad_layout(f"not a JSON object but {shown(manifest)}")
     fields = _Fields(manifest)
@@ -193,7 +201,9 @@ class _Fields:
         for name in _TIMES:
             self._time(name)
         self._take("gpu_hours", f"a number from 0 to {_MOST_GPU_HOURS:.0e}", _is_amount)
-        self._take("restarts", f"an integer from 0 to {_LARGEST}", _is_count)
+        for name in ("restarts", "warm_up_steps"):
+            self._take(name, f"an integer from 0 to {_LARGEST}", _is_count)
+        self._take("transfers", f"one of {', '.join(TRANSFERS)}", lambda value: value in TRANSFERS)
         self._labels()
         if self._row["gpu_hours"] is not None:
             self._row["gpu_hours"] = float(self._row["gpu_hours"])

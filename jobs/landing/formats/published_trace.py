@@ -67,7 +67,11 @@ def read_trace(
     Times become float64 microseconds; ops are ordered by start, those that start together as recorded.
     Raises FileError for a file that is no trace, or too large.
     """
-    columns = _columns(content, bounds)
+    return rows_of(_columns(content, bounds), limits)
+
+
+def rows_of(columns: Columns, limits: Mapping[str, int | None]) -> tuple[Rows, list[Reject]]:
+    """Return the same for ops in any order: times in microseconds, `op` as codes."""
     order = np.lexsort((columns["start_ts"], columns["step"], columns["rank"]))
     ops = {name: values[order] for name, values in columns.items()}
     is_first = np.ones(len(order), dtype=bool)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from jobs.cli import positive
 from jobs.landing.content import Content
-from jobs.landing.formats.manifest import ManifestError, parse_manifest, parse_published_meta
+from jobs.landing.formats.manifest import ManifestError, manifest_fields, manifest_row, parse_published_meta
 from jobs.landing.formats.published_trace import read_trace
 from jobs.landing.formats.rank_log import RankLogReader
 from jobs.landing.formats.rank_log_line import LineError, read_line
@@ -89,7 +89,7 @@ def read_manifest(chance: random.Random) -> None:
     """A manifest is good, bad in its fields, or none."""
     content = json.dumps(MANIFEST | {"labels": {"a": 1}, "started_at": "2026-01-05T08:30:00+02:00"}).encode()
     try:
-        parse_manifest(mutated(content, chance), "gpt", "r3", _BOUNDS.nesting)
+        manifest_row(manifest_fields(mutated(content, chance), _BOUNDS.nesting), "gpt", "r3")
     except ManifestError:
         return
 

@@ -229,6 +229,7 @@ def test_without_a_manifest_lines_are_stored(
 ) -> None:
     job = night.tables.job(job_id)
     assert (job.pop("manifest_status"), bool(job.pop("manifest_detail"))) == (status, True)
+    assert (job.pop("source_format"), job.pop("transfers")) == ("rank-log/1", "measured")
     assert set(job.values()) == {None}
     assert night.tables.steps(job_id) == [(99, 2)]
     assert night.tables.rejected(job_id) == [*rejects, ("rank-00000.jsonl", 2, "rank_out_of_range")]

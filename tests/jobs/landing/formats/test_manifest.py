@@ -7,7 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobs.landing.formats.manifest import ManifestError, no_manifest, parse_manifest, parse_published_meta
+from jobs.landing.formats.manifest import (
+    ManifestError,
+    manifest_fields,
+    manifest_row,
+    no_manifest,
+    parse_published_meta,
+)
 from schemas.jobs import TABLE
 
 NESTING = 64
@@ -17,6 +23,10 @@ META = (
     "trial_name: NO\nrun_id: 007\n"
     "dp_size: 32\ndsp_size: 2\npp_size: 2\ntp_size: 1\nvpp_size: 1\nworld_size: 128\n"
 )
+
+
+def parse_manifest(content: bytes, job_id: str, run_id: str, nesting: int) -> dict[str, Any]:
+    return manifest_row(manifest_fields(content, nesting), job_id, run_id)
 
 
 def parsed(*left_out: str, **changes: object) -> dict[str, Any]:

@@ -1,0 +1,101 @@
+"""Convert: logs that another tool wrote, as rank logs in a landing; or only what is in them, with --check.
+
+`python -m jobs.convert FOLDER --check` needs no Spark. A job.json among the files says what they do not.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from jobs.cli import Parser, log_date, make_parser, option
+from jobs.landing.conversion import Conversion, Understood
+from jobs.landing.files import MANIFEST
+from jobs.landing.formats.foreign import RefusalError
+from jobs.landing.formats.manifest import SIZES
+from jobs.landing.formats.rows import FileError
+from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, TRANSFERS_MEASURED
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Convert one run; returns the exit status: 1 for a log that no replay can be made of."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if not args.check and None in (args.landing, args.job_id, args.run_id, args.log_date):
+        parser.error("--landing, --job-id, --run-id and --log-date say where to; or --check")
+    try:
+        files = [file for path in args.path for file in _files(path)]
+        given = _given(files, parser)
+        found = Conversion(
+            [file for file in files if file.name != MANIFEST],
+            {name: value for name, value in given.items() if name not in {"job_id", "run_id"}},
+            (args.job_id or "job", args.run_id or "run"),
+        )
+        sys.stdout.writelines(f"{line}\n" for line in _report(found.understood))
+        if not args.check:
+            sys.stdout.write(f"written: {found.write(args.landing, args.log_date)}\n")
+    except (RefusalError, FileError, OSError) as error:
+        sys.stderr.write(f"convert: error: {error}\n")
+        return EXIT_FAILED
+    return EXIT_DONE
+
+
+def _files(path: Path) -> list[Path]:
+    """Return a file, or those of a folder but for hidden ones."""
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+
+
+def _given(files: Sequence[Path], parser: argparse.ArgumentParser) -> dict[str, Any]:
+    """Return the fields of the job.json among the files."""
+    for file in files:
+        if file.name == MANIFEST:
+            try:
+                found = json.loads(file.read_bytes())
+            except ValueError as error:
+                parser.error(f"{file} is not JSON: {error}")
+            if not isinstance(found, dict):
+                parser.error(f"{file} is no JSON object")
+            return found
+    return {}
+
+
+def _report(found: Understood) -> Iterator[str]:
+    job = found.job
+    sizes = ", ".join(f"{name} {job[name]}" for name in SIZES if job[name] is not None)
+    yield f"format: {job['source_format']}; transfers {job['transfers']}"
+    yield f"layout: {sizes or 'not told'}"
+    if job["manifest_detail"]:
+        yield f"job.json has to say: {job['manifest_detail']}"
+    yield (
+        f"understood: {found.ops:,} ops of {len(found.ranks):,} ranks in {len(found.ends_us):,} steps, "
+        f"{found.rows:,} rows"
+    )
+    if job["warm_up_steps"]:
+        yield f"not replayed: the first {job['warm_up_steps']} steps, which are warm-up"
+    if job["transfers"] != TRANSFERS_MEASURED:
+        yield "status: partial_trace; slow computes and bounds of the slowdown, and no slowdown"
+    for name, why in found.broken.items():
+        yield f"broken: {name}: {why}"
+    for what, count in found.left_out.most_common():
+        yield f"left out: {count:,} x {what}"
+
+
+def _parser() -> Parser:
+    return make_parser(
+        "convert",
+        "Convert the logs that another tool wrote of one run, or say what is in them.",
+        option("path PATH", "files of the run, or its folder", Path, nargs="+"),
+        option("--check", "only say what would come"),
+        option("--landing DIR", "where to write", Path),
+        option("--job-id JOB", "the job"),
+        option("--run-id RUN", "its run"),
+        option("--log-date DATE", "the day under which to write, as 2026-01-05", log_date),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

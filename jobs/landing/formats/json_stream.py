@@ -1,0 +1,119 @@
+"""JSON that is too large to be held: the items of one array of a document, one by one.
+
+json's own scanner reads an item at a time from a window of text; no other library is needed.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Final, Never
+
+from jobs.landing.formats.rows import FileError
+from schemas.vocabulary import REASON_FILE_TOO_LARGE, REASON_UNREADABLE_FILE
+
+TRACE_EVENTS: Final = "traceEvents"
+"""Where the Trace Event Format has its events, if the document is no array itself."""
+
+_PIECE: Final = 1 << 20
+_SPACE: Final = re.compile(r"[ \t\n\r]*")
+_SCANNER: Final = json.JSONDecoder()
+
+
+def items(file: BinaryIO, most: int, key: str = TRACE_EVENTS) -> Iterator[Any]:
+    """Items of the array that a document is, or that it holds under a key.
+
+    most : characters that one item, or another value beside the array, may have
+    Raises FileError where it is not JSON to its end, or a value is longer.
+    """
+    window = _Window(file, most)
+    if window.peek() == "[":
+        yield from window.array()
+    elif window.peek() == "{":
+        for name in window.names():
+            if name == key and window.peek() == "[":
+                yield from window.array()
+            else:
+                window.value()
+    else:
+        window.refuse("neither an array nor an object")
+
+
+class _Window:
+    """The stretch of a document's text that is being read."""
+
+    def __init__(self, file: BinaryIO, most: int) -> None:
+        self._file, self._most = file, most
+        self._decode = codecs.getincrementaldecoder("utf-8-sig")("replace").decode
+        self._text, self._at = "", 0
+
+    def peek(self) -> str:
+        """Return the next character that is not blank."""
+        while True:
+            self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]  # matches nothing too
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._more():
+                self.refuse("it ends too early")
+
+    def value(self) -> Any:  # noqa: ANN401  # any JSON value
+        """Return the next value."""
+        self.peek()
+        while True:
+            try:
+                found, end = _SCANNER.raw_decode(self._text, self._at)
+            except RecursionError:
+                self.refuse("nested too deeply")
+            except ValueError as error:
+                if not self._more():
+                    self.refuse(str(error))
+                continue
+            if end == len(self._text) and self._more():  # a number may go on
+                continue
+            self._at = end
+            return found
+
+    def array(self) -> Iterator[Any]:
+        """Items of the array that begins here."""
+        self._at += 1
+        if self.peek() == "]":
+            self._at += 1
+            return
+        while True:
+            yield self.value()
+            if self._after("]"):
+                return
+
+    def names(self) -> Iterator[str]:
+        """Names of the members of the object that begins here; whoever asks reads the value of each."""
+        self._at += 1
+        if self.peek() == "}":
+            return
+        while True:
+            name = self.value()
+            if self.peek() != ":":
+                self.refuse("a name without a value")
+            self._at += 1
+            yield name
+            if self._after("}"):
+                return
+
+    def refuse(self, why: str) -> Never:
+        """Raise FileError."""
+        raise FileError(REASON_UNREADABLE_FILE, f"not JSON to its end: {why}")
+
+    def _after(self, end: str) -> bool:
+        """Whether the array or object ends here; else another item follows."""
+        found = self.peek()
+        if found not in {",", end}:
+            self.refuse(f"{found!r} between two values")
+        self._at += 1
+        return found == end
+
+    def _more(self) -> bool:
+        if len(self._text) - self._at > self._most:
+            raise FileError(REASON_FILE_TOO_LARGE, f"a value of more than {self._most} characters")
+        piece = self._file.read(_PIECE)
+        self._text = self._text[self._at :] + self._decode(piece, final=not piece)
+        self._at = 0
+        return bool(piece)

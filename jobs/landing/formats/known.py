@@ -1,0 +1,15 @@
+"""Formats of other tools, in the order in which a file is tried against them."""
+
+from typing import Final
+
+from jobs.landing.formats import megascan, refused, timeline
+from jobs.landing.formats.foreign import Format
+
+FORMATS: Final[tuple[Format, ...]] = (timeline, megascan, refused)
+HEAD_BYTES: Final = 64 << 10
+"""Of a file's unpacked beginning, by which it is recognised."""
+
+
+def format_of(head: bytes) -> Format | None:
+    """Return the reader of the tool whose file begins like this; None where there is none."""
+    return next((each for each in FORMATS if each.recognises(head)), None)

@@ -1,0 +1,223 @@
+"""MegaScan, MegaLens: one JSON file per rank, B and E events in nanoseconds from the start of an iteration.
+
+One branch records computes alone: its transfers are absent. Another records transfers too, under names of the
+1F1B schedule. A world barrier precedes each iteration, so that zeros agree, and late starts cannot be seen.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from math import nan
+from typing import Any, Final, NamedTuple
+
+from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile
+from jobs.landing.formats.json_stream import items
+from jobs.landing.formats.rows import NO_ROWS, Bounds, FileError, Rows
+from schemas.vocabulary import OP_CODES, TRANSFERS_ABSENT, TRANSFERS_MEASURED
+
+SOURCE_FORMAT: Final = "megascan"
+WARM_UP_STEPS: Final = 2
+"""Iterations that allocate memory and compile kernels: the first takes five times as long as the others."""
+
+_OPS: Final = {
+    "forward": ("forward-compute",),
+    "forward-warmup": ("forward-compute",),
+    "backward": ("backward-compute",),
+    "backward-cooldown": ("backward-compute",),
+    "recv-warmup": ("forward-recv",),
+    "recv-extra": ("forward-recv",),
+    "recv-forward": ("forward-recv",),
+    "recv-cooldown": ("backward-recv",),
+    "recv-backward": ("backward-recv",),
+    "send-warmup": ("forward-send",),
+    "send-forward": ("forward-send",),
+    "send-extra": ("backward-send",),
+    "send-cooldown": ("backward-send",),
+    "send-backward": ("backward-send",),
+    "exchange-next": ("forward-send", "backward-recv"),
+    "exchange-prev": ("backward-send", "forward-recv"),
+    "allreduce": ("grads-reduce-scatter",),
+    "optimizer": ("optimizer",),
+}
+_ENDS: Final = {
+    "forward-recv": "first",
+    "backward-send": "first",
+    "forward-send": "last",
+    "backward-recv": "last",
+}
+"""Transfers that move nothing at an end of the pipeline, where they are recorded all the same."""
+
+_FILE: Final = re.compile(
+    r"benchmark-(?:global-(?P<rank>\d{1,9})-)?data-(?P<dp_rank>\d{1,9})-pipeline-(?P<pp_rank>\d{1,9})"
+    r"-tensor-(?P<tp_rank>\d{1,9})\b"
+)
+_SPLIT_BACKWARD: Final = re.compile(r"w-?grad|d-?grad|backward[-_](?:weight|input)|zero[-_]?bubble")
+_US: Final = 1e-3  # of a nanosecond
+_ROWS_TOGETHER: Final = 200
+_UNNAMED: Final = "ms without a name between the last op of an iteration and its end"
+
+
+class _Rank(NamedTuple):
+    rank: int
+    dp_rank: int
+    pp_rank: int
+    tp_rank: int
+    is_first: bool
+    is_last: bool
+
+
+def recognises(head: bytes) -> bool:
+    """Whether the file tells of iterations, in nanoseconds from their start."""
+    return re.search(rb'"name"\s*:\s*"iteration"', head) is not None and b'"rel_ts"' in head
+
+
+def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:
+    """Read the files of a run, whose names tell the layout; the first tells chunks and kinds of ops."""
+    places = {file.name: _place(file.name) for file in files}
+    sizes = {
+        f"{axis}_size": 1 + max(place[f"{axis}_rank"] for place in places.values())
+        for axis in ("dp", "pp", "tp")
+    }
+    if len(files) == sizes["dp_size"] * sizes["pp_size"] * sizes["tp_size"]:
+        sizes["cp_size"] = 1
+    left_out: Counter[str] = Counter()
+    sample = _sample(files[0], bounds)
+    has_transfers = any(op in _ENDS for event in sample for op in _OPS.get(event["name"], ()))
+    told = {**sizes, "vpp_size": 1 + max(event["model_chunk"] for event in sample)}
+    given = {name: value for name, value in manifest.items() if name in told and type(value) is int}
+    ranks = {name: _rank(place, {**told, **given}) for name, place in places.items()}
+    return ForeignRun(
+        SOURCE_FORMAT,
+        TRANSFERS_MEASURED if has_transfers else TRANSFERS_ABSENT,
+        {**told, "warm_up_steps": WARM_UP_STEPS},
+        (part for file in files for part in _parts(file, ranks[file.name], bounds, left_out)),
+        left_out,
+    )
+
+
+def _place(name: str) -> dict[str, int]:
+    found = _FILE.search(name)
+    if found is None:
+        raise RefusalError(
+            "MegaScan",
+            f"the name {name} does not tell the layout",
+            "Keep the names benchmark-data-D-pipeline-P-tensor-T.json that it writes",
+        )
+    return {axis: int(value) for axis, value in found.groupdict().items() if value is not None}
+
+
+def _rank(place: Mapping[str, int], sizes: Mapping[str, Any]) -> _Rank:
+    """Rank of a file: as its name says, else in Megatron's order of tensor, data and pipeline ranks."""
+    dp_rank, pp_rank, tp_rank = (place[f"{axis}_rank"] for axis in ("dp", "pp", "tp"))
+    derived = (pp_rank * sizes["dp_size"] + dp_rank) * sizes["tp_size"] + tp_rank
+    is_last = pp_rank == sizes["pp_size"] - 1
+    return _Rank(place.get("rank", derived), dp_rank, pp_rank, tp_rank, pp_rank == 0, is_last)
+
+
+def _sample(file: SourceFile, bounds: Bounds) -> list[dict[str, Any]]:
+    """Ops of the first iteration of a file. Raises RefusalError where it has none."""
+    found = next(islice(_iterations(file, bounds, Counter()), 1), None)
+    if found is None or not found.ops:
+        raise RefusalError(
+            "MegaScan",
+            f"no iteration of {file.name} holds an op",
+            "Trace with granularity base or full, and for more iterations than it skips",
+        )
+    return found.ops
+
+
+class _Iteration(NamedTuple):
+    """One iteration: its number, its ops as events with begin_ns and end_ns, and its end. [ns]"""
+
+    step: int
+    ops: list[dict[str, Any]]
+    end_ns: float
+
+
+def _iterations(file: SourceFile, bounds: Bounds, left_out: Counter[str]) -> Iterator[_Iteration]:
+    step, ops, begun = -1, list[dict[str, Any]](), dict[str, dict[str, Any]]()
+    with file.opened() as content:
+        for event in items(content, bounds.line_bytes):
+            name, phase = (event.get("name"), event.get("ph")) if isinstance(event, dict) else (None, None)
+            name = name if isinstance(name, str) else None
+            if name == "iteration" and phase == "B":
+                step, ops, begun = _integer(event, step + 1, "iteration"), [], {}
+            elif name == "iteration" and phase == "E":
+                yield _Iteration(step, ops, _number(event))
+                ops = []
+            elif name not in _OPS or phase not in {"B", "E"}:
+                _leave_out(name, left_out)
+            elif phase == "B":
+                begun[name] = event
+            elif name in begun:
+                ops.append(_op(begun.pop(name), event))
+            else:
+                left_out["ends of ops that did not begin"] += 1
+    if ops:
+        left_out["iterations that did not end"] += 1
+
+
+def _leave_out(name: str | None, left_out: Counter[str]) -> None:
+    if name is not None and _SPLIT_BACKWARD.search(name):
+        raise RefusalError(
+            "MegaScan",
+            f"{name}: a backward in two parts (zero-bubble schedules) has no place in the graph",
+            "Trace the same job with the 1F1B or the interleaved schedule",
+        )
+    left_out["values that are no events" if name is None else f"events named {name[:40]}"] += 1
+
+
+def _op(begin: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, Any]:
+    args = [each["args"] for each in (begin, end) if isinstance(each.get("args"), dict)]
+    told = {name: value for each in (begin, end, *args) for name, value in each.items()}
+    return {
+        "name": begin["name"],
+        "begin_ns": _number(begin),
+        "end_ns": _number(end),
+        "microbatch": _integer(told, -1, "microbatch", "micro_batch_index"),
+        "model_chunk": _integer(told, 0, "model_chunk"),
+    }
+
+
+def _number(event: Mapping[str, Any]) -> float:
+    """Time of an event; what is none costs the iteration. [ns]"""
+    value = event.get("rel_ts")
+    return float(value) if isinstance(value, int | float) else nan
+
+
+def _integer(event: Mapping[str, Any], default: int, *names: str) -> int:
+    values = (event.get(name) for name in names)
+    return next((each for each in values if type(each) is int and abs(each) < 2**31), default)
+
+
+def _parts(file: SourceFile, rank: _Rank, bounds: Bounds, left_out: Counter[str]) -> Iterator[Part]:
+    """Rows of a file, some iterations at a time; a file that breaks off costs no other."""
+    iterations = _iterations(file, bounds, left_out)
+    try:
+        while some := list(islice(iterations, _ROWS_TOGETHER)):
+            records = [_row(each, rank, left_out) for each in some]
+            yield Part(file.name, Rows.of(records, range(len(records))))
+    except FileError as error:
+        yield Part(file.name, NO_ROWS, [error.reject])
+
+
+def _row(found: _Iteration, rank: _Rank, left_out: Counter[str]) -> dict[str, Any]:
+    lists: dict[str, list[Any]] = {
+        name: [] for name in ("op", "start_us", "duration_us", "microbatch", "model_chunk")
+    }
+    for event in found.ops:
+        for op in _OPS[event["name"]]:
+            if (_ENDS.get(op) == "first" and rank.is_first) or (_ENDS.get(op) == "last" and rank.is_last):
+                left_out["transfers at an end of the pipeline, which move nothing"] += 1
+                continue
+            times = event["begin_ns"] * _US, (event["end_ns"] - event["begin_ns"]) * _US
+            values = (OP_CODES[op], *times, event["microbatch"], event["model_chunk"])
+            for column, value in zip(lists.values(), values, strict=True):
+                column.append(value)
+    unnamed_ms = (found.end_ns - max((each["end_ns"] for each in found.ops), default=nan)) * 1e-6
+    if unnamed_ms >= 0:
+        left_out[_UNNAMED] += round(unnamed_ms)
+    scalars = {"step": found.step, "rank": rank.rank, "dp_rank": rank.dp_rank, "pp_rank": rank.pp_rank}
+    unknown = dict.fromkeys(("cp_rank", "gpu", "t0_us", "host"))
+    return {**scalars, "tp_rank": rank.tp_rank, **unknown, **lists}

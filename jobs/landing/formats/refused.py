@@ -1,0 +1,80 @@
+"""Logs that many people have and no replay can be made of: recognised by content, refused by name."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, NoReturn
+
+from jobs.landing.formats.foreign import RefusalError, SourceFile
+from jobs.landing.formats.rows import Bounds
+
+_HEAD_BYTES: Final = 64 << 10
+_SPANS: Final = (
+    "Record single ops: with MegaScan's trace, with ndtimeline, with torch.profiler on every rank, or as "
+    "rank logs (jobs/rank_log_writer.py)"
+)
+
+
+class _Tool(NamedTuple):
+    """What a log of a tool holds, and why that is not enough."""
+
+    name: str
+    sign: re.Pattern[bytes]
+    reason: str
+    instead: str = _SPANS
+
+
+_TOOLS: Final = (
+    _Tool(
+        "PyTorch Flight Recorder",
+        re.compile(
+            rb'\A\x80[\x02-\x05].*(?:nccl_version|comm_lib_version|pg_config|pg_status)|"nccl_version".*"entries"',
+            re.DOTALL,
+        ),
+        "calls of collectives as the host saw them, no computes; and a pickle may run code: it is not opened",
+    ),
+    _Tool(
+        "a pickle",
+        re.compile(rb"\A\x80[\x02-\x05]"),
+        "a pickle may run code: it is not opened",
+        "Write JSON instead",
+    ),
+    _Tool(
+        "Megatron's OpenTelemetry spans",
+        re.compile(rb'"(?:resourceSpans|resource_spans|startTimeUnixNano|start_time_unix_nano)"|SpanKind\.'),
+        "spans in the time of the host, which does not wait for the GPU",
+    ),
+    _Tool(
+        "Megatron's timers",
+        re.compile(rb"elapsed time per iteration \(ms\)|time across ranks \(ms\)"),
+        "sums over an iteration, least and greatest over ranks, instead of single ops",
+    ),
+    _Tool(
+        "Megatron's StragglerDetector",
+        re.compile(rb"MnRtt/Rnk|MxRtt/Rnk"),
+        "scores of ranks instead of single ops",
+    ),
+    _Tool(
+        "DeepSpeed's wall clock breakdown",
+        re.compile(
+            rb"\b(?:fwd|bwd|bwd_inner|bwd_allreduce|step)_microstep: "
+            rb"|time \(ms\) \| (?:fwd|forward|optimizer)"
+        ),
+        "sums over a step instead of single ops",
+    ),
+)
+
+
+def recognises(head: bytes) -> bool:
+    """Whether the file is of one of these tools."""
+    return _tool(head) is not None
+
+
+def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> NoReturn:  # noqa: ARG001  # as every format
+    """Raise RefusalError, in the name of the tool."""
+    with files[0].opened() as content:
+        found = _tool(content.read(_HEAD_BYTES)) or _TOOLS[0]
+    raise RefusalError(found.name, found.reason, found.instead)
+
+
+def _tool(head: bytes) -> _Tool | None:
+    return next((tool for tool in _TOOLS if tool.sign.search(head)), None)

@@ -1,0 +1,208 @@
+"""Timelines in the Trace Event Format, as ndtimeline and the published traces have them: exact.
+
+An X event is an op: its name the op type, ts and dur microseconds, pid the dp rank; the stage stands in the
+name of its thread. Ops that meet begin together: a transfer that seems to end before that is negative.
+Threads may be named behind the events: a run is held as columns of numbers, some 40 bytes an op, until then.
+"""
+
+import re
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import nan, prod
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile
+from jobs.landing.formats.json_stream import items
+from jobs.landing.formats.published_trace import Columns, rows_of
+from jobs.landing.formats.rows import LIMITS, Bounds, FileError
+from schemas.vocabulary import OP_CODES, REASON_FILE_TOO_LARGE, TRANSFERS_MEASURED
+
+SOURCE_FORMAT: Final = "ndtimeline"
+
+_OP: Final = re.compile(rb'"name"\s*:\s*"(?:%s)"' % "|".join(OP_CODES).encode())
+_THREAD: Final = re.compile(rb'"PP rank \d+, TP rank \d+, ')
+_STAGE: Final = re.compile(r"PP rank (\d{1,9}), TP rank (\d{1,9}), ")
+_LANES: Final = 5
+"""Threads of a rank: compute, pp, tp, dp, misc. Their numbers are rank x 5 + lane."""
+
+_INT32: Final = range(-(2**31), 2**31)
+_INT64: Final = range(-(2**63), 2**63)
+_COMPUTES: Final = [OP_CODES["forward-compute"], OP_CODES["backward-compute"]]
+_COLUMNS: Final = {
+    "op": "b",
+    "thread": "i",
+    "step": "q",
+    "start_ts": "d",
+    "duration": "d",
+    "mb_id": "i",
+    "mc": "i",
+}
+_UNKNOWN_STAGE: Final = "ops of threads that are not named after a stage"
+
+Thread = tuple[int, int]
+"""pid and tid of a thread."""
+
+
+class _Place(NamedTuple):
+    """Where a rank runs."""
+
+    dp_rank: int
+    pp_rank: int
+    tp_rank: int
+
+
+class _Threads:
+    """Threads of a run: a number for each, and the places that they are named after."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Thread, int] = {}
+        self.places: dict[Thread, _Place] = {}
+
+    def name(self, event: Mapping[str, Any]) -> None:
+        """Take a thread's place from an M event, where it tells one."""
+        args, thread = event.get("args"), _thread(event)
+        name = args.get("name") if isinstance(args, dict) and event.get("name") == "thread_name" else None
+        found = _STAGE.match(name) if isinstance(name, str) else None
+        if found and thread is not None:
+            self.places[thread] = _Place(thread[0], *map(int, found.groups()))
+
+    def ranks(self) -> dict[_Place, int]:
+        """Rank of each place: as its threads are numbered, else by stage, dp rank and tp rank."""
+        numbered: dict[_Place, set[int]] = {}
+        for (_, tid), place in self.places.items():
+            numbered.setdefault(place, set()).add(tid // _LANES)
+        found = {place: min(ranks) for place, ranks in numbered.items()}
+        if len(set(found.values())) == len(found) and all(len(ranks) == 1 for ranks in numbered.values()):
+            return found
+        in_order = sorted(found, key=lambda place: (place.pp_rank, place.dp_rank, place.tp_rank))
+        return {place: rank for rank, place in enumerate(in_order)}
+
+
+class _Ops:
+    """Ops of one file, column by column."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.columns = {name: array(kind) for name, kind in _COLUMNS.items()}
+
+    def __len__(self) -> int:
+        return len(self.columns["op"])
+
+    def add(self, event: Mapping[str, Any], threads: dict[Thread, int]) -> bool:
+        """Add an op; false where the event does not say of which thread and step it is."""
+        args, thread = event.get("args"), _thread(event)
+        args = args if isinstance(args, dict) else {}
+        step, times = args.get("step"), [event.get("ts"), event.get("dur")]
+        if thread is None or type(step) is not int or step not in _INT64:
+            return False
+        which = [args.get("mb_id", -1), args.get("model_chunk", 0)]
+        if not all(type(each) is int and each in _INT32 for each in which):
+            times, which = [nan, nan], [-1, 0]  # a time that is none costs the rank's step
+        times = [float(each) if isinstance(each, int | float) else nan for each in times]
+        number = threads.setdefault(thread, len(threads))
+        values = (OP_CODES[event["name"]], number, step, *times, *which)
+        for column, value in zip(self.columns.values(), values, strict=True):
+            column.append(value)
+        return True
+
+    @property
+    def last_chunk(self) -> int:
+        """Highest model chunk that is computed."""
+        op, chunk = (np.array(self.columns[name]) for name in ("op", "mc"))
+        return int(chunk[np.isin(op, _COMPUTES)].max(initial=0))
+
+
+def _thread(event: Mapping[str, Any]) -> Thread | None:
+    pid, tid = event.get("pid"), event.get("tid")
+    is_good = all(type(each) is int and 0 <= each < _INT32.stop for each in (pid, tid))
+    return (pid, tid) if is_good else None  # type: ignore[return-value]  # integers, as was seen
+
+
+def recognises(head: bytes) -> bool:
+    """Whether threads are named after stages, or events as ops are, with a microbatch."""
+    return _THREAD.search(head) is not None or (b'"mb_id"' in head and _OP.search(head) is not None)
+
+
+def read(
+    files: Sequence[SourceFile],
+    manifest: Mapping[str, Any],  # noqa: ARG001  # as every format
+    bounds: Bounds,
+) -> ForeignRun:
+    """Read the files of a run, which may name each other's threads."""
+    left_out: Counter[str] = Counter()
+    threads = _Threads()
+    found = [_read_file(file, threads, left_out, bounds) for file in files]
+    ranks = threads.ranks()
+    if not ranks:
+        raise RefusalError(
+            "ndtimeline",
+            "no thread is named after its stage, so nobody tells the layout",
+            "Keep the thread_name events, such as 'PP rank 0, TP rank 0, compute'",
+        )
+    dp_size, pp_size, tp_size = (1 + max(values) for values in zip(*ranks, strict=True))
+    sizes = {"dp_size": dp_size, "pp_size": pp_size, "tp_size": tp_size}
+    if 1 + max(ranks.values()) == prod(sizes.values()):
+        sizes["cp_size"] = 1
+    sizes["vpp_size"] = 1 + max(ops.last_chunk for ops in found)
+    zeros = _zeros(found)
+    parts = (_part(ops, threads, ranks, zeros, left_out) for ops in found)
+    return ForeignRun(SOURCE_FORMAT, TRANSFERS_MEASURED, sizes, parts, left_out)
+
+
+def _read_file(file: SourceFile, threads: _Threads, left_out: Counter[str], bounds: Bounds) -> _Ops:
+    ops = _Ops(file.name)
+    with file.opened() as content:
+        for event in items(content, bounds.line_bytes):
+            if not isinstance(event, dict):
+                left_out["values that are no events"] += 1
+            elif event.get("ph") == "M":
+                threads.name(event)
+            elif event.get("ph") != "X" or str(event.get("name")) not in OP_CODES:
+                left_out["events that are no op of the vocabulary"] += 1
+            elif not ops.add(event, threads.numbers):
+                left_out["ops that do not say of which thread and step they are"] += 1
+            if len(ops) > bounds.trace_ops:
+                raise FileError(REASON_FILE_TOO_LARGE, f"more than {bounds.trace_ops} ops")
+    return ops
+
+
+def _zeros(found: Sequence[_Ops]) -> dict[int, float]:
+    """When each step begins: files count from their first step on. [us]"""
+    zeros: dict[int, float] = {}
+    for ops in found:
+        steps, of_step = np.unique(np.array(ops.columns["step"]), return_inverse=True)
+        first_us = np.full(len(steps), np.inf)
+        np.fmin.at(first_us, of_step, np.array(ops.columns["start_ts"]))
+        for step, start_us in zip(steps.tolist(), first_us.tolist(), strict=True):
+            zeros[step] = min(start_us, zeros.get(step, start_us))
+    return zeros
+
+
+def _part(
+    ops: _Ops,
+    threads: _Threads,
+    ranks: Mapping[_Place, int],
+    zeros: Mapping[int, float],
+    left_out: Counter[str],
+) -> Part:
+    """Rows of one file, their times from the start of the step."""
+    nowhere = _Place(-1, -1, -1)
+    places = [threads.places.get(thread, nowhere) for thread in threads.numbers]
+    of_thread = np.array([(*place[:2], ranks.get(place, -1)) for place in places]).reshape(-1, 3)
+    columns: Columns = {name: np.array(values) for name, values in ops.columns.items()}
+    columns["dp_rank"], columns["stage"], columns["rank"] = of_thread[columns.pop("thread")].T
+    steps, of_step = np.unique(columns["step"], return_inverse=True)
+    columns["start_ts"] -= np.array([zeros[step] for step in steps.tolist()])[of_step]
+    columns["start_ts"] += np.minimum(
+        columns["duration"], 0
+    )  # its end stays where it is, and so its transfer
+    columns["duration"] = np.maximum(columns["duration"], 0)
+    is_known = columns["rank"] >= 0
+    if not is_known.all():
+        left_out[_UNKNOWN_STAGE] += int((~is_known).sum())
+        columns = {name: values[is_known] for name, values in columns.items()}
+    columns["is_null"] = np.zeros(int(is_known.sum()), dtype=bool)
+    return Part(ops.name, *rows_of(columns, dict.fromkeys(LIMITS)))

@@ -1,0 +1,86 @@
+"""Rows and rejects of a unit between their files and staging."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.landing.files import Unit
+from jobs.landing.formats.rows import Reject, Rows, joined, table_of
+from jobs.landing.staging import Staging
+from schemas.tables import TABLES
+from schemas.vocabulary import RANK_STEPS, REJECTS
+
+_MOST_HELD: Final = 192 << 20
+"""Bytes of rows that a task holds; a unit with more leaves in several sorted runs."""
+
+_ORDER: Final = ("rank", "tp_rank", "cp_rank", "dp_rank", "step", "pp_rank")
+"""Rows of a unit are stored by the last of these first: the simulation reads a stage as dense arrays."""
+
+_REJECTED: Final = pa.schema([each for each in TABLES[REJECTS].arrow_schema if each.name in Reject._fields])
+_REJECT_BYTES: Final = 3000
+"""What a reject takes with its text, about."""
+
+
+class Held:
+    """Rows and rejects on their way to staging, sorted there; more than a task can hold leave early."""
+
+    def __init__(self, unit: Unit, staging: Staging) -> None:
+        self._unit, self.staging = unit, staging
+        self.rows: list[tuple[str, Rows]] = []
+        self.rejects: list[tuple[str, Reject]] = []
+        self._bytes, self.ops = 0, 0
+
+    def add(self, source_file: str, rows: Rows, rejects: Sequence[Reject]) -> None:
+        """Add what came from a file."""
+        if rows.lines:
+            self.rows.append((source_file, rows))
+        self.rejects += [(source_file, each) for each in rejects]
+        self._bytes += rows.nbytes + len(rejects) * _REJECT_BYTES
+        if self._bytes > _MOST_HELD:
+            self.flush()
+
+    def take(self, other: "Held") -> None:
+        """Add what another held, and what of it has left already."""
+        self.staging.take(other.staging)
+        self.ops += other.ops
+        for source_file, rows in other.rows:
+            self.add(source_file, rows, ())
+        self.rejects += other.rejects
+        self._bytes += len(other.rejects) * _REJECT_BYTES
+
+    def drop(self) -> None:
+        """Forget all of it, what has left already too."""
+        self.staging.drop()
+
+    def flush(self) -> None:
+        """Let everything leave."""
+        if self.rows:
+            self._write_rows()
+        if self.rejects:
+            columns = [each._asdict() for _, each in self.rejects]
+            rejects = pa.Table.from_pylist(columns, _REJECTED)
+            self._write(REJECTS, rejects, [name for name, _ in self.rejects])
+        self.rows, self.rejects, self._bytes = [], [], 0
+
+    def _write_rows(self) -> None:
+        rows = joined([each for _, each in self.rows])
+        files = np.repeat(np.arange(len(self.rows)), [len(each.lines) for _, each in self.rows])
+        names = [name for name, _ in self.rows]
+        self.rows = []
+        table = table_of(rows)
+        order = np.lexsort([table.column(name).fill_null(-1).to_numpy() for name in _ORDER])
+        self.ops += len(rows.lists[0])
+        self._write(RANK_STEPS, table.take(order), pa.array(names).take(files[order]), len(rows.lists[0]))
+
+    def _write(self, name: str, rows: pa.Table, files: Sequence[str], ops: int = 0) -> None:
+        day, job_id, run_id = self._unit
+        for column, value in (("job_id", job_id), ("run_id", run_id)):
+            rows = rows.append_column(column, pa.repeat(pa.scalar(value, pa.string()), rows.num_rows))
+        self.staging.write(
+            name,
+            (("log_date", day.isoformat()),),
+            rows.append_column("source_file", pa.array(files, pa.string())),
+            ops,
+        )

@@ -1,0 +1,131 @@
+"""Runs of other tools in a landing: chosen by content, refused in words, nothing lost in silence."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from jobs.landing.accounts import UnitAccount
+from jobs.landing.files import Landing as Landed
+from jobs.landing.formats.rows import Bounds
+from jobs.landing.read_landing import Where, read_landing
+from tests.jobs.landing.formats.foreign_logs import as_json, packed
+from tests.jobs.landing.formats.test_timeline import STAGE, op
+from tests.jobs.landing.land import OneWorker
+from tests.jobs.night import DAY, Landing
+from tests.line_cases import line
+
+TIMELINE = as_json([op(), STAGE])
+
+
+class Found:
+    """What is landed of one day."""
+
+    def __init__(self, made: Landing, bounds: Bounds | None = None) -> None:
+        staging = made.root.parent / "staging"
+        self.landing = Landed(str(made.root), [DAY])
+        where = Where(str(made.root), str(staging), "run", bounds or Bounds())
+        landed = read_landing(OneWorker(), self.landing, where)  # type: ignore[arg-type]  # stands for a session
+        self.accounts: dict[str, UnitAccount] = {each.unit[1]: each for each in landed.accounts}
+        self.tables: dict[str, list[dict[str, Any]]] = {"rank_steps": [], "rejects": []}
+        for file in landed.staged:
+            self.tables[file.table] += pq.read_table(staging / file.table / file.path).to_pylist()
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        found = self.accounts[job_id].job
+        assert found is not None
+        return found
+
+    def rows(self, job_id: str) -> int:
+        return sum(row["job_id"] == job_id for row in self.tables["rank_steps"])
+
+    def rejects(self, job_id: str) -> dict[str, str]:
+        found = [each for each in self.tables["rejects"] if each["job_id"] == job_id]
+        return {each["source_file"].rsplit("/", 1)[1]: each["reason"] for each in found}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Landing:
+    return Landing(tmp_path / "landing")
+
+
+def test_the_format_is_chosen_by_content_whatever_packs_it(made: Landing) -> None:
+    made.put("plain", "a.log", TIMELINE)
+    made.put("gzip", "a.json", gzip.compress(TIMELINE))
+    zstd = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(zstd, "zstd") as stream:
+        stream.write(TIMELINE)
+    made.put("zstd", "a.json.gz", zstd.getvalue().to_pybytes())
+    made.put("torn", "a.json.zst", zstd.getvalue().to_pybytes()[:-8])
+    for file in packed("megascan", "*.gz"):
+        made.put("megascan", file.name, file.read_bytes())
+    found = Found(made)
+    for job_id in ("plain", "gzip", "zstd"):
+        job = found.job(job_id)
+        assert (found.rows(job_id), job["source_format"], job["transfers"]) == (
+            1,
+            "ndtimeline",
+            "measured",
+        ), job_id
+        assert (job["manifest_status"], job["world_size"]) == (None, 1)
+        assert all(file.digest for file in found.accounts[job_id].files)
+    assert (found.rows("torn"), found.rejects("torn")) == (0, {"a.json.zst": "unreadable_file"})
+    assert (found.rows("megascan"), found.job("megascan")["transfers"]) == (80, "absent")
+    assert found.job("megascan")["left_out"], "the unnamed end of iterations is told"
+
+
+def test_what_the_manifest_says_goes_before_what_files_tell(made: Landing) -> None:
+    made.put("larger", "t.json", TIMELINE)
+    made.put("larger", "job.json", json.dumps({"team": "nlp", "dp_size": 2}).encode())
+    made.put("torn", "t.json", TIMELINE)
+    made.put("torn", "job.json", b"{")
+    made.put("outside", "t.json", as_json([op(), STAGE, op(tid=5, pid=1), {**STAGE, "pid": 1, "tid": 5}]))
+    made.put("outside", "job.json", json.dumps({"dp_size": 1}).encode())
+    found = Found(made)
+    assert [found.job("larger")[name] for name in ("team", "dp_size", "world_size")] == ["nlp", 2, 2]
+    assert (found.job("torn")["manifest_status"], found.rows("torn")) == ("no_manifest", 1)
+    assert (found.rows("outside"), found.rejects("outside")) == (1, {"t.json": "rank_out_of_range"})
+
+
+def test_refused_and_unknown_files_are_rows_with_a_reason(made: Landing) -> None:
+    made.manifest("timers")
+    made.put("timers", "train.log", b"elapsed time per iteration (ms): 714.9")
+    made.put("unknown", "train.log", b"loss 2.3")
+    made.put("mixed", "a.json", TIMELINE)
+    made.put("mixed", "b.log", b"loss 2.3")
+    made.put("mixed", "c.log", b"elapsed time per iteration (ms): 714.9")
+    found = Found(made)
+    timers = found.job("timers")
+    assert timers["manifest_status"] == "unusable_log"
+    assert timers["manifest_detail"].startswith("Megatron's timers: sums over an iteration")
+    assert found.rejects("timers") == {"train.log": "unusable_log"}
+    assert found.job("unknown")["manifest_status"] == "unusable_log"
+    assert found.rejects("unknown") == {"train.log": "unknown_format"}
+    assert (found.rows("mixed"), found.job("mixed")["manifest_status"]) == (1, None)
+    assert found.rejects("mixed") == {"b.log": "unknown_format", "c.log": "unknown_format"}
+
+
+def test_beside_rank_logs_and_while_it_is_uploaded_nothing_of_others_is_opened(made: Landing) -> None:
+    made.manifest("own")
+    made.log("own", "rank-00000.jsonl", [line(job_id="own")])
+    made.put("own", "notes.json", TIMELINE)
+    for name in (".a.json", "_a.json", "a.json.tmp", "a.tmp.json", "a.json.part", "a.txt"):
+        made.put("under way", name, TIMELINE)
+    found = Found(made)
+    assert (found.job("own")["source_format"], found.job("own")["transfers"]) == ("rank-log/1", "measured")
+    assert found.rejects("own") == {}
+    assert found.accounts["under way"].files == []
+    assert len(found.landing.misplaced) == 7
+
+
+def test_a_file_that_breaks_off_stores_nothing_and_costs_no_other(made: Landing) -> None:
+    for file in packed("megascan", "*.gz"):
+        content = gzip.decompress(file.read_bytes())
+        made.put("m", file.name.removesuffix(".gz"), content[:-100] if "pipeline-3" in file.name else content)
+    found = Found(made)
+    assert found.rejects("m") == {"benchmark-data-0-pipeline-3-tensor-0.json": "unreadable_file"}
+    assert {row["rank"] for row in found.tables["rank_steps"]} == {0, 1, 2}

@@ -1,0 +1,114 @@
+"""The command that makes rank logs of other tools' logs, or only says what is in them."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from jobs.convert import main
+from jobs.landing.formats import json_stream, megascan
+from tests.jobs.landing.formats.foreign_logs import LOGS, as_json
+from tests.jobs.landing.formats.test_timeline import STAGE, op
+from tests.jobs.landing.land import land
+from tests.jobs.night import DAY
+from udfs.what_if import simulate_job
+
+TO = ["--job-id", "j", "--run-id", "r", "--log-date", str(DAY)]
+
+
+def test_check_says_what_would_come_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(LOGS / "megascan", folder)
+    before = sorted(tmp_path.rglob("*"))
+    assert main([str(folder), "--check"]) == 0
+    said = capsys.readouterr().out
+    for words in (
+        "format: megascan; transfers absent",
+        "pp_size 4, tp_size 1, cp_size 1, vpp_size 4, world_size 4",
+        "5,120 ops of 4 ranks in 20 steps",
+        "status: partial_trace",
+        "LICENSE, no format that is read",
+        "ms without a name",
+    ):
+        assert words in said
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("log", "status"), [("timeline/timeline-ST.json.gz", "analysed"), ("megascan", "partial_trace")]
+)
+def test_what_was_converted_gives_what_the_log_itself_gives(log: str, status: str, tmp_path: Path) -> None:
+    landing = tmp_path / "landing"
+    assert main([str(LOGS / log), "--landing", str(landing), *TO]) == 0
+    itself = landing / f"log_date={DAY}" / "job_id=itself" / "run_id=r"
+    itself.mkdir(parents=True)
+    for file in (LOGS / log).glob("*.gz") if (LOGS / log).is_dir() else [LOGS / log]:
+        shutil.copy(file, itself)
+    assert land(str(landing), str(tmp_path / "staging"))["rejects"] == []
+    staged = (tmp_path / "staging" / "rank_steps").rglob("*.parquet")
+    rows = pa.concat_tables([pq.ParquetFile(file).read() for file in staged])
+    manifest = json.loads((landing / f"log_date={DAY}" / "job_id=j" / "run_id=r" / "job.json").read_text())
+    results = []
+    for job_id in ("j", "itself"):
+        own = rows.filter(pa.array([each == job_id for each in rows["job_id"].to_pylist()]))
+        (job,) = simulate_job(own, manifest | {"log_date": DAY})["job_slowdown"].to_pylist()
+        results.append(job)
+    assert [each["status"] for each in results] == [status, status]
+    compared = ("slowdown", "discrepancy") if status == "analysed" else ("slowdown_low", "slowdown_high")
+    for name in compared:
+        assert results[0][name] == pytest.approx(results[1][name], rel=1e-9), name
+
+
+@pytest.mark.parametrize(
+    ("content", "exit_status", "words"),
+    [
+        (b"elapsed time per iteration (ms): 714.9", 1, "Megatron's timers: sums over.*Record single ops"),
+        (b"loss 2.3", 1, "no format that is read. jobs/landing/formats/README.md lists"),
+        (as_json([op(), STAGE])[:-9], 1, "not JSON to its end"),
+    ],
+)
+def test_what_cannot_be_converted_says_why(
+    content: bytes, exit_status: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run.log").write_bytes(content)
+    assert main([str(tmp_path / "run.log"), "--check"]) == exit_status
+    assert re.search(words, capsys.readouterr().err)
+
+
+def test_nothing_is_written_over_and_a_target_is_needed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.json").write_bytes(as_json([op(), STAGE]))
+    arguments = [str(tmp_path / "t.json"), "--landing", str(tmp_path / "landing"), *TO]
+    assert (main(arguments), main(arguments)) == (0, 1)
+    assert "is not empty" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as wrong:
+        main([str(tmp_path / "t.json")])
+    assert wrong.value.code == 2
+
+
+def test_a_job_json_says_what_files_do_not_and_broken_files_cost_no_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(megascan, "_ROWS_TOGETHER", 5)
+    monkeypatch.setattr(json_stream, "_PIECE", 1 << 12)
+    for file in (LOGS / "megascan").glob("*.gz"):
+        content = file.read_bytes()
+        (tmp_path / file.name).write_bytes(content[:-9] if "pipeline-3" in file.name else content)
+    (tmp_path / "job.json").write_text(json.dumps({"job_id": "other", "team": "nlp"}))
+    landing = tmp_path / "landing"
+    assert main([str(tmp_path), "--landing", str(landing), *TO]) == 0
+    said = capsys.readouterr().out
+    assert "3,840 ops of 3 ranks in 20 steps" in said
+    assert "broken: benchmark-data-0-pipeline-3-tensor-0.json.gz: broken gzip" in said
+    (manifest,) = landing.rglob("job.json")
+    told: dict[str, Any] = json.loads(manifest.read_text())
+    assert (told["job_id"], told["team"], told["pp_size"]) == ("j", "nlp", 4)
+    assert len(list(landing.rglob("rank-*"))) == 3

@@ -1,0 +1,100 @@
+"""Logs of other tools through a whole night, in a warehouse that an earlier version made."""
+
+import shutil
+from dataclasses import replace
+from datetime import date
+from typing import Final
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs import run_nightly
+from jobs.settings import Settings
+from jobs.warehouse.conditions import spark_schema
+from jobs.warehouse.tables import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import COVERAGE_DAY, FLEET_DAY, JOB_SLOWDOWN, JOBS, REJECTS, RESULT_TABLES
+from tests.jobs.landing.formats.foreign_logs import LOGS
+from tests.jobs.night import DAY
+from tests.jobs.night import Landing as Made
+from tests.jobs.test_night import Night, read_tables
+
+BEFORE: Final = date(2026, 1, 4)
+NEW: Final = {
+    JOBS: {"source_format", "transfers", "warm_up_steps", "left_out"},
+    JOB_SLOWDOWN: {"slowdown_low", "slowdown_high", "slow_computes"},
+    FLEET_DAY: {"unusable_log", "partial_trace"},
+}
+
+
+def make_old(warehouse: Warehouse) -> None:
+    """Tables as they were without the new columns, each with a row of the day before."""
+    for name, columns in NEW.items():
+        table = TABLES[name]
+        old = replace(table, columns=tuple(each for each in table.columns if each.name not in columns))
+        counts = {each.name: 0 for each in old.columns if each.type == pa.int64()}
+        told = {"log_date": BEFORE, "job_id": "old", "run_id": "r", "status": "analysed"}
+        row = counts | told | {"jobs": 1, "analysed": 1}
+        rows = pa.Table.from_pylist([row], schema=old.arrow_schema)
+        frame = warehouse.spark.createDataFrame(rows, spark_schema(old))
+        frame.write.format("delta").partitionBy(*table.partition_by).save(warehouse.path(name))
+
+
+@pytest.fixture(scope="module")
+def night(spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Night:
+    root = tmp_path_factory.mktemp("foreign")
+    made = Made(root / "landing")
+    for job_id in ("megascan", "timeline"):
+        for file in (LOGS / job_id).glob("*.gz"):
+            made.put(job_id, file.name, file.read_bytes())
+    made.put("timers", "train.log", b"elapsed time per iteration (ms): 714.9")
+    paths = {"landing": str(root / "landing"), "warehouse": str(root / "warehouse")}
+    settings = test_settings.model_copy(update={"paths": test_settings.paths.model_copy(update=paths)})
+    make_old(Warehouse(spark, str(root / "warehouse")))
+    run_nightly.run(spark, settings, [DAY])
+    shutil.rmtree(root / "landing")
+    return Night(settings, read_tables(spark, settings))
+
+
+def test_each_job_has_its_status_and_its_reason(night: Night) -> None:
+    found = {row["job_id"]: row for row in night.tables[JOB_SLOWDOWN]}
+    assert {name: row["status"] for name, row in found.items()} == {
+        "old": "analysed",
+        "megascan": "partial_trace",
+        "timeline": "analysed",
+        "timers": "unusable_log",
+    }
+    assert found["timers"]["status_detail"].startswith("Megatron's timers: sums over an iteration")
+    assert "chunk 3 takes 17.2 ms" in found["megascan"]["status_detail"]
+    assert found["megascan"]["slowdown_low"] == pytest.approx(1.381, abs=1e-3)
+    assert found["timeline"]["slowdown"] == pytest.approx(1.1787, abs=1e-4)
+    assert [row["reason"] for row in night.tables[REJECTS]] == ["unusable_log"]
+
+
+def test_a_partial_trace_is_outside_fleet_figures(night: Night) -> None:
+    (day,) = [row for row in night.tables[FLEET_DAY] if row["log_date"] == DAY]
+    assert [day[name] for name in ("jobs", "analysed", "replayed", "partial_trace", "unusable_log")] == [
+        3,
+        1,
+        1,
+        1,
+        1,
+    ]
+    assert {row["status"] for row in night.tables[COVERAGE_DAY]} == {
+        "analysed",
+        "partial_trace",
+        "unusable_log",
+    }
+    for name in set(RESULT_TABLES) - {JOB_SLOWDOWN}:
+        assert {row["job_id"] for row in night.tables[name]} == {"timeline"}, name
+
+
+def test_rows_of_an_earlier_version_stay_with_nulls(night: Night) -> None:
+    jobs = {row["job_id"]: row for row in night.tables[JOBS]}
+    assert [jobs["old"][name] for name in sorted(NEW[JOBS])] == [None] * 4
+    told = {name: (row["source_format"], row["transfers"]) for name, row in jobs.items()}
+    assert told["megascan"] == ("megascan", "absent")
+    assert told["timeline"] == ("ndtimeline", "measured")
+    (before,) = [row for row in night.tables[FLEET_DAY] if row["log_date"] == BEFORE]
+    assert before["partial_trace"] is None
