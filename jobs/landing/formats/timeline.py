@@ -196,9 +196,8 @@ def _part(
     columns["dp_rank"], columns["stage"], columns["rank"] = of_thread[columns.pop("thread")].T
     steps, of_step = np.unique(columns["step"], return_inverse=True)
     columns["start_ts"] -= np.array([zeros[step] for step in steps.tolist()])[of_step]
-    columns["start_ts"] += np.minimum(
-        columns["duration"], 0
-    )  # its end stays where it is, and so its transfer
+    # Where a duration is negative the end stays, and with it the transfer.
+    columns["start_ts"] += np.minimum(columns["duration"], 0)
     columns["duration"] = np.maximum(columns["duration"], 0)
     is_known = columns["rank"] >= 0
     if not is_known.all():
