@@ -101,8 +101,12 @@ class ForeignFiles:
 
 
 def job_of(run: ForeignRun, given: Mapping[str, Any], job_id: str, run_id: str) -> dict[str, Any]:
-    """Return the row of jobs of a run: what its user says goes before what its files do."""
-    fields = {"job_id": job_id, "run_id": run_id, **run.manifest, **given}
+    """Return the row of jobs of a run: what its user says goes before what its files do.
+
+    Only the chunks are those of the files: what they call one need not be a stage of a virtual pipeline.
+    """
+    chunks = {name: run.manifest[name] for name in ("vpp_size",) if name in run.manifest}
+    fields = {"job_id": job_id, "run_id": run_id, **run.manifest, **given, **chunks}
     sizes = [fields.get(name) for name in _PRODUCT]
     if "world_size" not in fields and all(type(size) is int for size in sizes):
         fields["world_size"] = 1

@@ -114,7 +114,7 @@ def _refuse(trace: RankTrace, place: Place) -> None:
     """Raise RefusalError for a trace that says too little, or of a kind that the model has no place for."""
     if not trace.steps:
         raise RefusalError(
-            TOOL, "no ProfilerStep: nobody tells where a step begins", "Call prof.step() after each step"
+            TOOL, "no ProfilerStep: it is unknown where a step begins", "Call prof.step() after each step"
         )
     if not len(trace.computes.start_us):
         instead = "Record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
@@ -122,7 +122,7 @@ def _refuse(trace: RankTrace, place: Place) -> None:
     if place.sizes["pp"] > 1 and not trace.actions:
         raise RefusalError(
             TOOL,
-            "a pipeline without PP: annotations: nobody tells the microbatches",
+            "a pipeline without PP: annotations: its microbatches are unknown",
             "Record a schedule of torch.distributed.pipelining that runs by _PipelineScheduleRuntime",
         )
     if not trace.actions and not trace.computes.is_backward.any():

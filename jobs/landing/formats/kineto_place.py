@@ -69,7 +69,7 @@ class Place(NamedTuple):
 
 
 def place_of(info: DistributedInfo, manifest: Mapping[str, Any]) -> Place:
-    """Where a rank stands. Raises RefusalError for a layout that nobody tells, or given in two ways."""
+    """Where a rank stands. Raises RefusalError for a layout that is unknown, or given in two ways."""
     if info.rank is None or info.world_size is None:
         raise RefusalError(
             TOOL,
@@ -117,7 +117,7 @@ def _sizes(
     if not sizes and not info.pg_config:
         raise RefusalError(
             TOOL,
-            "nobody tells the layout: the traces name no process groups",
+            "the layout is unknown: the traces name no process groups",
             "Write dp_size, pp_size, tp_size and cp_size into job.json, or record with a newer torch",
         )
     others = 1

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from jobs.landing.formats import megascan, refused, timeline
+from jobs.landing.formats import kineto, megascan, refused, timeline
 from jobs.landing.formats.foreign import Format
 
-FORMATS: Final[tuple[Format, ...]] = (timeline, megascan, refused)
+FORMATS: Final[tuple[Format, ...]] = (timeline, megascan, kineto, refused)
 HEAD_BYTES: Final = 64 << 10
 """Of a file's unpacked beginning, by which it is recognised."""
 

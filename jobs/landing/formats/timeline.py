@@ -139,7 +139,7 @@ def read(
     if not ranks:
         raise RefusalError(
             "ndtimeline",
-            "no thread is named after its stage, so nobody tells the layout",
+            "no thread is named after its stage, so the layout is unknown",
             "Keep the thread_name events, such as 'PP rank 0, TP rank 0, compute'",
         )
     dp_size, pp_size, tp_size = (1 + max(values) for values in zip(*ranks, strict=True))

@@ -113,7 +113,7 @@ def test_ranks_are_as_threads_are_numbered_or_by_stage() -> None:
 
 
 def test_a_layout_that_nobody_tells_is_refused() -> None:
-    with pytest.raises(RefusalError, match=r"nobody tells the layout\. Keep the thread_name events"):
+    with pytest.raises(RefusalError, match=r"the layout is unknown\. Keep the thread_name events"):
         read({"t.json": as_json([op()])})
 
 
