@@ -28,6 +28,9 @@ FEW: Final = 8
 NOT_DRIFT: Final = 1e-6
 """Part of a leap that a drift must leave for it to count as a leap."""
 
+MOST_DRIFT: Final = 1e-3
+"""No clock gains more; what seems to was set so near to an end that a line fits it. [s/s]"""
+
 UNLIKE: Final = 3.0
 ENOUGH_CLOCKS: Final = 5
 ROUNDS: Final = 5
@@ -80,6 +83,11 @@ def course(ahead_s: Floats, time_s: Floats) -> Course:
         weight = known / (1.0 + ((values - fit) / (FAR * spread[:, None])) ** 2)
         fit, drift = _fit(values, time_s, segment, weight)
         spread = _spread(np.abs(values - fit), known)
+    wild = np.flatnonzero(np.abs(drift) > MOST_DRIFT)
+    if len(wild):
+        drift[wild] = 0.0
+        fit[wild] = _middles(values[wild], segment[wild], known[wild])
+        spread[wild] = _spread(np.abs(values[wild] - fit[wild]), known[wild])
     return Course(fit, drift, spread, np.diff(segment, axis=1) > 0)
 
 
@@ -149,6 +157,15 @@ def _fit(values: Floats, time_s: Floats, segment: Ints, weight: Floats) -> tuple
     square = (weight * late * late).sum(axis=1)
     drift = (weight * late * off).sum(axis=1) / np.where(square > 0.0, square, 1.0)
     return values - off + drift[:, None] * late, drift
+
+
+def _middles(values: Floats, segment: Ints, known: Mask) -> Floats:
+    """Median of each segment of each clock; same shape."""
+    levels = np.zeros_like(values)
+    for level, value, own, is_known in zip(levels, values, segment, known, strict=True):
+        for number in np.unique(own[is_known]).tolist():
+            level[own == number] = np.median(value[(own == number) & is_known])
+    return levels
 
 
 def _split(rest: Floats, time_s: Floats, segment: Ints, clocks: Ints, scatter: Floats, known: Mask) -> Mask:

@@ -48,3 +48,12 @@ def test_a_clock_set_between_two_bursts_is_not_taken_for_a_drift() -> None:
     found = course(true_s + noise_s, time_s)
     assert np.argwhere(found.is_leap).tolist() == [[0, 4]]
     assert found.ahead_s == pytest.approx(true_s, abs=3e-5)
+
+
+def test_a_clock_set_after_the_first_of_few_short_steps_is_not_taken_for_a_drift() -> None:
+    time_s = 0.6 * np.arange(10.0)
+    noise_s = 5e-6 * np.random.default_rng(5).standard_normal((2, 10))
+    true_s = np.array([-0.05 * (time_s > 0.0), 0.0 * time_s])
+    found = course(true_s + noise_s, time_s)
+    assert np.abs(found.drift).max() < 1e-4
+    assert found.ahead_s[:, 1:] == pytest.approx(true_s[:, 1:], abs=3e-5)
