@@ -11,7 +11,8 @@ import pytest
 from jobs.landing.formats.foreign import RefusalError
 from jobs.landing.formats.rows import Bounds, FileError
 from tests import published
-from tests.jobs.landing.formats.foreign_logs import LOGS, as_json, packed, read
+from tests.conftest import TRACES
+from tests.jobs.landing.formats.foreign_logs import as_json, packed, read
 from udfs.what_if import simulate_job
 
 EXACT = 2e-7
@@ -41,9 +42,9 @@ STAGE = thread(0, "PP rank 0, TP rank 0, compute")
 def test_st_gives_the_published_figures_to_float32() -> None:
     (file,) = packed("timeline", "timeline-ST.json.gz")
     found = read({"timeline-ST.json": gzip.decompress(file.read_bytes())})
-    wanted = json.loads((LOGS / "timeline" / "result-ST.json").read_text())
+    wanted = json.loads((TRACES / "ST" / "result-ST.json").read_text())
     shares = {
-        name: json.loads((LOGS / "timeline" / f"{name}-ST.json").read_text())["rem"] for name in ("mw", "ms")
+        name: json.loads((TRACES / "ST" / f"{name}-ST.json").read_text())["rem"] for name in ("mw", "ms")
     }
     assert (found.run.source_format, found.run.transfers, found.rejects) == ("ndtimeline", "measured", [])
     assert [found.job[name] for name in ("manifest_status", "dp_size", "pp_size", "world_size")] == [
@@ -61,9 +62,8 @@ def test_st_gives_the_published_figures_to_float32() -> None:
 
 def test_se_gives_the_published_figures_over_the_published_steps(published_traces: Path) -> None:
     """The timeline has two steps more than the trace that the figures are of."""
-    content = gzip.decompress(
-        (published_traces.parent / "logs" / "timeline" / "timeline-SE.json.gz").read_bytes()
-    )
+    (file,) = packed("timeline", "timeline-SE.json.gz")
+    content = gzip.decompress(file.read_bytes())
     found = read({"timeline-SE.json": content}, {"cp_size": 2})
     trace = published.rank_steps(published_traces, "SE")
     of_trace = found.rows.filter(pc.is_in(found.rows["step"], trace["step"]))
