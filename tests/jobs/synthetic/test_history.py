@@ -10,7 +10,7 @@ import pytest
 from jobs.synthetic import paper
 from jobs.synthetic.history import History, plan_history
 from jobs.synthetic.history_job import HistoryJob
-from schemas.vocabulary import STATUS_CORRUPT_TRACE, STATUS_NO_MANIFEST, STATUS_NO_OPS
+from schemas.vocabulary import STATUS_CORRUPT_TRACE, STATUS_NO_MANIFEST
 from udfs.errors import TraceError
 from udfs.what_if import SimulationSettings, simulate_job
 
@@ -47,7 +47,8 @@ def test_same_seed_same_history(history: History) -> None:
 def test_every_job_meets_the_fate_that_was_planned(history: History) -> None:
     fates = {job.job_id: (job.status, status_of(history, job)) for job in history.jobs}
     assert {name: both for name, both in fates.items() if both[0] != both[1]} == {}
-    assert {planned for planned, _ in fates.values()} >= set(paper.STATUS_SHARES) - {STATUS_NO_OPS}
+    frequent = {status for status, share in paper.STATUS_SHARES.items() if share > 1 / JOBS}
+    assert {planned for planned, _ in fates.values()} >= frequent
 
 
 def test_as_many_ops_as_asked_for(papers: History, history: History) -> None:
