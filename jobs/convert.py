@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.cli import Parser, log_date, make_parser, option
+from jobs.emitter.rank_log_writer import SAFE_NAME
 from jobs.landing.conversion import Conversion, Understood
 from jobs.landing.files import MANIFEST
 from jobs.landing.formats.foreign import RefusalError
@@ -25,6 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if not args.check and None in (args.landing, args.job_id, args.run_id, args.log_date):
         parser.error("--landing, --job-id, --run-id and --log-date say where to; or --check")
+    for name in filter(None, (args.job_id, args.run_id)):
+        if not SAFE_NAME.fullmatch(name):
+            parser.error(f"{name!r} cannot name a job or run: letters, digits and ._+@=~- can")
     try:
         files = [file for path in args.path for file in _files(path)]
         given = _given(files, parser)
@@ -55,7 +59,7 @@ def _given(files: Sequence[Path], parser: argparse.ArgumentParser) -> dict[str, 
         if file.name == MANIFEST:
             try:
                 found = json.loads(file.read_bytes())
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 parser.error(f"{file} is not JSON: {error}")
             if not isinstance(found, dict):
                 parser.error(f"{file} is no JSON object")

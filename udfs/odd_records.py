@@ -103,6 +103,19 @@ def without_odd_rank_steps(rows: ReplayedRows) -> ReplayedRows:
     )
 
 
+def rows_without_transfers(rows: ReplayedRows) -> int:
+    """Number of replayed rows of a pipeline that hold computes and no transfer: those were not recorded."""
+    codes = np.concatenate([op_codes(_values(chunk)) for chunk in rows.table.column("op").chunks])
+    edges = np.concatenate([[0], np.cumsum(list_lengths(rows.table))])
+    holds = []
+    for kinds in (ot.COMPUTE, ot.TRANSFERS):
+        is_kind = np.zeros(ot.COUNT, dtype=bool)
+        is_kind[list(kinds)] = True
+        before = np.concatenate([[0], np.cumsum(is_kind[codes])])
+        holds.append((before[edges[1:]] > before[edges[:-1]])[rows.replayed_row])
+    return int(np.count_nonzero(holds[0] & ~holds[1]))
+
+
 def _op_counts(rows: ReplayedRows) -> Ints:
     """Ops of each type that others wait for; shape (stage, step, dp_rank, op type)."""
     codes = np.concatenate([op_codes(_values(chunk)) for chunk in rows.table.column("op").chunks])

@@ -37,6 +37,7 @@ from udfs.odd_records import (
     in_other_units,
     named_exchanged,
     of_log_date,
+    rows_without_transfers,
     unshown_sizes,
     without_odd_rank_steps,
 )
@@ -118,7 +119,7 @@ def simulate_job(
             records["odd_ranks"] = len(odd)
             detail = "; ".join(odd[:MOST_NAMED])
             return empty_results(job_row(facts, chosen.text, STATUS_ODD_RANKS, detail) | records)
-        if is_partial(facts):
+        if is_partial(facts) or (layout.pp_size > 1 and rows_without_transfers(rows)):
             detail, figures = partial_results(rows, layout, chosen.ideal, chosen.ops_together)
             return empty_results(
                 job_row(facts, chosen.text, STATUS_PARTIAL_TRACE, detail) | records | figures

@@ -21,7 +21,7 @@ import socket
 import time
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
@@ -161,7 +161,14 @@ class RankLogWriter:
         descriptor = self._descriptor
         if descriptor is None or log_date != self._open_date:
             descriptor = self._open(log_date)
-        _write_whole(descriptor, gzip.compress(line) if self.compress else line)
+        end = os.fstat(descriptor).st_size
+        try:
+            _write_whole(descriptor, gzip.compress(line) if self.compress else line)
+        except OSError:
+            # Half a line would cost the next one, half a gzip member the whole file.
+            with suppress(OSError):
+                os.ftruncate(descriptor, end)
+            raise
 
     def close(self) -> None:
         """Close the current file; the next step opens it again."""

@@ -15,9 +15,9 @@ import numpy as np
 
 from jobs.landing.files import LandedFile
 from jobs.landing.formats.foreign import ForeignRun, RefusalError
-from jobs.landing.formats.rows import LIMITS, LISTS, SCALARS, Bounds, Rows
+from jobs.landing.formats.rows import LIMITS, LISTS, SCALARS, Bounds, FileError, Rows
 from jobs.landing.formats.sound import sound
-from jobs.landing.read_foreign import ForeignFiles, Recognised, job_of
+from jobs.landing.read_foreign import ForeignFiles, Recognised, job_of, plain
 from jobs.landing.stores import store_of
 from schemas.vocabulary import FILE_REASONS, OP_TYPES, RANK_LOG_FORMAT
 
@@ -84,7 +84,8 @@ class Conversion:
             raise RefusalError(
                 "convert", detail or "no files", "jobs/landing/formats/README.md lists what is read"
             )
-        self.understood = self._understood()
+        self._files = list(self._found.files)
+        self.understood = self._understood({})
 
     def write(self, landing: Path, log_date: date) -> Path:
         """Write job.json and a rank log for each rank; returns the run folder.
@@ -109,19 +110,28 @@ class Conversion:
     def _run(self) -> ForeignRun:
         if self._found.format is None:
             raise AssertionError("files of no format were refused before")
-        return self._found.format.read(self._opener.sources(self._found.files), self._given, self._bounds)
+        return self._opener.read(self._found.format, self._files, self._given)
 
-    def _understood(self, broken: Mapping[str, str] | None = None) -> Understood:
-        """Look at all files; once more where some break off, without what they gave before that."""
+    def _understood(self, broken: Mapping[str, str]) -> Understood:
+        """Look at all files; once more where some break off, without them."""
+        try:
+            found = self._look(broken)
+        except FileError as error:
+            last = self._opener.opened_last
+            if last not in self._files or len(self._files) == 1:
+                raise
+            self._files = [file for file in self._files if file != last]
+            return self._understood({**broken, last.name: str(error)})
+        return found if len(found.broken) == len(broken) else self._understood(found.broken)
+
+    def _look(self, broken: Mapping[str, str]) -> Understood:
         run = self._run()
         job = job_of(run, self._given, *self._ids)
         facts = {"source_format": run.source_format, "transfers": run.transfers}
-        found = Understood(job | facts, broken=dict(broken or {}))
+        found = Understood(job | facts, broken=dict(broken))
         for rows in self._rows(found, run):
             found.count(rows)
-        if len(found.broken) > len(broken or {}):
-            return self._understood(found.broken)
-        found.left_out.update(run.left_out)
+        found.left_out.update({plain(what): count for what, count in run.left_out.items()})
         found.left_out.update(f"files: {file.name}, {reject.detail}" for file, reject in self._found.others)
         return found
 

@@ -7,10 +7,11 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 from jobs.landing.content import Content, refusal_of
 from jobs.landing.files import LandedFile
-from jobs.landing.formats.foreign import ForeignRun, Format, Part, SourceFile
+from jobs.landing.formats import refused
+from jobs.landing.formats.foreign import ForeignRun, Format, Part, RefusalError, SourceFile
 from jobs.landing.formats.known import HEAD_BYTES, format_of
 from jobs.landing.formats.manifest import manifest_row
-from jobs.landing.formats.rows import NO_ROWS, Bounds, FileError, Reject
+from jobs.landing.formats.rows import LONGEST_TEXT, Bounds, FileError, Reject
 from jobs.landing.stores import Store
 from schemas.vocabulary import REASON_UNKNOWN_FORMAT, REASON_UNREADABLE_FILE
 
@@ -29,47 +30,45 @@ class ForeignFiles:
     """Opens the files of one run for the reader of their format.
 
     digests : SHA-256 of each file that was read to its end
-    failure : what ended the reading early; None where nothing did
+    opened_last : the file that is read, or was last
     """
 
     def __init__(self, store: Store, bounds: Bounds) -> None:
         self._store, self._bounds = store, bounds
-        self._opened_last: LandedFile | None = None
+        self.opened_last: LandedFile | None = None
         self.digests: dict[LandedFile, str] = {}
-        self.failure: FileError | None = None
 
     def recognise(self, files: Sequence[LandedFile]) -> Recognised:
-        """Return the files of the format that the first recognised file is in."""
-        chosen: Format | None = None
-        own, others = [], []
+        """Return the files of the first format that is recognised; one that is only refused comes last."""
+        formats: dict[LandedFile, Format | None] = {}
+        others = []
         for file in files:
             try:
                 with self.opened(file) as content:
-                    found = format_of(content.read(HEAD_BYTES))
+                    formats[file] = format_of(content.read(HEAD_BYTES))
             except FileError as error:
                 others.append((file, error.reject))
-                continue
-            chosen = chosen or found
-            if found is not None and found is chosen:
-                own.append(file)
-            else:
-                detail = "no format that is read" if found is None else "another tool's than files before it"
+        found = [each for each in formats.values() if each is not None]
+        chosen = next((each for each in found if each is not refused), next(iter(found), None))
+        for file, own in formats.items():
+            if own is None or own is not chosen:
+                detail = "no format that is read" if own is None else "another tool's than other files"
                 others.append((file, Reject(REASON_UNKNOWN_FORMAT, detail)))
-        return Recognised(chosen, own, others)
+        return Recognised(chosen, [file for file, own in formats.items() if own and own is chosen], others)
 
     def sources(self, files: Sequence[LandedFile]) -> list[SourceFile]:
         """Return them as a format takes them."""
         return [SourceFile(file.name, partial(self.opened, file)) for file in files]
 
+    def read(self, chosen: Format, files: Sequence[LandedFile], given: Mapping[str, Any]) -> ForeignRun:
+        """Read the run. Raises FileError for the file that was opened last, RefusalError for the run."""
+        with _no_surprise():
+            return chosen.read(self.sources(files), given, self._bounds)
+
     def parts(self, run: ForeignRun) -> Iterator[Part]:
-        """Parts of the run; what ends the reading is the last, a reject of the file that was open."""
-        try:
+        """Parts of the run. Raises FileError for the file that was opened last."""
+        with _no_surprise():
             yield from run.parts
-        except FileError as error:
-            if self._opened_last is None:
-                raise
-            self.failure = error
-            yield Part(self._opened_last.name, NO_ROWS, [error.reject])
 
     def digest(self, file: LandedFile) -> str:
         """SHA-256 of a file, which is read once more where no reader reached its end."""
@@ -89,7 +88,7 @@ class ForeignFiles:
     def _content(self, file: LandedFile) -> Iterator[Content]:
         if file.defect:
             raise FileError(REASON_UNREADABLE_FILE, file.defect)
-        self._opened_last = file
+        self.opened_last = file
         try:
             with self._store.open(file.path) as opened:
                 content = Content(opened, self._bounds)
@@ -98,6 +97,22 @@ class ForeignFiles:
                     self.digests[file] = content.digest
         except OSError as error:
             raise refusal_of(error) from None
+
+
+@contextmanager
+def _no_surprise() -> Iterator[None]:
+    """Whatever a reader of another tool's log stumbles over costs the file that it reads, never the night."""
+    try:
+        yield
+    except (FileError, RefusalError):
+        raise
+    except Exception as error:
+        raise FileError(REASON_UNREADABLE_FILE, f"{type(error).__name__}: {plain(str(error))}") from error
+
+
+def plain(text: str) -> str:
+    """Text of a file as tables and consoles take it: its beginning, without halves of surrogate pairs."""
+    return text[:LONGEST_TEXT].encode("utf-8", "backslashreplace").decode()
 
 
 def job_of(run: ForeignRun, given: Mapping[str, Any], job_id: str, run_id: str) -> dict[str, Any]:

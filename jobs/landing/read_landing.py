@@ -111,7 +111,7 @@ def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bou
     filled = most
     for part in small:
         size = _bytes(part.logs)
-        if filled + size / 2 > most:
+        if not tasks or filled + size / 2 > most:
             tasks.append([])
             filled = 0
         tasks[-1].append(part)

@@ -10,7 +10,7 @@ import numpy as np
 from jobs.landing.accounts import FileAccount, Keys, UnitAccount, UnitPart
 from jobs.landing.content import Content, refusal_of
 from jobs.landing.files import MANIFEST, PACKED_RANK_LOG, TRACE, LandedFile
-from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError
+from jobs.landing.formats.foreign import ForeignRun, Format, Part, RefusalError
 from jobs.landing.formats.manifest import (
     SIZES,
     ManifestError,
@@ -33,7 +33,7 @@ from jobs.landing.formats.rows import (
 )
 from jobs.landing.formats.sound import sound
 from jobs.landing.held import Held
-from jobs.landing.read_foreign import ForeignFiles, job_of
+from jobs.landing.read_foreign import ForeignFiles, job_of, plain
 from jobs.landing.staging import Staging
 from jobs.landing.stores import Store
 from schemas.vocabulary import (
@@ -47,6 +47,9 @@ from schemas.vocabulary import (
     STATUS_UNUSABLE_LOG,
     TRANSFERS_MEASURED,
 )
+
+_MOST_BROKEN: Final = 20
+"""Files of another tool that may break off: the others are read again without each."""
 
 _MOST_LEFT_OUT: Final = 100
 """Kinds of what is left out of a log; a trace may name thousands."""
@@ -112,27 +115,46 @@ class _UnitReader:
         if found.format is None:
             detail = f"{len(self._part.logs)} files, none in a format that is read"
             return manifest | {"manifest_status": STATUS_UNUSABLE_LOG, "manifest_detail": detail}
+        files = list(found.files)
+        while True:
+            try:
+                return self._foreign_run(manifest, found.format, files, opener)
+            except FileError as error:
+                # Without the file that breaks off: it costs no other file.
+                broken, reject = opener.opened_last, error.reject
+                may_go_on = 1 < len(files) > len(found.files) - _MOST_BROKEN
+                if may_go_on and broken is not None and broken in files:
+                    files.remove(broken)
+                    self._account.files.append(self._refused(broken, reject))
+                    continue
+            except RefusalError as error:
+                reject = Reject(REASON_UNUSABLE_LOG, plain(str(error)))
+            self._account.files += [self._refused(file, reject) for file in files]
+            return manifest | {"manifest_status": STATUS_UNUSABLE_LOG, "manifest_detail": reject.detail}
+
+    def _foreign_run(
+        self, manifest: dict[str, Any], chosen: Format, files: Sequence[LandedFile], opener: ForeignFiles
+    ) -> dict[str, Any]:
+        """Read these files; returns the row of jobs. What fails leaves nothing behind."""
         held, before = self._held, self._keys
         self._held = Held(self._part.unit, self._staging.another())
         try:
-            run = found.format.read(opener.sources(found.files), self._given, self._bounds)
+            run = opener.read(chosen, files, self._given)
             if self._given or not self._part.manifests:
                 manifest = job_of(run, self._given, *self._part.unit[1:])
-            accounts = self._foreign_files(run, found.files, manifest, opener)
-        except (RefusalError, FileError) as error:
+            accounts = self._foreign_files(run, files, manifest, opener)
+        except (RefusalError, FileError):
             self._held.drop()
             self._held, self._keys = held, before
-            is_refused = isinstance(error, RefusalError)
-            reason = REASON_UNUSABLE_LOG if is_refused else REASON_UNREADABLE_FILE
-            accounts = [self._refused(file, Reject(reason, str(error))) for file in found.files]
-            manifest |= {"manifest_status": STATUS_UNUSABLE_LOG, "manifest_detail": str(error)}
-        else:
-            held.take(self._held)
-            self._held = held
-            manifest |= {"source_format": run.source_format, "transfers": run.transfers}
-            manifest["left_out"] = dict(Counter(run.left_out).most_common(_MOST_LEFT_OUT)) or None
+            raise
+        held.take(self._held)
+        self._held = held
         self._account.files += accounts
-        return manifest
+        left_out = Counter({plain(what): count for what, count in run.left_out.items()})
+        most = dict(left_out.most_common(_MOST_LEFT_OUT))
+        others = {"others": left_out.total() - sum(most.values())} if len(left_out) > len(most) else {}
+        facts = {"source_format": run.source_format, "transfers": run.transfers}
+        return manifest | facts | {"left_out": most | others or None}
 
     def _foreign_files(
         self, run: ForeignRun, files: Sequence[LandedFile], manifest: Mapping[str, Any], opener: ForeignFiles
@@ -140,16 +162,8 @@ class _UnitReader:
         rest = {file.name: file for file in files}
         known, accounts = self._known(manifest), []
         for name, parts in groupby(opener.parts(run), key=lambda part: part.name):
-            file = rest.pop(name, None)  # None: it broke off behind its last part
-            if file is not None:
-                accounts.append(self._foreign_file(file, parts, known, opener))
-        for file in rest.values():
-            if opener.failure is None:
-                accounts.append(self._foreign_file(file, iter(()), known, opener))
-            else:
-                detail = f"another file of the run ended the reading: {opener.failure}"
-                accounts.append(self._refused(file, _unreadable(detail)))
-        return accounts
+            accounts.append(self._foreign_file(rest.pop(name), parts, known, opener))
+        return accounts + [self._foreign_file(file, iter(()), known, opener) for file in rest.values()]
 
     def _foreign_file(
         self, file: LandedFile, parts: Iterator[Part], known: Mapping[str, Any], opener: ForeignFiles
@@ -162,7 +176,10 @@ class _UnitReader:
                 _refuse_broken(part)
                 good, bad = sound(part.rows, known, lines + 1)
                 lines += len(part.rows.lines)
-                bad += [each._replace(line=lines + place) for place, each in enumerate(part.rejects, start=1)]
+                bad += [
+                    each._replace(line=lines + place, detail=plain(each.detail))
+                    for place, each in enumerate(part.rejects, start=1)
+                ]
                 lines += len(part.rejects)
                 rows, rejects = self._once(_Block(1, (), good, bad), file, keys)
                 held.add(file.source_file, rows, rejects)

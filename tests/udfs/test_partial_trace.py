@@ -75,7 +75,7 @@ def job_of(rows: pa.Table, facts: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("transfers", ["absent", "inferred"])
+@pytest.mark.parametrize("transfers", ["absent", "inferred", "measured"])
 def test_what_was_not_measured_is_never_analysed(transfers: str) -> None:
     found = job_of(gpipe({}), manifest(1, 2, transfers=transfers))
     assert (found["status"], found["slowdown"], found["steps"]) == ("partial_trace", None, None)

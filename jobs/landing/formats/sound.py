@@ -15,6 +15,7 @@ _SIZES: Final = {
     "tp_rank": "tp_size",
     "cp_rank": "cp_size",
 }
+_BITS: Final = {"step": 63, "t0_us": 63, "gpu": 31}
 _LARGEST: Final = 2**31 - 1
 
 
@@ -24,7 +25,8 @@ def sound(rows: Rows, limits: Mapping[str, Any], first: int) -> tuple[Rows, list
     limits : LIMITS of a good manifest, or nulls
     """
     lines = range(first, first + len(rows.lines))
-    defects = _outside(rows, limits) | _bad_times(rows)  # what is wrong with times says more
+    # What is wrong with times says more, and stands last.
+    defects = _outside(rows, limits) | _too_large(rows) | _bad_times(rows)
     rejects = [Reject(*defects[place], lines[place]) for place in sorted(defects)]
     is_good = np.ones(len(lines), dtype=bool)
     is_good[list(defects)] = False
@@ -38,6 +40,20 @@ def _bad_times(rows: Rows) -> dict[int, tuple[str, str]]:
     is_negative = (start_us < 0) | (duration_us < 0)
     found = dict.fromkeys(row[is_negative].tolist(), (REASON_NEGATIVE_TIME, "a time is negative"))
     return found | dict.fromkeys(row[is_endless].tolist(), (REASON_NOT_FINITE, "a time is not finite"))
+
+
+def _too_large(rows: Rows) -> dict[int, tuple[str, str]]:
+    """Rows whose numbers no column holds, and zeros before 1970."""
+    found = {}
+    for name, bits in _BITS.items():
+        place = SCALARS.index(name)
+        for row, scalars in enumerate(rows.scalars):
+            value = scalars[place]
+            if value is not None and not -(1 << bits) <= value < 1 << bits:
+                found[row] = REASON_RANK_OUT_OF_RANGE, f"{name} has more than {bits} bits"
+            elif value is not None and value < 0 and name == "t0_us":
+                found[row] = REASON_NEGATIVE_TIME, f"t0_us is {value}"
+    return found
 
 
 def _outside(rows: Rows, limits: Mapping[str, Any]) -> dict[int, tuple[str, str]]:

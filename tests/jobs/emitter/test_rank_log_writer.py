@@ -1,7 +1,9 @@
 """What is written is rank-log/1 and equals what went in, whatever happens to the writing process."""
 
+import errno
 import gzip
 import json
+import os
 import subprocess
 import sys
 import time
@@ -217,3 +219,20 @@ def test_what_ingest_would_reject_is_refused_at_once(
 def test_ids_that_folders_cannot_hold_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot name a job or run"):
         Run(name, "r1", dp_size=1)
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_line_that_does_not_fit_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, compress: bool
+) -> None:
+    def fills_the_disk(descriptor: int, data: bytes) -> None:
+        os.write(descriptor, data[:20])
+        raise OSError(errno.ENOSPC, "no space")
+
+    log = _write(tmp_path, 1, compress=compress)
+    with monkeypatch.context() as full, pytest.raises(OSError, match="no space"):
+        full.setattr("jobs.emitter.rank_log_writer._write_whole", fills_the_disk)
+        log.write(Step(2, T0_US))
+    log.write(Step(3, T0_US))
+    log.close()
+    assert [json.loads(each)["step"] for each in _lines(log)] == [1, 3]

@@ -11,7 +11,8 @@ import pytest
 
 from jobs.landing.accounts import UnitAccount
 from jobs.landing.files import Landing as Landed
-from jobs.landing.formats.rows import Bounds
+from jobs.landing.formats.rows import SCALARS, Bounds, Rows
+from jobs.landing.formats.sound import sound
 from jobs.landing.read_landing import Where, read_landing
 from tests.jobs.landing.formats.foreign_logs import as_json, packed
 from tests.jobs.landing.formats.test_timeline import STAGE, op
@@ -129,3 +130,50 @@ def test_a_file_that_breaks_off_stores_nothing_and_costs_no_other(made: Landing)
     found = Found(made)
     assert found.rejects("m") == {"benchmark-data-0-pipeline-3-tensor-0.json": "unreadable_file"}
     assert {row["rank"] for row in found.tables["rank_steps"]} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("broken", ["a.json", "z.json"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        TIMELINE[:-40],
+        as_json([op(ts=10**320), STAGE]),
+        as_json([op(name="\ud800"), STAGE])[:-1],
+    ],
+)
+def test_no_file_of_a_run_costs_another(made: Landing, broken: str, content: bytes) -> None:
+    made.put("t", "m.json", TIMELINE)
+    made.put("t", broken, content)
+    found = Found(made)
+    assert (found.rows("t"), found.job("t")["manifest_status"]) == (1, None)
+    assert found.rejects("t") == {broken: "unreadable_file"}
+
+
+def test_a_refused_log_beside_a_good_one_is_only_unknown(made: Landing) -> None:
+    made.put("mixed", "a.log", b"elapsed time per iteration (ms): 714.9")
+    made.put("mixed", "b.json", TIMELINE)
+    found = Found(made)
+    assert (found.rows("mixed"), found.rejects("mixed")) == (1, {"a.log": "unknown_format"})
+
+
+def test_units_without_a_byte_of_logs_come_first(made: Landing) -> None:
+    made.manifest("a")
+    made.put("b", "m.json", TIMELINE)
+    found = Found(made)
+    assert (found.rows("a"), found.rows("b")) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("t0_us", -1, "negative_time"),
+        ("step", 1 << 63, "rank_out_of_range"),
+        ("gpu", 1 << 40, "rank_out_of_range"),
+    ],
+)
+def test_numbers_that_no_column_holds_are_rejects(name: str, value: int, reason: str) -> None:
+    scalars = dict.fromkeys(SCALARS) | {"step": 1, "rank": 0, "dp_rank": 0, "pp_rank": 0, "t0_us": 5}
+    lists = {"op": [0], "start_us": [0.0], "duration_us": [1.0], "microbatch": [0], "model_chunk": [0]}
+    rows = Rows.of([{**scalars, **lists}, {**scalars, name: value, **lists}], [1, 2])
+    good, (reject,) = sound(rows, {}, 1)
+    assert (good.lines, reject.line, reject.reason) == ([1], 2, reason)
