@@ -150,7 +150,11 @@ TABLE = Table(
             "ranks whose times are in another unit, or that are exchanged; null where nothing was recorded",
             nullable=True,
         ),
-        count("other_day_lines", "lines with times of another day, left out; null likewise", nullable=True),
+        count(
+            "other_day_lines",
+            "lines with times of another day: left out, unless all are; null likewise",
+            nullable=True,
+        ),
         Column(
             "unshown_sizes",
             pa.string(),

@@ -38,14 +38,16 @@ TIMED: Final = (ot.FORWARD_COMPUTE, ot.BACKWARD_COMPUTE, ot.OPTIMIZER)
 UNITS: Final = (3.0, 6.0)
 """Milliseconds or seconds for microseconds, or the other way round: powers of ten."""
 
+YEAR_US: Final = 366 * DAY_US
 NEAR: Final = 0.5
 """Durations this near to a unit, in powers of ten, are in that unit: no rank is that much slower."""
 
 
 def of_log_date(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> tuple[pa.Table, int]:
-    """Rows of the unit's log date, and how many others there are; all rows where either is not known.
+    """Rows of the unit's log date, and how many are of others; all rows where either is not known.
 
-    A zero of 0 is none: producers without a calendar write it.
+    A zero of 0 is none: producers without a calendar write it. Where no line is of the day, but all are within
+    a year of it, the whole log has another calendar: they are counted and kept, because their differences hold.
 
     facts    : the manifest, with log_date as a date where it is known.
     margin_s : how long before and after that day, in UTC, a line may be. [s]
@@ -60,6 +62,11 @@ def of_log_date(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: flo
     known_us = t0_us.drop_null().to_numpy()
     if not len(known_us) or first_us <= known_us.min() <= known_us.max() < last_us:
         return rank_steps, 0
+    if (
+        last_us - YEAR_US <= known_us.min() <= known_us.max() < first_us + YEAR_US
+        and not ((known_us >= first_us) & (known_us < last_us)).any()
+    ):
+        return rank_steps, rank_steps.num_rows
     is_inside = pc.and_(pc.greater_equal(t0_us, first_us), pc.less(t0_us, last_us))
     is_inside = pc.or_(is_inside, pc.equal(t0_us, 0))
     kept = rank_steps.filter(pc.fill_null(is_inside, fill_value=True))

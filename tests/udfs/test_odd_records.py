@@ -1,7 +1,7 @@
 """Records unlike their peers: each is counted, and refused or left out where it would bend the result."""
 
 from collections.abc import Callable
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -109,6 +109,13 @@ def test_lines_of_another_day_are_left_out(job: GeneratedJob) -> None:
     refused = simulated(nowhere, facts)
     assert (refused["status"], refused["other_day_lines"]) == ("no_ops", job.rank_steps.num_rows)
     assert simulated(changed(job, lambda row: row | {"t0_us": 0}), facts)["other_day_lines"] == 0
+
+
+def test_a_log_of_another_calendar_is_counted_and_kept(job: GeneratedJob) -> None:
+    facts = job.manifest | {"log_date": DAY + timedelta(days=30)}
+    found = simulated(job.rank_steps, facts)
+    assert (found["status"], found["other_day_lines"]) == ("analysed", job.rank_steps.num_rows)
+    assert found["slowdown"] == simulated(job.rank_steps, job.manifest)["slowdown"]
 
 
 def test_sizes_that_no_rank_shows(job: GeneratedJob) -> None:

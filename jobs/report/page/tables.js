@@ -7,7 +7,7 @@ function element(tag, attributes = {}, ...children) {
 }
 
 // A column is [heading, whether it holds numbers, row -> text, element or list of them].
-const SHOWN_ROWS = 12;
+const SHOWN_ROWS = 15;  // all that may become of a run, in one look
 
 function fillTable(id, columns, rows, empty) {
   const table = document.getElementById(id);

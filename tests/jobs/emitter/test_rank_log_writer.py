@@ -230,9 +230,10 @@ def test_a_line_that_does_not_fit_costs_no_other(
         raise OSError(errno.ENOSPC, "no space")
 
     log = _write(tmp_path, 1, compress=compress)
-    with monkeypatch.context() as full, pytest.raises(OSError, match="no space"):
+    with monkeypatch.context() as full:
         full.setattr("jobs.emitter.rank_log_writer._write_whole", fills_the_disk)
-        log.write(Step(2, T0_US))
+        with pytest.raises(OSError, match="no space"):
+            log.write(Step(2, T0_US))
     log.write(Step(3, T0_US))
     log.close()
     assert [json.loads(each)["step"] for each in _lines(log)] == [1, 3]
