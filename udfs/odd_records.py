@@ -44,10 +44,10 @@ NEAR: Final = 0.5
 
 
 def of_log_date(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> tuple[pa.Table, int]:
-    """Rows of the unit's log date, and how many are of others; all rows where either is not known.
+    """Rows of the unit's log date, and how many are of others; all rows where either is unknown.
 
-    A zero of 0 is none: producers without a calendar write it. Where no line is of the day, but all are within
-    a year of it, the log has another calendar: its lines are counted and kept, because differences hold.
+    A zero of 0 is none: producers without a calendar write it. Where no line is of the day, but all are
+    within a year of it, the log has another calendar: its lines are counted and kept, as differences hold.
 
     facts    : the manifest, with log_date as a date where it is known.
     margin_s : how long before and after that day, in UTC, a line may be. [s]
