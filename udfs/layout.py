@@ -3,7 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
-from schemas.vocabulary import TRANSFERS_ABSENT, TRANSFERS_INFERRED
+from schemas.vocabulary import (
+    PUBLISHED_TRACE_FORMAT,
+    RANK_LOG_FORMAT,
+    TRANSFERS_ABSENT,
+    TRANSFERS_INFERRED,
+)
 from udfs.kernel.graph import Layout
 
 _SIZES = ("dp_size", "pp_size", "tp_size", "vpp_size", "world_size")
@@ -37,6 +42,11 @@ def read_layout(manifest: Mapping[str, object]) -> Layout:
 def is_partial(manifest: Mapping[str, object]) -> bool:
     """Whether the manifest says that the unit's transfers were not measured."""
     return manifest.get("transfers") in (TRANSFERS_ABSENT, TRANSFERS_INFERRED)
+
+
+def is_foreign(manifest: Mapping[str, object]) -> bool:
+    """Whether the manifest says that another tool recorded the unit."""
+    return manifest.get("source_format") not in (None, RANK_LOG_FORMAT, PUBLISHED_TRACE_FORMAT)
 
 
 def _size(manifest: Mapping[str, object], name: str) -> int:

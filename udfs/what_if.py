@@ -32,7 +32,7 @@ from udfs.kernel.clocks.estimate import Clocks, Limits
 from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph import Layout
 from udfs.kernel.what_if import OPS_TOGETHER, How, WhatIf, analyse
-from udfs.layout import LayoutError, is_partial, read_layout
+from udfs.layout import LayoutError, is_foreign, is_partial, read_layout
 from udfs.odd_records import (
     in_other_units,
     named_exchanged,
@@ -119,7 +119,7 @@ def simulate_job(
             records["odd_ranks"] = len(odd)
             detail = "; ".join(odd[:MOST_NAMED])
             return empty_results(job_row(facts, chosen.text, STATUS_ODD_RANKS, detail) | records)
-        if is_partial(facts) or (layout.pp_size > 1 and rows_without_transfers(rows)):
+        if is_partial(facts) or (layout.pp_size > 1 and is_foreign(facts) and rows_without_transfers(rows)):
             detail, figures = partial_results(rows, layout, chosen.ideal, chosen.ops_together)
             return empty_results(
                 job_row(facts, chosen.text, STATUS_PARTIAL_TRACE, detail) | records | figures

@@ -45,8 +45,8 @@ def make_old(warehouse: Warehouse) -> None:
 def night(spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Night:
     root = tmp_path_factory.mktemp("foreign")
     made = Made(root / "landing")
-    for job_id in ("megascan", "timeline"):
-        for file in (LOGS / job_id).glob("*.gz"):
+    for job_id, logs in (("megascan", "*.gz"), ("timeline", "timeline-ST*.gz")):
+        for file in (LOGS / job_id).glob(logs):
             made.put(job_id, file.name, file.read_bytes())
     made.put("timers", "train.log", b"elapsed time per iteration (ms): 714.9")
     paths = {"landing": str(root / "landing"), "warehouse": str(root / "warehouse")}

@@ -77,7 +77,7 @@ def job_of(rows: pa.Table, facts: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("transfers", ["absent", "inferred", "measured"])
 def test_what_was_not_measured_is_never_analysed(transfers: str) -> None:
-    found = job_of(gpipe({}), manifest(1, 2, transfers=transfers))
+    found = job_of(gpipe({}), manifest(1, 2, transfers=transfers, source_format="megascan"))
     assert (found["status"], found["slowdown"], found["steps"]) == ("partial_trace", None, None)
     assert found["slowdown_low"] == pytest.approx(1.0, abs=0.02)
     assert found["slowdown_high"] == pytest.approx(1.0, abs=0.02)
