@@ -47,7 +47,7 @@ _READ: Final = (JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN, JOBS, OP_TYPE_SLOWDOW
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
     """Aggregate these days and publish; returns rows per table, and the stage's work."""
     started = time.monotonic()
-    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    warehouse = Warehouse.of(spark, settings)
     simulated = recorded(warehouse, STAGE_SIMULATE, log_dates)  # before the rows: never newer than they
     read = {name: warehouse.read(TABLES[name], log_dates) for name in _READ}
     job_slowdown = read[JOB_SLOWDOWN]

@@ -58,7 +58,7 @@ def plan(
     data_only : results of other settings or of another version stay: only units of other data are done
     """
     wants = {stage: wanted(settings, stage, data_only=data_only) for stage in stages}
-    before = recollect(Warehouse(spark, settings.paths.warehouse, settings.paths.silver), log_dates)
+    before = recollect(Warehouse.of(spark, settings), log_dates)
     landing = None
     if STAGE_INGEST in wants:
         landing = changed_in_landing(spark, settings, before.ingested, log_dates, wants[STAGE_INGEST])
@@ -83,7 +83,7 @@ def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
 
 def tell_plan(spark: SparkSession, settings: Settings, todo: Plan) -> None:
     """Print what would be done, block by block, and how long it will take by the runs of late."""
-    rate = rates(Warehouse(spark, settings.paths.warehouse, settings.paths.silver))
+    rate = rates(Warehouse.of(spark, settings))
     rows = []
     for block in todo.blocks:
         for stage in todo.wants:

@@ -104,7 +104,7 @@ def _days(block: Block) -> str:
 
 def _do(spark: SparkSession, settings: Settings, block: Block, stage: str, want: Wanted) -> Mapping[str, int]:
     """Do what one stage has to do in a block."""
-    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    warehouse = Warehouse.of(spark, settings)
     now = recollect(warehouse, block.log_dates)
     if stage == STAGE_AGGREGATE:
         days = changed_days(now.simulated, now.aggregated, want) & {unit[0] for unit in block.units[stage]}

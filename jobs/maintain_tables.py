@@ -31,7 +31,7 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[s
 
     log_date : age is counted back from this day, or from the last one that was ingested where that is earlier
     """
-    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    warehouse = Warehouse.of(spark, settings)
     condition = _is_expired(warehouse, settings, log_date)
     done = []
     for table in _own_tables(settings):
@@ -42,7 +42,7 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[s
 
 def plan(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[str, int, int]]:
     """What would expire and be deleted of every table: rows and files; changes nothing."""
-    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    warehouse = Warehouse.of(spark, settings)
     condition = _is_expired(warehouse, settings, log_date)
     found = []
     for table in _own_tables(settings):

@@ -48,7 +48,7 @@ def summaries(
     spark: SparkSession, settings: Settings, log_dates: Sequence[date], rows: Mapping[str, int] | None = None
 ) -> list[Summary]:
     """Check these days across the stages, write the report, log and return what each night found."""
-    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    warehouse = Warehouse.of(spark, settings)
     names = (FLEET_DAY, CAUSE_DAY, JOBS, JOB_CAUSES)
     tables = {name: warehouse.rows(TABLES[name], log_dates) for name in names}
     rules = [miscounted_units(tables), miscounted_causes(tables)]

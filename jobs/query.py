@@ -45,7 +45,7 @@ def run(spark: SparkSession, settings: Settings, sql: str, reads: Collection[str
     """
     # What is wrong with a query is told in one line; Spark's own logger would add pages of JSON.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    warehouse = Warehouse.of(spark, settings)
     if not warehouse.register_views(mentioned(" ".join(reads) or sql)):
         raise QueryError(f"no tables in {warehouse.root}: run a night first, or name another --warehouse")
     try:

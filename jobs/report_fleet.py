@@ -30,7 +30,7 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> Path:
     """
     started = time.monotonic()
     root = report_root(settings)
-    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    warehouse = Warehouse.of(spark, settings)
     first_day = log_date - timedelta(days=settings.report.period_days - 1)
     fleet = read_fleet(warehouse, first_day, log_date)
     chosen = straggling_units(fleet, log_date, settings.report.job_pages)

@@ -25,7 +25,7 @@ from schemas.unit import Unit
 def run(spark: SparkSession, settings: Settings, unit: Unit) -> Path:
     """Write the page of a unit, with its map of workers by steps; returns the page."""
     root = report_root(settings)
-    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    warehouse = Warehouse.of(spark, settings)
     first_day = unit.log_date - timedelta(days=settings.report.period_days - 1)
     hosts = read_fleet(warehouse, first_day, unit.log_date).hosts
     (tables,) = read_units(warehouse, settings, [unit], hosts, None)
@@ -37,7 +37,7 @@ def run(spark: SparkSession, settings: Settings, unit: Unit) -> Path:
 @entry_point("report_job", *OF_UNIT, is_recorded=False)
 def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
     """Write the page of one job on one of its days."""
-    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    warehouse = Warehouse.of(spark, settings)
     unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
     sys.stdout.write(f"{run(spark, settings, unit)}\n")
     return {}

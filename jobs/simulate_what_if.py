@@ -56,7 +56,7 @@ def run(
     units : only these; one that is no longer among the jobs loses its results
     """
     started = time.monotonic()
-    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    warehouse = Warehouse.of(spark, settings)
     ingested = recorded(warehouse, STAGE_INGEST, log_dates, units)  # before the rows: never newer than they
     jobs = warehouse.rows(TABLES[JOBS], log_dates, units)
     results = _simulate(warehouse, settings, jobs, log_dates, units)

@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _serve(spark: SparkSession, settings: Settings, port: int, folder: str) -> dict[str, int]:
     _check_port(port)
     with working("sql_server: making views"):
-        create_views(spark, Warehouse(spark, settings.paths.warehouse, settings.paths.silver))
+        create_views(spark, Warehouse.of(spark, settings))
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())

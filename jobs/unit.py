@@ -87,7 +87,7 @@ def unit_to_replay(
 
     Raises NoSuchUnitError as find_unit does, NotReplayedError where the unit cannot be replayed.
     """
-    warehouse = Warehouse(spark, settings.paths.warehouse, settings.paths.silver)
+    warehouse = Warehouse.of(spark, settings)
     unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)
     try:
         with working(f"{name}: replaying {unit.job_id}"):

@@ -188,6 +188,7 @@ GROUP_DAY: Final = "group_day"
 OP_TYPE_DAY: Final = "op_type_day"
 PIPELINE_RUNS: Final = "pipeline_runs"
 UNIT_FINGERPRINTS: Final = "unit_fingerprints"
+PUBLICATIONS: Final = "publications"
 
 INGESTED_TABLES: Final = (RANK_STEPS, JOBS, REJECTS, SOURCE_FILES)
 RESULT_TABLES: Final = (
@@ -202,13 +203,22 @@ RESULT_TABLES: Final = (
     JOB_BASELINE,
 )
 FLEET_TABLES: Final = (FLEET_DAY, CAUSE_DAY, HOST_DAY, COVERAGE_DAY, GROUP_DAY, OP_TYPE_DAY)
-TABLE_NAMES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, PIPELINE_RUNS, UNIT_FINGERPRINTS)
+PUBLISHED_TABLES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, UNIT_FINGERPRINTS)
+"""Readers see these as of the latest publication, all together; the others are logs, which only grow."""
+TABLE_NAMES: Final = (*PUBLISHED_TABLES, PIPELINE_RUNS, PUBLICATIONS)
 
 STAGE_INGEST: Final = "ingest"
 STAGE_SIMULATE: Final = "simulate"
+STAGE_REVISE: Final = "revise"
 STAGE_AGGREGATE: Final = "aggregate"
-STAGE_NAMES: Final = (STAGE_INGEST, STAGE_SIMULATE, STAGE_AGGREGATE)
-"""The stages of a night, in the order in which they build on each other."""
+STAGE_PUBLISH: Final = "publish"
+STAGE_NAMES: Final = (STAGE_INGEST, STAGE_SIMULATE, STAGE_REVISE, STAGE_AGGREGATE, STAGE_PUBLISH)
+"""The phases of a night, in the order in which they build on each other."""
+UPKEEP: Final = "upkeep"
+RECOVER: Final = "recover"
+BEGIN: Final = "begin"
+PHASES: Final = (*STAGE_NAMES, UPKEEP, RECOVER, BEGIN)
+"""All that publishes."""
 
 UNIT_KEY: Final = ("log_date", "job_id", "run_id")
 """One unit of analysis: one run of one job on one log date."""
@@ -233,5 +243,7 @@ EXIT_WRONG_SETTINGS: Final = 2
 EXIT_GATE_REFUSED: Final = 3
 """Exit statuses of every entry point; a retry can only help after EXIT_FAILED."""
 
-RUN_OUTCOMES: Final = ("done", "failed", "wrong_settings", "gate_refused")
-"""How a run ended, as pipeline_runs tells it: the position is the exit status."""
+RUN_STARTED: Final = "started"
+RUN_KILLED: Final = "killed"
+RUN_OUTCOMES: Final = ("done", "failed", "wrong_settings", "gate_refused", RUN_STARTED, RUN_KILLED)
+"""How a run ended, as pipeline_runs says it: the position is the exit status; it runs, or was killed."""

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from jobs.landing.files import Unit
@@ -49,20 +48,32 @@ def on_days(table: Table, log_dates: Sequence[date] | None) -> Filters | None:
     return [(_LOG_DATE, "in", sorted({day.isoformat() for day in log_dates}))]
 
 
-def files(path: str, partitions: Filters | None) -> list[str]:
-    """Files that hold the rows of some partitions, in the table's newest version."""
-    try:
-        return sorted(DeltaTable(path).file_uris(file_pruning_predicate=partitions))
-    except TableNotFoundError:
-        return []
+def version(path: str) -> int:
+    """Newest version of a table."""
+    return DeltaTable(path, without_files=True).version()
+
+
+def restore(path: str, version: int) -> None:
+    """Make a table what it was at an earlier version."""
+    DeltaTable(path).restore(version)
+
+
+def files(path: str, partitions: Filters | None, version: int | None) -> list[str]:
+    """Files that hold the rows of some partitions, at a version or, with None, at the newest."""
+    return sorted(DeltaTable(path, version=version).file_uris(file_pruning_predicate=partitions))
 
 
 def few_rows(
-    path: str, table: Table, log_dates: Sequence[date] | None, units: Collection[Unit] | None = None
+    path: str,
+    version: int | None,
+    table: Table,
+    log_dates: Sequence[date] | None,
+    units: Collection[Unit] | None = None,
 ) -> pa.Table | None:
     """Rows of a table, of all days or of these, or of these units of theirs; None where they are many."""
     schema = table.arrow_schema
-    found = [] if log_dates is not None and not log_dates else files(path, on_days(table, log_dates))
+    nothing = log_dates is not None and not log_dates
+    found = [] if nothing else files(path, on_days(table, log_dates), version)
     if sum(Path(file).stat().st_size for file in found) > _FEW_BYTES:
         return None
     rows = pa.concat_tables([schema.empty_table(), *(_read(file, path, schema) for file in found)])

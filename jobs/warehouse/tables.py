@@ -7,21 +7,22 @@ from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
-from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from jobs.landing.files import Unit
 from jobs.landing.staging import Staging
-from jobs.warehouse import local_tables
+from jobs.settings import Settings
+from jobs.warehouse import local_tables, stored
 from jobs.warehouse.conditions import on_days, on_units, spark_schema
+from jobs.warehouse.publication import Published, latest_publication
 from jobs.warehouse.staged_rows import StagedRows
 from jobs.warehouse.writers import when_writers_meet
 from schemas.table import Table, sql_strings
 from schemas.tables import TABLES
 from schemas.views import VIEWS
-from schemas.vocabulary import INGESTED_TABLES, RANK_STEPS
+from schemas.vocabulary import INGESTED_TABLES, PUBLICATIONS, PUBLISHED_TABLES, RANK_STEPS
 
 _REFUSED: Final = "_refused"
 
@@ -33,6 +34,8 @@ _OF_ONE_TASK: Final = 32 << 20
 class Warehouse:
     """The tables under one root, a folder or a URL of a store that Spark reaches.
 
+    Tables are read as of one publication: the latest when this was made, or the last one made through it.
+
     silver : root of the warehouse that the ingested tables are read from, where not from this one
     """
 
@@ -40,22 +43,53 @@ class Warehouse:
         self.spark = spark
         self.root = root.rstrip("/")
         self.silver: Warehouse = self if silver is None else Warehouse(spark, silver)
+        self.published = Published()
+        self.reread_publication()
+
+    @classmethod
+    def of(cls, spark: SparkSession, settings: Settings) -> "Warehouse":
+        """Return the warehouse that the settings name."""
+        return cls(spark, settings.paths.warehouse, settings.paths.silver)
 
     def path(self, name: str) -> str:
         """Where the table of this name lies."""
-        home = self.silver if name in INGESTED_TABLES else self
-        return f"{home.root}/{name}"
+        return f"{self._home(name).root}/{name}"
 
     @property
     def is_local(self) -> bool:
         """Whether the tables lie on this machine, so that few rows need no Spark."""
         return "://" not in self.silver.root + self.root
 
+    @property
+    def own_tables(self) -> tuple[str, ...]:
+        """Published tables that lie under this root."""
+        return tuple(name for name in PUBLISHED_TABLES if self._home(name) is self)
+
+    def _home(self, name: str) -> "Warehouse":
+        return self.silver if name in INGESTED_TABLES else self
+
     def exists(self, name: str) -> bool:
-        """Whether a table of this name was ever written."""
-        if self.is_local:
-            return local_tables.is_table(self.path(name))
-        return DeltaTable.isDeltaTable(self.spark, self.path(name))
+        """Whether readers see a table of this name."""
+        versions = self._home(name).published.versions
+        if versions is None or name not in PUBLISHED_TABLES:
+            return stored.is_stored(self.spark, self.path(name))
+        return name in versions
+
+    def _version(self, name: str) -> int | None:
+        """Which version of a table readers see; None: the newest."""
+        return (self._home(name).published.versions or {}).get(name)
+
+    def reread_publication(self) -> None:
+        """Read from now on as of the latest publication."""
+        self.published = latest_publication(self.rows(TABLES[PUBLICATIONS]))
+
+    def stored_version(self, name: str) -> int | None:
+        """Newest version of a table, published or not; None where there is no table."""
+        return stored.newest_version(self.spark, self.path(name))
+
+    def restore(self, name: str, version: int | None) -> bool:
+        """Make a table what it was at a version; None: without rows. Returns whether it was anything else."""
+        return stored.restore(self.spark, self.path(name), version)
 
     def read(
         self, table: Table, log_dates: Sequence[date] | None = None, units: Collection[Unit] | None = None
@@ -69,10 +103,10 @@ class Warehouse:
         few = self.few_rows(table, log_dates, units)
         if few is not None:
             return self.spark.createDataFrame(few, spark_schema(table)).coalesce(1)
-        stored = self.spark.read.format("delta").load(self.path(table.name))
-        frame = stored.select(
+        rows = self._rows(table.name)
+        frame = rows.select(
             *(
-                name if name in stored.columns else F.lit(None).cast(field.dataType).alias(name)
+                name if name in rows.columns else F.lit(None).cast(field.dataType).alias(name)
                 for name, field in zip(table.column_names, spark_schema(table), strict=True)
             )
         )
@@ -84,7 +118,15 @@ class Warehouse:
         """The same rows, held by the driver, where they are few and on this machine; None otherwise."""
         if not self.is_local or table.name == RANK_STEPS:
             return None
-        return local_tables.few_rows(self.path(table.name), table, log_dates, units)
+        if not self.exists(table.name):
+            return table.arrow_schema.empty_table()
+        version = self._version(table.name)
+        return local_tables.few_rows(self.path(table.name), version, table, log_dates, units)
+
+    def _rows(self, name: str) -> DataFrame:
+        """All rows of a table, as readers see it."""
+        reader, version = self.spark.read.format("delta"), self._version(name)
+        return (reader if version is None else reader.option("versionAsOf", version)).load(self.path(name))
 
     def rows(
         self, table: Table, log_dates: Sequence[date] | None = None, units: Collection[Unit] | None = None
@@ -99,16 +141,16 @@ class Warehouse:
 
     def files(self, table: Table, log_dates: Sequence[date]) -> list[tuple[date, str]]:
         """Log date, and path or URL, of each file that holds rows of these days."""
-        path = self.path(table.name)
-        if self.is_local:
-            found = local_tables.files(path, local_tables.on_days(table, log_dates))
-        elif self.exists(table.name):
-            found = self.spark.read.format("delta").load(path).where(on_days(log_dates)).inputFiles()
-        else:
+        if not self.exists(table.name):
             return []
+        if self.is_local:
+            days = local_tables.on_days(table, log_dates)
+            found = local_tables.files(self.path(table.name), days, self._version(table.name))
+        else:
+            found = self._rows(table.name).where(on_days(log_dates)).inputFiles()
         wanted = {day.isoformat(): day for day in log_dates}
-        days = {file: _DAY_OF_FILE.search(file) for file in found}
-        return [(wanted[day[1]], file) for file, day in sorted(days.items()) if day and day[1] in wanted]
+        days_of = {file: _DAY_OF_FILE.search(file) for file in found}
+        return [(wanted[day[1]], file) for file, day in sorted(days_of.items()) if day and day[1] in wanted]
 
     def replace(
         self,
@@ -221,7 +263,7 @@ class Warehouse:
 
     def create(self, table: Table) -> None:
         """Make a table, without rows, where there is none."""
-        if self.exists(table.name):
+        if stored.is_stored(self.spark, self.path(table.name)):
             return
         if self.is_local:
             when_writers_meet(local_tables.create)(self.path(table.name), table)

@@ -1,0 +1,107 @@
+"""Publications: all tables of a phase become visible together, or none does.
+
+Before its first commit a publication writes an intent: its number, and the version of each table that it will
+replace. After its last commit it appends one row, with the versions of all tables, to `publications`. Readers
+take every table as of the latest row. Who writes next and finds an intent without its row restores those
+versions first.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from jobs.warehouse.small_files import small_files
+from schemas.publications import TABLE
+from schemas.vocabulary import BEGIN, RECOVER
+
+if TYPE_CHECKING:
+    from jobs.warehouse.tables import Warehouse
+
+_INTENT: Final = "_publishing.json"
+
+Versions = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Published:
+    """The latest publication: its number, and the Delta version of each table.
+
+    versions : None before the first publication; readers then take each table as it is.
+    """
+
+    number: int = 0
+    versions: Versions | None = None
+
+
+def latest_publication(rows: pa.Table) -> Published:
+    """Return the latest of these rows of `publications`."""
+    found = rows.to_pylist(maps_as_pydicts="strict")
+    newest = max(found, key=lambda row: row["publication"], default=None)
+    return Published(newest["publication"], newest["versions"]) if newest else Published()
+
+
+@contextmanager
+def publication(
+    warehouse: "Warehouse", phase: str, log_dates: Sequence[date], names: Sequence[str]
+) -> Iterator[None]:
+    """Publish what the block commits to these tables, all at once when it ends.
+
+    An error in the block takes back what was committed. The warehouse then reads as of the new publication.
+    """
+    if warehouse.published.versions is None:  # what is there must have a row to go back to
+        _complete(warehouse, 1, BEGIN, [])
+    before = {name: warehouse.stored_version(name) for name in names}
+    number = warehouse.published.number + 1
+    files = small_files(warehouse.spark, warehouse.root)
+    files.write(_INTENT, json.dumps({"publication": number, "before": before}).encode())
+    try:
+        yield
+        _complete(warehouse, number, phase, log_dates)
+    except BaseException:
+        recover(warehouse)
+        raise
+    files.remove(_INTENT)
+
+
+def recover(warehouse: "Warehouse") -> list[str]:
+    """Take back what an unfinished publication has committed; returns the tables that were restored.
+
+    Only a writer that holds the warehouse's lock may call it.
+    """
+    files = small_files(warehouse.spark, warehouse.root)
+    intent = _intent(files.read(_INTENT))
+    warehouse.reread_publication()
+    restored: list[str] = []
+    if intent is not None and warehouse.published.number < intent["publication"]:
+        restored = [name for name, version in intent["before"].items() if warehouse.restore(name, version)]
+        _complete(warehouse, intent["publication"], RECOVER, [])
+    files.remove(_INTENT)
+    return restored
+
+
+def _complete(warehouse: "Warehouse", number: int, phase: str, log_dates: Sequence[date]) -> None:
+    """Append the row that makes a publication visible."""
+    stored = {name: warehouse.stored_version(name) for name in warehouse.own_tables}
+    versions = {name: version for name, version in stored.items() if version is not None}
+    row = {
+        "publication": number,
+        "published_at": datetime.now(UTC),
+        "phase": phase,
+        "log_dates": sorted(set(log_dates)),
+        "versions": list(versions.items()),
+    }
+    warehouse.append(TABLE, pa.Table.from_pylist([row], schema=TABLE.arrow_schema))
+    warehouse.published = Published(number, versions)
+
+
+def _intent(content: bytes | None) -> dict[str, Any] | None:
+    """Read an intent; half of one was left before anything was committed."""
+    try:
+        return None if content is None else dict(json.loads(content))
+    except ValueError:
+        return None

@@ -1,0 +1,119 @@
+"""Small files beside the tables, such as a lock: on this machine by its own calls, elsewhere by Hadoop's."""
+
+import os
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+_CONDITIONAL: Final = "fs.option.create.conditional.overwrite"
+"""Asks S3 to refuse the second of two writers; other stores do so unasked."""
+
+
+class SmallFiles(Protocol):
+    """Files of a few bytes in one folder, by name."""
+
+    def read(self, name: str) -> bytes | None:
+        """Return what a file holds; None where there is none."""
+
+    def write(self, name: str, content: bytes) -> None:
+        """Make or replace a file."""
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Make a file, unless it exists; returns whether it was made."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it exists."""
+
+
+def small_files(spark: SparkSession, root: str) -> SmallFiles:
+    """Return the files of a root, a folder of this machine or a URL of a store that Spark reaches."""
+    return HadoopFiles(spark, root) if "://" in root else LocalFiles(root)
+
+
+class LocalFiles:
+    """Files of a folder of this machine."""
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root)
+
+    def read(self, name: str) -> bytes | None:
+        """Return what a file holds; None where there is none."""
+        try:
+            return (self._root / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, content: bytes) -> None:
+        """Replace a file by a rename, so that a reader finds it whole."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        beside = self._root / f"{name}.{os.getpid()}"
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self._root / name)
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Make a file, unless it exists; returns whether it was made."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        try:
+            with (self._root / name).open("xb") as file:
+                file.write(content)
+        except FileExistsError:
+            return False
+        return True
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it exists."""
+        (self._root / name).unlink(missing_ok=True)
+
+
+class HadoopFiles:
+    """Files of a store that Spark reaches."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # no public way to Hadoop's files
+        self._root = self._jvm.org.apache.hadoop.fs.Path(root)
+        self._store = self._root.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())  # noqa: SLF001
+
+    def read(self, name: str) -> bytes | None:
+        """Return what a file holds; None where there is none."""
+        path = self._path(name)
+        if not self._store.exists(path):
+            return None
+        file = self._store.open(path)
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(file))
+        finally:
+            file.close()
+
+    def write(self, name: str, content: bytes) -> None:
+        """Make or replace a file."""
+        self._fill(self._store.create(self._path(name), True), content)  # noqa: FBT003  # Java has no names for arguments
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Make a file, unless it exists; returns whether it was made.
+
+        The store decides between two that try at once. S3 does so where Hadoop uses its conditional writes.
+        """
+        making = self._store.createFile(self._path(name)).recursive().overwrite(False)  # noqa: FBT003
+        try:
+            self._fill(making.opt(_CONDITIONAL, True).build(), content)  # noqa: FBT003
+        except Py4JJavaError as error:
+            if self._store.exists(self._path(name)):
+                return False
+            raise error from None
+        return True
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it exists."""
+        self._store.delete(self._path(name), False)  # noqa: FBT003
+
+    def _path(self, name: str) -> Any:  # noqa: ANN401  # an object of Java's
+        return self._jvm.org.apache.hadoop.fs.Path(self._root, name)
+
+    def _fill(self, file: Any, content: bytes) -> None:  # noqa: ANN401  # an object of Java's
+        file.write(bytearray(content))
+        file.close()
