@@ -37,7 +37,7 @@ from schemas.vocabulary import (
     OP_TYPE_DAY,
     OP_TYPE_SLOWDOWN,
     STAGE_AGGREGATE,
-    STAGE_SIMULATE,
+    STAGE_REVISE,
     WORKER_SLOWDOWN,
 )
 
@@ -48,7 +48,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     """Aggregate these days and publish; returns rows per table, and the stage's work."""
     started = time.monotonic()
     warehouse = Warehouse.of(spark, settings)
-    simulated = recorded(warehouse, STAGE_SIMULATE, log_dates)  # before the rows: never newer than they
+    revised = recorded(warehouse, log_dates, stage=STAGE_REVISE)[STAGE_REVISE]
     read = {name: warehouse.read(TABLES[name], log_dates) for name in _READ}
     job_slowdown = read[JOB_SLOWDOWN]
     frames = {
@@ -59,7 +59,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
         GROUP_DAY: group_day(job_slowdown, read[JOBS]),
         OP_TYPE_DAY: op_type_day(read[OP_TYPE_SLOWDOWN], job_slowdown),
     }
-    counted = built_on(simulated, STAGE_AGGREGATE, settings)
+    counted = built_on(revised, STAGE_AGGREGATE, settings)
     rows, gates, _ = publish(STAGE_AGGREGATE, warehouse, collected(frames), log_dates, fingerprints=counted)
     return rows | stage_work(STAGE_AGGREGATE, counted, time.monotonic() - started, gates)
 

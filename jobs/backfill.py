@@ -6,25 +6,26 @@ What is done and unchanged is skipped: started again after whatever ended it, a 
 import argparse
 import logging
 import sys
-from collections.abc import Collection, Sequence
-from contextlib import nullcontext
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from jobs.blocks import Block, blocks_of, rates, seconds_for
-from jobs.changed_units import Wanted, changed_in_landing, recollect, wanted
-from jobs.cli import entry_point, log_date, option
+from jobs.blocks import AFTER_SIMULATE, Block, blocks_of, rates, seconds_for
+from jobs.changed_units import Wanted, changed_in_landing, days_after, recollect, wanted
+from jobs.cli import entry_point, log_date, option, own_warehouse
 from jobs.do_blocks import do_blocks
-from jobs.fingerprints import Fingerprint, record
+from jobs.fingerprints import Fingerprint
 from jobs.printing import Result, write
 from jobs.progress import working
-from jobs.run_log import recorded_run, work_of_stages
+from jobs.run_log import work_of_stages
 from jobs.run_summary import SUMMARY, leave, of_history
 from jobs.settings import Settings, SettingsError, with_new_warehouse
+from jobs.stage import publish
 from jobs.warehouse.tables import Warehouse
-from schemas.vocabulary import STAGE_INGEST, STAGE_NAMES, STAGE_SIMULATE
+from schemas.tables import TABLES
+from schemas.vocabulary import STAGE_INGEST, STAGE_NAMES, STAGE_SIMULATE, UNIT_FINGERPRINTS
 
 _LOG: Final = logging.getLogger(__name__)
 _COLUMNS: Final = ("days", "stage", "units", "million_ops", "megabytes", "seconds")
@@ -35,7 +36,7 @@ class Plan(NamedTuple):
 
     blocks: list[Block]
     wants: dict[str, Wanted]
-    retouched: tuple[Fingerprint, ...]
+    retouched: list[Fingerprint]
 
     @property
     def log_dates(self) -> list[date]:
@@ -52,24 +53,49 @@ def plan(
     *,
     data_only: bool = False,
 ) -> Plan:
-    """Find out what these stages have to do on these days; changes nothing.
+    """Find out what these phases have to do on these days, and on later ones that look back on them.
+
+    Changes nothing. Holds what is recorded of a few weeks at a time.
 
     job_ids : only these jobs; all where empty
     data_only : results of other settings or of another version stay: only units of other data are done
     """
     wants = {stage: wanted(settings, stage, data_only=data_only) for stage in stages}
-    before = recollect(Warehouse.of(spark, settings), log_dates)
+    after: dict[str, Wanted] = {stage: None for stage in AFTER_SIMULATE if stage in wants}
+    warehouse, days = Warehouse.of(spark, settings), sorted(set(log_dates))
+    size, look_back_days = settings.history.block_days, settings.revision.days
+    todo = Plan([], wants, [])
+    for some in (days[first : first + size] for first in range(0, len(days), size)):
+        _plan_days(spark, settings, todo, wants, some, job_ids)
+    later = days_after(days, look_back_days) if after else []
+    if warehouse.files(TABLES[UNIT_FINGERPRINTS], later):
+        _plan_days(spark, settings, todo, after, later, ())
+    return todo
+
+
+def _plan_days(
+    spark: SparkSession,
+    settings: Settings,
+    todo: Plan,
+    wants: Mapping[str, Wanted],
+    log_dates: Sequence[date],
+    job_ids: Collection[str],
+) -> None:
+    """Add what is to be done on these days to a plan, which already has that of the days before."""
+    before = recollect(Warehouse.of(spark, settings), settings, log_dates)
     landing = None
     if STAGE_INGEST in wants:
-        landing = changed_in_landing(spark, settings, before.ingested, log_dates, wants[STAGE_INGEST])
-    elif STAGE_SIMULATE in wants and (unknown := before.jobs - before.ingested.keys()):
+        ingested = before.done[STAGE_INGEST]
+        landing = changed_in_landing(spark, settings, ingested, log_dates, wants[STAGE_INGEST])
+        todo.retouched.extend(each for each in landing.retouched if not job_ids or each.unit[1] in job_ids)
+    elif STAGE_SIMULATE in wants and (unknown := before.jobs - before.done[STAGE_INGEST].keys()):
         _LOG.warning(
             "%d units are left alone: no record that they were ingested whole (--stages ingest,... does it)",
             len(unknown),
         )
-    blocks = blocks_of(before, landing, wants, settings.history, job_ids)
-    retouched = landing.retouched if landing else ()
-    return Plan(blocks, wants, tuple(each for each in retouched if not job_ids or each.unit[1] in job_ids))
+    changed = [day for block in todo.blocks if block.units.get(STAGE_SIMULATE) for day in block.log_dates]
+    touched = set(days_after(changed, settings.revision.days)).intersection(log_dates)
+    todo.blocks.extend(blocks_of(before, landing, wants, settings.history, job_ids, touched))
 
 
 def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
@@ -77,7 +103,7 @@ def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
     if todo.retouched:
         days = sorted({each.unit[0] for each in todo.retouched})
         units = {each.unit for each in todo.retouched}
-        record(Warehouse(spark, settings.paths.warehouse), STAGE_INGEST, todo.retouched, days, units)
+        publish(STAGE_INGEST, Warehouse.of(spark, settings), {}, days, (), units, todo.retouched)
     return do_blocks(spark, settings, todo.blocks, todo.wants) if todo.blocks else {}
 
 
@@ -141,6 +167,12 @@ def days_between(first: date, last: date) -> list[date]:
     return [first + timedelta(days=day) for day in range((last - first).days + 1)]
 
 
+def _writes_to(settings: Settings, args: argparse.Namespace) -> str | None:
+    if args.warehouse_new is not None and not args.dry_run:
+        return with_new_warehouse(settings, args.warehouse_new).paths.warehouse
+    return own_warehouse(settings, args)
+
+
 @entry_point(
     "backfill",
     option("--from DATE", "first day", log_date, dest="first", required=True),
@@ -158,6 +190,7 @@ def days_between(first: date, last: date) -> list[date]:
         "write results there and read ingested tables from --warehouse: see compare_versions",
     ),
     SUMMARY,
+    writes_to=_writes_to,
 )
 def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
     """Run stages of the night over a range of log dates, where not done."""
@@ -172,11 +205,9 @@ def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> d
         tell_plan(spark, settings, todo)
         leave(of_history(todo.log_dates, {}, dry_run=True), args.summary)
         return {}
-    new = Warehouse(spark, settings.paths.warehouse) if args.warehouse_new is not None else None
-    with recorded_run(new, "backfill", args.arguments, refusals_alone=True) if new else nullcontext():
-        counts = run(spark, settings, todo)
+    counts = run(spark, settings, todo)
     tell_summary(counts, len(log_dates), todo)
-    leave(of_history(todo.log_dates, counts, is_beside=new is not None), args.summary)
+    leave(of_history(todo.log_dates, counts, is_beside=args.warehouse_new is not None), args.summary)
     return counts
 
 

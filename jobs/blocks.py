@@ -8,20 +8,34 @@ from typing import Final
 
 from pyspark.sql import functions as F
 
-from jobs.changed_units import LandingChanges, Recollection, Wanted, changed_days, changed_results
+from jobs.changed_units import LandingChanges, Recollection, Wanted, changed_results
 from jobs.landing.files import Unit
 from jobs.settings_sections import HistorySettings
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import PIPELINE_RUNS, RUN_OUTCOMES, STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE
+from schemas.vocabulary import (
+    PIPELINE_RUNS,
+    RUN_OUTCOMES,
+    STAGE_AGGREGATE,
+    STAGE_INGEST,
+    STAGE_NAMES,
+    STAGE_PUBLISH,
+    STAGE_REVISE,
+    STAGE_SIMULATE,
+)
 
 BYTES_PER_OP: Final = 30.0
 """Of a rank log; what is taken until some were ingested."""
 
+AFTER_SIMULATE: Final = (STAGE_REVISE, STAGE_AGGREGATE, STAGE_PUBLISH)
+"""Phases that do whole days."""
+
 _RATES: Final[Mapping[str, tuple[str, float]]] = {
-    STAGE_INGEST: ("bytes", 20e6),
-    STAGE_SIMULATE: ("ops", 4e5),
-    STAGE_AGGREGATE: ("units", 20.0),
+    STAGE_INGEST: ("bytes", 70e6),
+    STAGE_SIMULATE: ("ops", 2e6),
+    STAGE_REVISE: ("units", 500.0),
+    STAGE_AGGREGATE: ("units", 200.0),
+    STAGE_PUBLISH: ("units", 200.0),
 }
 """What the time of each stage goes with, and how many a second two cores do, until there is a history."""
 
@@ -50,7 +64,7 @@ class Block:
 
     def work(self, stage: str) -> Work:
         """How much a stage has to do."""
-        return sum((self.sizes[unit] for unit in self.units[stage]), Work())
+        return sum((self.sizes[unit] for unit in self.units.get(stage, ())), Work())
 
     def on(self, log_dates: Collection[date]) -> "Block":
         """Return what it has to do on some of its days."""
@@ -71,36 +85,51 @@ def blocks_of(
     wants: Mapping[str, Wanted],
     limits: HistorySettings,
     job_ids: Collection[str] = (),
+    touched: Collection[date] = (),
 ) -> list[Block]:
-    """Blocks of the days that have something to be done, by the stages that `wants` names.
+    """Blocks of the days that have something to be done, by the phases that `wants` names.
 
     landing : None where ingest is not asked for
-    job_ids : only these jobs, and the aggregates of their days; all where empty
+    job_ids : only these jobs, and the later phases of their days; all where empty
+    touched : days whose results change, or are those of a day that these look back on
     """
-    todo: dict[str, set[Unit]] = {}
-    if landing is not None:
-        todo[STAGE_INGEST] = set(landing.changed | landing.gone)
-    if STAGE_SIMULATE in wants:
-        changed = changed_results(before.ingested, before.simulated, before.jobs, wants[STAGE_SIMULATE])
-        todo[STAGE_SIMULATE] = changed | todo.get(STAGE_INGEST, set())
+    sizes = _sizes(before, landing)
+    todo = {stage: set(units) for stage, units in _units_due(before, landing, wants).items()}
     if job_ids:
         todo = {stage: {unit for unit in units if unit[1] in job_ids} for stage, units in todo.items()}
-    sizes = _sizes(before, landing)
-    if STAGE_AGGREGATE in wants:
-        days = changed_days(before.simulated, before.aggregated, wants[STAGE_AGGREGATE])
-        if job_ids:
-            days &= {unit[0] for unit in sizes if unit[1] in job_ids}
-        days |= {unit[0] for unit in todo.get(STAGE_SIMULATE, set())}
-        todo[STAGE_AGGREGATE] = {unit for unit in sizes if unit[0] in days}
+    days = {*touched, *(unit[0] for units in todo.values() for unit in units)}
+    for stage in AFTER_SIMULATE:
+        if stage in wants:
+            days |= _of_jobs(before.due(stage, wants[stage]), sizes, job_ids)
+            todo[stage] = {unit for unit in sizes if unit[0] in days}
     return [
-        Block(days, {stage: _on(units, days) for stage, units in todo.items()}, sizes)
-        for days in _together(todo, sizes, limits)
+        Block(some, {stage: _on(units, some) for stage, units in todo.items()}, sizes)
+        for some in _together(todo, sizes, limits)
     ]
+
+
+def _units_due(
+    before: Recollection, landing: LandingChanges | None, wants: Mapping[str, Wanted]
+) -> dict[str, frozenset[Unit]]:
+    """Units that ingest and simulate have to do, where they are asked for."""
+    found: dict[str, frozenset[Unit]] = {}
+    if landing is not None:
+        found[STAGE_INGEST] = landing.changed | landing.gone
+    if STAGE_SIMULATE in wants:
+        ingested, simulated = before.done[STAGE_INGEST], before.done[STAGE_SIMULATE]
+        changed = changed_results(ingested, simulated, before.jobs, wants[STAGE_SIMULATE])
+        found[STAGE_SIMULATE] = frozenset(changed | found.get(STAGE_INGEST, frozenset()))
+    return found
+
+
+def _of_jobs(days: set[date], units: Collection[Unit], job_ids: Collection[str]) -> set[date]:
+    """Days of some jobs; all days where no job is named."""
+    return days & {unit[0] for unit in units if unit[1] in job_ids} if job_ids else days
 
 
 def _sizes(before: Recollection, landing: LandingChanges | None) -> dict[Unit, Work]:
     """How much work every known unit is."""
-    known = {**before.aggregated, **before.simulated, **before.ingested}
+    known = {unit: each for stage in reversed(STAGE_NAMES) for unit, each in before.done[stage].items()}
     ops, size = (sum(getattr(each, name) for each in known.values()) for name in ("ops", "bytes"))
     per_byte = ops / size if ops and size else 1 / BYTES_PER_OP
     sizes = {unit: Work(1, each.bytes, each.ops) for unit, each in known.items()}

@@ -4,7 +4,7 @@ A stage's fingerprint names the one that it was built on: a change anywhere is s
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import date
+from datetime import date, timedelta
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -15,6 +15,8 @@ from jobs.fingerprints import (
     Fingerprint,
     Recorded,
     contents_of,
+    inputs_of,
+    looked_back_on,
     recorded,
     settings_text,
 )
@@ -23,7 +25,7 @@ from jobs.landing.read_landing import digests
 from jobs.settings import Settings
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import JOBS, STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE
+from schemas.vocabulary import JOBS, STAGE_NAMES, STAGE_REVISE, STAGE_SIMULATE, UNIT_FINGERPRINTS
 
 Wanted = tuple[str, str] | None
 """Settings and version that a stage's fingerprint must have; None: whatever they were, only data counts."""
@@ -108,37 +110,75 @@ def changed_results(
     return changed | {unit for unit in simulated if unit not in ingested and unit not in jobs}
 
 
-def changed_days(simulated: Recorded, aggregated: Recorded, want: Wanted) -> set[date]:
-    """Days whose aggregates are not those of their units as they are now."""
-    units = simulated.keys() | aggregated.keys()
+def days_due(
+    before: Recorded, done: Recorded, want: Wanted, context: Mapping[date, str] | None = None
+) -> set[date]:
+    """Days whose rows of a phase are not made of their units as they are now.
+
+    before : fingerprints of the phase before. done : of this one. context : as fingerprints.built_on takes it
+    """
+    units = before.keys() | done.keys()
     return {
         unit[0]
         for unit in units
-        if unit not in simulated or not _is_built_on(aggregated.get(unit), simulated[unit], want)
+        if unit not in before or not _is_built_on(done.get(unit), before[unit], want, context)
     }
 
 
 class Recollection(NamedTuple):
-    """All that is recorded of some days."""
+    """All that is recorded of some days.
 
-    ingested: Recorded
-    simulated: Recorded
-    aggregated: Recorded
+    done : fingerprints of their units, by phase
+    jobs : units of the table jobs
+    context : of each day, what its causes are revised by
+    """
+
+    done: Mapping[str, Recorded]
     jobs: set[Unit]
+    context: Mapping[date, str]
+
+    def due(self, stage: str, want: Wanted) -> set[date]:
+        """Days that a phase after simulate has to do."""
+        before = STAGE_NAMES[STAGE_NAMES.index(stage) - 1]
+        context = self.context if stage == STAGE_REVISE else None
+        return days_due(self.done[before], self.done[stage], want, context)
 
 
-def recollect(warehouse: Warehouse, log_dates: Sequence[date]) -> Recollection:
+def recollect(warehouse: Warehouse, settings: Settings, log_dates: Sequence[date]) -> Recollection:
     """Read the fingerprints of these days, and which units the table jobs has."""
-    return Recollection(
-        ingested=recorded(warehouse, STAGE_INGEST, log_dates),
-        simulated=recorded(warehouse, STAGE_SIMULATE, log_dates),
-        aggregated=recorded(warehouse, STAGE_AGGREGATE, log_dates),
-        jobs=warehouse.units(TABLES[JOBS], log_dates),
-    )
+    done = recorded(warehouse, log_dates)
+    earlier = recorded(warehouse, days_before(log_dates, settings.revision.days), stage=STAGE_SIMULATE)
+    simulated = done[STAGE_SIMULATE] | earlier[STAGE_SIMULATE]
+    context = looked_back_on(simulated, log_dates, settings.revision.days)
+    return Recollection(done, warehouse.units(TABLES[JOBS], log_dates), context)
 
 
-def _is_built_on(done: Fingerprint | None, before: Fingerprint, want: Wanted) -> bool:
-    return done is not None and done.inputs == before.identity and _is_as_wanted(done, want)
+def with_later_days(
+    warehouse: Warehouse, settings: Settings, stage: str, log_dates: Sequence[date]
+) -> list[date]:
+    """These days, and those after them that have looked back on them and are due again."""
+    later = days_after(log_dates, settings.revision.days)
+    if not warehouse.files(TABLES[UNIT_FINGERPRINTS], later):
+        return sorted(set(log_dates))
+    return sorted({*log_dates, *recollect(warehouse, settings, later).due(stage, None)})
+
+
+def days_before(log_dates: Collection[date], days: int) -> list[date]:
+    """Days up to so many before one of these, without these."""
+    found = {day - timedelta(days=age) for day in set(log_dates) for age in range(1, days + 1)}
+    return sorted(found - set(log_dates))
+
+
+def days_after(log_dates: Collection[date], days: int) -> list[date]:
+    """Days up to so many after one of these, without these."""
+    found = {day + timedelta(days=age) for day in set(log_dates) for age in range(1, days + 1)}
+    return sorted(found - set(log_dates))
+
+
+def _is_built_on(
+    done: Fingerprint | None, before: Fingerprint, want: Wanted, context: Mapping[date, str] | None = None
+) -> bool:
+    return done is not None and done.inputs == inputs_of(before, context) and _is_as_wanted(done, want)
 
 
 def _is_as_wanted(fingerprint: Fingerprint, want: Wanted) -> bool:

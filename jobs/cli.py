@@ -19,7 +19,7 @@ from jobs.run_log import exit_status, is_plain, one_line, recorded_run
 from jobs.session import session
 from jobs.settings import Settings, load_settings, with_spark_conf
 from jobs.warehouse.tables import Warehouse
-from jobs.warehouse.writers import hold_writable
+from jobs.warehouse.writing import writing
 from schemas.vocabulary import EXIT_DONE, EXIT_WRONG_SETTINGS
 
 Body = Callable[[SparkSession, Settings, argparse.Namespace], Mapping[str, int]]
@@ -121,6 +121,7 @@ WHERE: Final = (
 )
 """Arguments of every entry point that has a session."""
 
+NO_WAIT: Final = option("--no-wait", "fail at once where another run writes the warehouse")
 LOG_DATE: Final = option("--log-date DATE", "the day, as 2026-01-05", log_date, required=True)
 OF_UNIT: Final = (
     option("--job-id JOB", "the job", required=True),
@@ -157,11 +158,17 @@ def entry_point(
     """
 
     def of(body: Body) -> partial[int]:
-        parser = make_parser(name, body.__doc__ or "", *WHERE, *options, epilog=epilog)
+        lock = (NO_WAIT,) if how.get("is_recorded", True) else ()
+        parser = make_parser(name, body.__doc__ or "", *WHERE, *options, *lock, epilog=epilog)
         parser.set_defaults(**(defaults or {}))
         return partial(run_entry_point, parser, body, **how)
 
     return of
+
+
+def own_warehouse(settings: Settings, args: argparse.Namespace) -> str | None:
+    """Return the warehouse of the settings; no warehouse for a dry run."""
+    return None if getattr(args, "dry_run", False) else settings.paths.warehouse
 
 
 def run_entry_point(
@@ -170,15 +177,17 @@ def run_entry_point(
     argv: Sequence[str] | None = None,
     *,
     is_recorded: bool = True,
+    writes_to: Callable[[Settings, argparse.Namespace], str | None] = own_warehouse,
     spark_conf: Mapping[str, str] | None = None,
     spark_log: str | None = None,
 ) -> int:
     """Parse the arguments, run `body` in a session and return the exit status.
 
     0 done; 2 wrong arguments or settings; 3 a gate refused; 1 anything else, with its traceback in the log.
-    What went wrong is the last line of standard error. A run leaves a row in pipeline_runs if `is_recorded`
-    and it is not a dry one.
+    What went wrong is the last line of standard error.
 
+    is_recorded : whether it writes: it then has the warehouse's lock, and leaves a row in pipeline_runs
+    writes_to : root of the warehouse that is written under these arguments; None: none is
     spark_conf : settings of Spark that this entry point needs, on top of those of conf/
     spark_log : name of a file beside the warehouse for what Spark says; left out: standard error
     """
@@ -191,17 +200,19 @@ def run_entry_point(
         parsed = parser.parse_args(arguments, argparse.Namespace(arguments=arguments))
         settings = load_settings(parsed.settings, parsed.landing, parsed.warehouse)
         settings = with_spark_conf(settings, spark_conf or {}, spark_log)
-        is_recorded = is_recorded and not getattr(parsed, "dry_run", False)
-        if is_recorded:
-            hold_writable(settings.paths.warehouse)
-        with ExitStack() as open_session:
+        root = writes_to(settings, parsed) if is_recorded else None
+        with ExitStack() as stack:
             with working(f"{name}: starting Spark"):
-                spark = open_session.enter_context(session(settings, name))
-            if not is_recorded:
+                spark = stack.enter_context(
+                    session(settings, name)
+                    if root is None
+                    else writing(settings, root, name, wait=not parsed.no_wait)
+                )
+            if root is None:
                 body(spark, settings, parsed)
                 return EXIT_DONE
-            warehouse = Warehouse(spark, settings.paths.warehouse)
-            with recorded_run(warehouse, name, arguments, getattr(parsed, "log_date", None)) as counts:
+            warehouse, day = Warehouse(spark, root), getattr(parsed, "log_date", None)
+            with recorded_run(warehouse, name, arguments, day) as counts:
                 counts.update(body(spark, settings, parsed))
     except SystemExit as end:  # the parser has said what is wrong, or printed its help
         return int(end.code or EXIT_DONE)

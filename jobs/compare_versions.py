@@ -12,6 +12,7 @@ from datetime import date
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs import backfill
+from jobs.blocks import AFTER_SIMULATE
 from jobs.cli import FORMAT, PERIOD, entry_point, not_negative, not_negative_number, option
 from jobs.fingerprints import recorded
 from jobs.printing import Result, write
@@ -26,7 +27,6 @@ from schemas.vocabulary import (
     JOB_CAUSES,
     JOB_SLOWDOWN,
     RESULT_TABLES,
-    STAGE_AGGREGATE,
     STAGE_SIMULATE,
 )
 
@@ -49,19 +49,18 @@ def run(
 def make_current(
     spark: SparkSession, settings: Settings, new: Settings, log_dates: Sequence[date]
 ) -> dict[str, int]:
-    """Put new results in the place of current ones, a block of days at a time, and aggregate those days anew.
+    """Put new results in the place of current ones, a block of days at a time, and do the later phases anew.
 
-    Units that the new results do not have keep theirs. Each table is the old or the new one at any moment;
-    what an early end leaves half done has no fingerprints, and a second call, or a backfill, completes it.
+    Units that the new results do not have keep theirs. Where this ends early, a second call, or a backfill,
+    does what is left.
     """
     source, target = (Warehouse(spark, each.paths.warehouse) for each in (new, settings))
     counts: dict[str, int] = {}
     size = settings.history.block_days
     for days in (log_dates[first : first + size] for first in range(0, len(log_dates), size)):
         added(counts, _publish(source, target, days))
-        todo = backfill.plan(spark, settings, days, [STAGE_AGGREGATE])
-        added(counts, backfill.run(spark, settings, todo))
-    return counts
+    todo = backfill.plan(spark, settings, log_dates, AFTER_SIMULATE)
+    return added(counts, backfill.run(spark, settings, todo))
 
 
 def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict[str, int]:
@@ -69,9 +68,8 @@ def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict
     ours, theirs = (warehouse.units(TABLES[JOB_SLOWDOWN], days) for warehouse in (target, source))
     units = None if ours <= theirs else theirs
     rows = {name: source.rows(TABLES[name], days) for name in RESULT_TABLES}
-    found = recorded(source, STAGE_SIMULATE, days).values()
-    fingerprints = [each for each in found if not each.is_unsettled]
-    return publish(STAGE_SIMULATE, target, rows, days, units=units, fingerprints=fingerprints).rows
+    done = recorded(source, days, stage=STAGE_SIMULATE)[STAGE_SIMULATE].values()
+    return publish(STAGE_SIMULATE, target, rows, days, units=units, fingerprints=list(done)).rows
 
 
 def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[date]:
@@ -96,6 +94,7 @@ def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[d
     FORMAT,
     option("--limit N", "rows to show; 0: all", not_negative, default=0),
     option("--make-current", "then put the new results in the place of the current ones"),
+    writes_to=lambda settings, args: settings.paths.warehouse if args.make_current else None,
 )
 def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
     """Say which units change status, slowdown or causes under a new version."""

@@ -1,99 +1,118 @@
-"""Does blocks of work, stage by stage, with a bar that shows how far it is."""
+"""Does blocks of work, phase by phase, with a bar that shows how far it is."""
 
 import logging
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs import aggregate_fleet, ingest_rank_logs, simulate_what_if
+from jobs import aggregate_fleet, ingest_rank_logs, revise_causes, simulate_what_if
 from jobs.blocks import Block
-from jobs.changed_units import Wanted, changed_days, changed_results, recollect
-from jobs.gates.audit import GateRefusedError, LaterDaysRefusedError
+from jobs.changed_units import Wanted, changed_results, recollect
+from jobs.gates.audit import GateRefusedError
 from jobs.progress import counting
+from jobs.publish_night import summaries
 from jobs.run_log import added
 from jobs.settings import Settings
 from jobs.warehouse.tables import Warehouse
-from schemas.vocabulary import STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE
+from schemas.vocabulary import STAGE_AGGREGATE, STAGE_INGEST, STAGE_PUBLISH, STAGE_REVISE, STAGE_SIMULATE
 
 _LOG: Final = logging.getLogger(__name__)
+
+_OF_UNITS: Final = {STAGE_INGEST: ingest_rank_logs.run, STAGE_SIMULATE: simulate_what_if.run}
+_OF_DAYS: Final = {STAGE_REVISE: revise_causes.run, STAGE_AGGREGATE: aggregate_fleet.run}
 
 
 def do_blocks(
     spark: SparkSession, settings: Settings, blocks: Sequence[Block], wants: Mapping[str, Wanted]
 ) -> dict[str, int]:
-    """Do all blocks; returns rows per table and the work of each stage, over all of them.
+    """Do all blocks, then publish their days; returns rows per table and the work of each phase.
 
-    What a stage has to do is looked up again when its turn comes: the stage before may have found the same.
-    A day that a gate refuses keeps no other back, not even one of its own block; a later day whose causes are
-    refused keeps those back that it looks back on. Raises GateRefusedError with all that was refused, and the
-    counts, when everything else is done; another error that ends the run earlier has that as its cause.
+    What a phase has to do is looked up again when its turn comes: the phase before may have found the same.
+    A day that a gate refuses keeps no other back, not even one of its own block. Raises GateRefusedError with
+    all that was refused, and the counts, when everything else is done; another error that ends the run
+    earlier has that as its cause.
     """
-    counts: dict[str, int] = {}
-    refused: list[tuple[Block, GateRefusedError]] = []
-    units = sum(len(block.units[stage]) for block in blocks for stage in wants)
+    phases = [stage for stage in wants if stage != STAGE_PUBLISH]
+    units = sum(len(block.units.get(stage, ())) for block in blocks for stage in phases)
     with counting("starting", units) as advance:
-
-        def do(block: Block, stages: Sequence[str]) -> None:
-            for number, stage in enumerate(stages):
-                try:
-                    added(counts, _do(spark, settings, block, stage, wants[stage]))
-                except GateRefusedError as error:
-                    rest = _without_refused(block, error, settings.revision.days)
-                    days = {day for each in rest for day in each.log_dates}
-                    left = block.on(set(block.log_dates) - days)
-                    if left.log_dates:
-                        refused.append((left, error))
-                        _LOG.warning("%s: %s", _days(left), error)
-                    for each in rest:
-                        do(each, stages[number:])
-                    return
-                advance(f"{stage} {block.log_dates[0]} .. {block.log_dates[-1]}", len(block.units[stage]))
-
+        doing = _Doing(spark, settings, wants, advance)
         try:
             for block in blocks:
-                do(block, list(wants))
+                doing.do(block, phases)
+            if STAGE_PUBLISH in wants:
+                left = {day for block, _ in doing.refused for day in block.log_dates}
+                days = {day for block in blocks for day in block.log_dates}
+                _publish(spark, settings, sorted(days - left), wants[STAGE_PUBLISH])
         except Exception as error:
-            if refused:
-                raise error from _together(refused, counts)
+            if doing.refused:
+                raise error from _together(doing.refused, doing.counts)
             raise
-    if refused:
-        raise _together(refused, counts)
-    return counts
+    if doing.refused:
+        raise _together(doing.refused, doing.counts)
+    return doing.counts
 
 
-def _without_refused(block: Block, error: GateRefusedError, looks_back_days: int) -> list[Block]:
-    """What of a refused block can still be done: its other days; where none is told, each day alone.
+@dataclass
+class _Doing:
+    """What was done of some blocks, and what was refused."""
 
-    Where later days were refused, the days on which they do not look back.
-    """
-    days, told = set(block.log_dates), error.log_dates
-    if isinstance(error, LaterDaysRefusedError):
-        ages = range(1, looks_back_days + 1)
-        others = days - {later - timedelta(days=age) for later in told for age in ages}
-        return [block.on(others)] if others and others != days else []
+    spark: SparkSession
+    settings: Settings
+    wants: Mapping[str, Wanted]
+    advance: Callable[[str, int], None]
+    counts: dict[str, int] = field(default_factory=dict)
+    refused: list[tuple[Block, GateRefusedError]] = field(default_factory=list)
+
+    def do(self, block: Block, phases: Sequence[str]) -> None:
+        """Do a block; where some of its days are refused, the others."""
+        for number, stage in enumerate(phases):
+            try:
+                added(self.counts, _do(self.spark, self.settings, block, stage, self.wants[stage]))
+            except GateRefusedError as error:
+                rest = _without_refused(block, error)
+                left = block.on(set(block.log_dates) - {day for each in rest for day in each.log_dates})
+                if left.log_dates:
+                    self.refused.append((left, error))
+                    _LOG.warning("%s: %s", _days(left), error)
+                for each in rest:
+                    self.do(each, phases[number:])
+                return
+            done = len(block.units.get(stage, ()))
+            self.advance(f"{stage} {block.log_dates[0]} .. {block.log_dates[-1]}", done)
+
+
+def _publish(spark: SparkSession, settings: Settings, log_dates: Sequence[date], want: Wanted) -> None:
+    """Publish those of these days that are due."""
+    warehouse, size = Warehouse.of(spark, settings), settings.history.block_days
+    due: list[date] = []
+    for some in (log_dates[first : first + size] for first in range(0, len(log_dates), size)):
+        due += recollect(warehouse, settings, some).due(STAGE_PUBLISH, want)
+    if due:
+        summaries(spark, settings, sorted(due))
+
+
+def _without_refused(block: Block, error: GateRefusedError) -> list[Block]:
+    """What of a refused block can still be done: its other days; where none is named, each day alone."""
+    days = set(block.log_dates)
     if len(days) == 1:
         return []
-    if not days & told:
+    if not days & error.log_dates:
         return [block.on({day}) for day in block.log_dates]
-    return [block.on(days - told)] if days - told else []
+    return [block.on(days - error.log_dates)] if days - error.log_dates else []
 
 
 def _together(
     refused: Sequence[tuple[Block, GateRefusedError]], counts: Mapping[str, int]
 ) -> GateRefusedError:
-    """All refusals as one; a single one of later days as it is."""
+    """All refusals as one."""
     errors = [error for _, error in refused]
-    later = [error for error in errors if isinstance(error, LaterDaysRefusedError)]
-    if later == errors and len(errors) == 1:
-        together: GateRefusedError = later[0]
-    else:
-        days = ", ".join(_days(block) for block, _ in refused)
-        kept_in = ", ".join(dict.fromkeys(error.kept_in for error in errors if error.kept_in))
-        refusals = [refusal for error in errors for refusal in error.refusals]
-        told = [f"all was done but {days}", *(error.published for error in later)]
-        together = GateRefusedError(refusals, kept_in, "; ".join(told))
+    days = ", ".join(_days(block) for block, _ in refused)
+    kept_in = ", ".join(dict.fromkeys(error.kept_in for error in errors if error.kept_in))
+    refusals = [refusal for error in errors for refusal in error.refusals]
+    together = GateRefusedError(refusals, kept_in, f"all was done but {days}")
     together.counts = counts
     return together
 
@@ -103,19 +122,19 @@ def _days(block: Block) -> str:
 
 
 def _do(spark: SparkSession, settings: Settings, block: Block, stage: str, want: Wanted) -> Mapping[str, int]:
-    """Do what one stage has to do in a block."""
-    warehouse = Warehouse.of(spark, settings)
-    now = recollect(warehouse, block.log_dates)
-    if stage == STAGE_AGGREGATE:
-        days = changed_days(now.simulated, now.aggregated, want) & {unit[0] for unit in block.units[stage]}
-        return aggregate_fleet.run(spark, settings, sorted(days)) if days else {}
-    run = {STAGE_INGEST: ingest_rank_logs.run, STAGE_SIMULATE: simulate_what_if.run}[stage]
-    todo = block.units[stage]
-    if stage == STAGE_SIMULATE:
-        todo &= changed_results(now.ingested, now.simulated, now.jobs, want)
+    """Do what one phase has to do in a block."""
+    todo = block.units.get(stage, frozenset())
     if not todo:
         return {}
-    days = {unit[0] for unit in todo}
-    others = {unit for unit in (*now.jobs, *block.sizes) if unit[0] in days and unit not in todo}
+    now = recollect(Warehouse.of(spark, settings), settings, block.log_dates)
+    if stage in _OF_DAYS:
+        days = sorted(now.due(stage, want) & {unit[0] for unit in todo})
+        return _OF_DAYS[stage](spark, settings, days) if days else {}
+    if stage == STAGE_SIMULATE:
+        todo &= changed_results(now.done[STAGE_INGEST], now.done[STAGE_SIMULATE], now.jobs, want)
+    if not todo:
+        return {}
+    dates = {unit[0] for unit in todo}
+    others = {unit for unit in (*now.jobs, *block.sizes) if unit[0] in dates and unit not in todo}
     # Whole days are replaced without a look at the rows that they had.
-    return run(spark, settings, sorted(days), todo if others else None)
+    return _OF_UNITS[stage](spark, settings, sorted(dates), todo if others else None)

@@ -6,7 +6,7 @@ What has no fingerprint is done again; nothing is ever taken as done because its
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import date
+from datetime import date, timedelta
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -16,14 +16,26 @@ from jobs.landing.files import Unit
 from jobs.settings import Settings
 from jobs.warehouse.tables import Warehouse
 from schemas.unit_fingerprints import TABLE
-from schemas.vocabulary import STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE, UNIT_KEY
+from schemas.vocabulary import (
+    STAGE_AGGREGATE,
+    STAGE_INGEST,
+    STAGE_NAMES,
+    STAGE_PUBLISH,
+    STAGE_REVISE,
+    STAGE_SIMULATE,
+    UNIT_KEY,
+)
 from udfs.result_tables import SIMULATOR_VERSION
 from udfs.what_if import SimulationSettings
 
-STAGE_VERSIONS: Final = {STAGE_INGEST: "2", STAGE_SIMULATE: SIMULATOR_VERSION, STAGE_AGGREGATE: "1"}
-"""Raised whenever a stage makes other rows of the same input."""
-
-_UNSETTLED: Final = "unsettled:"
+STAGE_VERSIONS: Final = {
+    STAGE_INGEST: "2",
+    STAGE_SIMULATE: SIMULATOR_VERSION,
+    STAGE_REVISE: "1",
+    STAGE_AGGREGATE: "1",
+    STAGE_PUBLISH: "1",
+}
+"""Raised whenever a phase makes other rows of the same input."""
 
 
 class File(NamedTuple):
@@ -57,31 +69,15 @@ class Fingerprint(NamedTuple):
         """What the next stage knows of this one's rows."""
         return _hash([self.inputs, self.settings, self.version])
 
-    @property
-    def is_unsettled(self) -> bool:
-        """Whether rows of the unit are being revised: nothing has such inputs, so it counts as changed."""
-        return self.inputs.startswith(_UNSETTLED)
-
-    def unsettled(self) -> "Fingerprint":
-        """The same while rows of the unit are being revised.
-
-        Unlike one that is gone it tells that the stage's other rows are whole, and can be revised again.
-        """
-        return self._replace(inputs=_UNSETTLED + self.settled().inputs)
-
-    def settled(self) -> "Fingerprint":
-        """The same once its rows are revised."""
-        return self._replace(inputs=self.inputs.removeprefix(_UNSETTLED))
-
 
 Recorded = dict[Unit, Fingerprint]
 
 
 def settings_text(settings: Settings, stage: str) -> str:
     """Settings that matter to a stage, as JSON; where its tables and logs lie never does."""
-    if stage != STAGE_SIMULATE:
-        return "{}"
-    return f'{{"simulation": {simulation(settings).text}, "revision": {settings.revision.model_dump_json()}}}'
+    if stage == STAGE_SIMULATE:
+        return simulation(settings).text
+    return settings.revision.model_dump_json() if stage == STAGE_REVISE else "{}"
 
 
 def simulation(settings: Settings) -> SimulationSettings:
@@ -111,40 +107,57 @@ def contents_of(files: Iterable[File]) -> str:
     return _hash([file.content for file in sorted(files, key=lambda file: file.name)])
 
 
-def built_on(before: Recorded, stage: str, settings: Settings) -> list[Fingerprint]:
-    """Fingerprints of a stage that reads what `before` tells of, as it was recorded before that was read.
+def built_on(
+    before: Recorded, stage: str, settings: Settings, context: Mapping[date, str] | None = None
+) -> list[Fingerprint]:
+    """Fingerprints of a phase that reads what `before` names, as it was recorded before that was read.
 
-    A unit of which the stage before has no record gets none, and is done again next time.
+    context : of each day, what the phase reads beside it, as looked_back_on has it
+    A unit of which the phase before has no record gets none, and is done again next time.
     """
     facts = settings_text(settings, stage), STAGE_VERSIONS[stage]
     return [
-        Fingerprint(each.unit, stage, each.identity, *facts, each.bytes, each.ops) for each in before.values()
+        Fingerprint(each.unit, stage, inputs_of(each, context), *facts, each.bytes, each.ops)
+        for each in before.values()
     ]
 
 
-def recorded(
-    warehouse: Warehouse, stage: str, log_dates: Sequence[date], units: Collection[Unit] | None = None
-) -> Recorded:
-    """Read the fingerprints of a stage, those of ingest from where the ingested tables lie."""
-    home = warehouse.silver if stage == STAGE_INGEST else warehouse
-    rows = home.rows(TABLE, log_dates, units).to_pylist()
-    return {each.unit: each for each in map(_of_row, rows) if each.stage == stage}
+def inputs_of(before: Fingerprint, context: Mapping[date, str] | None = None) -> str:
+    """Return what a phase read of a unit: the rows of the phase before, and what lies beside them."""
+    return before.identity if context is None else _hash([before.identity, context[before.unit[0]]])
 
 
-def unsettle(
-    warehouse: Warehouse,
-    stage: str,
-    fingerprints: Collection[Fingerprint],
-    log_dates: Sequence[date],
-    units: Collection[Unit] | None,
-) -> None:
-    """Before the first table changes: leave only those of these fingerprints that are unsettled.
+def looked_back_on(simulated: Recorded, log_dates: Iterable[date], days: int) -> dict[date, str]:
+    """For each day, a hash of the results of the days before it that its causes are revised by.
 
-    The others are taken away: a kill then leads to work, never to a skip.
+    simulated : of those days too
     """
-    unsettled = [each for each in fingerprints if each.is_unsettled]
-    if unsettled or recorded(warehouse, stage, log_dates, units):
-        record(warehouse, stage, unsettled, log_dates, units)
+    by_day: dict[date, list[str]] = {}
+    for unit in sorted(simulated):
+        by_day.setdefault(unit[0], []).append(simulated[unit].identity)
+    return {
+        day: _hash([by_day.get(day - timedelta(days=age), []) for age in range(1, days + 1)])
+        for day in set(log_dates)
+    }
+
+
+def recorded(
+    warehouse: Warehouse,
+    log_dates: Sequence[date],
+    units: Collection[Unit] | None = None,
+    stage: str | None = None,
+) -> dict[str, Recorded]:
+    """Read fingerprints by phase; those of ingest from where the ingested tables lie.
+
+    stage : only those of this phase; all where left out
+    """
+    also = None if stage is None else {"stage": stage}
+    found: dict[str, Recorded] = {stage: {} for stage in STAGE_NAMES}
+    for home in {warehouse, warehouse.silver}:
+        for each in map(_of_row, home.rows(TABLE, log_dates, units, also).to_pylist()):
+            if home is (warehouse.silver if each.stage == STAGE_INGEST else warehouse):
+                found[each.stage][each.unit] = each
+    return found
 
 
 def record(
@@ -154,9 +167,7 @@ def record(
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
 ) -> None:
-    """Make these the fingerprints of a stage for these days, or for these units of theirs."""
-    if not warehouse.exists(TABLE.name) and not fingerprints:
-        return
+    """Make these the fingerprints of a phase for these days, or for these units of theirs."""
     rows = pa.Table.from_pylist([_row(each) for each in fingerprints], schema=TABLE.arrow_schema)
     warehouse.replace(TABLE, rows, log_dates, units, also={"stage": stage})
 

@@ -16,11 +16,19 @@ from pyspark.sql import functions as F
 from jobs.cli import LOG_DATE, entry_point, option
 from jobs.printing import Result, write
 from jobs.settings import Settings
+from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
 from jobs.warehouse.upkeep import compact, remove_rows, unused_files, vacuum
 from schemas.table import Table
 from schemas.tables import TABLES
-from schemas.vocabulary import INGESTED_TABLES, JOBS, RANK_STEPS, STAGE_INGEST, UNIT_FINGERPRINTS
+from schemas.vocabulary import (
+    INGESTED_TABLES,
+    JOBS,
+    RANK_STEPS,
+    STAGE_INGEST,
+    UNIT_FINGERPRINTS,
+    UPKEEP,
+)
 
 _DONE: Final = ("table", "rows_expired", "files_compacted", "into_files", "files_deleted")
 _PLANNED: Final = ("table", "rows_to_expire", "files_to_delete")
@@ -33,11 +41,12 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[s
     """
     warehouse = Warehouse.of(spark, settings)
     condition = _is_expired(warehouse, settings, log_date)
-    done = []
-    for table in _own_tables(settings):
-        expired = _expire(warehouse, condition) if table.name == RANK_STEPS else 0
-        done.append((table.name, expired, *compact(warehouse, table), vacuum(warehouse, table)))
-    return done
+    tables, done = _own_tables(settings), {}
+    with publication(warehouse, UPKEEP, [], warehouse.own_tables):
+        for table in tables:
+            expired = _expire(warehouse, condition) if table.name == RANK_STEPS else 0
+            done[table.name] = expired, *compact(warehouse, table)
+    return [(table.name, *done[table.name], vacuum(warehouse, table)) for table in tables]
 
 
 def plan(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[str, int, int]]:

@@ -1,61 +1,78 @@
-"""Publish: hold the tables of the given days against each other, say what was found, write the report.
+"""Publish: check the tables of the given days against each other, say what was found, write the reports.
 
-Every stage has gated its own tables before they became visible; what only all of them together can show is
-checked here: that the fleet's counts are those of the units that were ingested, and its causes theirs.
+Every phase has gated its own tables before they became visible. What only all of them together can show is
+checked here: that the fleet's counts are those of the units that were ingested, and its causes theirs. Every
+way of making tables ends here: a night, a backfill, late data, another version made current.
 """
 
 import argparse
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from typing import Final
 
 from pyspark.sql import SparkSession
 
+from jobs.changed_units import with_later_days
 from jobs.cli import LOG_DATE, entry_point
+from jobs.fingerprints import built_on, record, recorded
 from jobs.gates.quality_docs import Page, TableChecks, write_docs
 from jobs.gates.result_rules import miscounted_causes, miscounted_units
 from jobs.night_summary import night_summary, told
 from jobs.progress import working
-from jobs.report_fleet import run as write_report
+from jobs.report_fleet import write_reports
 from jobs.run_summary import SUMMARY, Summary, leave
 from jobs.settings import Settings
 from jobs.stage import publish
+from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
 from jobs.watch import night_warnings
 from schemas.tables import TABLES
-from schemas.vocabulary import CAUSE_DAY, FLEET_DAY, JOB_CAUSES, JOBS
+from schemas.vocabulary import (
+    CAUSE_DAY,
+    FLEET_DAY,
+    JOB_CAUSES,
+    JOBS,
+    STAGE_AGGREGATE,
+    STAGE_PUBLISH,
+    UNIT_FINGERPRINTS,
+)
 
 _LOG: Final = logging.getLogger(__name__)
-_STAGE: Final = "publish"
 
 
 def run(
     spark: SparkSession, settings: Settings, log_dates: Sequence[date], rows: Mapping[str, int] | None = None
 ) -> dict[str, int]:
-    """Check these days across the stages, write the report of the last of them, log their summaries.
-
-    Publishes no rows of its own.
-
-    rows : that the stages have published of these days, by table, where they have all just done so
-    """
-    summaries(spark, settings, log_dates, rows)
+    """Publish these days as `summaries` does. Publishes no rows but its fingerprints."""
+    summaries(spark, settings, log_dates, rows, with_report=log_dates[-1:])
     return {}
 
 
 def summaries(
-    spark: SparkSession, settings: Settings, log_dates: Sequence[date], rows: Mapping[str, int] | None = None
+    spark: SparkSession,
+    settings: Settings,
+    log_dates: Sequence[date],
+    rows: Mapping[str, int] | None = None,
+    with_report: Collection[date] = (),
 ) -> list[Summary]:
-    """Check these days across the stages, write the report, log and return what each night found."""
+    """Check these days across the phases, write reports, log and return what each night found.
+
+    rows : that the phases have just published, by table, where all are of one day
+    with_report : days that get a report; of other days those are written anew that there are
+    """
     warehouse = Warehouse.of(spark, settings)
+    aggregated = recorded(warehouse, log_dates, stage=STAGE_AGGREGATE)[STAGE_AGGREGATE]
     names = (FLEET_DAY, CAUSE_DAY, JOBS, JOB_CAUSES)
     tables = {name: warehouse.rows(TABLES[name], log_dates) for name in names}
     rules = [miscounted_units(tables), miscounted_causes(tables)]
-    held = publish(_STAGE, warehouse, {}, log_dates, rules).checks
-    if settings.report_folder is not None:
-        write_report(spark, settings, max(log_dates))
-    known = rows if len(log_dates) == 1 else None  # of several days they are told together
+    held = publish(STAGE_PUBLISH, warehouse, {}, log_dates, rules).checks
+    write_reports(spark, settings, log_dates, with_report)
+    done = built_on(aggregated, STAGE_PUBLISH, settings)
+    with publication(warehouse, STAGE_PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # not before the reports
+        record(warehouse, STAGE_PUBLISH, done, log_dates, None)
+    known = rows if len(log_dates) == 1 else None
     return [_told(warehouse, settings, day, held, known) for day in sorted(log_dates)]
 
 
@@ -72,7 +89,7 @@ def _told(
     texts = [notice.text for notice in notices]
     figures = {name: value for name, value in summary.items() if name not in {"warnings", "rows", "stages"}}
     figures |= {f"rows of {name}": count for name, count in summary["rows"].items()}
-    page = Page(_STAGE, [day], warehouse.root, held, figures=figures, warnings=texts)
+    page = Page(STAGE_PUBLISH, [day], warehouse.root, held, figures=figures, warnings=texts)
     write_docs(warehouse.spark, page)
     for line in told(summary):
         _LOG.log(logging.WARNING if line.startswith("warning: ") else logging.INFO, line)
@@ -81,10 +98,12 @@ def _told(
 
 @entry_point("publish_night", LOG_DATE, SUMMARY)
 def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-    """Check a log date across its tables and say what the night found."""
-    with working(f"publish_night: {args.log_date}"):
-        (summary,) = summaries(spark, settings, [args.log_date])
-    leave(summary, args.summary)
+    """Check a log date, and later days that look back on it, across tables; say what the night found."""
+    day: date = args.log_date
+    with working(f"publish_night: {day}"):
+        days = with_later_days(Warehouse.of(spark, settings), settings, STAGE_PUBLISH, [day])
+        found = summaries(spark, settings, days, with_report=[day])
+    leave(found[days.index(day)], args.summary)
     return {}
 
 

@@ -31,6 +31,12 @@ def existing_pages(root: Path) -> set[str]:
     return {page.relative_to(root).as_posix() for page in root.glob(f"*/{JOBS_FOLDER}/*.html")}
 
 
+def existing_days(root: Path) -> list[date]:
+    """Days that have a publication."""
+    names = (page.parent.name for page in root.glob(f"*/{INDEX_NAME}"))
+    return sorted(date.fromisoformat(name) for name in names if _IS_DAY.fullmatch(name))
+
+
 def replace_publication(root: Path, day: date, pages: Mapping[str, bytes]) -> Path:
     """Make these pages the publication of a day, all at once; returns its folder.
 
@@ -62,8 +68,7 @@ def add_page(root: Path, path: str, content: bytes) -> Path:
 
 def list_publications(root: Path) -> None:
     """Write the list of all publications, the latest first."""
-    days = [path.parent.name for path in root.glob(f"*/{INDEX_NAME}") if _IS_DAY.fullmatch(path.parent.name)]
-    days.sort(reverse=True)
+    days = [day.isoformat() for day in reversed(existing_days(root))]
     headlines = [root / day / HEADLINE_NAME for day in days]
     told = [file.read_text(encoding="utf-8").strip() if file.is_file() else "" for file in headlines]
     publications = list(zip(days, told, strict=True))

@@ -4,6 +4,7 @@ import argparse
 import logging
 import sys
 import time
+from collections.abc import Collection
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> Path:
     units = read_units(warehouse, settings, chosen, fleet.hosts, settings.report.step_map_ops)
     name = warehouse_name(settings)
     pages = {job_page_path(*unit.key): job_page(unit, name) for unit in units}
-    earlier = {path for path in report_files.existing_pages(root) if not path.startswith(f"{log_date}/")}
+    earlier = {path for path in report_files.existing_pages(root) if path < f"{log_date}/"}
     seen = fleet.units["log_date"].to_pylist()
     publication = Publication(log_date, min([*seen, log_date]), {*earlier, *pages}, name)
     files = {path.split("/", 1)[1]: content for path, content in pages.items()}
@@ -48,6 +49,19 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> Path:
     folder = report_files.replace_publication(root, log_date, files)
     _LOG.info("report: %s (%d job pages, %.1f s)", folder, len(pages), time.monotonic() - started)
     return folder
+
+
+def write_reports(
+    spark: SparkSession, settings: Settings, changed: Collection[date], asked: Collection[date]
+) -> None:
+    """Write the reports of some days, and anew those that there are of days whose period has changed ones."""
+    root = settings.report_folder
+    if root is None or not changed:
+        return
+    period = timedelta(days=settings.report.period_days)
+    there = [day for day in report_files.existing_days(root) if min(changed) <= day < max(changed) + period]
+    for day in sorted({*asked, *there}):
+        run(spark, settings, day)
 
 
 def report_root(settings: Settings) -> Path:

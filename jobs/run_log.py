@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PythonException
 
@@ -21,6 +22,7 @@ from jobs.landing.files import NoLandingError
 from jobs.session import SessionError
 from jobs.settings import SettingsError
 from jobs.unit import NoSuchUnitError, NotReplayedError
+from jobs.warehouse.lock import LockedError
 from jobs.warehouse.tables import Warehouse
 from jobs.warehouse.writers import NotWritableError
 from schemas.pipeline_runs import REFUSAL, TABLE
@@ -29,7 +31,9 @@ from schemas.vocabulary import (
     EXIT_FAILED,
     EXIT_GATE_REFUSED,
     EXIT_WRONG_SETTINGS,
+    RUN_KILLED,
     RUN_OUTCOMES,
+    RUN_STARTED,
     STAGE_NAMES,
     TABLE_NAMES,
 )
@@ -47,6 +51,7 @@ _PLAIN: Final[Mapping[type[Exception], int]] = {
     NotReplayedError: EXIT_FAILED,
     GateRefusedError: EXIT_GATE_REFUSED,
     NotWritableError: EXIT_FAILED,
+    LockedError: EXIT_FAILED,
     SessionError: EXIT_FAILED,
     JavaNotFoundError: EXIT_FAILED,
 }
@@ -56,7 +61,7 @@ _MICROSECONDS: Final = "us"
 logger = logging.getLogger(__name__)
 
 
-def exit_status(error: Exception) -> int:
+def exit_status(error: BaseException) -> int:
     """Return the exit status that an error stands for."""
     return next((status for kind, status in _PLAIN.items() if isinstance(error, kind)), EXIT_FAILED)
 
@@ -87,7 +92,7 @@ def _cause(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 
 
-def refused_by(error: Exception) -> list[dict[str, Any]] | None:
+def refused_by(error: BaseException) -> list[dict[str, Any]] | None:
     """What gates refused, as the column `refusals` of pipeline_runs has it; None where they did not."""
     refusal = _refusal_in(error)
     if refusal is None:
@@ -95,7 +100,7 @@ def refused_by(error: Exception) -> list[dict[str, Any]] | None:
     return [{name: getattr(each, name) for name in REFUSAL.names} for each in refusal.refusals]
 
 
-def _refusal_in(error: Exception) -> GateRefusedError | None:
+def _refusal_in(error: BaseException) -> GateRefusedError | None:
     """The refusal that an error is, or that came before it in the same run."""
     return next((each for each in (error, error.__cause__) if isinstance(each, GateRefusedError)), None)
 
@@ -147,47 +152,49 @@ def new_run(entry_point: str, arguments: str, log_date: date | None) -> dict[str
 
 @contextmanager
 def recorded_run(
-    warehouse: Warehouse,
-    entry_point: str,
-    arguments: Sequence[str],
-    log_date: date | None = None,
-    *,
-    refusals_alone: bool = False,
+    warehouse: Warehouse, entry_point: str, arguments: Sequence[str], log_date: date | None = None
 ) -> Iterator[dict[str, int]]:
-    """Append one row to pipeline_runs when the block ends, however it ends.
+    """Leave one row in pipeline_runs, from the start of the block on, and complete it however the block ends.
 
-    refusals_alone : only if a gate refused: the run has its row elsewhere, whoever releases looks for it here
     Yields a dictionary for what the run counts: rows per published table, and under ROWS_IN the rows read.
     """
     counts: dict[str, int] = {}
     start = time.monotonic()
-    facts = new_run(entry_point, shlex.join(arguments), log_date)
+    facts = new_run(entry_point, shlex.join(arguments), log_date) | {"outcome": RUN_STARTED}
+    warehouse.append(TABLE, _rows_of(facts))
     try:
         yield counts
-    except Exception as error:
-        if isinstance(error, GateRefusedError) or not refusals_alone:
-            _append_failure(warehouse, facts, time.monotonic() - start, error)
+    except BaseException as error:
+        seconds = time.monotonic() - start
+        try:
+            refusal = _refusal_in(error)
+            ended = _ended(facts, seconds, refusal.counts if refusal else {}, exit_status(error))
+            _complete(warehouse, ended | {"refusals": refused_by(error)})
+        except Exception:  # the error of the run itself is what its caller must hear of
+            logger.exception("pipeline_runs does not say how this run ended")
         raise
-    if not refusals_alone:
-        _append(warehouse, facts, time.monotonic() - start, counts, EXIT_DONE)
+    _complete(warehouse, _ended(facts, time.monotonic() - start, counts, EXIT_DONE))
 
 
-def _append_failure(
-    warehouse: Warehouse, facts: Mapping[str, object], seconds: float, error: Exception
-) -> None:
-    try:
-        told = {**facts, "refusals": refused_by(error)}
-        refusal = _refusal_in(error)
-        _append(warehouse, told, seconds, refusal.counts if refusal else {}, exit_status(error))
-    except Exception:  # the error of the run itself is what its caller must hear of
-        logger.exception("pipeline_runs has no row for this run")
+def say_killed(warehouse: Warehouse) -> int:
+    """Say of runs that have started and not ended that they were killed; returns how many they were.
+
+    Only a writer that holds the warehouse's lock may call it: there is no other then.
+    """
+    rows = warehouse.rows(TABLE)
+    left = rows.filter(pc.equal(rows["outcome"], RUN_STARTED))
+    if left.num_rows:
+        killed = pa.repeat(pa.scalar(RUN_KILLED), left.num_rows)
+        said = left.set_column(left.schema.get_field_index("outcome"), "outcome", killed)
+        warehouse.rewrite(TABLE, said, "pipeline_run_id", left["pipeline_run_id"].to_pylist())
+    return int(left.num_rows)
 
 
-def _append(
-    warehouse: Warehouse, facts: Mapping[str, object], seconds: float, counts: Mapping[str, int], status: int
-) -> None:
+def _ended(
+    facts: Mapping[str, object], seconds: float, counts: Mapping[str, int], status: int
+) -> dict[str, object]:
     published = [rows for name, rows in counts.items() if name in TABLE_NAMES]
-    row = {
+    return {
         **facts,
         "seconds": seconds,
         "rows_in": counts.get(ROWS_IN),
@@ -195,5 +202,11 @@ def _append(
         "outcome": RUN_OUTCOMES[status],
         "stages": work_of_stages(counts) or None,
     }
-    rows = pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
-    warehouse.append(TABLE, rows)
+
+
+def _complete(warehouse: Warehouse, row: Mapping[str, object]) -> None:
+    warehouse.rewrite(TABLE, _rows_of(row), "pipeline_run_id", [str(row["pipeline_run_id"])])
+
+
+def _rows_of(row: Mapping[str, object]) -> pa.Table:
+    return pa.Table.from_pylist([row], schema=TABLE.arrow_schema)

@@ -1,46 +1,62 @@
-"""A whole night in one session: ingest, simulate, aggregate, publish."""
+"""A whole night in one session: ingest, simulate, revise, aggregate, publish."""
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
 from datetime import date
-from functools import partial
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs import aggregate_fleet, ingest_rank_logs, simulate_what_if
+from jobs import aggregate_fleet, ingest_rank_logs, revise_causes, simulate_what_if
+from jobs.changed_units import with_later_days
 from jobs.cli import LOG_DATE, entry_point
 from jobs.progress import steps
-from jobs.publish_night import run as publish_night
+from jobs.publish_night import summaries
 from jobs.settings import Settings
+from jobs.warehouse.tables import Warehouse
+from schemas.vocabulary import (
+    STAGE_AGGREGATE,
+    STAGE_INGEST,
+    STAGE_NAMES,
+    STAGE_PUBLISH,
+    STAGE_REVISE,
+    STAGE_SIMULATE,
+)
 
 Stage = Callable[[SparkSession, Settings, Sequence[date]], dict[str, int]]
 
 STAGES: Final[dict[str, Stage]] = {
-    "ingest": ingest_rank_logs.run,
-    "simulate": simulate_what_if.run,
-    "aggregate": aggregate_fleet.run,
+    STAGE_INGEST: ingest_rank_logs.run,
+    STAGE_SIMULATE: simulate_what_if.run,
+    STAGE_REVISE: revise_causes.run,
+    STAGE_AGGREGATE: aggregate_fleet.run,
 }
-"""Each stage gates and publishes its own tables; what earlier ones published stays where one fails."""
+"""Each phase gates and publishes its own tables; what earlier ones published stays where one fails."""
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Run every stage over these days; returns rows per table."""
+    """Run every phase over these days, and the last ones over later days that look back on them.
+
+    Returns rows per table.
+    """
     rows: dict[str, int] = {}
-    parts: dict[str, Stage] = {
-        **STAGES,
-        "publish": partial(publish_night, rows=rows),
-    }  # of what is there by then
-    with steps(f"night of {', '.join(map(str, log_dates))}", list(parts)) as names:
+    with steps(f"night of {', '.join(map(str, log_dates))}", list(STAGE_NAMES)) as names:
         for name in names:
-            rows |= parts[name](spark, settings, log_dates)
+            days = sorted(set(log_dates))
+            if name not in {STAGE_INGEST, STAGE_SIMULATE}:
+                days = with_later_days(Warehouse.of(spark, settings), settings, name, days)
+            if name == STAGE_PUBLISH:
+                known = rows if days == list(log_dates) else None
+                summaries(spark, settings, days, known, with_report=log_dates)
+            else:
+                rows |= STAGES[name](spark, settings, days)
     return rows
 
 
 @entry_point("run_nightly", LOG_DATE)
 def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-    """Run a night: ingest, simulate, aggregate and publish one log date."""
+    """Run a night: ingest, simulate, revise, aggregate and publish one log date."""
     return run(spark, settings, [args.log_date])
 
 

@@ -1,7 +1,6 @@
 """Simulate: what each unit of the given days would have cost without stragglers.
 
-rank_steps, jobs -> job_slowdown and its companions, job_causes. What a unit's own steps cannot tell about its
-causes is revised with what other jobs and earlier days say, before anything is published.
+rank_steps, jobs -> job_slowdown and its companions, job_causes as the unit's own steps show them.
 """
 
 import argparse
@@ -9,18 +8,17 @@ import logging
 import sys
 import time
 from collections.abc import Collection, Sequence
-from datetime import date, timedelta
+from datetime import date
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from jobs.cli import LOG_DATE, entry_point
-from jobs.fingerprints import built_on, record, recorded, simulation
+from jobs.fingerprints import built_on, recorded, simulation
 from jobs.gates.result_rules import incomplete_units, units_of_other_gpu_hours, units_without_result
 from jobs.landing.files import Unit
 from jobs.progress import working
-from jobs.revise_later_days import revise_later_days
 from jobs.run_log import stage_work
 from jobs.settings import Settings
 from jobs.stage import publish
@@ -30,8 +28,6 @@ from jobs.warehouse.stored_units import Stored, StoredUnit, read_units, stored_u
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
-    JOB_BASELINE,
-    JOB_CAUSES,
     JOB_SLOWDOWN,
     JOBS,
     RANK_STEPS,
@@ -39,7 +35,6 @@ from schemas.vocabulary import (
     STAGE_INGEST,
     STAGE_SIMULATE,
 )
-from udfs.revise.units import revised_causes
 from udfs.unit_batches import Results, results_of
 
 _LOG: Final = logging.getLogger(__name__)
@@ -57,20 +52,16 @@ def run(
     """
     started = time.monotonic()
     warehouse = Warehouse.of(spark, settings)
-    ingested = recorded(warehouse, STAGE_INGEST, log_dates, units)  # before the rows: never newer than they
+    ingested = recorded(warehouse, log_dates, units, STAGE_INGEST)[STAGE_INGEST]
     jobs = warehouse.rows(TABLES[JOBS], log_dates, units)
     results = _simulate(warehouse, settings, jobs, log_dates, units)
-    earlier = _looked_back_on(warehouse, settings.revision.days, log_dates, units)
-    results[JOB_CAUSES] = revised_causes(results, earlier, **settings.revision.model_dump())
     rules = [
         incomplete_units(results),
         units_without_result(results, jobs),
         units_of_other_gpu_hours(results),
     ]
     done = built_on(ingested, STAGE_SIMULATE, settings)
-    rows, gates, _ = publish(STAGE_SIMULATE, warehouse, results, log_dates, rules, units)
-    gates = gates.and_also(revise_later_days(warehouse, settings.revision, log_dates, units))
-    record(warehouse, STAGE_SIMULATE, done, log_dates, units)  # not before the days that look back on it
+    rows, gates, _ = publish(STAGE_SIMULATE, warehouse, results, log_dates, rules, units, done)
     return rows | stage_work(STAGE_SIMULATE, done, time.monotonic() - started, gates)
 
 
@@ -99,19 +90,6 @@ def _simulate(
         todo = [*todo, *(StoredUnit(unit, manifests[unit]) for unit in without)]
     parts.append(results_of(simulated(units_frame(spark, todo, partitions), chosen, read_units).toArrow()))
     return {name: pa.concat_tables([part[name] for part in parts]) for name in RESULT_TABLES}
-
-
-def _looked_back_on(
-    warehouse: Warehouse, days: int, log_dates: Sequence[date], units: Collection[Unit] | None
-) -> pa.Table:
-    """Rows of job_baseline of so many days before each of these, but those of what is simulated now."""
-    before = {day - timedelta(days=age) for day in log_dates for age in range(1, days + 1)}
-    if units is None:
-        return warehouse.rows(TABLES[JOB_BASELINE], sorted(before - set(log_dates)))
-    # A day of which some units are done again has others that its later days look back on.
-    rows = warehouse.rows(TABLES[JOB_BASELINE], sorted(before))
-    done_now = set(units)
-    return rows.filter(pa.array([key not in done_now for key in keys_of(rows)], pa.bool_()))
 
 
 @entry_point("simulate_what_if", LOG_DATE)

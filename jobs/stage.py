@@ -1,4 +1,4 @@
-"""Write, audit, publish: a stage's tables become visible only when all of them pass their gates."""
+"""Write, audit, publish: a phase's tables become visible together, when all of them pass their gates."""
 
 import logging
 import time
@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from jobs.fingerprints import Fingerprint, record, unsettle
+from jobs.fingerprints import Fingerprint, record
 from jobs.gates.audit import (
     ON_TIME_EXPECTATION,
     GateError,
@@ -29,18 +29,12 @@ from jobs.gates.quality_docs import LATER, Page, TableChecks, table_checks, writ
 from jobs.landing.files import Unit
 from jobs.releases import NEVER, released
 from jobs.warehouse.conditions import on_units
+from jobs.warehouse.publication import publication
 from jobs.warehouse.staged_rows import StagedRows
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Expectation, Table
 from schemas.tables import TABLES
-from schemas.vocabulary import (
-    FLEET_TABLES,
-    INGESTED_TABLES,
-    RESULT_TABLES,
-    STAGE_AGGREGATE,
-    STAGE_INGEST,
-    STAGE_SIMULATE,
-)
+from schemas.vocabulary import UNIT_FINGERPRINTS
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -59,11 +53,6 @@ class Published(NamedTuple):
     checks: list[TableChecks]
 
 
-_TABLES_OF: Final = {
-    STAGE_INGEST: INGESTED_TABLES,
-    STAGE_SIMULATE: RESULT_TABLES,
-    STAGE_AGGREGATE: FLEET_TABLES,
-}
 _Refused = dict[str, tuple[DataFrame, Sequence[Refusal]]]  # by the name under which the rows are kept
 
 
@@ -92,22 +81,19 @@ def publish(
     """Replace these days in the tables named, if any, once all rows and rules were found good.
 
     units : replace these alone, not all of the days
-    fingerprints : of the units published. While the stage's tables change, only those given as unsettled are
-    there, so that whatever ends this early, the units are not taken as done.
+    fingerprints : of the units published; others of the phase and of these days, or units, are gone after it
     tables : rows by table, held by the driver, or in files beside their table already
     Raises GateRefusedError with all that is refused, and keeps those rows beside the tables, unless all of it
     was released for the days of those rows; raises GateError where an expectation could not be evaluated.
     Nothing is published in either case.
     """
     audited = _audit_all(warehouse, tables, on_units(log_dates, units), rules)
-    is_whole = units is None and set(tables).issuperset(_TABLES_OF.get(stage, ()))
-    page = Page(stage if is_whole else f"{stage}{LATER}", log_dates, warehouse.root)
+    page = Page(stage if units is None else f"{stage}{LATER}", log_dates, warehouse.root)
     passed = _passed(warehouse, page, rules, audited)
-    if tables:
-        unsettle(warehouse, stage, fingerprints, log_dates, units)
-        _replace_all(warehouse, tables, log_dates, units)
-        if fingerprints:
-            record(warehouse, stage, [each.settled() for each in fingerprints], log_dates, units)
+    if tables or fingerprints:
+        with publication(warehouse, stage, log_dates, [*tables, UNIT_FINGERPRINTS]):
+            _replace_all(warehouse, tables, log_dates, units)
+            record(warehouse, stage, fingerprints, log_dates, units)
     return passed
 
 

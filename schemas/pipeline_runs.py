@@ -32,7 +32,10 @@ REFUSAL: Final = pa.struct(
 
 TABLE = Table(
     name=PIPELINE_RUNS,
-    meaning="One row per run of an entry point, successful or not. Only ever appended to.",
+    meaning=(
+        "One row per run of an entry point that writes, successful or not. It is there from the start of the "
+        "run, and completed at its end."
+    ),
     grain=("pipeline_run_id",),
     columns=(
         Column("pipeline_run_id", pa.string(), "UUID of the run"),
@@ -40,10 +43,22 @@ TABLE = Table(
         Column("arguments", pa.string(), "its arguments, as a shell would take them"),
         described(LOG_DATE, "the log date it worked on; null where it was not exactly one", nullable=True),
         Column("started_at", pa.timestamp("us", tz="UTC"), "when it started"),
-        Column("seconds", pa.float64(), "how long it took, without the start of Spark", unit="s", minimum=0),
+        Column(
+            "seconds",
+            pa.float64(),
+            "how long it took, without the start of Spark; null while it runs, and where it was killed",
+            unit="s",
+            minimum=0,
+            nullable=True,
+        ),
         count("rows_in", "rows read; null where not known", nullable=True),
         count("rows_out", "rows published; null where nothing was", nullable=True),
-        Column("outcome", pa.string(), "how it ended", allowed=RUN_OUTCOMES),
+        Column(
+            "outcome",
+            pa.string(),
+            "how it ended; started: it runs, or was killed and no writer has come since, who says killed",
+            allowed=RUN_OUTCOMES,
+        ),
         Column(
             "stages",
             pa.list_(STAGE_WORK),

@@ -95,10 +95,6 @@ class GateRefusedError(Exception):
         return {day for refusal in self.refusals for day in refusal.log_dates} if known else set()
 
 
-class LaterDaysRefusedError(GateRefusedError):
-    """Raised when days were published, and causes of later days, which look back on them, are refused."""
-
-
 class GateError(Exception):
     """Raised when an expectation could not be evaluated, which is never a pass."""
 

@@ -22,7 +22,7 @@ from udfs.arrays import arrays_hold
 
 STAGED_TABLES: Final = (RANK_STEPS, REJECTS)
 _LISTED: Final = ("op", "microbatch", "model_chunk")
-_KEYS: Final = ("job_id", "run_id", "source_file", "step", "rank")
+_KEYS: Final = ("job_id", "run_id", "source_file", "step", "rank", "pipeline_run_id")
 """Columns whose least and greatest values a reader may skip a file by."""
 
 _DICTIONARIES: Final = [

@@ -3,7 +3,7 @@
 To Spark a table of ten rows is a plan, a look at its log and several jobs; here it is a file or two.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.transaction import AddAction, RemoveAction
 
 from jobs.landing.files import Unit
@@ -60,7 +60,7 @@ def restore(path: str, version: int) -> None:
 
 def files(path: str, partitions: Filters | None, version: int | None) -> list[str]:
     """Files that hold the rows of some partitions, at a version or, with None, at the newest."""
-    return sorted(DeltaTable(path, version=version).file_uris(file_pruning_predicate=partitions))
+    return sorted(DeltaTable(path, version=version).file_uris(file_pruning_predicate=partitions or None))
 
 
 def few_rows(
@@ -69,11 +69,19 @@ def few_rows(
     table: Table,
     log_dates: Sequence[date] | None,
     units: Collection[Unit] | None = None,
+    also: Mapping[str, str] | None = None,
 ) -> pa.Table | None:
-    """Rows of a table, of all days or of these, or of these units of theirs; None where they are many."""
+    """Rows of a table, of all days or of these, or of these units of theirs; None where they are many.
+
+    also : values of other columns by which the table is partitioned
+    """
     schema = table.arrow_schema
+    partitions = [
+        *(on_days(table, log_dates) or []),
+        *((name, "=", value) for name, value in (also or {}).items()),
+    ]
     nothing = log_dates is not None and not log_dates
-    found = [] if nothing else files(path, on_days(table, log_dates), version)
+    found = [] if nothing else files(path, partitions, version)
     if sum(Path(file).stat().st_size for file in found) > _FEW_BYTES:
         return None
     rows = pa.concat_tables([schema.empty_table(), *(_read(file, path, schema) for file in found)])
@@ -84,6 +92,20 @@ def few_rows(
         wanted = set(units)
         rows = rows.filter(pa.array([key in wanted for key in keys_of(rows)], pa.bool_()))
     return rows if rows.num_rows else schema.empty_table()  # Spark takes no columns without a chunk
+
+
+def in_place_of(rows: pa.Table, new: pa.Table, units: Collection[Unit]) -> pa.Table:
+    """Rows of a table, with new ones instead of those of some units.
+
+    Raises ValueError where new rows are of other units: theirs would stay beside them.
+    """
+    others = sorted(set(keys_of(new)) - set(units))
+    if others:
+        raise ValueError(f"rows of unit {others[0]}, which is not replaced")
+    kept = [key not in units for key in keys_of(rows)]
+    return pa.concat_tables(
+        [rows.filter(pa.array(kept, pa.bool_())), new.select(rows.schema.names).cast(rows.schema)]
+    )
 
 
 def keys_of(rows: pa.Table) -> list[Unit]:
@@ -132,6 +154,11 @@ def commit(path: str, table: Table, staged: Sequence[StagedFile], replaced: Filt
     mode = "append" if replaced is None else "overwrite"
     log.create_write_transaction(actions, mode, log.schema(), [*table.partition_by], replaced)
     return True
+
+
+def rewrite(path: str, rows: pa.Table, condition: str) -> None:
+    """Put these rows in the place of those that fulfil a condition."""
+    write_deltalake(path, rows, mode="overwrite", predicate=condition)
 
 
 def partitions_of(table: Table, rows: pa.Table) -> dict[tuple[tuple[str, str], ...], pa.Table]:

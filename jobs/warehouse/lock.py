@@ -142,7 +142,7 @@ def _lives(process: tuple[int, float]) -> bool:
     number, started = process
     try:
         found = psutil.Process(number)
-        return found.create_time() == started and found.status() != psutil.STATUS_ZOMBIE
+        return bool(found.create_time() == started and found.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 

@@ -74,9 +74,10 @@ class HadoopFiles:
     """Files of a store that Spark reaches."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
-        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # no public way to Hadoop's files
+        context: Any = spark.sparkContext
+        self._jvm = context._jvm  # noqa: SLF001  # no public way to Hadoop's files
         self._root = self._jvm.org.apache.hadoop.fs.Path(root)
-        self._store = self._root.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())  # noqa: SLF001
+        self._store = self._root.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
 
     def read(self, name: str) -> bytes | None:
         """Return what a file holds; None where there is none."""

@@ -92,15 +92,20 @@ class Warehouse:
         return stored.restore(self.spark, self.path(name), version)
 
     def read(
-        self, table: Table, log_dates: Sequence[date] | None = None, units: Collection[Unit] | None = None
+        self,
+        table: Table,
+        log_dates: Sequence[date] | None = None,
+        units: Collection[Unit] | None = None,
+        also: Mapping[str, str] | None = None,
     ) -> DataFrame:
         """Rows of a table, of all days or of these, or of these units of theirs.
 
+        also : values of other columns by which the table is partitioned
         No rows where the table does not exist yet; a column that it was written without is null.
         """
         if not self.exists(table.name):
             return self.spark.createDataFrame([], spark_schema(table))
-        few = self.few_rows(table, log_dates, units)
+        few = self.few_rows(table, log_dates, units, also)
         if few is not None:
             return self.spark.createDataFrame(few, spark_schema(table)).coalesce(1)
         rows = self._rows(table.name)
@@ -110,10 +115,16 @@ class Warehouse:
                 for name, field in zip(table.column_names, spark_schema(table), strict=True)
             )
         )
+        for name, value in (also or {}).items():
+            frame = frame.where(F.col(name) == value)
         return frame if log_dates is None else frame.where(on_units(log_dates, units))
 
     def few_rows(
-        self, table: Table, log_dates: Sequence[date] | None = None, units: Collection[Unit] | None = None
+        self,
+        table: Table,
+        log_dates: Sequence[date] | None = None,
+        units: Collection[Unit] | None = None,
+        also: Mapping[str, str] | None = None,
     ) -> pa.Table | None:
         """The same rows, held by the driver, where they are few and on this machine; None otherwise."""
         if not self.is_local or table.name == RANK_STEPS:
@@ -121,7 +132,7 @@ class Warehouse:
         if not self.exists(table.name):
             return table.arrow_schema.empty_table()
         version = self._version(table.name)
-        return local_tables.few_rows(self.path(table.name), version, table, log_dates, units)
+        return local_tables.few_rows(self.path(table.name), version, table, log_dates, units, also)
 
     def _rows(self, name: str) -> DataFrame:
         """All rows of a table, as readers see it."""
@@ -129,11 +140,15 @@ class Warehouse:
         return (reader if version is None else reader.option("versionAsOf", version)).load(self.path(name))
 
     def rows(
-        self, table: Table, log_dates: Sequence[date] | None = None, units: Collection[Unit] | None = None
+        self,
+        table: Table,
+        log_dates: Sequence[date] | None = None,
+        units: Collection[Unit] | None = None,
+        also: Mapping[str, str] | None = None,
     ) -> pa.Table:
         """The same rows, of a table that the driver can hold."""
-        few = self.few_rows(table, log_dates, units)
-        return self.read(table, log_dates, units).toArrow() if few is None else few
+        few = self.few_rows(table, log_dates, units, also)
+        return self.read(table, log_dates, units, also).toArrow() if few is None else few
 
     def units(self, table: Table, log_dates: Sequence[date]) -> set[Unit]:
         """Units that have a row on these days."""
@@ -169,6 +184,11 @@ class Warehouse:
         AnalysisException (DELTA_REPLACE_WHERE_MISMATCH) for other rows; the table is then as it was.
         """
         values = (also or {}).items()
+        if units is not None and isinstance(rows, pa.Table):
+            stored_rows = self.few_rows(table, log_dates, also=also)
+            if stored_rows is not None:
+                table.check(rows.schema)
+                rows, units = local_tables.in_place_of(stored_rows, rows, units), None
         if units is None and "log_date" in table.partition_by:
             replaced = local_tables.on_days(table, log_dates) or []
             replaced += [(name, "=", each) for name, each in values]
@@ -231,6 +251,14 @@ class Warehouse:
         """Add a few rows. Raises SchemaError where they are not those of the table."""
         if not self._commit(table, rows, None):
             self._write(table, rows, "append")
+
+    def rewrite(self, table: Table, rows: pa.Table, column: str, values: Sequence[str]) -> None:
+        """Put these rows in the place of those that have one of these values in a column."""
+        condition = f"{column} IN ({sql_strings(values)})"
+        if self.is_local:
+            when_writers_meet(local_tables.rewrite)(self.path(table.name), rows, condition)
+        else:
+            self._write(table, rows, "overwrite", replaceWhere=condition)
 
     def refused_path(self, stage: str, log_dates: Sequence[date]) -> str:
         """Where rows of these days are kept that a gate of this stage refused, a folder for each table.

@@ -1,0 +1,55 @@
+"""Revise: what other jobs and earlier days say about causes that a unit's own steps cannot tell apart.
+
+job_causes, job_baseline, job_slowdown, worker_slowdown -> job_causes. A row that is revised keeps in
+`unrevised` what was measured. A day is due again when a day that it looks back on has other results.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from datetime import date
+
+from pyspark.sql import SparkSession
+
+from jobs.changed_units import days_before, with_later_days
+from jobs.cli import LOG_DATE, entry_point
+from jobs.fingerprints import built_on, looked_back_on, recorded
+from jobs.gates.result_rules import units_of_other_gpu_hours
+from jobs.progress import working
+from jobs.run_log import stage_work
+from jobs.settings import Settings
+from jobs.stage import publish
+from jobs.warehouse.tables import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import JOB_BASELINE, JOB_CAUSES, STAGE_REVISE, STAGE_SIMULATE
+from udfs.revise.units import REVISED_FROM, revised_causes
+
+
+def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
+    """Revise the causes of these days and publish; returns rows per table, and the phase's work."""
+    started = time.monotonic()
+    warehouse, revision = Warehouse.of(spark, settings), settings.revision
+    earlier = days_before(log_dates, revision.days)
+    simulated = recorded(warehouse, [*earlier, *log_dates], stage=STAGE_SIMULATE)[STAGE_SIMULATE]
+    results = {name: warehouse.rows(TABLES[name], log_dates) for name in REVISED_FROM}
+    baselines = warehouse.rows(TABLES[JOB_BASELINE], earlier)
+    revised = {JOB_CAUSES: revised_causes(results, baselines, **revision.model_dump())}
+    context = looked_back_on(simulated, log_dates, revision.days)
+    units = {unit: each for unit, each in simulated.items() if unit[0] in context}
+    done = built_on(units, STAGE_REVISE, settings, context)
+    rules = [units_of_other_gpu_hours(results | revised)]
+    rows, gates, _ = publish(STAGE_REVISE, warehouse, revised, log_dates, rules, fingerprints=done)
+    return rows | stage_work(STAGE_REVISE, done, time.monotonic() - started, gates)
+
+
+@entry_point("revise_causes", LOG_DATE)
+def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+    """Revise the causes of a log date, and of later days that look back on it."""
+    days = with_later_days(Warehouse.of(spark, settings), settings, STAGE_REVISE, [args.log_date])
+    with working(f"revise_causes: {', '.join(map(str, days))}"):
+        return run(spark, settings, days)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

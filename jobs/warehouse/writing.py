@@ -1,0 +1,50 @@
+"""Writing a warehouse: alone, on what the last publication left, whatever became of the writer before."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from jobs.run_log import say_killed
+from jobs.session import session
+from jobs.settings import Settings
+from jobs.warehouse.lock import locked_folder, locked_store, this_process
+from jobs.warehouse.publication import recover
+from jobs.warehouse.small_files import small_files
+from jobs.warehouse.tables import Warehouse
+from jobs.warehouse.writers import hold_writable
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+@contextmanager
+def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> Iterator[SparkSession]:
+    """Lend a session to the only writer of a warehouse.
+
+    wait : for another writer to end; without it, raises LockedError where there is one
+    Raises NotWritableError for a warehouse that cannot be written.
+    """
+    hold_writable(root)
+    with ExitStack() as stack:
+        if "://" in root:
+            spark = stack.enter_context(session(settings, entry_point))
+            holder = this_process(entry_point)
+            stack.enter_context(locked_store(small_files(spark, root), root, holder, wait=wait))
+        else:
+            say = stack.enter_context(locked_folder(root, this_process(entry_point), wait=wait))
+            spark = stack.enter_context(session(settings, entry_point))
+            say(this_process(entry_point, _jvm_process(spark)))
+        warehouse = Warehouse(spark, root)
+        restored = recover(warehouse)
+        if restored:
+            _LOG.warning("a publication was not finished; taken back: %s", ", ".join(restored))
+        if killed := say_killed(warehouse):
+            _LOG.warning("%d runs were killed before they ended; pipeline_runs says which", killed)
+        yield spark
+
+
+def _jvm_process(spark: SparkSession) -> int:
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # no public way to Java's own process
+    return int(jvm.java.lang.ProcessHandle.current().pid())
