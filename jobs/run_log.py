@@ -22,9 +22,8 @@ from jobs.landing.files import NoLandingError
 from jobs.session import SessionError
 from jobs.settings import SettingsError
 from jobs.unit import NoSuchUnitError, NotReplayedError
-from jobs.warehouse.lock import LockedError
+from jobs.warehouse.lock import LockedError, NotWritableError
 from jobs.warehouse.tables import Warehouse
-from jobs.warehouse.writers import NotWritableError
 from schemas.pipeline_runs import REFUSAL, TABLE
 from schemas.vocabulary import (
     EXIT_DONE,

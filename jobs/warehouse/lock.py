@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
 import psutil
@@ -25,6 +26,7 @@ from jobs.warehouse.small_files import SmallFiles
 LOCK_NAME: Final = "_lock"
 
 _LOG: Final = logging.getLogger(__name__)
+_PROBED_BYTES: Final = 1 << 20
 _PAUSE_S: Final = 0.5
 _SAY_AGAIN_S: Final = 60.0
 
@@ -159,3 +161,19 @@ def _read(content: bytes | None) -> Holder | None:
         return Holder(**found | {"processes": processes})
     except ValueError:
         return None
+
+
+class NotWritableError(Exception):
+    """Raised before any work where a warehouse cannot be written; the message says which, and why."""
+
+
+def hold_writable(root: str) -> None:
+    """Try to write a file into a warehouse of this machine. Raises NotWritableError."""
+    if "://" in root:
+        return
+    try:
+        Path(root).mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=root) as file:
+            file.write(b"\0" * _PROBED_BYTES)
+    except OSError as error:
+        raise NotWritableError(f"the warehouse {root} cannot be written: {error.strerror}") from None

@@ -75,7 +75,7 @@ def recover(warehouse: "Warehouse") -> list[str]:
     """
     files = small_files(warehouse.spark, warehouse.root)
     intent = _intent(files.read(_INTENT))
-    warehouse.reread_publication()
+    warehouse.__dict__.pop("published", None)
     restored: list[str] = []
     if intent is not None and warehouse.published.number < intent["publication"]:
         restored = [name for name, version in intent["before"].items() if warehouse.restore(name, version)]

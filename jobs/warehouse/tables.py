@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date
+from functools import cached_property
 from typing import Final
 from uuid import uuid4
 
@@ -16,9 +17,8 @@ from jobs.landing.staging import Staging
 from jobs.settings import Settings
 from jobs.warehouse import local_tables, stored
 from jobs.warehouse.conditions import on_days, on_units, spark_schema
-from jobs.warehouse.publication import Published, latest_publication
+from jobs.warehouse.publication import Published, Versions, latest_publication
 from jobs.warehouse.staged_rows import StagedRows
-from jobs.warehouse.writers import when_writers_meet
 from schemas.table import Table, sql_strings
 from schemas.tables import TABLES
 from schemas.views import VIEWS
@@ -34,7 +34,7 @@ _OF_ONE_TASK: Final = 32 << 20
 class Warehouse:
     """The tables under one root, a folder or a URL of a store that Spark reaches.
 
-    Tables are read as of one publication: the latest when this was made, or the last one made through it.
+    Tables are read as of one publication, all together.
 
     silver : root of the warehouse that the ingested tables are read from, where not from this one
     """
@@ -43,8 +43,6 @@ class Warehouse:
         self.spark = spark
         self.root = root.rstrip("/")
         self.silver: Warehouse = self if silver is None else Warehouse(spark, silver)
-        self.published = Published()
-        self.reread_publication()
 
     @classmethod
     def of(cls, spark: SparkSession, settings: Settings) -> "Warehouse":
@@ -70,18 +68,25 @@ class Warehouse:
 
     def exists(self, name: str) -> bool:
         """Whether readers see a table of this name."""
+        is_seen = name not in PUBLISHED_TABLES or name in self._versions(name, {name: 0})
+        return is_seen and stored.is_stored(self.spark, self.path(name))
+
+    def _versions(self, name: str, before_any: Versions) -> Versions:
         versions = self._home(name).published.versions
-        if versions is None or name not in PUBLISHED_TABLES:
-            return stored.is_stored(self.spark, self.path(name))
-        return name in versions
+        return before_any if versions is None else versions
 
     def _version(self, name: str) -> int | None:
         """Which version of a table readers see; None: the newest."""
-        return (self._home(name).published.versions or {}).get(name)
+        return self._versions(name, {}).get(name) if name in PUBLISHED_TABLES else None
+
+    @cached_property
+    def published(self) -> Published:
+        """What this reads as of: the latest publication when it was first asked, or one made through it."""
+        return latest_publication(self.rows(TABLES[PUBLICATIONS]))
 
     def reread_publication(self) -> None:
-        """Read from now on as of the latest publication."""
-        self.published = latest_publication(self.rows(TABLES[PUBLICATIONS]))
+        """Read from now on as of what is the latest publication now."""
+        self.__dict__.pop("published", None)
 
     def stored_version(self, name: str) -> int | None:
         """Newest version of a table, published or not; None where there is no table."""
@@ -216,13 +221,13 @@ class Warehouse:
         Not where a store is to be reached by URL, which Spark knows the way to, nor where the files lie
         elsewhere, nor where the table was made by an earlier version, with fewer columns.
         """
-        path, commit = self.path(table.name), when_writers_meet(local_tables.commit)
+        path = self.path(table.name)
         if not self.is_local:
             return False
         if isinstance(rows, StagedRows):
             if path == f"{rows.root}/{table.name}":
                 self.create(table)
-                rows.is_adopted = commit(path, table, rows.files, replaced)
+                rows.is_adopted = local_tables.commit(path, table, rows.files, replaced)
             return rows.is_adopted
         table.check(rows.schema)
         partitions = local_tables.partitions_of(table, rows)
@@ -231,7 +236,7 @@ class Warehouse:
         staging = Staging(self.root, uuid4().hex)
         for partition, some in partitions.items():
             staging.write(table.name, partition, some)
-        is_done = commit(path, table, staging.close(), replaced)
+        is_done = local_tables.commit(path, table, staging.close(), replaced)
         if not is_done:
             staging.drop()
         return is_done
@@ -245,7 +250,7 @@ class Warehouse:
         table.check(to_arrow_schema(frame.schema, timezone="UTC"))
         self.create(table)
         writer = frame.write.format("delta").mode(mode).options(mergeSchema=True, **options)
-        when_writers_meet(writer.save)(self.path(table.name))
+        writer.save(self.path(table.name))
 
     def append(self, table: Table, rows: pa.Table) -> None:
         """Add a few rows. Raises SchemaError where they are not those of the table."""
@@ -256,7 +261,7 @@ class Warehouse:
         """Put these rows in the place of those that have one of these values in a column."""
         condition = f"{column} IN ({sql_strings(values)})"
         if self.is_local:
-            when_writers_meet(local_tables.rewrite)(self.path(table.name), rows, condition)
+            local_tables.rewrite(self.path(table.name), rows, condition)
         else:
             self._write(table, rows, "overwrite", replaceWhere=condition)
 
@@ -294,9 +299,9 @@ class Warehouse:
         if stored.is_stored(self.spark, self.path(table.name)):
             return
         if self.is_local:
-            when_writers_meet(local_tables.create)(self.path(table.name), table)
+            local_tables.create(self.path(table.name), table)
         else:
-            when_writers_meet(self._create)(table)
+            self._create(table)
 
     def _create(self, table: Table) -> None:
         """Create a table by a write of no rows.

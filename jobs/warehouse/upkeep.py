@@ -4,7 +4,6 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame
 
 from jobs.warehouse.tables import Warehouse
-from jobs.warehouse.writers import when_writers_meet
 from schemas.table import Table
 
 
@@ -14,7 +13,7 @@ def remove_rows(warehouse: Warehouse, table: Table, condition: str) -> int:
         return 0
     rows = warehouse.read(table).where(condition).count()  # a delete of whole partitions does not tell
     if rows:
-        when_writers_meet(_delta(warehouse, table).delete)(condition)
+        _delta(warehouse, table).delete(condition)
     return rows
 
 
@@ -23,7 +22,7 @@ def compact(warehouse: Warehouse, table: Table) -> tuple[int, int]:
     if not warehouse.exists(table.name):
         return 0, 0
     optimize = _delta(warehouse, table).optimize()
-    metrics = when_writers_meet(optimize.executeCompaction)().select("metrics.*").collect()[0]
+    metrics = optimize.executeCompaction().select("metrics.*").collect()[0]
     return metrics["numFilesRemoved"], metrics["numFilesAdded"]
 
 

@@ -10,11 +10,10 @@ from pyspark.sql import SparkSession
 from jobs.run_log import say_killed
 from jobs.session import session
 from jobs.settings import Settings
-from jobs.warehouse.lock import locked_folder, locked_store, this_process
+from jobs.warehouse.lock import hold_writable, locked_folder, locked_store, this_process
 from jobs.warehouse.publication import recover
 from jobs.warehouse.small_files import small_files
 from jobs.warehouse.tables import Warehouse
-from jobs.warehouse.writers import hold_writable
 
 _LOG: Final = logging.getLogger(__name__)
 

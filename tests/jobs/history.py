@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
@@ -20,17 +21,25 @@ from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import run_folder, write_rank_logs
 from jobs.synthetic.shape import JobShape
+from jobs.warehouse.publication import publication
 from jobs.warehouse.staged_rows import StagedRows
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
-from schemas.vocabulary import FLEET_TABLES, PIPELINE_RUNS, STAGE_NAMES, TABLE_NAMES, UNIT_FINGERPRINTS
+from schemas.vocabulary import (
+    FLEET_TABLES,
+    PUBLISHED_TABLES,
+    RANK_STEPS,
+    STAGE_NAMES,
+    TABLE_NAMES,
+    UNIT_FINGERPRINTS,
+)
 
 DAYS = (date(2026, 1, 5), date(2026, 1, 6))
 JOB_IDS = ("alpha", "beta")
-NOTHING: dict[str, set[tuple[str, str]]] = {"ingest": set(), "simulate": set(), "aggregate": set()}
+NOTHING: dict[str, set[tuple[str, str]]] = {stage: set() for stage in STAGE_NAMES}
 SHAPE = JobShape(dp_size=2, pp_size=1, steps=12)
-DATA_TABLES = tuple(name for name in TABLE_NAMES if name not in {PIPELINE_RUNS, UNIT_FINGERPRINTS})
+DATA_TABLES = tuple(name for name in PUBLISHED_TABLES if name != UNIT_FINGERPRINTS)
 
 Rows = list[dict[str, Any]]
 
@@ -89,6 +98,16 @@ class History:
         backfill.run(self.spark, self.settings, todo)
         return units_of(todo)
 
+    def clear(self, name: str, also: Mapping[str, str] | None = None) -> None:
+        """Publish a table without rows, or without those of some partitions."""
+        warehouse, table = Warehouse(self.spark, str(self.warehouse)), TABLES[name]
+        rows = warehouse.rows(table) if name != RANK_STEPS else table.arrow_schema.empty_table()
+        for column, value in (also or {}).items():
+            rows = rows.filter(pc.not_equal(rows[column], value))
+        rows = rows if also else rows.slice(0, 0)
+        with publication(warehouse, "upkeep", DAYS, [name]):
+            warehouse.replace(table, rows, DAYS)
+
     def rows(self, name: str) -> Rows:
         paths = self.settings.paths
         read = Warehouse(self.spark, paths.warehouse, paths.silver).read(TABLES[name]).toArrow()
@@ -111,7 +130,9 @@ class History:
 def units_of(todo: backfill.Plan) -> dict[str, set[tuple[str, str]]]:
     """What a plan has to do, (day, job_id) by stage."""
     return {
-        stage: {(unit[0].isoformat(), unit[1]) for block in todo.blocks for unit in block.units[stage]}
+        stage: {
+            (unit[0].isoformat(), unit[1]) for block in todo.blocks for unit in block.units.get(stage, ())
+        }
         for stage in todo.wants
     }
 

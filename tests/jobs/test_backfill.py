@@ -5,17 +5,19 @@ import shutil
 import pytest
 
 from jobs import run_nightly
-from jobs.fingerprints import STAGE_VERSIONS, unsettle
+from jobs.fingerprints import STAGE_VERSIONS
 from jobs.gates.audit import GateRefusedError, Refusal
 from jobs.warehouse.tables import Warehouse
-from schemas.tables import TABLES
 from schemas.vocabulary import (
     INGESTED_TABLES,
+    JOB_CAUSES,
     JOB_SLOWDOWN,
     JOBS,
+    PUBLICATIONS,
     RANK_STEPS,
     REJECTS,
     STAGE_INGEST,
+    STAGE_NAMES,
     UNIT_FINGERPRINTS,
 )
 from tests.jobs.history import (
@@ -47,8 +49,10 @@ def test_a_backfill_gives_the_tables_of_the_nights(filled: History, history: His
 def test_a_block_is_one_commit_of_each_table(filled: History) -> None:
     """Version 0 creates the table; no rows are no commit."""
     versions = filled.versions()
-    assert versions.pop(UNIT_FINGERPRINTS) == 3
+    assert versions.pop(UNIT_FINGERPRINTS) == len(STAGE_NAMES)
     assert versions.pop(REJECTS) == 0
+    assert versions.pop(JOB_CAUSES) == 2  # measured, then revised
+    assert versions.pop(PUBLICATIONS) == 1 + len(STAGE_NAMES)
     assert set(versions.values()) == {1}
 
 
@@ -59,14 +63,14 @@ def test_what_is_done_is_not_done_again(history: History) -> None:
 
 
 def test_rows_without_a_fingerprint_do_not_count_as_done(history: History) -> None:
-    shutil.rmtree(history.warehouse / UNIT_FINGERPRINTS)
+    history.clear(UNIT_FINGERPRINTS)
     assert units_of(history.plan()) == dict.fromkeys(NOTHING, ALL)
     assert units_of(history.plan(["simulate"])) == {"simulate": set()}
 
 
 def test_other_settings_redo_what_they_matter_to(history: History) -> None:
     other = history.with_settings(minimum_steps=13)
-    wanted = {"ingest": set(), "simulate": ALL, "aggregate": ALL}
+    wanted = NOTHING | dict.fromkeys(STAGE_NAMES[1:], ALL)
     assert units_of(other.plan()) == wanted
     assert units_of(other.plan(data_only=True)) == NOTHING
     assert units_of(history.with_settings(ops_together=7).plan()) == NOTHING
@@ -83,7 +87,7 @@ def test_other_settings_redo_what_they_matter_to(history: History) -> None:
 
 @pytest.mark.parametrize(
     ("stage", "redone"),
-    [("ingest", {"ingest", "simulate", "aggregate"}), ("simulate", {"simulate", "aggregate"})],
+    [(stage, set(STAGE_NAMES[number:])) for number, stage in enumerate(STAGE_NAMES)],
 )
 def test_another_version_redoes_its_stage_and_what_follows(
     history: History, monkeypatch: pytest.MonkeyPatch, stage: str, redone: set[str]
@@ -100,7 +104,7 @@ def test_one_job_is_done_alone(history: History) -> None:
             history.put(job, day, slow=2.0)
     done = history.fill(job_ids=["beta"])
     betas = {(day.isoformat(), "beta") for day in DAYS}
-    assert done == {"ingest": betas, "simulate": betas, "aggregate": ALL}
+    assert done == dict.fromkeys(STAGE_NAMES, ALL) | {"ingest": betas, "simulate": betas}
     slowdowns = {
         (row["log_date"].isoformat(), row["job_id"]): row["slowdown"] for row in history.rows(JOB_SLOWDOWN)
     }
@@ -162,7 +166,8 @@ def test_what_a_gate_refuses_to_a_backfill_stays_as_it_was(
 def test_a_unit_that_left_its_day_leaves_the_tables(history: History) -> None:
     shutil.rmtree(history.folder("alpha", DAYS[0]).parent)
     gone = {(FIRST, "alpha")}
-    assert history.fill() == {"ingest": gone, "simulate": gone, "aggregate": gone | {(FIRST, "beta")}}
+    later = dict.fromkeys(STAGE_NAMES, ALL | gone)
+    assert history.fill() == later | {"ingest": gone, "simulate": gone}
     assert_same_tables(history.tables(), from_nothing(history).tables())
     assert units_of(history.plan()) == NOTHING
 
@@ -186,11 +191,8 @@ def test_a_day_cleared_from_the_landing_keeps_its_results(history: History) -> N
 def test_silver_that_was_cleared_away_keeps_its_results(history: History) -> None:
     """Who clears rank_steps takes the fingerprints of its ingest away; nothing is simulated from no rows."""
     before = history.rows(JOB_SLOWDOWN)
-    warehouse = Warehouse(history.spark, str(history.warehouse))
-    warehouse.replace(TABLES[RANK_STEPS], TABLES[RANK_STEPS].arrow_schema.empty_table(), DAYS)
-    unsettle(warehouse, STAGE_INGEST, [], DAYS, None)
-    assert history.with_settings(minimum_steps=13).fill(["simulate", "aggregate"]) == {
-        "simulate": set(),
-        "aggregate": set(),
-    }
+    history.clear(RANK_STEPS)
+    history.clear(UNIT_FINGERPRINTS, {"stage": STAGE_INGEST})
+    found = history.with_settings(minimum_steps=13).fill(["simulate", "aggregate"])
+    assert found == {"simulate": set(), "aggregate": set()}
     assert history.rows(JOB_SLOWDOWN) == before

@@ -6,12 +6,13 @@ from datetime import date, timedelta
 import pytest
 
 from jobs.blocks import Block, Work, blocks_of, seconds_for
-from jobs.changed_units import LandingChanges, Recollection, changed_days, changed_results
-from jobs.fingerprints import File, Fingerprint, Recorded, built_on, contents_of, of_units
+from jobs.changed_units import LandingChanges, Recollection, changed_results, days_due
+from jobs.fingerprints import File, Fingerprint, Recorded, built_on, contents_of, looked_back_on, of_units
 from jobs.landing.accounts import FileAccount, UnitAccount
 from jobs.landing.files import LandedFile, Unit
 from jobs.settings import Settings, load_settings
 from jobs.settings_sections import HistorySettings
+from schemas.vocabulary import STAGE_NAMES
 
 FIRST = date(2026, 1, 1)
 LIMITS = HistorySettings(look_back_days=7, block_days=3, block_bytes=1000)
@@ -31,7 +32,14 @@ def landing(units: Collection[Unit], size: int = 10) -> LandingChanges:
     return LandingChanges(landed_files(units, size), frozenset(units), frozenset(), ())
 
 
-NEVER = Recollection({}, {}, {}, set())
+def recollection(**done: Recorded) -> Recollection:
+    """What is recorded of days that look back on nothing."""
+    found = {stage: done.get(stage, {}) for stage in STAGE_NAMES}
+    return Recollection(found, set(found["ingest"]), CONTEXT)
+
+
+CONTEXT = looked_back_on({}, [FIRST + timedelta(days=age) for age in range(20)], 14)
+NEVER = recollection()
 
 
 def ingested(*units: Unit, digest: str = "d") -> Recorded:
@@ -43,7 +51,8 @@ def ingested(*units: Unit, digest: str = "d") -> Recorded:
 
 
 def done(before: Recorded, stage: str) -> Recorded:
-    return {each.unit: each for each in built_on(before, stage, settings())}
+    context = CONTEXT if stage == "revise" else None
+    return {each.unit: each for each in built_on(before, stage, settings(), context)}
 
 
 def settings() -> Settings:
@@ -72,21 +81,23 @@ def test_a_block_ends_before_its_logs_are_too_large(size: int, days: list[list[i
 def test_what_ingest_will_change_is_planned_for_all_that_follow() -> None:
     before = ingested(unit(0), unit(0, "b"), unit(1))
     simulated = done(before, "simulate")
-    memory = Recollection(before, simulated, done(simulated, "aggregate"), set(before))
+    revised = done(simulated, "revise")
+    memory = recollection(
+        ingest=before, simulate=simulated, revise=revised, aggregate=done(revised, "aggregate")
+    )
     changed = LandingChanges(landed_files(before), frozenset([unit(0)]), frozenset(), ())
-    wants = dict.fromkeys(("ingest", "simulate", "aggregate"))
+    wants = dict.fromkeys(("ingest", "simulate", "revise", "aggregate"))
     (block,) = blocks_of(memory, changed, wants, LIMITS)
-    assert block.units == {
-        "ingest": {unit(0)},
-        "simulate": {unit(0)},
-        "aggregate": {unit(0), unit(0, "b")},
-    }
+    days = {unit(0), unit(0, "b")}
+    assert block.units == {"ingest": {unit(0)}, "simulate": {unit(0)}, "revise": days, "aggregate": days}
     assert block.jobs == {"a", "b"}
     assert block.work("aggregate") == Work(2, 20, 200)
+    (block,) = blocks_of(memory, changed, wants, LIMITS, touched=[FIRST + timedelta(days=1)])
+    assert block.units["revise"] == set(before)
 
 
 def test_ops_of_what_was_never_ingested_are_estimated_by_what_was() -> None:
-    memory = NEVER._replace(ingested=ingested(unit(0)), jobs={unit(0)})
+    memory = recollection(ingest=ingested(unit(0)))
     new = LandingChanges(landed_files([unit(1)], 40), frozenset([unit(1)]), frozenset(), ())
     (block,) = blocks_of(memory, new, {"ingest": WANT}, LIMITS)
     assert block.work("ingest") == Work(1, 40, 400)
@@ -111,15 +122,25 @@ def test_results_of_a_unit_that_left_go_and_of_one_whose_ingest_is_open_stay() -
     assert changed_results({}, simulated, {unit(1)}, None) == {unit(0)}
 
 
-def test_a_day_is_aggregated_anew_where_its_units_are_others() -> None:
-    simulated = done(ingested(unit(0), unit(0, "b"), unit(1)), "simulate")
-    aggregated = done(simulated, "aggregate")
-    assert changed_days(simulated, aggregated, None) == set()
-    fewer = {each: simulated[each] for each in (unit(0), unit(1))}
-    assert changed_days(fewer, aggregated, None) == {FIRST}
-    assert changed_days(simulated, {unit(1): aggregated[unit(1)]}, None) == {FIRST}
-    other = simulated | {unit(1): replace_inputs(simulated[unit(1)])}
-    assert changed_days(other, aggregated, None) == {unit(1)[0]}
+def test_a_day_is_done_anew_where_its_units_are_others() -> None:
+    revised = done(done(ingested(unit(0), unit(0, "b"), unit(1)), "simulate"), "revise")
+    aggregated = done(revised, "aggregate")
+    assert days_due(revised, aggregated, None) == set()
+    fewer = {each: revised[each] for each in (unit(0), unit(1))}
+    assert days_due(fewer, aggregated, None) == {FIRST}
+    assert days_due(revised, {unit(1): aggregated[unit(1)]}, None) == {FIRST}
+    other = revised | {unit(1): replace_inputs(revised[unit(1)])}
+    assert days_due(other, aggregated, None) == {unit(1)[0]}
+
+
+def test_causes_are_revised_anew_where_a_day_before_has_other_results() -> None:
+    simulated = done(ingested(unit(0), unit(1), unit(3)), "simulate")
+    days = [each[0] for each in simulated]
+    context = looked_back_on(simulated, days, 2)
+    revised = {each.unit: each for each in built_on(simulated, "revise", settings(), context)}
+    assert days_due(simulated, revised, None, context) == set()
+    other = simulated | {unit(0): replace_inputs(simulated[unit(0)])}
+    assert days_due(other, revised, None, looked_back_on(other, days, 2)) == {unit(0)[0], unit(1)[0]}
 
 
 def replace_inputs(fingerprint: Fingerprint) -> Fingerprint:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from jobs.blocks import Block, Work
 from jobs.changed_units import Wanted
 from jobs.do_blocks import do_blocks
-from jobs.gates.audit import GateRefusedError, LaterDaysRefusedError, Refusal
+from jobs.gates.audit import GateRefusedError, Refusal
 from jobs.run_log import refused_by
 from jobs.settings import load_settings
 from tests.jobs.test_blocks import FIRST, WANT, unit
@@ -30,10 +30,6 @@ def done(monkeypatch: pytest.MonkeyPatch) -> Done:
         if told:
             refused = [Refusal(f"table{number}", "broken", 1, "good", of) for number, of in told]
             raise GateRefusedError(refused, f"/w/_refused/{days}")
-        if stage == "simulate" and 8 in days:
-            raise LaterDaysRefusedError(
-                [Refusal("job_causes", "broken", 1, "good", (day(9),))], "/w/9", "of later days"
-            )
         if stage == "simulate" and 40 in days:
             raise ConnectionError("the store is gone")
         found.append((stage, days))
@@ -86,22 +82,6 @@ def test_a_refusal_of_no_day_is_looked_for_day_by_day(done: Done) -> None:
     with pytest.raises(GateRefusedError, match="all was done but 2026-01-07: table table6"):
         do_days([5, 6, 7])
     assert done == [*all_stages(5), *all_stages(7)]
-
-
-def test_refused_causes_of_later_days_are_told_as_such(done: Done) -> None:
-    """The block itself was published: doing its days apart would find the same."""
-    with pytest.raises(GateRefusedError, match="gate refused, of later days: table job_causes") as raised:
-        do_days([7, 8])
-    assert done == [("ingest", [7, 8])]
-    assert raised.value.kept_in == "/w/9"
-
-
-def test_days_on_which_no_refused_later_day_looks_back_are_done(done: Done) -> None:
-    with pytest.raises(GateRefusedError) as raised:
-        do_days([4], [8, 30])
-    assert done == [("ingest", [8, 30]), ("simulate", [30]), ("aggregate", [30])]
-    told = "gate refused, all was done but 2026-01-05, 2026-01-09; of later days: table table4, "
-    assert str(raised.value).startswith(told)
 
 
 def test_what_was_refused_before_another_error_is_its_cause(done: Done) -> None:

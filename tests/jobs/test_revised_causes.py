@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import backfill, run_nightly, simulate_what_if
+from jobs import backfill, revise_causes, run_nightly, simulate_what_if
 from jobs.fingerprints import recorded
 from jobs.run_nightly import STAGES
 from jobs.settings import Settings
@@ -23,7 +23,7 @@ from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.shape import JobShape
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import CAUSE_DAY, JOB_CAUSES, JOB_SLOWDOWN, JUDGED_BY_HISTORY, STAGE_NAMES
+from schemas.vocabulary import CAUSE_DAY, JOB_CAUSES, JOB_SLOWDOWN, JUDGED_BY_HISTORY
 from tests.jobs.history import KilledError, dying_at
 
 pytestmark = pytest.mark.slow
@@ -90,9 +90,8 @@ def settings(test_settings: Settings, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def stages(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> None:
-    """Do all stages of these days."""
-    for stage in STAGES.values():
-        stage(spark, settings, log_dates)
+    """Do all phases of these days."""
+    run_nightly.run(spark, settings, log_dates)
 
 
 def read(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
@@ -176,6 +175,7 @@ def test_days_again_in_one_block_give_the_same_rows(
 ) -> None:
     """Each day looks back on the same days, and on what was measured, not on what was revised."""
     simulate_what_if.run(spark, settings, DAYS)
+    revise_causes.run(spark, settings, DAYS)
     assert read(spark, settings) == nights
 
 
@@ -203,8 +203,8 @@ def test_nights_in_any_order_give_the_same_rows(
         stages(spark, backwards, [day])
     assert read(spark, backwards) == nights
     assert causes_by_day(spark, backwards) == causes_by_day(spark, settings)
-    done = [set(recorded(Warehouse(spark, str(tmp_path)), stage, DAYS)) for stage in STAGE_NAMES]
-    assert done[0] == done[1] == done[2]
+    done = recorded(Warehouse(spark, str(tmp_path)), DAYS)
+    assert set(done["ingest"]) == set(done["simulate"]) == set(done["publish"])
 
 
 @pytest.mark.parametrize("died_at", [JOB_CAUSES, CAUSE_DAY])
@@ -231,29 +231,19 @@ def test_a_night_that_died_while_it_revised_later_days_revises_them_when_it_runs
     assert not backfill.plan(spark, backwards, DAYS).blocks
 
 
-def test_unchanged_jobs_of_a_day_are_looked_back_on_by_later_days_of_its_block(
-    spark: SparkSession, settings: Settings, nights: list[dict[str, Any]], tmp_path: Path
-) -> None:
-    """A late file of one job, and a day that was missed, in one block."""
-    late = elsewhere(settings, tmp_path)
-    STAGES["ingest"](spark, late, DAYS)
-    simulate_what_if.run(spark, late, DAYS[:2])
-    units = set(recorded(Warehouse(spark, str(tmp_path)), "ingest", DAYS[1:]))
-    changed = {unit for unit in units if unit[0] == LAST or unit[1] == "heavy-stage"}
-    simulate_what_if.run(spark, late, DAYS[1:], changed)
-    assert read(spark, late) == nights
-
-
 def test_what_of_earlier_days_is_done_late_is_looked_back_on(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     """The job that knows the sick host comes last, alone, as late data does."""
     late = elsewhere(settings, tmp_path)
     STAGES["ingest"](spark, late, DAYS)
-    warehouse = Warehouse(spark, str(tmp_path))
-    units = set(recorded(warehouse, "ingest", DAYS))
+    units = set(recorded(Warehouse(spark, str(tmp_path)), DAYS)["ingest"])
     seen = {unit for unit in units if unit[1] == "seen"}
     simulate_what_if.run(spark, late, DAYS, units - seen)
+    backfill.run(spark, late, backfill.plan(spark, late, DAYS, ["revise"]))
     assert read(spark, late) != nights
-    simulate_what_if.run(spark, late, sorted(unit[0] for unit in seen), seen)
+    todo = backfill.plan(spark, late, DAYS[:2])
+    assert set().union(*(block.units.get("simulate", ()) for block in todo.blocks)) == seen
+    backfill.run(spark, late, todo)
     assert read(spark, late) == nights
+    assert causes_by_day(spark, late) == causes_by_day(spark, settings)

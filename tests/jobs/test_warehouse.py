@@ -1,7 +1,6 @@
 """Tables in Delta: days are replaced and nothing else, and other readers see the same rows."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from delta.exceptions import ConcurrentAppendException
 from deltalake import DeltaTable
-from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrameWriter, SparkSession
+from pyspark.sql import SparkSession
 
 from jobs.warehouse.conditions import on_days, on_units
 from jobs.warehouse.tables import Warehouse
@@ -135,35 +132,6 @@ def test_appending_adds_rows(spark: SparkSession, warehouse: Warehouse) -> None:
     assert sorted(row.pipeline_run_id for row in found) == ["a", "b"]
 
 
-def test_two_writers_of_one_day_leave_the_rows_of_one_of_them(
-    spark: SparkSession, warehouse: Warehouse
-) -> None:
-    warehouse.replace(STAGES, stages(0.0), [DAY])
-    with ThreadPoolExecutor(2) as writers:
-        list(writers.map(lambda value: warehouse.replace(STAGES, stages(value, value), [DAY]), (1.0, 2.0)))
-    assert stored(warehouse) in ([(DAY, rank, value) for rank in (0, 1)] for value in (1.0, 2.0))
-
-
-def test_a_writer_that_meets_another_looks_again(
-    spark: SparkSession, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    warehouse.replace(STAGES, stages(1.0), [DAY])
-    writer = type(spark.range(1).write)
-    save = writer.save
-    calls: list[str] = []
-
-    def meet_once(self: DataFrameWriter, path: str) -> None:
-        calls.append(path)
-        if len(calls) == 1:
-            raise ConcurrentAppendException("another writer was first")
-        save(self, path)
-
-    monkeypatch.setattr(writer, "save", meet_once)
-    warehouse.replace(STAGES, stages(2.0), [DAY], {(DAY, "gpt-175b", "r3")})  # units of a day: by Spark
-    assert len(calls) == 2
-    assert stored(warehouse) == [(DAY, 0, 2.0)]
-
-
 @pytest.mark.parametrize("name", [RANK_STEPS, JOBS])
 def test_other_readers_see_the_same_rows(spark: SparkSession, warehouse: Warehouse, name: str) -> None:
     table = TABLES[name]
@@ -252,7 +220,7 @@ def test_units_of_a_day_are_replaced_and_its_other_rows_stay(
         (NEXT_DAY, "gpt-175b", "r3", 0.96),
     ]
     assert warehouse.read(STAGES, [DAY], {unit}).count() == 1
-    with pytest.raises(AnalysisException, match="DELTA_REPLACE_WHERE_MISMATCH"):
+    with pytest.raises(ValueError, match="other"):
         warehouse.replace(STAGES, table_rows(STAGE_SLOWDOWN, [{"job_id": "other"}]), [DAY], {unit})
 
 

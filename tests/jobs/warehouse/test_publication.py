@@ -1,0 +1,154 @@
+"""Publications: whatever ends one, readers see all tables as before it or as after it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.warehouse import local_tables, stored
+from jobs.warehouse import publication as protocol
+from jobs.warehouse.publication import publication, recover
+from jobs.warehouse.small_files import LocalFiles
+from jobs.warehouse.tables import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import DP_RANK_SLOWDOWN, PUBLICATIONS, STAGE_SLOWDOWN
+from tests.examples import DAY, table_rows
+
+NAMES = (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)
+NO_SPARK = cast("SparkSession", None)
+"""A warehouse on this machine needs none for few rows."""
+
+
+class DeadError(BaseException):
+    """Stands for the end of the process."""
+
+
+def warehouse_in(root: Path) -> Warehouse:
+    return Warehouse(NO_SPARK, str(root))
+
+
+def publish(root: Path, slowdown: float) -> None:
+    warehouse = warehouse_in(root)
+    with publication(warehouse, "simulate", [DAY], NAMES):
+        for name in NAMES:
+            warehouse.replace(TABLES[name], table_rows(name, [{"slowdown": slowdown}]), [DAY])
+
+
+def seen(root: Path) -> list[list[float]]:
+    """Slowdowns of each table, as a reader who comes now sees them."""
+    warehouse = warehouse_in(root)
+    return [warehouse.rows(TABLES[name])["slowdown"].to_pylist() for name in NAMES]
+
+
+def die_at(patch: pytest.MonkeyPatch, step: int, *, after: bool) -> list[str]:
+    """End the process at one of the steps that change files, before or after it; returns the steps taken."""
+    taken: list[str] = []
+
+    def dying(owner: Any, name: str) -> None:  # noqa: ANN401  # a module or a class
+        real: Callable[..., object] = getattr(owner, name)
+
+        def or_die(*arguments: object, **named: object) -> object:
+            taken.append(name)
+            if len(taken) == step and not after:
+                raise DeadError
+            result = real(*arguments, **named)
+            if len(taken) == step:
+                raise DeadError
+            return result
+
+        patch.setattr(owner, name, or_die)
+
+    for owner, name in (
+        (local_tables, "create"),
+        (local_tables, "commit"),
+        (local_tables, "restore"),
+        (LocalFiles, "write"),
+        (LocalFiles, "remove"),
+    ):
+        dying(owner, name)
+    return taken
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
+def test_whatever_ends_a_publication_readers_see_all_of_it_or_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, first: bool
+) -> None:
+    """At every step, also of taking it back; the first publication of a warehouse, and a later one."""
+    before = [[], []] if first else [[1.0], [1.0]]
+    outcomes = []
+    for step in range(1, 30):
+        for after in (False, True):
+            root = tmp_path / f"{step}{after}"
+            if not first:
+                publish(root, 1.0)
+            with monkeypatch.context() as patch:
+                patch.setattr(protocol, "recover", lambda _: [])  # a dead process takes nothing back
+                taken = die_at(patch, step, after=after)
+                try:
+                    publish(root, 2.0)
+                except DeadError:
+                    outcomes.append(seen(root))
+                else:
+                    assert step == len(taken) + 1
+                    assert seen(root) == [[2.0], [2.0]]
+                    continue
+            then = outcomes[-1]
+            assert then in (before, [[2.0], [2.0]])
+            with monkeypatch.context() as patch:
+                die_at(patch, 1, after=after)
+                with pytest.raises(DeadError):
+                    recover(warehouse_in(root))
+            assert seen(root) == then
+            recover(warehouse_in(root))
+            assert seen(root) == then
+            assert not (root / "_publishing.json").exists()
+            newest = [warehouse_in(root).stored_version(name) for name in NAMES]
+            publish(root, 3.0)
+            assert seen(root) == [[3.0], [3.0]]
+            assert newest != [warehouse_in(root).stored_version(name) for name in NAMES]
+        if step > len(taken):
+            break
+    assert before in outcomes
+    assert [[2.0], [2.0]] in outcomes
+
+
+def test_an_error_in_a_publication_takes_it_back_at_once(tmp_path: Path) -> None:
+    publish(tmp_path, 1.0)
+    warehouse = warehouse_in(tmp_path)
+
+    def fill_the_disk() -> None:
+        with publication(warehouse, "simulate", [DAY], NAMES):
+            warehouse.replace(TABLES[STAGE_SLOWDOWN], table_rows(STAGE_SLOWDOWN, [{"slowdown": 2.0}]), [DAY])
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        fill_the_disk()
+    stages = warehouse.path(STAGE_SLOWDOWN)
+    newest = local_tables.few_rows(stages, None, TABLES[STAGE_SLOWDOWN], None)
+    assert newest is not None
+    assert newest["slowdown"].to_pylist() == [1.0], "readers of other makes see it too"
+    assert seen(tmp_path) == [[1.0], [1.0]]
+
+
+def test_a_warehouse_of_before_there_were_publications_is_read_as_it_is(tmp_path: Path) -> None:
+    warehouse = warehouse_in(tmp_path)
+    warehouse.replace(TABLES[STAGE_SLOWDOWN], table_rows(STAGE_SLOWDOWN, [{"slowdown": 1.0}]), [DAY])
+    assert seen(tmp_path) == [[1.0], []]
+    publish(tmp_path, 2.0)
+    assert seen(tmp_path) == [[2.0], [2.0]]
+    phases = warehouse_in(tmp_path).rows(TABLES[PUBLICATIONS])["phase"].to_pylist()
+    assert sorted(phases) == ["begin", "simulate"]
+
+
+def test_what_another_commits_is_seen_with_the_next_publication(tmp_path: Path) -> None:
+    publish(tmp_path, 1.0)
+    other = table_rows(STAGE_SLOWDOWN, [{"slowdown": 7.0}])
+    warehouse_in(tmp_path).replace(TABLES[STAGE_SLOWDOWN], other, [DAY])
+    assert seen(tmp_path) == [[1.0], [1.0]]
+    warehouse = warehouse_in(tmp_path)
+    with publication(warehouse, "simulate", [DAY], [DP_RANK_SLOWDOWN]):
+        pass
+    assert seen(tmp_path) == [[7.0], [1.0]]
+    assert stored.newest_version(NO_SPARK, warehouse.path(STAGE_SLOWDOWN)) == 2
