@@ -11,7 +11,7 @@ skipped.
 | field of the form | means |
 |---|---|
 | `first_day`, `last_day` | the range, both ends among it |
-| `stages` | some of ingest, simulate, aggregate; all when empty |
+| `stages` | some of ingest, simulate, revise, aggregate, publish; all when empty |
 | `job_ids` | only these jobs, and the aggregates of their days; all when empty |
 | `warehouse_new` | results go there and the current ones stay: see `jobs/compare_versions.py` |
 | `dry_run` | only says, in the log, what would be done and how long it will take |
@@ -37,7 +37,6 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only
 from dags.operators.assets import HISTORY
 from dags.operators.policy import of_tasks
 from dags.operators.spark_submit import SparkSubmitOperator
-from dags.operators.writers import ALONE
 from schemas.vocabulary import STAGE_NAMES
 
 ARGUMENTS = """\
@@ -99,7 +98,6 @@ with DAG(
         task_id="backfill",
         doc_md="Does the chosen stages on the chosen days, where they are not done.",
         entry_point="backfill",
-        pool_slots=ALONE,
         outlets=[HISTORY],
         arguments=ARGUMENTS,
     )

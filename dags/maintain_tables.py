@@ -10,7 +10,7 @@ date; results, manifests and rejects never expire.
 A run by hand can be a dry one: its log then says what would be done.
 
 **Again** is always safe: what needs nothing is left alone. Exit statuses mean what they mean for
-`nightly_what_if`; so does the pool of writers, of which this takes all.
+`nightly_what_if`; so does the pool of writers.
 
 ## Settings
 The variables of `nightly_what_if`.
@@ -26,7 +26,6 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only
 
 from dags.operators.policy import of_tasks
 from dags.operators.spark_submit import SparkSubmitOperator
-from dags.operators.writers import ALONE
 
 with DAG(
     dag_id="maintain_tables",
@@ -48,7 +47,6 @@ with DAG(
         task_id="maintain_tables",
         doc_md="Expires old recorded ops, compacts small files, deletes unused ones.",
         entry_point="maintain_tables",
-        pool_slots=ALONE,
         log_date="{{ (dag_run.logical_date or dag_run.run_after) | ds }}",
         arguments="{% if params.dry_run %}--dry-run{% endif %}",
     )

@@ -7,17 +7,19 @@ stragglers.
 |---|---|
 | `wait_for_day` | nothing; waits for `<landing>/log_date=<day>/_SUCCESS` |
 | `ingest_rank_logs` | `rank_steps`, `jobs`, `rejects`, `source_files` |
-| `simulate_what_if` | `job_slowdown` and its five companions, `job_causes`, `job_baseline` |
+| `simulate_what_if` | `job_slowdown` and its companions, `job_baseline`, and `job_causes` as measured |
+| `revise_causes` | `job_causes`, with what earlier days and other jobs say |
 | `aggregate_fleet` | `fleet_day`, `cause_day`, `host_day`, `coverage_day`, `group_day`, `op_type_day` |
-| `publish_night` | the report; holds these tables against each other, sums the night up in log and XCom |
+| `publish_night` | the reports; checks the tables against each other, sums the night up in log and XCom |
 
 **The day** is the run's logical date (`ds`): for a scheduled run the day that has just ended (midnight
 UTC). A run by hand needs a logical date: the day to analyse.
 
-**Again** is always safe: every stage replaces exactly its day, so that a cleared task or a second run of a
-day gives the same rows. A stage checks what it computed before any of it becomes visible. Days may be run
-in any order, and many at a time (`airflow backfill create`): the tables become those of a run in order,
-because a day that is done late also revises the causes of the later days that look back on it.
+**Again** is always safe: every phase replaces exactly its day, all of its tables at once, so that a cleared
+task or a second run of a day gives the same rows. A phase checks what it computed before any of it becomes
+visible. Days may be run in any order, and many at a time (`airflow backfill create`): the tables and reports
+become those of a run in order, because the tasks after `simulate_what_if` also do the later days that look
+back on theirs.
 
 **When a task fails**, the last line of its log says why. What happens then depends on the exit status:
 
@@ -33,8 +35,7 @@ days do not wait for it. In a backfill it looks once: days that are over are fin
 A task whose process is killed, with its scheduler or its machine, takes its Spark along; what it was doing is
 done again by its next try, or when it is cleared.
 
-**When a gate refuses**, the published tables are as they were; only where it refuses causes of later days,
-which look back on this one, the day itself is published, and the message says so. The refused rows are kept
+**When a gate refuses**, the published tables are as they were. The refused rows are kept
 in `<warehouse>/_refused/<stage>/<day>`, `<warehouse>/_quality/log_date=<day>` has a page of each stage with
 everything that was held, and one of what changed in the day later (`<stage>-later.html`). Mend the defect and
 clear the task; or, where the rows will do, let them through, in the project's folder, and clear the task:
@@ -44,10 +45,9 @@ clear the task; or, where the rows will do, let them through, in the project's f
 The page has this command, filled in (add `--settings` where the store needs some); `--by` and `--because` say
 who lets them through, and why. `pipeline_runs` remembers it (`accepted`, `accepted_by`, `accepted_because`).
 
-**One writer at a time**: every task that writes takes slots of the pool `what_if_writers`, which has to be
-made once: `airflow pools set what_if_writers 3 "tasks that write tables"`. On a local store one task writes
-at a time, whichever DAG it belongs to. On a store that never overwrites a commit (`WHAT_IF_STORE=atomic` in
-the environment in which DAG files are read) the ingest of one day runs beside the stages of another.
+**One writer at a time**: a run that writes holds the warehouse's lock, and another waits for it. So that
+tasks wait without a worker slot, each takes the slot of the pool `what_if_writers`, which has to be made once:
+`airflow pools set what_if_writers 1 "tasks that write tables"`.
 
 **Others** can schedule on the assets of the published tables (`what_if_fleet_day`, ...) and on
 `what_if_night`, whose events carry the night's summary: units by status, rows, seconds of each stage and of
@@ -87,12 +87,10 @@ from airflow.sdk import DAG, CronDataIntervalTimetable
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only knows this file's folder
 
 from dags.operators.alerts import alert_warnings
-from dags.operators.assets import FLEET, INGESTED, NIGHT, RESULTS
+from dags.operators.assets import FLEET, INGESTED, NIGHT, RESULTS, REVISED
 from dags.operators.day_marker import DayMarkerSensor
 from dags.operators.policy import of_tasks
 from dags.operators.spark_submit import SparkSubmitOperator
-from dags.operators.writers import INGEST
-from dags.operators.writers import RESULTS as ONE_OF_RESULTS
 
 with DAG(
     dag_id="nightly_what_if",
@@ -117,7 +115,6 @@ with DAG(
         task_id="ingest_rank_logs",
         doc_md="The landing's day to `rank_steps`, `jobs`, `rejects` and `source_files`.",
         entry_point="ingest_rank_logs",
-        pool_slots=INGEST,
         outlets=INGESTED,
         execution_timeout=timedelta(hours=4),
         log_date="{{ ds }}",
@@ -126,26 +123,30 @@ with DAG(
         task_id="simulate_what_if",
         doc_md="What each job would have cost without stragglers: `job_slowdown` and its companions.",
         entry_point="simulate_what_if",
-        pool_slots=ONE_OF_RESULTS,
         outlets=RESULTS,
         execution_timeout=timedelta(hours=4),
+        log_date="{{ ds }}",
+    )
+    revise_causes = SparkSubmitOperator(
+        task_id="revise_causes",
+        doc_md="What other jobs and earlier days say about causes: `job_causes` of this and of later days.",
+        entry_point="revise_causes",
+        outlets=REVISED,
         log_date="{{ ds }}",
     )
     aggregate_fleet = SparkSubmitOperator(
         task_id="aggregate_fleet",
         doc_md="The day's fleet, causes, hosts, coverage, groups and op types: `fleet_day` and companions.",
         entry_point="aggregate_fleet",
-        pool_slots=ONE_OF_RESULTS,
         outlets=FLEET,
         log_date="{{ ds }}",
     )
     publish_night = SparkSubmitOperator(
         task_id="publish_night",
-        doc_md="Holds the day's tables against each other and sums up the night.",
+        doc_md="Checks the day's tables against each other and sums up the night.",
         entry_point="publish_night",
-        pool_slots=ONE_OF_RESULTS,
         outlets=[NIGHT],
         on_success_callback=alert_warnings,
         log_date="{{ ds }}",
     )
-    wait_for_day >> ingest_rank_logs >> simulate_what_if >> aggregate_fleet >> publish_night
+    wait_for_day >> ingest_rank_logs >> simulate_what_if >> revise_causes >> aggregate_fleet >> publish_night

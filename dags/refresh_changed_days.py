@@ -34,7 +34,6 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only
 from dags.operators.assets import HISTORY
 from dags.operators.policy import of_tasks
 from dags.operators.spark_submit import SparkSubmitOperator
-from dags.operators.writers import ALONE
 
 with DAG(
     dag_id="refresh_changed_days",
@@ -52,7 +51,6 @@ with DAG(
         task_id="refresh_changed_days",
         doc_md="Finds units of the last days whose files have changed, and does them again.",
         entry_point="refresh_changed_days",
-        pool_slots=ALONE,
         outlets=[HISTORY],
         log_date="{{ (dag_run.logical_date or dag_run.run_after) | ds }}",
     )

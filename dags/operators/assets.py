@@ -4,7 +4,7 @@ from typing import Final
 
 from airflow.sdk import Asset
 
-from schemas.vocabulary import FLEET_TABLES, INGESTED_TABLES, RESULT_TABLES
+from schemas.vocabulary import FLEET_TABLES, INGESTED_TABLES, JOB_CAUSES, RESULT_TABLES
 
 
 def _asset(name: str) -> Asset:
@@ -12,12 +12,13 @@ def _asset(name: str) -> Asset:
 
 
 INGESTED: Final = tuple(map(_asset, INGESTED_TABLES))
-RESULTS: Final = tuple(map(_asset, RESULT_TABLES))
+RESULTS: Final = tuple(_asset(name) for name in RESULT_TABLES if name != JOB_CAUSES)
+REVISED: Final = (_asset(JOB_CAUSES),)
 FLEET: Final = tuple(map(_asset, FLEET_TABLES))
-"""Tables by the stage that publishes them; an event's extra has the log date."""
+"""Tables by the task after which they are complete; an event's extra has the log date."""
 
 NIGHT: Final = _asset("night")
-"""A night that was held against itself and is complete; an event's extra has its whole summary."""
+"""A night that is complete and checked across its tables; an event's extra has its whole summary."""
 
 HISTORY: Final = _asset("history")
 """Days of the past that were done again; an event's extra says which, if any had to be, and how many rows.

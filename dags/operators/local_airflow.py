@@ -21,7 +21,7 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from dags import PROJECT
-from dags.operators.writers import POOL, SLOTS
+from dags.operators.spark_submit import POOL
 
 HOST: Final = "127.0.0.1"
 _COMPONENTS: Final = {
@@ -54,7 +54,7 @@ class LocalAirflow:
     def __enter__(self) -> Self:
         self.home.mkdir(parents=True, exist_ok=True)
         self.command("db", "migrate")
-        self.command("pools", "set", POOL, str(SLOTS), "tasks that write tables")
+        self.command("pools", "set", POOL, "1", "tasks that write tables")
         for component in _COMPONENTS:
             self.start(component)
         return self

@@ -14,7 +14,6 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from dags import PROJECT
 from dags.operators.alerts import GateRefused, WrongSettings
-from dags.operators.writers import POOL
 from schemas.vocabulary import EXIT_DONE, EXIT_GATE_REFUSED, EXIT_WRONG_SETTINGS
 
 if TYPE_CHECKING:
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
 
 SPARK: Final = "what_if_spark"
 """Connection that names the master, as its host, and in its extra `conf` Spark's own settings."""
+
+POOL: Final = "what_if_writers"
+"""Pool of one slot, which every task that writes takes; `airflow pools set` makes it."""
 
 _FINAL: Final[dict[int, tuple[type[AirflowFailException], str]]] = {
     EXIT_WRONG_SETTINGS: (WrongSettings, "wrong arguments or settings"),
@@ -81,8 +83,7 @@ class SparkSubmitOperator(BashOperator):
     landing, warehouse, settings : given to the entry point where they are not empty
     The task's XCom is the command's last line, or where it leaves a summary as JSON, that. The extra of its
     assets' events is what it was asked for, and that summary; one that says that the current tables have not
-    changed (`is_current`) makes no event. What it writes, it writes while it holds `pool_slots` of the pool
-    of writers.
+    changed (`is_current`) makes no event. What it writes, it writes while it holds the pool of writers.
     Raises WrongSettings and GateRefused, after which nothing is retried; AirflowException for any other
     failure.
     """

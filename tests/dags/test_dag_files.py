@@ -1,6 +1,5 @@
 """Every DAG file: that it can be read, quickly and without Spark, and keeps to the house's policy."""
 
-import runpy
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -15,7 +14,7 @@ from airflow.timetables.base import TimeRestriction
 from pendulum import DateTime
 
 from dags.operators.alerts import alert_failure, alert_warnings
-from schemas.vocabulary import FLEET_TABLES, INGESTED_TABLES, RESULT_TABLES
+from schemas.vocabulary import FLEET_TABLES, INGESTED_TABLES, JOB_CAUSES, RESULT_TABLES
 from tests.dags import AIRFLOW, DAGS
 
 TASKS = {
@@ -25,6 +24,7 @@ TASKS = {
         "wait_for_day",
         "ingest_rank_logs",
         "simulate_what_if",
+        "revise_causes",
         "aggregate_fleet",
         "publish_night",
     ],
@@ -104,20 +104,9 @@ def test_no_task_runs_twice_at_a_time(dag_bag: DagBag) -> None:
 
 
 def test_whoever_writes_writes_alone_and_who_waits_holds_up_nobody(dag_bag: DagBag) -> None:
-    """On a local store: a store of whose kind nothing is known is taken as one."""
     slots = {task.task_id: (task.pool, task.pool_slots) for task in tasks_of(dag_bag)}
     assert slots.pop("wait_for_day") == ("default_pool", 1)
-    assert set(slots.values()) == {("what_if_writers", 3)}
-
-
-def test_on_a_store_of_atomic_commits_a_day_is_ingested_beside_the_stages_of_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("WHAT_IF_STORE", "atomic")
-    slots = runpy.run_path(str(DAGS / "operators" / "writers.py"))
-    ingest, results, alone = (slots[name] for name in ("INGEST", "RESULTS", "ALONE"))
-    assert ingest + results <= slots["SLOTS"] < 2 * results
-    assert alone == slots["SLOTS"]
+    assert set(slots.values()) == {("what_if_writers", 1)}
 
 
 def test_every_failure_is_told(dag_bag: DagBag) -> None:
@@ -131,7 +120,8 @@ def test_every_published_table_is_an_asset_of_the_task_that_publishes_it(nightly
     assert outlets == {
         "wait_for_day": [],
         "ingest_rank_logs": [f"what_if_{name}" for name in INGESTED_TABLES],
-        "simulate_what_if": [f"what_if_{name}" for name in RESULT_TABLES],
+        "simulate_what_if": [f"what_if_{name}" for name in RESULT_TABLES if name != JOB_CAUSES],
+        "revise_causes": ["what_if_job_causes"],
         "aggregate_fleet": [f"what_if_{name}" for name in FLEET_TABLES],
         "publish_night": ["what_if_night"],
     }

@@ -27,7 +27,7 @@ from tests.jobs.commands import SHORT_LIVED
 
 __all__ = ["posts"]
 
-STAGES = ("ingest_rank_logs", "simulate_what_if", "aggregate_fleet", "publish_night")
+STAGES = ("ingest_rank_logs", "simulate_what_if", "revise_causes", "aggregate_fleet", "publish_night")
 SUM_TOLERANCE = 1e-12
 """Relative; sums over units may be added up in another order."""
 

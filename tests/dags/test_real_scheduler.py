@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dags.operators.local_airflow import LocalAirflow
-from dags.operators.writers import POOL
+from dags.operators.spark_submit import POOL
 from jobs.emitter.rank_log_writer import finish_day
 from jobs.run_nightly import run as run_nightly
 from jobs.settings import load_settings

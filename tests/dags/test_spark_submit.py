@@ -139,6 +139,7 @@ def test_only_what_may_pass_is_retried(
         "wait_for_day": ("success", 1),
         "ingest_rank_logs": ("success", 1),
         "simulate_what_if": ("failed", tries),
+        "revise_causes": ("upstream_failed", 0),
         "aggregate_fleet": ("upstream_failed", 0),
         "publish_night": ("upstream_failed", 0),
     }
