@@ -46,8 +46,8 @@ The page has this command, filled in (add `--settings` where the store needs som
 who lets them through, and why. `pipeline_runs` remembers it (`accepted`, `accepted_by`, `accepted_because`).
 
 **One writer at a time**: a run that writes holds the warehouse's lock, and another waits for it. So that
-tasks wait without a worker slot, each takes the slot of the pool `what_if_writers`, which has to be made once:
-`airflow pools set what_if_writers 1 "tasks that write tables"`.
+tasks wait without a worker slot, each takes the slot of the pool `what_if_writers`, which has to be made
+once: `airflow pools set what_if_writers 1 "tasks that write tables"`.
 
 **Others** can schedule on the assets of the published tables (`what_if_fleet_day`, ...) and on
 `what_if_night`, whose events carry the night's summary: units by status, rows, seconds of each stage and of

@@ -94,8 +94,7 @@ def _plan_days(
             len(unknown),
         )
     changed = [day for block in todo.blocks if block.units.get(STAGE_SIMULATE) for day in block.log_dates]
-    touched = set(days_after(changed, settings.revision.days)).intersection(log_dates)
-    todo.blocks.extend(blocks_of(before, landing, wants, settings.history, job_ids, touched))
+    todo.blocks.extend(blocks_of(before, landing, wants, settings.history, job_ids, changed))
 
 
 def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from pyspark.sql import functions as F
 
-from jobs.changed_units import LandingChanges, Recollection, Wanted, changed_results
+from jobs.changed_units import LandingChanges, Recollection, Wanted, changed_results, days_after
 from jobs.landing.files import Unit
 from jobs.settings_sections import HistorySettings
 from jobs.warehouse.tables import Warehouse
@@ -85,19 +85,20 @@ def blocks_of(
     wants: Mapping[str, Wanted],
     limits: HistorySettings,
     job_ids: Collection[str] = (),
-    touched: Collection[date] = (),
+    changed: Collection[date] = (),
 ) -> list[Block]:
     """Blocks of the days that have something to be done, by the phases that `wants` names.
 
     landing : None where ingest is not asked for
     job_ids : only these jobs, and the later phases of their days; all where empty
-    touched : days whose results change, or are those of a day that these look back on
+    changed : earlier days whose results change; the later phases of days that look back on them are due
     """
     sizes = _sizes(before, landing)
     todo = {stage: set(units) for stage, units in _units_due(before, landing, wants).items()}
     if job_ids:
         todo = {stage: {unit for unit in units if unit[1] in job_ids} for stage, units in todo.items()}
-    days = {*touched, *(unit[0] for units in todo.values() for unit in units)}
+    changed = {*changed, *(unit[0] for units in todo.values() for unit in units)}
+    days = {*changed, *days_after(changed, before.look_back_days)}
     for stage in AFTER_SIMULATE:
         if stage in wants:
             days |= _of_jobs(before.due(stage, wants[stage]), sizes, job_ids)

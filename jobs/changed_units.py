@@ -131,11 +131,13 @@ class Recollection(NamedTuple):
     done : fingerprints of their units, by phase
     jobs : units of the table jobs
     context : of each day, what its causes are revised by
+    look_back_days : by how many days before its own a day's causes are revised
     """
 
     done: Mapping[str, Recorded]
     jobs: set[Unit]
     context: Mapping[date, str]
+    look_back_days: int
 
     def due(self, stage: str, want: Wanted) -> set[date]:
         """Days that a phase after simulate has to do."""
@@ -150,7 +152,7 @@ def recollect(warehouse: Warehouse, settings: Settings, log_dates: Sequence[date
     earlier = recorded(warehouse, days_before(log_dates, settings.revision.days), stage=STAGE_SIMULATE)
     simulated = done[STAGE_SIMULATE] | earlier[STAGE_SIMULATE]
     context = looked_back_on(simulated, log_dates, settings.revision.days)
-    return Recollection(done, warehouse.units(TABLES[JOBS], log_dates), context)
+    return Recollection(done, warehouse.units(TABLES[JOBS], log_dates), context, settings.revision.days)
 
 
 def with_later_days(

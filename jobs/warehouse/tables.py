@@ -26,7 +26,7 @@ from schemas.vocabulary import INGESTED_TABLES, PUBLICATIONS, PUBLISHED_TABLES, 
 
 _REFUSED: Final = "_refused"
 
-_DAY_OF_FILE: Final = re.compile(r"/log_date=([-0-9]{10})/[^/]*$")
+_DAY_OF_FILE: Final = re.compile(r"/log_date=([-0-9]{10})/")
 _OF_ONE_TASK: Final = 32 << 20
 """Bytes of rows that travel with one task: Spark's messages hold 128 MB."""
 

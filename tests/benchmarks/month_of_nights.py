@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dags.operators.local_airflow import LocalAirflow
-from dags.operators.writers import POOL
+from dags.operators.spark_submit import POOL
 from jobs import backfill
 from jobs.cli import positive
 from jobs.make_fleet import FIRST_DAY

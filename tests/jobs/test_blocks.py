@@ -32,10 +32,10 @@ def landing(units: Collection[Unit], size: int = 10) -> LandingChanges:
     return LandingChanges(landed_files(units, size), frozenset(units), frozenset(), ())
 
 
-def recollection(**done: Recorded) -> Recollection:
-    """What is recorded of days that look back on nothing."""
+def recollection(look_back_days: int = 0, **done: Recorded) -> Recollection:
+    """What is recorded of some days."""
     found = {stage: done.get(stage, {}) for stage in STAGE_NAMES}
-    return Recollection(found, set(found["ingest"]), CONTEXT)
+    return Recollection(found, set(found["ingest"]), CONTEXT, look_back_days)
 
 
 CONTEXT = looked_back_on({}, [FIRST + timedelta(days=age) for age in range(20)], 14)
@@ -92,8 +92,8 @@ def test_what_ingest_will_change_is_planned_for_all_that_follow() -> None:
     assert block.units == {"ingest": {unit(0)}, "simulate": {unit(0)}, "revise": days, "aggregate": days}
     assert block.jobs == {"a", "b"}
     assert block.work("aggregate") == Work(2, 20, 200)
-    (block,) = blocks_of(memory, changed, wants, LIMITS, touched=[FIRST + timedelta(days=1)])
-    assert block.units["revise"] == set(before)
+    (block,) = blocks_of(memory._replace(look_back_days=1), changed, wants, LIMITS)
+    assert block.units["revise"] == set(before), "a day that looks back on it"
 
 
 def test_ops_of_what_was_never_ingested_are_estimated_by_what_was() -> None:

@@ -77,7 +77,8 @@ def test_whatever_ends_a_publication_readers_see_all_of_it_or_nothing(
 ) -> None:
     """At every step, also of taking it back; the first publication of a warehouse, and a later one."""
     before = [[], []] if first else [[1.0], [1.0]]
-    outcomes = []
+    outcomes: list[list[list[float]]] = []
+    taken: list[str] = []
     for step in range(1, 30):
         for after in (False, True):
             root = tmp_path / f"{step}{after}"

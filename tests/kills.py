@@ -1,0 +1,212 @@
+"""Kills runs at random instants, and looks at what readers see then, and after the next run.
+
+`python -m tests.kills --kills 60 --seed 1`: nights, a backfill, late data (which revises later days), upkeep;
+SIGKILL of the JVM, of Python, or of both. After each kill all tables together must be as of one publication
+of an undisturbed run, and after the next run as at its end. The exit status is 1 where once they were not.
+"""
+
+import argparse
+import hashlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+from deltalake import DeltaTable
+
+from jobs.emitter.rank_log_writer import finish_day
+from jobs.project import PROJECT
+from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.job import generate_job
+from jobs.synthetic.mechanisms.workers import WeakGpu
+from jobs.synthetic.rank_log_files import write_rank_logs
+from jobs.synthetic.shape import JobShape
+from schemas.vocabulary import PIPELINE_RUNS, PUBLICATIONS, RUN_STARTED
+from tests.jobs.commands import SHORT_LIVED
+
+DAYS: Final = [date(2026, 1, 5) + timedelta(days=age) for age in range(4)]
+TARGETS: Final = ("jvm", "python", "both")
+
+_SHAPE: Final = JobShape(dp_size=2, pp_size=1, steps=12)
+_OTHERWISE: Final = frozenset({"files"})
+"""Columns in which equal runs differ: times of files."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A command, the warehouse that it starts from, and what it makes of it where nothing disturbs it.
+
+    states : digest of all tables together as of each publication, the last one before the run first
+    """
+
+    name: str
+    arguments: Sequence[str]
+    landing: Path
+    before: Path
+    after: Path
+    states: Sequence[str]
+    seconds: float
+
+
+def rows_of(warehouse: Path, name: str, version: int | None = None) -> list[dict[str, Any]]:
+    """Rows of a table, without Spark."""
+    table = DeltaTable(str(warehouse / name), version=version).to_pyarrow_table()
+    return list(table.to_pylist(maps_as_pydicts="strict"))
+
+
+def publications(warehouse: Path) -> dict[int, dict[str, int]]:
+    """Versions of the tables, by the number of their publication."""
+    if not (warehouse / PUBLICATIONS).exists():
+        return {}
+    found = {row["publication"]: row["versions"] for row in rows_of(warehouse, PUBLICATIONS)}
+    return dict(sorted(found.items()))
+
+
+def state(warehouse: Path, versions: dict[str, int]) -> str:
+    """Digest of all tables together at these versions; sums to 11 digits."""
+    digest = hashlib.sha256()
+    for name, version in sorted(versions.items()):
+        rows = sorted(repr(_plain(row)) for row in rows_of(warehouse, name, version))
+        if rows:
+            digest.update(repr((name, rows)).encode())
+    return digest.hexdigest()
+
+
+def seen(warehouse: Path) -> str:
+    """What a reader who comes now sees."""
+    found = publications(warehouse)
+    return state(warehouse, found[max(found)]) if found else state(warehouse, {})
+
+
+def _plain(row: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [
+        (name, float(f"{value:.11g}") if isinstance(value, float) else value)
+        for name, value in sorted(row.items())
+        if name not in _OTHERWISE
+    ]
+
+
+def start(run: Run, warehouse: Path) -> subprocess.Popen[bytes]:
+    """Start a run on a warehouse, in a process group of its own."""
+    where = ["--landing", str(run.landing), "--warehouse", str(warehouse)]
+    return subprocess.Popen(
+        [sys.executable, "-m", f"jobs.{run.name}", *run.arguments, *where],
+        cwd=PROJECT,
+        env={**os.environ, "SPARK_SUBMIT_OPTS": SHORT_LIVED},
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def undisturbed(root: Path, name: str, arguments: Sequence[str], landing: Path, before: Path) -> Run:
+    """Do a run to its end on a copy of a warehouse."""
+    after = root / f"after-{len(list(root.iterdir()))}"
+    shutil.copytree(before, after)
+    run = Run(name, arguments, landing, before, after, (), 0.0)
+    started, first = time.monotonic(), max(publications(before), default=0)
+    status = start(run, after).wait()
+    if status:
+        raise RuntimeError(f"{name}: exit status {status} without any kill")
+    made = [versions for number, versions in publications(after).items() if number > first]
+    states = (seen(before), *(state(after, versions) for versions in made))
+    return Run(name, arguments, landing, before, after, states, time.monotonic() - started)
+
+
+def scenario(root: Path) -> list[Run]:
+    """A backfill, nights, a night and a refresh whose day has late data, and upkeep."""
+    landing, late, empty = root / "landing", root / "late", root / "empty"
+    empty.mkdir(parents=True)
+    for day in DAYS:
+        for job, slow in (("alpha", 1.5), ("beta", 1.0)):
+            _write(landing, day, job, slow)
+        finish_day(landing, day)
+    shutil.copytree(landing, late)
+    _write(late, DAYS[1], "alpha", 2.0)
+    span = ["--from", str(DAYS[0]), "--to", str(DAYS[-1])]
+    backfill = undisturbed(root, "backfill", span, landing, empty)
+    night = undisturbed(root, "run_nightly", ["--log-date", str(DAYS[0])], landing, empty)
+    return [
+        backfill,
+        night,
+        undisturbed(root, "run_nightly", ["--log-date", str(DAYS[2])], landing, night.after),
+        undisturbed(root, "run_nightly", ["--log-date", str(DAYS[1])], late, backfill.after),
+        undisturbed(root, "refresh_changed_days", ["--log-date", str(DAYS[-1])], late, backfill.after),
+        undisturbed(root, "maintain_tables", ["--log-date", str(DAYS[-1])], landing, backfill.after),
+    ]
+
+
+def _write(landing: Path, day: date, job: str, slow: float) -> None:
+    identity = JobIdentity(job, "r1", fields={"gpu_hours": 96.0, "model": "m"})
+    write_rank_logs(landing, day, generate_job(_SHAPE, [WeakGpu(1, 0, slow)], 7, identity))
+
+
+def kill(process: subprocess.Popen[bytes], target: str) -> None:
+    """Kill a run's JVM, its Python, or all of it, if it still runs; wait for its end."""
+    if target == "both" and process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    elif process.poll() is None:
+        below = psutil.Process(process.pid).children(recursive=True)
+        jvm = [each for each in below if each.name() == "java"]
+        victims = jvm if target == "jvm" and jvm else [psutil.Process(process.pid)]
+        for victim in victims:
+            victim.kill()
+    process.wait()
+
+
+def disturbed(run: Run, warehouse: Path, after_s: float, target: str) -> list[str]:
+    """Kill a run, look, run again, look again; returns what was wrong."""
+    shutil.rmtree(warehouse, ignore_errors=True)
+    shutil.copytree(run.before, warehouse)
+    process = start(run, warehouse)
+    time.sleep(after_s)
+    kill(process, target)
+    wrong = [] if seen(warehouse) in run.states else ["a reader sees what no publication was"]
+    if start(run, warehouse).wait():
+        wrong.append("the next run failed")
+    elif seen(warehouse) != run.states[-1]:
+        wrong.append("after the next run the tables are others than those of an undisturbed one")
+    elif any(row["outcome"] == RUN_STARTED for row in rows_of(warehouse, PIPELINE_RUNS)):
+        wrong.append("pipeline_runs has a run that neither runs nor was killed")
+    return wrong
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Kill as often as was asked for; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="kills", description=__doc__)
+    parser.add_argument("--kills", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args(argv)
+    draw, started = random.Random(args.seed), time.monotonic()  # noqa: S311  # nothing secret
+    counts: Counter[str] = Counter()
+    failures = 0
+    with tempfile.TemporaryDirectory(prefix="kills-") as folder:
+        runs = scenario(Path(folder))
+        for number in range(args.kills):
+            run, target = runs[number % len(runs)], draw.choice(TARGETS)
+            after_s = run.seconds * draw.uniform(0.25, 1.0)
+            wrong = disturbed(run, Path(folder) / "warehouse", after_s, target)
+            failures += bool(wrong)
+            counts[target] += 1
+            said = "; ".join(wrong) or "as it should be"
+            sys.stdout.write(f"{number + 1} {run.name}, {target} after {after_s:.1f} s: {said}\n")
+            sys.stdout.flush()
+    killed = ", ".join(f"{count} {target}" for target, count in sorted(counts.items()))
+    sys.stdout.write(f"{args.kills} kills ({killed}), seed {args.seed}: {failures} wrong, ")
+    sys.stdout.write(f"{time.monotonic() - started:.0f} s\n")
+    return bool(failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
