@@ -69,7 +69,9 @@ def _of_coverage(
         most = f"a drop of more than watch.coverage_drop, {watch.coverage_drop:.0%}"
         found.append(Notice("coverage_fell", f"{log_date}: {of_all}, {before:.0%} the day before, {most}"))
     if today["failed"]:
-        failed = f"{today['failed']} units failed by a defect of ours; job_slowdown.status_detail says which"
+        failed = (
+            f"{today['failed']} units failed by defects of ours: job_slowdown.failure_traceback says where"
+        )
         found.append(Notice("units_failed", f"{log_date}: {failed}"))
     return found
 

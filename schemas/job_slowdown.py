@@ -114,9 +114,12 @@ TABLE = Table(
         *UNIT,
         Column("status", pa.string(), "what became of the unit, the first that applies", allowed=STATUSES),
         Column(
-            "status_detail",
+            "status_detail", pa.string(), "the facts behind it, in a line; null: none needed", nullable=True
+        ),
+        Column(
+            "failure_traceback",
             pa.string(),
-            "the facts behind the status; null where it needs none",
+            f"Python's traceback where the status is {STATUS_FAILED}, a defect of this software; else null",
             nullable=True,
         ),
         *(replace(column, nullable=True) for column in _WHEN_REPLAYED),
@@ -240,8 +243,9 @@ TABLE = Table(
         ),
         Expectation(
             "failed_says_why",
-            f"status <> '{STATUS_FAILED}' OR status_detail IS NOT NULL",
-            "a failed unit carries its error in status_detail",
+            f"(status = '{STATUS_FAILED}') = (failure_traceback IS NOT NULL)"
+            " AND (failure_traceback IS NULL OR status_detail IS NOT NULL)",
+            "a failed unit carries its error: a line in status_detail, the rest in failure_traceback",
         ),
     ),
 )

@@ -55,6 +55,7 @@ def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: 
     return {
         "status": status,
         "status_detail": detail,
+        "failure_traceback": None,
         "world_size": world_size if type(world_size) is int and 0 < world_size < 2**31 else None,
         "gpu_hours": float(gpu_hours)
         if isinstance(gpu_hours, int | float) and math.isfinite(gpu_hours)
