@@ -18,9 +18,14 @@ from jobs.warehouse.tables import Warehouse
 from schemas.unit_fingerprints import TABLE
 from schemas.vocabulary import STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE, UNIT_KEY
 from udfs.result_tables import SIMULATOR_VERSION
+from udfs.revise import REVISION_VERSION
 from udfs.what_if import SimulationSettings
 
-STAGE_VERSIONS: Final = {STAGE_INGEST: "2", STAGE_SIMULATE: SIMULATOR_VERSION, STAGE_AGGREGATE: "1"}
+STAGE_VERSIONS: Final = {
+    STAGE_INGEST: "2",
+    STAGE_SIMULATE: f"{SIMULATOR_VERSION}, revision {REVISION_VERSION}",
+    STAGE_AGGREGATE: "1",
+}
 """Raised whenever a stage makes other rows of the same input."""
 
 _UNSETTLED: Final = "unsettled:"
