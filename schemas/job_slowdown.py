@@ -116,12 +116,7 @@ TABLE = Table(
         Column(
             "status_detail", pa.string(), "the facts behind it, in a line; null: none needed", nullable=True
         ),
-        Column(
-            "failure_traceback",
-            pa.string(),
-            f"Python's traceback where the status is {STATUS_FAILED}, a defect of this software; else null",
-            nullable=True,
-        ),
+        Column("failure_traceback", pa.string(), "of a failed unit: where our defect is", nullable=True),
         *(replace(column, nullable=True) for column in _WHEN_REPLAYED),
         _share(
             "slow_worker_share",
@@ -245,7 +240,8 @@ TABLE = Table(
             "failed_says_why",
             f"(status = '{STATUS_FAILED}') = (failure_traceback IS NOT NULL)"
             " AND (failure_traceback IS NULL OR status_detail IS NOT NULL)",
-            "a failed unit carries its error: a line in status_detail, the rest in failure_traceback",
+            "a failed unit carries its error in status_detail and failure_traceback; no figure is made of it",
+            severity="warns",
         ),
     ),
 )
