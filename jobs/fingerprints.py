@@ -26,12 +26,13 @@ from schemas.vocabulary import (
     UNIT_KEY,
 )
 from udfs.result_tables import SIMULATOR_VERSION
+from udfs.revise import REVISION_VERSION
 from udfs.what_if import SimulationSettings
 
 STAGE_VERSIONS: Final = {
     STAGE_INGEST: "2",
     STAGE_SIMULATE: SIMULATOR_VERSION,
-    STAGE_REVISE: "1",
+    STAGE_REVISE: REVISION_VERSION,
     STAGE_AGGREGATE: "1",
     STAGE_PUBLISH: "1",
 }

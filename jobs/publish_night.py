@@ -27,7 +27,7 @@ from jobs.settings import Settings
 from jobs.stage import publish
 from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
-from jobs.watch import night_warnings
+from jobs.watch import RULE_BROKEN, Notice, night_warnings
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSE_DAY,
@@ -85,6 +85,12 @@ def _told(
 ) -> Summary:
     """Log what a night found, and put it on its page."""
     notices = night_warnings(warehouse, settings.watch, day)
+    notices += [
+        Notice(RULE_BROKEN, f"{day}: {check.meaning}: not for {check.rows} rows")
+        for table in held
+        for check in table.checks
+        if check.outcome == "warning" and day in (check.log_dates or [day])
+    ]
     summary = night_summary(warehouse, day, notices, settings.report_folder, rows)
     texts = [notice.text for notice in notices]
     figures = {name: value for name, value in summary.items() if name not in {"warnings", "rows", "stages"}}

@@ -64,9 +64,14 @@ class _Audited(NamedTuple):
     seconds: float
 
     @property
-    def refusals(self) -> list[Refusal]:
-        """All that was refused."""
+    def broken(self) -> list[Refusal]:
+        """All that does not hold."""
         return [refusal for _, found in self.refused.values() for refusal in found]
+
+    @property
+    def refusals(self) -> list[Refusal]:
+        """What of it refuses its rows."""
+        return [refusal for refusal in self.broken if refusal.severity == "refuses"]
 
 
 def publish(
@@ -100,9 +105,12 @@ def publish(
 def _passed(warehouse: Warehouse, page: Page, rules: Sequence[Rule], audited: _Audited) -> Published:
     """Tell on a page what was held; raises GateRefusedError where not all that was refused is released."""
     refusals = audited.refusals
+    for warning in audited.broken:
+        if warning.severity == "warns":
+            _LOG.warning("published all the same, as this rule only warns: %s", warning)
     accepted = _accepted(warehouse, page.log_dates, refusals)
     refusal = _keep(warehouse, page, audited) if refusals else None
-    checks = table_checks(audited.rows, rules, refusals, accepted)
+    checks = table_checks(audited.rows, rules, audited.broken, accepted)
     write_docs(warehouse.spark, replace(page, tables=checks, kept_in=refusal.kept_in if refusal else ""))
     if refusal and len(accepted) < len(refusals):
         raise refusal
@@ -138,10 +146,9 @@ def _look_at_each(tables: Sequence[tuple[Table, DataFrame]], on_time: Expectatio
     """Look at every frame alone."""
     refused: _Refused = {}
     for table, frame in tables:
-        try:
-            audit(table, frame, [on_time])
-        except GateRefusedError as error:
-            refused[table.name] = broken_rows(table, frame, [on_time]), error.refusals
+        found = audit(table, frame, [on_time])
+        if found:
+            refused[table.name] = broken_rows(table, frame, [on_time]), found
     return refused
 
 
@@ -164,7 +171,9 @@ def _accepted(warehouse: Warehouse, log_dates: Sequence[date], refusals: Sequenc
 
 def _keep(warehouse: Warehouse, page: Page, audited: _Audited) -> GateRefusedError:
     """Keep refused rows for inspection, by the name of their page; return the error that tells about them."""
-    for name, (rows, _) in audited.refused.items():
+    for name, (rows, found) in audited.refused.items():
+        if all(each.severity == "warns" for each in found):
+            continue
         try:
             warehouse.keep_refused(page.stage, page.log_dates, name, rows)
         except (PySparkException, Py4JError) as error:  # the refusal matters more than its evidence

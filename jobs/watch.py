@@ -8,11 +8,14 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from jobs.gates.audit import warnings
 from jobs.settings_sections import WatchSettings
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_DAY, HOST_DAY
 
+RULE_BROKEN: Final = "rule_broken"
+"""Kind of a notice that a rule which only warns does not hold."""
 _MOST_HOSTS: Final = 5
 """Hosts that are told one by one."""
 _OF_A_NORMAL: Final = 1.4826
@@ -30,7 +33,7 @@ def night_warnings(warehouse: Warehouse, watch: WatchSettings, log_date: date) -
     """Hold a published night against the settings and against its own past."""
     days = [log_date - timedelta(days=age) for age in range(watch.days + 1)]
     rows = {row["log_date"]: row for row in warehouse.rows(TABLES[FLEET_DAY], days).to_pylist()}
-    found = _of_coverage(rows, watch, log_date)
+    found = _of_coverage(rows, watch, log_date) + _of_rules(warehouse, log_date)
     if len(rows) > watch.minimum_days and log_date in rows:
         wastes = (("fleet", day, waste(row)) for day, row in rows.items())
         text = "{}: {:.1%} of the analysed GPU-hours wasted, usually {:.1%} (median of {} days)"
@@ -69,9 +72,18 @@ def _of_coverage(
         most = f"a drop of more than watch.coverage_drop, {watch.coverage_drop:.0%}"
         found.append(Notice("coverage_fell", f"{log_date}: {of_all}, {before:.0%} the day before, {most}"))
     if today["failed"]:
-        failed = f"{today['failed']} units failed by a defect of ours; job_slowdown.status_detail says which"
+        failed = (
+            f"{today['failed']} units failed by defects of ours: job_slowdown.failure_traceback says where"
+        )
         found.append(Notice("units_failed", f"{log_date}: {failed}"))
     return found
+
+
+def _of_rules(warehouse: Warehouse, log_date: date) -> list[Notice]:
+    """Rules that only warn, of the night's tables as they were published, whichever run did that."""
+    kept = [table for table in TABLES.values() if any(e.severity == "warns" for e in table.expectations)]
+    frames = [(table, warehouse.read(table, [log_date])) for table in kept]
+    return [Notice(RULE_BROKEN, f"{log_date}: {broken}") for broken in warnings(frames)]
 
 
 def _of_hosts(hosts: pa.Table, watch: WatchSettings, log_date: date) -> list[Notice]:

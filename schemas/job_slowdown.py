@@ -114,11 +114,9 @@ TABLE = Table(
         *UNIT,
         Column("status", pa.string(), "what became of the unit, the first that applies", allowed=STATUSES),
         Column(
-            "status_detail",
-            pa.string(),
-            "the facts behind the status; null where it needs none",
-            nullable=True,
+            "status_detail", pa.string(), "the facts behind it, in a line; null: none needed", nullable=True
         ),
+        Column("failure_traceback", pa.string(), "of a failed unit: where our defect is", nullable=True),
         *(replace(column, nullable=True) for column in _WHEN_REPLAYED),
         _share(
             "slow_worker_share",
@@ -240,8 +238,10 @@ TABLE = Table(
         ),
         Expectation(
             "failed_says_why",
-            f"status <> '{STATUS_FAILED}' OR status_detail IS NOT NULL",
-            "a failed unit carries its error in status_detail",
+            f"(status = '{STATUS_FAILED}') = (failure_traceback IS NOT NULL)"
+            " AND (failure_traceback IS NULL OR status_detail IS NOT NULL)",
+            "a failed unit carries its error in status_detail and failure_traceback; no figure is made of it",
+            severity="warns",
         ),
     ),
 )

@@ -6,10 +6,14 @@ Gates, writers and the data dictionary all derive from these declarations; nothi
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
 from schemas.vocabulary import UNIT_KEY
+
+Severity: TypeAlias = Literal["refuses", "warns"]
+"""What a broken rule does: nothing of the stage is published, or all of it, and people hear of it."""
 
 
 class SchemaError(ValueError):
@@ -18,11 +22,15 @@ class SchemaError(ValueError):
 
 @dataclass(frozen=True)
 class Expectation:
-    """A SQL condition that holds for every row. A row where it comes out as null breaks it."""
+    """A SQL condition that holds for every row. A row where it comes out as null breaks it.
+
+    A rule that only warns says why in its meaning: what is right all the same where it is broken.
+    """
 
     name: str
     condition: str
     meaning: str
+    severity: Severity = "refuses"
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from udfs.kernel.program import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.rank_rows import ReplayedRows
 
-SIMULATOR_VERSION: Final = "1.1.0"
+SIMULATOR_VERSION: Final = "1.2.0"
 """Raised whenever a result of the same trace changes by more than rounding."""
 
 Row: TypeAlias = dict[str, Any]
@@ -55,6 +55,7 @@ def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: 
     return {
         "status": status,
         "status_detail": detail,
+        "failure_traceback": None,
         "world_size": world_size if type(world_size) is int and 0 < world_size < 2**31 else None,
         "gpu_hours": float(gpu_hours)
         if isinstance(gpu_hours, int | float) and math.isfinite(gpu_hours)

@@ -5,6 +5,7 @@ Spark and Python. They pass the JVM unread: to Spark's rows and back costs more 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from traceback import format_exception
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow as pa
 from schemas.tables import TABLES
 from schemas.vocabulary import RANK_STEPS, RESULT_TABLES, STATUS_CORRUPT_TRACE, STATUS_FAILED, UNIT_KEY
 from udfs.errors import TraceError
-from udfs.result_tables import empty_results, job_row
+from udfs.result_tables import Row, empty_results, job_row
 from udfs.what_if import SimulationSettings, simulate_job
 
 SIMULATED_COLUMNS: Final = (
@@ -100,7 +101,14 @@ def simulate_unit(unit: UnitRows, settings: SimulationSettings) -> Results:
     except TraceError as defect:
         return empty_results(job_row(facts, settings.text, STATUS_CORRUPT_TRACE, str(defect)))
     except Exception as error:  # noqa: BLE001 - a defect of ours in one unit must not cost the others their night
-        return empty_results(job_row(facts, settings.text, STATUS_FAILED, f"{type(error).__name__}: {error}"))
+        return empty_results(_failed(facts, settings, error))
+
+
+def _failed(facts: Mapping[str, Any], settings: SimulationSettings, error: Exception) -> Row:
+    """Row of job_slowdown of a unit that a defect of ours ended: its error in a line, and where it was."""
+    (line, *_) = f"{type(error).__name__}: {error}".splitlines()
+    row = job_row(facts, settings.text, STATUS_FAILED, line)
+    return row | {"failure_traceback": "".join(format_exception(error))}
 
 
 def _packed(done: Sequence[tuple[tuple[object, ...], Results]]) -> pa.RecordBatch:

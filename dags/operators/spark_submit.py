@@ -2,15 +2,19 @@
 
 import json
 import os
+import re
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
+from airflow.sdk.log import mask_secret
 
 from dags import PROJECT
 from dags.operators.alerts import GateRefused, WrongSettings
@@ -24,6 +28,9 @@ SPARK: Final = "what_if_spark"
 
 POOL: Final = "what_if_writers"
 """Pool of one slot, which every task that writes takes; `airflow pools set` makes it."""
+
+_SECRET: Final = re.compile("secret|password|token|key", re.IGNORECASE)
+"""Names of settings whose values no log may show; Spark's own spark.redaction.regex knows these words too."""
 
 _FINAL: Final[dict[int, tuple[type[AirflowFailException], str]]] = {
     EXIT_WRONG_SETTINGS: (WrongSettings, "wrong arguments or settings"),
@@ -40,7 +47,7 @@ set -e
 watch=$!
 disown "$watch"  # the shell says nothing of its end
 scratch="$(mktemp -d)"
-trap 'kill -KILL "$watch"; rm -rf "$scratch"' EXIT
+trap 'kill -KILL "$watch"; rm -rf "$scratch" "$WHAT_IF_PROPERTIES"' EXIT
 # Asked to end, the shell waits for Spark to end; where Spark does not, the watch is still there.
 trap 'exit 143' TERM
 unset SPARK_HOME PYSPARK_DRIVER_PYTHON  # whatever the worker has exported: Spark is the environment's own
@@ -52,10 +59,11 @@ export JAVA_HOME
 python -c 'import pathlib, sys; from jobs.package import write_zip; write_zip(pathlib.Path(sys.argv[1]))' \\
   "$scratch/project.zip"
 mapfile -t arguments < <(printf '%s' "$ARGUMENTS" | grep -v '^$')
-mapfile -t spark < <(printf '%s' "$SPARK_OPTIONS" | grep -v '^$')
 (
   set -x  # the log shows the command
-  exec "$PROGRAMS/spark-submit" "${{spark[@]}}" --py-files "$scratch/project.zip" "jobs/$ENTRY_POINT.py" \\
+  exec "$PROGRAMS/spark-submit" ${{WHAT_IF_MASTER:+--master "$WHAT_IF_MASTER"}} \\
+    --properties-file "$WHAT_IF_PROPERTIES" --load-spark-defaults \\
+    --py-files "$scratch/project.zip" "jobs/$ENTRY_POINT.py" \\
     ${{LOG_DATE:+--log-date "$LOG_DATE"}} "${{arguments[@]}}" \\
     ${{LANDING:+--landing "$LANDING"}} ${{WAREHOUSE:+--warehouse "$WAREHOUSE"}} \\
     ${{SETTINGS:+--settings "$SETTINGS"}}
@@ -63,15 +71,40 @@ mapfile -t spark < <(printf '%s' "$SPARK_OPTIONS" | grep -v '^$')
 """
 
 
-def _spark_options() -> list[str]:
-    """Options of spark-submit that the connection `what_if_spark` stands for; none without it."""
-    try:
-        spark = Connection.get(SPARK)
-    except AirflowNotFoundException:
-        return []
-    master = f"{spark.host}:{spark.port}" if spark.port else spark.host
-    conf = spark.extra_dejson.get("conf", {})
-    return [*([f"--master={master}"] if master else []), *(f"--conf={key}={conf[key]}" for key in conf)]
+class _Spark(NamedTuple):
+    """Where the connection `what_if_spark` leads: the master, empty where it names none, and settings."""
+
+    master: str = ""
+    conf: Mapping[str, object] = MappingProxyType({})
+
+    @classmethod
+    def connected(cls) -> "_Spark":
+        """Read the connection, if there is one."""
+        try:
+            spark = Connection.get(SPARK)
+        except AirflowNotFoundException:
+            return cls()
+        master = f"{spark.host}:{spark.port}" if spark.port else spark.host
+        return cls(master or "", spark.extra_dejson.get("conf", {}))
+
+    def write(self, file: Path) -> None:
+        """Write the settings as Java's properties, for nobody but this user to read."""
+        lines = (f"{_escaped(key)}={_escaped(str(value))}\n" for key, value in self.conf.items())
+        file.touch(0o600, exist_ok=False)
+        file.write_text("".join(lines), encoding="ascii")
+
+    def shown(self) -> list[str]:
+        """Return the settings as a log may show them."""
+        return [f"{key}={'(redacted)' if _SECRET.search(key) else value}" for key, value in self.conf.items()]
+
+
+def _escaped(text: str) -> str:
+    """Return a key or a value as Java's Properties reads it."""
+    return "".join(
+        letter if letter.isascii() and (letter.isalnum() or letter in "./-_,;") else f"\\u{unit:04x}"
+        for letter in text
+        for unit in memoryview(letter.encode("utf-16-le")).cast("H")
+    )
 
 
 class SparkSubmitOperator(BashOperator):
@@ -115,14 +148,23 @@ class SparkSubmitOperator(BashOperator):
         """Return the worker's environment with the arguments, and its own programs before all others."""
         programs = str(Path(sys.executable).parent)
         path = os.pathsep.join([programs, os.environ.get("PATH", os.defpath)])
-        ours = {"PROGRAMS": programs, "PATH": path, "SPARK_OPTIONS": "\n".join(_spark_options())}
-        return {**super().get_env(context), **ours}
+        return {**super().get_env(context), "PROGRAMS": programs, "PATH": path}
 
     def execute(self, context: "Context") -> object:
         """Run the command; its output goes to the task's log line by line."""
         with TemporaryDirectory(prefix="what-if-") as scratch:
-            summary = Path(scratch, "summary.json")
-            last_line = self._run({**self.get_env(context), "WHAT_IF_SUMMARY": str(summary)})
+            summary, properties = Path(scratch, "summary.json"), Path(scratch, "spark.properties")
+            spark = _Spark.connected()
+            spark.write(properties)
+            self._tell(spark)
+            last_line = self._run(
+                {
+                    **self.get_env(context),
+                    "WHAT_IF_SUMMARY": str(summary),
+                    "WHAT_IF_MASTER": spark.master,
+                    "WHAT_IF_PROPERTIES": str(properties),
+                }
+            )
             told = json.loads(summary.read_text()) if summary.exists() else last_line
         summary_told = told if isinstance(told, dict) else {}
         if not summary_told.get("is_current", True):
@@ -130,6 +172,13 @@ class SparkSubmitOperator(BashOperator):
         for asset in self.outlets:
             context["outlet_events"][asset].extra = {**self._asked(), **summary_told}
         return told
+
+    def _tell(self, spark: _Spark) -> None:
+        """Log the settings, and keep those that are secret out of whatever the command prints."""
+        for key, value in spark.conf.items():
+            if _SECRET.search(key):
+                mask_secret(str(value))
+        self.log.info("Spark's settings of %s: %s", SPARK, ", ".join(spark.shown()) or "none")
 
     def _run(self, env: dict[str, str]) -> str:
         shell = [shutil.which("bash") or "bash", "-c", str(self.bash_command)]

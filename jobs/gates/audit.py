@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from schemas.table import Expectation, Table
+from schemas.table import Expectation, Severity, Table
 
 SCHEMA_EXPECTATION: Final = "schema"
 KEY_EXPECTATION: Final = "key_is_unique"
@@ -33,7 +33,7 @@ _MOST_TOLD: Final = 5
 
 @dataclass(frozen=True)
 class Refusal:
-    """One expectation that does not hold, and for how many rows.
+    """One expectation that does not hold, for how many rows, and whether that refuses them or only warns.
 
     log_dates : of these rows; none where they do not tell, and any day may be meant
     """
@@ -43,6 +43,7 @@ class Refusal:
     rows: int
     meaning: str
     log_dates: tuple[date, ...] = ()
+    severity: Severity = "refuses"
 
     @property
     def name(self) -> str:
@@ -62,12 +63,14 @@ class Rule(NamedTuple):
     rows: pa.Table
     table: str = "several"
     meaning: str = "no row breaks this rule"
+    severity: Severity = "refuses"
 
     @property
     def refusal(self) -> Refusal:
         """What to say of the rows that break it."""
         days = self.rows[_LOG_DATE].to_pylist() if _LOG_DATE in self.rows.column_names else []
-        return Refusal(self.table, self.name, self.rows.num_rows, self.meaning, _known(set(days)))
+        known = _known(set(days))
+        return Refusal(self.table, self.name, self.rows.num_rows, self.meaning, known, self.severity)
 
 
 class GateRefusedError(Exception):
@@ -132,17 +135,33 @@ def all_hold(
         return False
 
 
-def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> None:
-    """Hold a frame, best a persisted one, against its table and `extra`.
+def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> list[Refusal]:
+    """Return every expectation of a table, and of `extra`, that a frame, best a persisted one, breaks.
 
-    Raises GateRefusedError with every broken expectation, GateError where one could not be evaluated.
+    Raises GateError where one could not be evaluated.
     Only one audit at a time: Great Expectations gives every batch the same view name.
     """
     told = "; ".join(differences(table, frame))
     if told:
-        raise GateRefusedError([Refusal(table.name, SCHEMA_EXPECTATION, frame.count(), told)])
-    if not all_hold([(table, frame)], extra):
-        raise GateRefusedError(_detail(table, frame, extra))
+        return [Refusal(table.name, SCHEMA_EXPECTATION, frame.count(), told)]
+    return [] if all_hold([(table, frame)], extra) else _detail(table, frame, extra)
+
+
+def warnings(frames: Sequence[tuple[Table, DataFrame]]) -> list[Refusal]:
+    """Return what published rows break of the expectations that only warn: in one query."""
+    rules = [
+        (table, frame, each)
+        for table, frame in frames
+        for each in table.all_expectations()
+        if each.severity == "warns"
+    ]
+    counts = [
+        frame.where(_broken([each])).agg(F.lit(number).alias("rule"), F.count("*").alias("rows"))
+        for number, (_, frame, each) in enumerate(rules)
+    ]
+    found = reduce(DataFrame.union, counts).where("rows > 0").orderBy("rule").collect() if counts else []
+    told = [(*rules[number], rows) for number, rows in found]
+    return [Refusal(table.name, each.name, rows, each.meaning, (), "warns") for table, _, each, rows in told]
 
 
 def broken_rows(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> DataFrame:
@@ -164,13 +183,14 @@ def _detail(table: Table, frame: DataFrame, extra: Sequence[Expectation]) -> lis
     queries[KEY_EXPECTATION] = _rows_with_equal_keys(table)
     meanings = {each.name: each.meaning for each in expectations}
     meanings[KEY_EXPECTATION] = f"({', '.join(table.grain)}) is unique"
+    severities = {each.name: each.severity for each in expectations}
     runner = import_module(_RUNNER)  # which imports Great Expectations, only when it is first needed
     counts: dict[str, int] = runner.count_rows(table.name, frame, queries)
     if not any(counts.values()):
         raise GateError(f"{table.name}: not the same rows at a second look; persist the frame")
     days = _days_by_name(broken_rows(table, frame, extra))
     return [
-        Refusal(table.name, name, rows, meanings[name], days.get(name, ()))
+        Refusal(table.name, name, rows, meanings[name], days.get(name, ()), severities.get(name, "refuses"))
         for name, rows in counts.items()
         if rows
     ]

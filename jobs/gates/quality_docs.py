@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from jobs.gates.audit import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION, Refusal, Rule
 from jobs.project import project_file
 from jobs.releases import NEVER
+from schemas.table import Severity
 from schemas.tables import TABLES
 
 STAGES_TOLD: Final = ("ingest", "simulate", "aggregate", "publish")
@@ -44,6 +45,7 @@ class Check:
     rows : that break it
     is_released : somebody let them through
     named : what it is called where somebody does; empty where nobody can
+    severity : whether rows that break it are refused
     log_dates : of the rows that break it; none where any day may be meant
     """
 
@@ -53,6 +55,16 @@ class Check:
     is_released: bool = False
     named: str = ""
     log_dates: Sequence[date] = ()
+    severity: Severity = "refuses"
+
+    @property
+    def outcome(self) -> str:
+        """One word for it."""
+        if not self.rows:
+            return "held"
+        if self.severity == "warns":
+            return "warning"
+        return "released" if self.is_released else REFUSED
 
 
 @dataclass(frozen=True)
@@ -92,8 +104,8 @@ class Page:
 
     @property
     def broken(self) -> list[Check]:
-        """Checks of all tables that did not hold."""
-        return [check for table in self.tables for check in table.broken]
+        """Checks of all tables that did not hold, and refuse their rows."""
+        return [check for table in self.tables for check in table.broken if check.severity == "refuses"]
 
     @property
     def releases(self) -> list[str]:
@@ -132,7 +144,8 @@ def table_checks(
         if refusal is None:
             return Check(name, meaning)
         can_be = "" if name in NEVER else named
-        return Check(name, meaning, refusal.rows, named in released, can_be, refusal.log_dates)
+        days, severity = refusal.log_dates, refusal.severity
+        return Check(name, meaning, refusal.rows, named in released, can_be, days, severity)
 
     found = []
     for name, count in rows.items():

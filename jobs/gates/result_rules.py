@@ -6,7 +6,7 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from jobs.gates.audit import Rule
+from jobs.gates.audit import GateError, Rule
 from schemas.fields import SAME_FORMULA, SAME_SUM
 from schemas.table import sql_strings
 from schemas.vocabulary import (
@@ -98,27 +98,20 @@ def incomplete_units(results: Mapping[str, pa.Table]) -> Rule:
     A replayed unit has a row in every table: one per step, per worker, per clock, per stage and per dp rank
     that has workers, and per cause.
     """
-    return Rule(
-        "replayed_units_are_complete",
-        _rows(_INCOMPLETE, results),
-        meaning="a replayed unit has all its rows in every result table, any other unit only one",
-    )
+    meaning = "a replayed unit has all its rows in every result table, any other unit only one"
+    return _rule("several", "replayed_units_are_complete", meaning, _INCOMPLETE, results)
 
 
 def units_without_result(results: Mapping[str, pa.Table], jobs: pa.Table) -> Rule:
     """The simulation loses no units of `jobs`, and makes none up."""
-    rows = _rows(_LOST_OR_MADE_UP, {**results, JOBS: jobs})
-    return Rule("every_unit_has_a_result", rows, JOB_SLOWDOWN, "job_slowdown has exactly the units of jobs")
+    meaning, tables = "job_slowdown has exactly the units of jobs", {**results, JOBS: jobs}
+    return _rule(JOB_SLOWDOWN, "every_unit_has_a_result", meaning, _LOST_OR_MADE_UP, tables)
 
 
 def units_of_other_gpu_hours(results: Mapping[str, pa.Table]) -> Rule:
     """GPU-hours of every cause are those of its unit times its fraction."""
-    return Rule(
-        "causes_share_the_gpu_hours_of_the_unit",
-        _rows(_OTHER_GPU_HOURS, results),
-        JOB_CAUSES,
-        "GPU-hours of a cause are those of its unit, in job_slowdown, times its fractions",
-    )
+    meaning = "GPU-hours of a cause are those of its unit, in job_slowdown, times its fractions"
+    return _rule(JOB_CAUSES, "causes_share_the_gpu_hours_of_the_unit", meaning, _OTHER_GPU_HOURS, results)
 
 
 def miscounted_units(tables: Mapping[str, pa.Table]) -> Rule:
@@ -126,8 +119,8 @@ def miscounted_units(tables: Mapping[str, pa.Table]) -> Rule:
 
     tables : jobs and fleet_day, of the same days
     """
-    rows = _rows(_MISCOUNTED_UNITS, tables)
-    return Rule("counts_every_unit", rows, FLEET_DAY, "a day's jobs are the units that were ingested")
+    meaning = "a day's jobs are the units that were ingested"
+    return _rule(FLEET_DAY, "counts_every_unit", meaning, _MISCOUNTED_UNITS, tables)
 
 
 def miscounted_causes(tables: Mapping[str, pa.Table]) -> Rule:
@@ -135,12 +128,22 @@ def miscounted_causes(tables: Mapping[str, pa.Table]) -> Rule:
 
     tables : job_causes, cause_day and fleet_day, of the same days
     """
-    rows = _rows(_MISCOUNTED_CAUSES, tables)
-    return Rule("sums_job_causes", rows, CAUSE_DAY, "a day's causes are those of its replayed units")
+    meaning = "a day's causes are those of its replayed units"
+    return _rule(CAUSE_DAY, "sums_job_causes", meaning, _MISCOUNTED_CAUSES, tables)
 
 
-def _rows(query: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+def _rule(table: str, name: str, meaning: str, query: str, tables: Mapping[str, pa.Table]) -> Rule:
+    """Find the rows that break a rule.
+
+    Raises GateError where that cannot be evaluated, which is never a pass.
+    """
     with duckdb.connect() as connection:
-        for name, rows in tables.items():
-            connection.register(name, rows)
-        return connection.sql(query).to_arrow_table()
+        for each, rows in tables.items():
+            connection.register(each, rows)
+        try:
+            return Rule(name, connection.sql(query).to_arrow_table(), table, meaning)
+        except duckdb.Error as error:
+            reason = str(error).splitlines()[0]
+            raise GateError(
+                f"rule {table}.{name} ({meaning}) could not be evaluated over {', '.join(tables)}: {reason}"
+            ) from error

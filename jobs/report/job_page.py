@@ -29,6 +29,7 @@ def job_page(tables: UnitTables, warehouse: str = "", *, has_fleet_page: bool = 
         "has_fleet_page": has_fleet_page,
         "about": _about(tables.job),
         "headline": _headline(tables.job),
+        "traceback": tables.job["failure_traceback"],
         "figures": [],
         "commands": commands.deeper(unit, tables.causes, tables.op_types, tables.steps, warehouse),
     }

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import zipfile
 from pathlib import Path
@@ -23,7 +24,7 @@ from tests.examples import DAY
 
 TELL = """
 printf '<%s>' "$@" > "$TOLD"
-cp "$2" "$TOLD.zip"
+cp "$5" "$TOLD.zip"
 echo "$PWD|$SPARK_HOME|$PYSPARK_PYTHON|$SPARK_CONF_DIR|$(command -v python)|$JAVA_HOME" > "$TOLD.environment"
 echo summary
 """
@@ -55,11 +56,11 @@ def test_a_stage_is_submitted_with_the_projects_zip_and_the_day(environment: Pat
     write_script(environment / "spark-submit", TELL)
     assert stage().execute({}) == "summary"
     told = (tmp_path / "told").read_text().replace("><", " ").strip("<>").split()
-    assert told[0] == "--py-files"
-    assert told[2:] == ["jobs/ingest_rank_logs.py", "--log-date", "2026-01-05"]
+    assert [*told[:1], *told[2:4]] == ["--properties-file", "--load-spark-defaults", "--py-files"]
+    assert told[5:] == ["jobs/ingest_rank_logs.py", "--log-date", "2026-01-05"]
     with zipfile.ZipFile(tmp_path / "told.zip") as archive:
         assert {"jobs/ingest_rank_logs.py", "conf/base.toml"} <= set(archive.namelist())
-    assert not Path(told[1]).exists()
+    assert not any(Path(file).exists() for file in (told[1], told[4]))
 
 
 def test_folders_and_settings_are_passed_on_whole(environment: Path, tmp_path: Path) -> None:
@@ -154,22 +155,45 @@ def test_a_failure_that_passes_leaves_a_complete_night(nightly: DAG, run_dag: Ru
     assert set(ended.values()) == {("success", 2)}
 
 
-def test_the_connection_names_the_master_and_sparks_own_settings(
-    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+SECRETS = {
+    "spark.hadoop.fs.s3a.secret.key": "wJalrXUtnFEMI/K7",
+    "spark.ssl.keyStorePassword": "pass word=\\\u00e9\U0001f600#!:",
+}
+
+
+def test_the_connection_names_the_master_and_sparks_own_settings_in_a_file_of_the_owner(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Secrets among them are on no command line, in no environment and in no log, and gone afterwards."""
     spark = {"conn_type": "spark", "host": "spark://10.0.0.1", "port": 7077}
-    conf = {"spark.executor.memory": "8g", "spark.app.name": "a night"}
+    conf = {"spark.executor.memory": "8g", "spark.app.name": "a night", **SECRETS}
     monkeypatch.setenv("AIRFLOW_CONN_WHAT_IF_SPARK", json.dumps({**spark, "extra": {"conf": conf}}))
-    write_script(environment / "spark-submit", 'printf \'<%s>\' "$@" > "$TOLD"')
+    keeps = 'cp -p "$4" "$TOLD.properties"; unset AIRFLOW_CONN_WHAT_IF_SPARK; env > "$TOLD.environment"'
+    write_script(environment / "spark-submit", f'printf \'<%s>\' "$@" > "$TOLD"; {keeps}')
     stage().execute({})
-    assert (
-        (tmp_path / "told")
-        .read_text()
-        .startswith(
-            "<--master=spark://10.0.0.1:7077><--conf=spark.executor.memory=8g><--conf=spark.app.name=a night>"
-            "<--py-files>"
+    arguments = (tmp_path / "told").read_text()
+    file = Path(arguments.split("><")[3])
+    start = "<--master><spark://10.0.0.1:7077><--properties-file><"
+    assert arguments.startswith(f"{start}{file}><--load-spark-defaults><--py-files>")
+    assert not file.exists()
+    kept = tmp_path / "told.properties"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert read_by_java(kept) == conf
+    log = capsys.readouterr().out
+    assert "spark.executor.memory=8g" in log
+    seen = arguments + (tmp_path / "told.environment").read_text() + log
+    assert not [value for value in SECRETS.values() if value in seen]
+
+
+def read_by_java(file: Path) -> dict[str, str]:
+    """Java's properties, as jshell or any JVM reads them, here by its rules for escapes."""
+    found = {}
+    for line in file.read_text(encoding="ascii").splitlines():
+        key, value = (
+            re.sub(r"\\u(....)", lambda each: chr(int(each[1], 16)), part) for part in line.split("=")
         )
-    )
+        found[key] = value.encode("utf-16", "surrogatepass").decode("utf-16")
+    return found
 
 
 def test_the_event_of_an_asset_says_what_was_asked_for_and_what_was_done(environment: Path) -> None:

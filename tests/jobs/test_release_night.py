@@ -212,7 +212,7 @@ def test_the_page_of_a_night_says_what_was_held_and_what_was_refused(
     assert f"kept in {warehouse.refused_path('simulate-later', [DAY])}" in refused
     told = f"release_night --warehouse {warehouse.root} --log-date 2026-01-05"
     assert f"{told} --accept {REFUSED} --accept {RULE} --by" in refused
-    assert '<tr class="broken"><td>pp_rank_in_range</td><td>at least 0</td><td>1</td></tr>' in refused
+    assert '<tr class="refused"><td>pp_rank_in_range</td><td>at least 0</td><td>1</td></tr>' in refused
     release(warehouse, REFUSED, RULE)
     publish_bad(warehouse)
     assert "simulate-later, 2026-01-05: released by hand" in page(warehouse)

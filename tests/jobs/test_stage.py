@@ -10,12 +10,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from jobs.gates.audit import GateError, GateRefusedError, Rule
+from jobs.gates.quality_docs import docs_path
 from jobs.stage import publish
 from jobs.warehouse.staged_rows import StagedRows
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
-from schemas.vocabulary import DP_RANK_SLOWDOWN, STAGE_SLOWDOWN
+from schemas.vocabulary import DP_RANK_SLOWDOWN, REJECTS, STAGE_SLOWDOWN
 from tests.examples import DAY, NEXT_DAY, frame, table_rows
 
 GOOD_AND_BAD = [{}, {"pp_rank": 1, "slowdown": None}, {"pp_rank": 2, "slowdown": None}]
@@ -95,6 +96,30 @@ def test_all_refusals_are_told_also_of_rules_across_tables(published: Warehouse)
     ]
     assert contents(published) == before
     assert kept(published, "simulate") == {STAGE_SLOWDOWN: 2, DP_RANK_SLOWDOWN: 1, "lines": 2}
+
+
+def test_a_rule_that_only_warns_publishes_its_rows_and_says_so(
+    warehouse: Warehouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of one table, and across tables."""
+    rows = table_rows(REJECTS, [{"text": "x" * 2001}])
+    rules = [Rule("whole", rows.select(["log_date"]), REJECTS, "all are whole", "warns")]
+    found = publish("ingest", warehouse, {REJECTS: rows}, [DAY], rules)
+    assert warehouse.read(TABLES[REJECTS]).count() == 1
+    assert {check.name: check.outcome for table in found.checks for check in table.broken} == {
+        "text_is_cut": "warning",
+        "whole": "warning",
+    }
+    for name in ("text_is_cut", "whole"):
+        assert f"this rule only warns: table rejects, expectation {name}, 1 row" in caplog.text
+    docs = Path(docs_path(warehouse.root, DAY, "ingest-later")).read_text()
+    assert ": held</h1>" in docs
+    assert docs.count('<tr class="warning">') == 2
+    with pytest.raises(GateRefusedError) as raised:
+        publish(
+            "ingest", warehouse, {REJECTS: table_rows(REJECTS, [{"text": "x" * 2001, "detail": None}])}, [DAY]
+        )
+    assert [refusal.expectation for refusal in raised.value.refusals] == ["detail_not_null"]
 
 
 def test_rows_of_a_day_that_was_not_computed_are_refused(warehouse: Warehouse) -> None:

@@ -15,7 +15,7 @@ from jobs.settings_sections import WatchSettings
 from jobs.warehouse.tables import Warehouse
 from jobs.watch import Notice, night_warnings
 from schemas.tables import TABLES
-from schemas.vocabulary import FLEET_DAY, HOST_DAY, PIPELINE_RUNS, STATUSES
+from schemas.vocabulary import FLEET_DAY, HOST_DAY, PIPELINE_RUNS, REJECTS, STATUSES
 from tests.examples import frame, table_rows
 
 DAY = date(2026, 2, 10)
@@ -59,6 +59,14 @@ def test_a_usual_night_warns_of_nothing(past: Past) -> None:
     past.fleet({day: {} for day in (DAY, *BEFORE)})
     past.hosts({"node-1": dict.fromkeys([DAY, *BEFORE], 1.3)})
     assert past.told() == []
+
+
+def test_a_rule_that_only_warns_is_told_of_what_was_published(past: Past) -> None:
+    past.fleet({DAY: {}})
+    past.put(REJECTS, [{"log_date": DAY, "text": "x" * 2001}, {"log_date": BEFORE[0], "text": "y" * 2001}])
+    (notice,) = past.told()
+    assert notice.kind == "rule_broken"
+    assert notice.text.startswith("2026-02-10: table rejects, expectation text_is_cut, 1 row: ")
 
 
 def test_a_night_without_units_says_so(past: Past) -> None:

@@ -5,11 +5,16 @@ from itertools import count
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from schemas.tables import TABLES
 from schemas.vocabulary import JOB_SLOWDOWN, STEP_SLOWDOWN
 from tests.examples import DAY
 from tests.udfs.lines import Ops, line, manifest, rank_steps
+from udfs import what_if
+from udfs.kernel.graph import Layout
+from udfs.kernel.program import Ints
+from udfs.kernel.what_if import How, JobRows, WhatIf
 from udfs.unit_batches import (
     RESULT_SCHEMA,
     SIMULATED_COLUMNS,
@@ -72,6 +77,28 @@ def test_a_unit_that_cannot_be_read_costs_no_other_its_results() -> None:
     assert [job["status"] for job in jobs] == ["analysed", "corrupt_trace", "bad_layout"]
     assert found[STEP_SLOWDOWN].column("job_id").to_pylist() == ["unit-0"]
     assert "computed twice" in jobs[1]["status_detail"]
+
+
+def test_a_defect_of_ours_leaves_its_traceback_and_costs_no_other_unit_its_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted in the kernel, for the second of three units."""
+    replayed = what_if.analyse
+    numbers = count()
+
+    def planted(rows: JobRows, layout: Layout, rank: Ints, host: Ints, how: How) -> WhatIf:
+        if next(numbers) == 1:
+            raise ZeroDivisionError("no step\nat all")
+        return replayed(rows, layout, rank, host, how)
+
+    monkeypatch.setattr(what_if, "analyse", planted)
+    found = results_of(pa.Table.from_batches(simulate_batches(SETTINGS, reader(3))([])))
+    jobs = found[JOB_SLOWDOWN].to_pylist()
+    assert [job["status"] for job in jobs] == ["analysed", "failed", "analysed"]
+    assert [job["status_detail"] for job in jobs] == [None, "ZeroDivisionError: no step", None]
+    assert [job["failure_traceback"] is None for job in jobs] == [True, False, True]
+    assert "in planted" in jobs[1]["failure_traceback"]
+    assert jobs[1]["failure_traceback"].endswith("ZeroDivisionError: no step\nat all\n")
 
 
 def test_rows_that_were_brought_together_are_a_unit_too() -> None:

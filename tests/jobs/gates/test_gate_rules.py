@@ -62,6 +62,10 @@ def test_identities_of_a_units_figures_are_held(spark: SparkSession) -> None:
         {"run_id": "7", "launch_slowdown": 1.0},
         unreplayed | {"run_id": "8", "status": "failed"},
         {"run_id": "9", "status": "fine"},
+        {"run_id": "10", "failure_traceback": "File <x>, line 7"},
+        unreplayed
+        | {"run_id": "good three", "status": "failed", "status_detail": "KeyError: 3"}
+        | {"failure_traceback": "File <x>, line 7"},
     ]
     found = refused(spark, JOB_SLOWDOWN, rows)
     with_replay = {name: count for name, count in found.items() if name.endswith("_with_replay")}
@@ -76,7 +80,7 @@ def test_identities_of_a_units_figures_are_held(spark: SparkSession) -> None:
         "wasted_gpu_hours_of_waste": 2,
         "discrepancy_of_step_times": 1,
         "launch_slowdown_of_step_times": 1,
-        "failed_says_why": 1,
+        "failed_says_why": 2,
     }
 
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.gates.audit import Rule
+from jobs.gates.audit import GateError, Rule
 from jobs.gates.result_rules import (
     incomplete_units,
     miscounted_causes,
@@ -122,6 +122,15 @@ def test_hours_of_a_cause_are_those_of_its_unit(
     place = causes.column_names.index(name)
     changed = causes.set_column(place, name, change(causes.column(name)))
     assert found(units_of_other_gpu_hours(results | {JOB_CAUSES: changed})) == units
+
+
+def test_a_rule_that_cannot_be_evaluated_says_which_and_over_what(results: Results) -> None:
+    lacking = results | {JOB_CAUSES: results[JOB_CAUSES].drop_columns(["attributed_gpu_hours"])}
+    told = (
+        "rule job_causes.causes_share_the_gpu_hours_of_the_unit .* could not be evaluated over job_slowdown, "
+    )
+    with pytest.raises(GateError, match=f'{told}.*"attributed_gpu_hours"'):
+        units_of_other_gpu_hours(lacking)
 
 
 def test_units_lost_and_units_made_up_have_no_result_of_their_own() -> None:

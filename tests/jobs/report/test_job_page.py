@@ -128,6 +128,19 @@ def test_a_job_that_was_not_replayed_says_why() -> None:
     assert page.all("div", "id") == []
 
 
+def test_a_job_that_failed_by_a_defect_of_ours_shows_where() -> None:
+    facts = {
+        "status": "failed",
+        "status_detail": "KeyError: 3",
+        "failure_traceback": "File <x>, line 7\nKeyError: 3\n",
+    }
+    job = dict.fromkeys(SICK.job) | {"log_date": DAY, "job_id": "job", "run_id": "r1", **facts}
+    page = Page(job_page(UnitTables(job=job)))
+    assert "Not analysed: our own defect (KeyError: 3)." in page.text
+    assert facts["failure_traceback"] in page.words
+    assert "Where it failed" not in PAGE.text
+
+
 @pytest.mark.parametrize(
     ("trace", "said"),
     [

@@ -1,0 +1,118 @@
+"""What each version of the simulator and of the revision computes of golden inputs, as a digest.
+
+`python -m tests.record_versions` records that of the present versions; a digest that is recorded is never
+replaced. tests/test_versions.py holds what the code computes against it.
+"""
+
+import hashlib
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping
+from datetime import date
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from jobs.project import PROJECT
+from tests import published
+from tests.golden_revision import golden_revision
+from tests.golden_units import FOLDER, GoldenUnit, golden_units
+from udfs.result_tables import SIMULATOR_VERSION
+from udfs.revise import REVISION_VERSION
+from udfs.unit_batches import UnitRows, simulate_unit
+from udfs.what_if import SimulationSettings
+
+RECORD: Final = FOLDER / "versions.json"
+DIGITS: Final = 9
+"""Significant digits that count: beyond them processors may differ."""
+SMALLEST: Final = 10
+"""Decimals that count: what is 0 but for rounding is 0."""
+
+_DAY: Final = date(2026, 1, 5)
+_ABOUT: Final = {"simulator_version", "simulation_settings"}
+"""Columns that are not computed."""
+
+Results = dict[str, pa.Table]
+
+
+class Versioned(NamedTuple):
+    """What has a version: its present one, where that is raised, and what it makes of the golden inputs."""
+
+    version: str
+    raised_in: str
+    compute: Callable[[], Mapping[str, Results]]
+
+
+def simulated() -> dict[str, Results]:
+    """Result tables of the published traces and the golden units, by name."""
+    traces = PROJECT / "tests" / "data" / "traces"
+    units = [
+        GoldenUnit(name, published.manifest(traces, name), published.rank_steps(traces, name))
+        for name in published.NAMES
+    ]
+    settings = SimulationSettings()
+    return {
+        unit.name: simulate_unit(UnitRows((_DAY, unit.name, "r0"), unit.manifest, unit.rank_steps), settings)
+        for unit in [*units, *golden_units()]
+    }
+
+
+VERSIONED: Final = {
+    "simulate": Versioned(SIMULATOR_VERSION, "SIMULATOR_VERSION in udfs/result_tables.py", simulated),
+    "revise": Versioned(
+        REVISION_VERSION, "REVISION_VERSION in udfs/revise/__init__.py", lambda: {"all": golden_revision()}
+    ),
+}
+
+
+def digest(results: Mapping[str, Results]) -> str:
+    """Return the SHA-256 of result tables by unit, whatever the order of their rows, numbers rounded."""
+    texts = []
+    for unit, tables in sorted(results.items()):
+        for name, table in sorted(tables.items()):
+            kept = table.drop_columns(sorted(_ABOUT & set(table.column_names)))
+            rows = kept.to_pylist(maps_as_pydicts="strict")
+            texts.append([unit, name, sorted(json.dumps(_rounded(row), sort_keys=True) for row in rows)])
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+
+
+def _rounded(value: Any) -> Any:  # noqa: ANN401  # whatever a row holds
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    if isinstance(value, float) and math.isfinite(value) and value:
+        exponent = math.floor(math.log10(abs(value)))
+        return round(value, min(DIGITS - 1 - exponent, SMALLEST)) + 0.0
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def recorded() -> dict[str, dict[str, str]]:
+    """Digests by what has a version, and by version."""
+    found: dict[str, dict[str, str]] = json.loads(RECORD.read_text(encoding="utf-8"))
+    return found
+
+
+def record(name: str, versions: dict[str, str]) -> str:
+    """Add the digest of the present version; say what was done.
+
+    Raises SystemExit where that version has another digest.
+    """
+    own = VERSIONED[name]
+    found = digest(own.compute())
+    if versions.setdefault(own.version, found) != found:
+        raise SystemExit(f"{name} {own.version} has another digest: raise {own.raised_in} first")
+    return f"{name} {own.version}: {found}"
+
+
+def main() -> None:
+    """Record the present versions."""
+    known = recorded() if RECORD.is_file() else {}
+    for name in VERSIONED:
+        sys.stdout.write(record(name, known.setdefault(name, {})) + "\n")
+    RECORD.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
