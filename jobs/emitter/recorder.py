@@ -25,7 +25,25 @@ MOST_WAITING = 16
 NO_WAIT_US = 1000
 """Waits up to this long found a transfer that was over: when, no host can tell. [us]"""
 
+LONGEST_WARNING_S = 1.0
+"""A job's own handlers of logs may take so long with a warning; the training waits no longer. [s]"""
+
 Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+def warn(message: str, *values: object) -> None:
+    """Log a warning in a thread of its own: a handler of the job may raise, exit or hang there."""
+
+    def say() -> None:
+        with suppress(BaseException):
+            LOGGER.warning(message, *values)
+
+    try:
+        thread = threading.Thread(target=say, name="rank log warning", daemon=True)
+        thread.start()
+    except RuntimeError:  # no thread starts any more while the interpreter ends
+        return say()
+    return thread.join(LONGEST_WARNING_S)
 
 
 def never_raises(method: Call) -> Call:
@@ -186,9 +204,7 @@ class Recorder:
         self._step = None
         if not self._has_given_up:
             self._has_given_up = True
-            LOGGER.warning(
-                "rank %s is recorded no more, the training goes on: %s", self.writer.rank.rank, reason
-            )
+            warn("rank %s is recorded no more, the training goes on: %s", self.writer.rank.rank, reason)
 
     def close(self, timeout_s: float = 10.0) -> None:
         """End the step and wait for its line to be written, at most so long. [s]"""
@@ -203,9 +219,9 @@ class Recorder:
             self.give_up(f"{self.writer.landing} has not taken the last steps in {timeout_s} s")
 
     def _write_lines(self) -> None:
-        while (line := self._queue.get()) is not None:
-            try:
+        try:
+            while (line := self._queue.get()) is not None:
                 self.writer.write(line)
-            except Exception as error:  # noqa: BLE001  # a store may fail in any way
-                return self.give_up(f"{self.writer.landing}: {error!r}")
-        return self.writer.close()
+            self.writer.close()
+        except BaseException as error:  # noqa: BLE001  # a store may fail in any way, and nobody hears this thread
+            self.give_up(f"{self.writer.landing}: {error!r}")
