@@ -33,9 +33,9 @@ def build_pipeline(options: argparse.Namespace, stage: int, recorder: Recorder) 
         for chunk, layer in enumerate(layers)
     ]
     if options.chunks > 1:
-        schedule = pipelining.ScheduleInterleaved1F1B(stages, loss_function)
+        schedule = pipelining.ScheduleInterleaved1F1B(stages, options.microbatches, loss_function)
     else:
-        schedule = pipelining.Schedule1F1B(stages[0], loss_function)
+        schedule = pipelining.Schedule1F1B(stages[0], options.microbatches, loss_function)
     follow_schedule(schedule, recorder)
     parameters = [parameter for layer in layers for parameter in layer.parameters()]
     update = optimizer_of(parameters, recorder)
@@ -53,7 +53,7 @@ def build_pipeline(options: argparse.Namespace, stage: int, recorder: Recorder) 
 
 def build_replica(options: argparse.Namespace, _stage: int, recorder: Recorder) -> Step:
     """Accumulate the gradients of some microbatches, and reduce them with the last one's."""
-    seconds = 3 * FORWARD_S / options.microbatches
+    seconds = 6 * FORWARD_S / options.microbatches  # much longer than gloo's collectives, which hide nowhere
     model = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), *(TimedLayer(seconds) for _ in range(2)))
     if options.fsdp:
         mesh = torch.distributed.init_device_mesh("cpu", (options.dp,))

@@ -17,7 +17,7 @@ WIDTH: Final = 16
 FORWARD_S: Final = 0.1
 """Of one microbatch through one stage; a backward takes twice as long."""
 WARM_UP: Final = 2
-STEPS: Final = 24
+STEPS: Final = 16
 SLOWED: Final = (1, 0)
 """dp rank and stage of the slowed worker."""
 
