@@ -144,7 +144,9 @@ class _Follower:
     @never_raises
     def _went_back(self) -> None:
         self._cut()
-        self._direction = None
+        self._direction, end = None, self.recorder.mark()
+        if end is not None:  # a root that computes nothing by itself has a forward, and so a backward
+            self._pieces.setdefault(("backward-compute", self._microbatch, 0), [(end, end)])
 
     @never_raises
     def communicated(self, op: str, chunk: int, start: Mark | None, ranks: int) -> None:

@@ -15,10 +15,20 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.vocabulary import STATUS_ANALYSED
+from schemas.vocabulary import OP_CODES, STATUS_ANALYSED
 from tests.training_run import read_run
 from udfs.what_if import SimulationSettings, simulate_job
 
+FORWARD, BACKWARD, GATHERED, REDUCED, REDUCED_LAST = (
+    OP_CODES[name]
+    for name in (
+        "forward-compute",
+        "backward-compute",
+        "params-all-gather",
+        "grads-reduce-scatter",
+        "separate-grads-all-reduce",
+    )
+)
 FACTOR: Final = 1.5
 SLOWED: Final = (1, 0)
 """dp rank and stage of the slowed worker."""
@@ -57,13 +67,20 @@ class Outcome(NamedTuple):
         return [name for name, is_wrong in wrong.items() if is_wrong]
 
 
-def computes_once(rank_steps: pa.Table, chunks: int) -> bool:
-    """Whether every rank-step holds each forward and backward of each chunk exactly once."""
+def ops_once(rank_steps: pa.Table, chunks: int, *, is_sharded: bool) -> bool:
+    """Whether every rank-step holds each forward and backward of each chunk, or unit, exactly once.
+
+    is_sharded : then each unit gathers its parameters and reduces its gradients once, too
+    """
     microbatches = 1 + pc.max(pc.list_flatten(rank_steps["microbatch"])).as_py()
-    wanted = sorted((op, m, c) for op in (0, 1) for m in range(microbatches) for c in range(chunks))
+    wanted = [(op, m, c) for op in (FORWARD, BACKWARD) for m in range(microbatches) for c in range(chunks)]
+    names = {FORWARD: FORWARD, BACKWARD: BACKWARD}
+    if is_sharded:
+        wanted += [(op, -1, c) for op in (GATHERED, REDUCED) for c in range(chunks)]
+        names |= {GATHERED: GATHERED, REDUCED: REDUCED, REDUCED_LAST: REDUCED}  # the last has its own name
     columns = [rank_steps[name].to_pylist() for name in ("op", "microbatch", "model_chunk")]
     return all(
-        sorted(item for item in zip(*row, strict=True) if item[0] in (0, 1)) == wanted
+        sorted((names[op], m, c) for op, m, c in zip(*row, strict=True) if op in names) == sorted(wanted)
         for row in zip(*columns, strict=True)
     )
 
@@ -80,8 +97,8 @@ def outcome(job: str, landing: Path) -> Outcome:
     """Replay the healthy and the slowed steps of a job and compare them."""
     (folder,) = landing.glob(f"log_date=*/job_id={job}/run_id=r0")
     rank_steps, manifest = read_run(folder)
-    if not computes_once(rank_steps, manifest["vpp_size"]):
-        raise RuntimeError(f"{job}: not every compute exactly once")
+    if not ops_once(rank_steps, manifest["vpp_size"], is_sharded="--fsdp" in JOBS[job]):
+        raise RuntimeError(f"{job}: not every op exactly once")
     is_slowed = pc.equal(pc.bit_wise_and(rank_steps["step"], 1), 1)
     results = [
         replay_of_quiet_steps(rank_steps.filter(chosen), manifest)
