@@ -16,6 +16,7 @@ from jobs.emitter import Rank, RankLogWriter, Recorder, Run
 from jobs.landing.formats.rank_log_line import read_line
 from schemas.tables import TABLES
 from schemas.vocabulary import RANK_STEPS, UNIT_KEY
+from tests.real_run.processes import run_all
 
 RUN: Final = Run("real", "r0", dp_size=3, pp_size=2)
 RANKS: Final = RUN.dp_size * RUN.pp_size
@@ -39,21 +40,21 @@ def real_run(landing: Path, day: date, slow: Slow | None = None) -> tuple[pa.Tab
     def waits(stage: int, dp: int) -> tuple[Connection, Barrier, Barrier]:
         return pipes[dp][stage], stages_meet[stage], all_meet
 
-    workers = [
-        spawn.Process(
-            target=_train,
-            args=((landing, day, (slow or {}).get((stage, dp), 1.0)), (stage, dp), *waits(stage, dp)),
-        )
-        for stage in range(RUN.pp_size)
-        for dp in range(RUN.dp_size)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    if any(worker.exitcode for worker in workers):
-        raise RuntimeError(f"exit codes {[worker.exitcode for worker in workers]}")
-    folder = RUN.folder(landing, day)
+    run_all(
+        [
+            spawn.Process(
+                target=_train,
+                args=((landing, day, (slow or {}).get((stage, dp), 1.0)), (stage, dp), *waits(stage, dp)),
+            )
+            for stage in range(RUN.pp_size)
+            for dp in range(RUN.dp_size)
+        ]
+    )
+    return read_run(RUN.folder(landing, day))
+
+
+def read_run(folder: Path) -> tuple[pa.Table, dict[str, Any]]:
+    """Read the rows and the manifest of one run folder."""
     manifest = json.loads((folder / "job.json").read_text())
     rows = [
         read_line(line, manifest, nesting=2)
@@ -89,10 +90,9 @@ def _step(
     stage_meets: Barrier,
     all_meet: Barrier,
 ) -> None:
-    for microbatch in range(MICROBATCHES):
-        _work(recorder, "forward", microbatch, forward_s, stage == 0, peer)
-    for microbatch in range(MICROBATCHES):
-        _work(recorder, "backward", microbatch, 2 * forward_s, stage == 1, peer)
+    for direction, compute_s, first in (("forward", forward_s, 0), ("backward", 2 * forward_s, 1)):
+        for microbatch in range(MICROBATCHES):
+            _work(recorder, direction, microbatch, compute_s, stage == first, peer)
     for op, meet in (("grads-reduce-scatter", stage_meets), ("optimizer-clip-main-grad", all_meet)):
         _timed(recorder, op, meet.wait)
 

@@ -48,19 +48,19 @@ class _Follower:
     @never_raises
     def _forwarded(self, _module: Any, _inputs: Any, output: Any) -> None:
         if self._start is not None and torch.is_grad_enabled():
-            next(_with_gradients(output)).register_hook(self._goes_back)
+            next(with_gradients(output)).register_hook(self._goes_back)
 
     @never_raises
     def _goes_back(self, _gradient: Any) -> None:
         """Begin the backward. What lies between forward and backward, such as the loss, counts as forward."""
         self._passes("forward-compute", self._microbatch)
-        _when_gradients_are_there(self._went_back)
+        when_gradients_are_there(self._went_back)
 
     @never_raises
     def _went_back(self) -> None:
         self._passes("backward-compute", self._microbatch)
         if self._model.require_backward_grad_sync:
-            _when_gradients_are_there(self._reduced)  # behind DDP's own, which waits for the other ranks
+            when_gradients_are_there(self._reduced)  # behind DDP's own, which waits for the other ranks
 
     @never_raises
     def _reduced(self) -> None:
@@ -72,7 +72,7 @@ class _Follower:
         self.recorder.add(op, start, self._start, microbatch)
 
 
-def _with_gradients(output: Any) -> Iterator[Any]:
+def with_gradients(output: Any) -> Iterator[Any]:
     """The tensors of an output that a backward comes through."""
     if isinstance(output, torch.Tensor):
         if output.requires_grad:
@@ -80,9 +80,9 @@ def _with_gradients(output: Any) -> Iterator[Any]:
         return
     for part in output.values() if isinstance(output, dict) else output:
         if isinstance(part, torch.Tensor | list | tuple | dict):
-            yield from _with_gradients(part)
+            yield from with_gradients(part)
 
 
-def _when_gradients_are_there(call: Any) -> None:
+def when_gradients_are_there(call: Any) -> None:
     """Let the present backward call this when it ends, in order: DDP does the same."""
     torch.autograd.Variable._execution_engine.queue_callback(call)  # noqa: SLF001  # it has no other name

@@ -7,7 +7,7 @@ timers.install(config, optimizer.config)
 from typing import Any
 
 from .megatron_functions import REQUESTS, follow_microbatches, follow_transfers, is_tied, refusal
-from .recorder import LOGGER, Recorder, never_raises
+from .recorder import Recorder, never_raises, warn
 from .requests import Request
 from .step_clocks import Mark
 
@@ -73,7 +73,7 @@ class RankLogTimers:
         """Become the timers of these configs, unless one asks for what no replay can follow: then warn."""
         for config in configs:
             if reason := refusal(config):
-                return LOGGER.warning("nothing is recorded: %s", reason)
+                return warn("nothing is recorded: %s", reason)
         follow_microbatches(self)
         follow_transfers(self)
         for config in configs:

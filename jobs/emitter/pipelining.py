@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from .recorder import LOGGER, Recorder, never_raises
+from .recorder import Recorder, never_raises, warn
 from .requests import Request
 from .step_clocks import Mark
 
@@ -39,7 +39,7 @@ def follow_schedule(schedule: Any, recorder: Recorder) -> None:
     """Record computes and transfers of a schedule, unless no replay could follow it: then warn."""
     stages = list(getattr(schedule, "_stages", None) or [schedule._stage])  # noqa: SLF001  # it has no other name
     if reason := refusal(schedule, stages):
-        return LOGGER.warning("nothing is recorded: %s", reason)
+        return warn("nothing is recorded: %s", reason)
     follower = _Follower(recorder, is_interleaved=len(stages) > 1)
     for stage in stages:
         follower.follow_stage(stage)

@@ -12,7 +12,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -24,8 +24,26 @@ MOST_WAITING = 16
 """Steps that the store may be behind; with more it counts as dead."""
 NO_WAIT_US = 1000
 """Waits up to this long found a transfer that was over: when, no host can tell. [us]"""
+LONGEST_WARNING_S = 1.0
+"""A job's own handlers of logs may take so long with a warning; the training waits no longer. [s]"""
 
+Pieces = Sequence[tuple[Mark, Mark]]
 Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+def warn(message: str, *values: object) -> None:
+    """Log a warning in a thread of its own: a handler of the job may raise, exit or hang there."""
+
+    def say() -> None:
+        with suppress(BaseException):
+            LOGGER.warning(message, *values)
+
+    try:
+        thread = threading.Thread(target=say, name="rank log warning", daemon=True)
+        thread.start()
+    except RuntimeError:  # no thread starts any more while the interpreter ends
+        return say()
+    return thread.join(LONGEST_WARNING_S)
 
 
 def never_raises(method: Call) -> Call:
@@ -48,7 +66,7 @@ class _OpenStep:
     def __init__(self, number: int, clock: StepClock) -> None:
         self.number = number
         self.t0_us, self.zero = time.time_ns() // 1000, clock.mark()
-        self.spans: list[tuple[str, Mark, Mark, int, int]] = []
+        self.spans: list[tuple[str, Mark, Mark, int, int, Pieces]] = []
 
 
 class Recorder:
@@ -64,6 +82,7 @@ class Recorder:
         self.writer, self.every, self.burst = writer, every, burst
         self.recorder = self  # whose exceptions `never_raises` looks after
         self.number: int | None = None  # of the present step, recorded or not
+        self.before_end: list[Callable[[], None]] = []  # called when a step is over, recorded or not
         self._clock = clock
         self._step: _OpenStep | None = None
         self._has_given_up = False
@@ -99,14 +118,19 @@ class Recorder:
     @never_raises
     def end(self) -> None:
         """End the step: read its marks and hand its line to the thread that writes."""
+        for add_what_is_left in self.before_end:
+            add_what_is_left()
         step, self._step = self._step, None
         if step is None or self._clock is None or not any("compute" in span[0] for span in step.spans):
             return  # a step without a compute never began
         self._clock.settle()
         line, between = Step(step.number, step.t0_us), self._clock.us_between
-        for op, start, end, microbatch, chunk in step.spans:
-            start_us, duration_us = between(step.zero, start), between(start, end)
-            line.record(op, start_us, duration_us, microbatch=microbatch, model_chunk=chunk)
+        for op, start, end, microbatch, chunk, pieces in step.spans:
+            earlier_us = sum(between(*piece) for piece in pieces)
+            start_us = max(between(step.zero, start) - earlier_us, 0.0)
+            line.record(
+                op, start_us, earlier_us + between(start, end), microbatch=microbatch, model_chunk=chunk
+            )
         if self._thread is None:
             self._thread = threading.Thread(target=self._write_lines, name="rank log", daemon=True)
             self._thread.start()
@@ -138,11 +162,20 @@ class Recorder:
 
     @never_raises
     def add(
-        self, op: str, start: Mark | None, end: Mark | None, microbatch: int = -1, chunk: int = 0
+        self,
+        op: str,
+        start: Mark | None,
+        end: Mark | None,
+        microbatch: int = -1,
+        chunk: int = 0,
+        pieces: Pieces = (),
     ) -> None:
-        """Add an op between two marks of the present step. Without a mark it belongs to no recorded step."""
+        """Add an op between two marks of the present step. Without a mark it belongs to no recorded step.
+
+        pieces : what ran of it before a wait; they count as if they had run right before `start`
+        """
         if self._step is not None and start is not None and end is not None:
-            self._step.spans.append((op, start, end, microbatch, chunk))
+            self._step.spans.append((op, start, end, microbatch, chunk, pieces))
 
     @contextmanager
     def op(self, name: str, *, microbatch: int = -1, model_chunk: int = 0) -> Iterator[None]:
@@ -186,9 +219,7 @@ class Recorder:
         self._step = None
         if not self._has_given_up:
             self._has_given_up = True
-            LOGGER.warning(
-                "rank %s is recorded no more, the training goes on: %s", self.writer.rank.rank, reason
-            )
+            warn("rank %s is recorded no more, the training goes on: %s", self.writer.rank.rank, reason)
 
     def close(self, timeout_s: float = 10.0) -> None:
         """End the step and wait for its line to be written, at most so long. [s]"""
@@ -203,9 +234,9 @@ class Recorder:
             self.give_up(f"{self.writer.landing} has not taken the last steps in {timeout_s} s")
 
     def _write_lines(self) -> None:
-        while (line := self._queue.get()) is not None:
-            try:
+        try:
+            while (line := self._queue.get()) is not None:
                 self.writer.write(line)
-            except Exception as error:  # noqa: BLE001  # a store may fail in any way
-                return self.give_up(f"{self.writer.landing}: {error!r}")
-        return self.writer.close()
+            self.writer.close()
+        except BaseException as error:  # noqa: BLE001  # a store may fail in any way, and nobody hears this thread
+            self.give_up(f"{self.writer.landing}: {error!r}")

@@ -1,12 +1,11 @@
 """Trains small models in processes that really wait for each other, and replays what the emitter logged.
 
-Each job runs twice, healthy and with one worker slowed by a known factor. The replay of the slowed run with
-its slow worker mended must take as long as the healthy one did. `make real-run` prepares an environment with
-torch for it.
+In every other step one worker is slowed by a known factor, so that healthy and slowed steps see the same
+machine. The replay of the slowed steps with the slow worker mended must take as long as the healthy ones did.
+`make real-run` prepares an environment with torch for it.
 """
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -14,12 +13,22 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from jobs.landing.formats.rank_log_line import read_line
-from schemas.tables import TABLES
-from schemas.vocabulary import RANK_STEPS, STATUS_ANALYSED, UNIT_KEY
-from udfs.what_if import simulate_job
+from schemas.vocabulary import OP_CODES, STATUS_ANALYSED
+from tests.training_run import read_run
+from udfs.what_if import SimulationSettings, simulate_job
 
+FORWARD, BACKWARD, GATHERED, REDUCED, REDUCED_LAST = (
+    OP_CODES[name]
+    for name in (
+        "forward-compute",
+        "backward-compute",
+        "params-all-gather",
+        "grads-reduce-scatter",
+        "separate-grads-all-reduce",
+    )
+)
 FACTOR: Final = 1.5
 SLOWED: Final = (1, 0)
 """dp rank and stage of the slowed worker."""
@@ -32,12 +41,13 @@ JOBS: Final = {
     "torch-1f1b": ("train_torch.py",),
     "torch-interleaved": ("train_torch.py", "--chunks", "2"),
     "torch-ddp": ("train_torch.py", "--ddp"),
+    "torch-fsdp": ("train_torch.py", "--fsdp", "--microbatches", "2"),
 }
 HERE: Final = Path(__file__).parent
 
 
 class Outcome(NamedTuple):
-    """What the replay of one pair of runs says; times in seconds."""
+    """What the replay of a job's two kinds of steps says; times in seconds."""
 
     job: str
     healthy_s: float
@@ -57,41 +67,47 @@ class Outcome(NamedTuple):
         return [name for name, is_wrong in wrong.items() if is_wrong]
 
 
-def read_run(folder: Path) -> tuple[pa.Table, dict[str, Any]]:
-    """Read the rows and the manifest of one run folder."""
-    manifest = json.loads((folder / "job.json").read_text())
-    rows = [
-        read_line(line, manifest, nesting=2)
-        for log in sorted(folder.glob("rank-*.jsonl"))
-        for line in log.read_bytes().splitlines()
-    ]
-    fields = [f for f in TABLES[RANK_STEPS].arrow_schema if f.name not in (*UNIT_KEY, "source_file")]
-    return pa.Table.from_pylist(rows, schema=pa.schema(fields)), manifest
+def ops_once(rank_steps: pa.Table, chunks: int, *, is_sharded: bool) -> bool:
+    """Whether every rank-step holds each forward and backward of each chunk, or unit, exactly once.
 
-
-def computes_once(rank_steps: pa.Table, microbatches: int, chunks: int) -> bool:
-    """Whether every rank-step holds each forward and backward of each chunk exactly once."""
-    wanted = sorted((op, m, c) for op in (0, 1) for m in range(microbatches) for c in range(chunks))
+    is_sharded : then each unit gathers its parameters and reduces its gradients once, too
+    """
+    microbatches = 1 + pc.max(pc.list_flatten(rank_steps["microbatch"])).as_py()
+    wanted = [(op, m, c) for op in (FORWARD, BACKWARD) for m in range(microbatches) for c in range(chunks)]
+    names = {FORWARD: FORWARD, BACKWARD: BACKWARD}
+    if is_sharded:
+        wanted += [(op, -1, c) for op in (GATHERED, REDUCED) for c in range(chunks)]
+        names |= {GATHERED: GATHERED, REDUCED: REDUCED, REDUCED_LAST: REDUCED}  # the last has its own name
     columns = [rank_steps[name].to_pylist() for name in ("op", "microbatch", "model_chunk")]
     return all(
-        sorted(item for item in zip(*row, strict=True) if item[0] in (0, 1)) == wanted
+        sorted((names[op], m, c) for op, m, c in zip(*row, strict=True) if op in names) == sorted(wanted)
         for row in zip(*columns, strict=True)
     )
 
 
+def replay_of_quiet_steps(rank_steps: pa.Table, manifest: dict[str, Any]) -> dict[str, pa.Table]:
+    """Replay the faster half of these steps: what else the machine does makes steps longer, never shorter."""
+    settings = SimulationSettings(minimum_steps=1)
+    every = simulate_job(rank_steps, manifest, settings)["step_slowdown"].sort_by("actual_step_s")
+    quiet = every["step"][: len(every) // 2]
+    return simulate_job(rank_steps.filter(pc.is_in(rank_steps["step"], quiet)), manifest, settings)
+
+
 def outcome(job: str, landing: Path) -> Outcome:
-    """Replay both runs of a job and compare them."""
-    results = {}
-    for run in ("healthy", "slowed"):
-        (folder,) = landing.glob(f"log_date=*/job_id={job}-{run}/run_id=r0")
-        rank_steps, manifest = read_run(folder)
-        if not computes_once(rank_steps, 6, manifest["vpp_size"]):
-            raise RuntimeError(f"{job}-{run}: not every compute exactly once")
-        results[run] = simulate_job(rank_steps, manifest)
-    healthy, slowed = (results[run]["job_slowdown"].to_pylist()[0] for run in ("healthy", "slowed"))
+    """Replay the healthy and the slowed steps of a job and compare them."""
+    (folder,) = landing.glob(f"log_date=*/job_id={job}/run_id=r0")
+    rank_steps, manifest = read_run(folder)
+    if not ops_once(rank_steps, manifest["vpp_size"], is_sharded="--fsdp" in JOBS[job]):
+        raise RuntimeError(f"{job}: not every op exactly once")
+    is_slowed = pc.equal(pc.bit_wise_and(rank_steps["step"], 1), 1)
+    results = [
+        replay_of_quiet_steps(rank_steps.filter(chosen), manifest)
+        for chosen in (pc.invert(is_slowed), is_slowed)
+    ]
+    healthy, slowed = (tables["job_slowdown"].to_pylist()[0] for tables in results)
     if slowed["status"] != STATUS_ANALYSED:
-        raise RuntimeError(f"{job}-slowed: {slowed['status']}, {slowed['status_detail']}")
-    causes = {row["cause"]: row for row in results["slowed"]["job_causes"].to_pylist()}
+        raise RuntimeError(f"{job}: {slowed['status']}, {slowed['status_detail']}")
+    causes = {row["cause"]: row for row in results[1]["job_causes"].to_pylist()}
     found = causes["slow_worker"]
     return Outcome(
         job,
@@ -114,11 +130,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         landing = options.landing or Path(temporary)
         for job in options.job or JOBS:
-            for run, slow in (("healthy", 1.0), ("slowed", FACTOR)):
-                script, *arguments = JOBS[job]
-                command = [options.torch, str(HERE / script), *arguments, "--landing", str(landing)]
-                command += ["--job", f"{job}-{run}", "--slow", str(slow)]
-                subprocess.run(command, check=True, timeout=300)
+            script, *arguments = JOBS[job]
+            command = [options.torch, str(HERE / script), *arguments, "--landing", str(landing)]
+            command += ["--job", job, "--slow", str(FACTOR)]
+            subprocess.run(command, check=True, timeout=300)
             found = outcome(job, landing)
             failures = found.failures()
             failed += bool(failures)

@@ -1,28 +1,27 @@
-"""Trains by torch.distributed.pipelining, dp x 2 stages, or by DDP alone, and logs by the emitter's hooks."""
+"""Trains by torch.distributed.pipelining, dp x 2 stages, or by DDP or FSDP2 alone; logs by hooks."""
 
 import argparse
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import torch
-from sleeping import FORWARD_S, WIDTH, SleepingLayer, run_processes
-from straggler_emitter import Rank, RankLogWriter, Recorder, Run
+from straggler_emitter import Recorder
 from straggler_emitter.data_parallel import follow_ddp
+from straggler_emitter.fully_sharded import follow_fsdp
 from straggler_emitter.pipelining import follow_schedule
 from torch.distributed import pipelining
+from torch.distributed.fsdp import fully_shard
+from trainer import FORWARD_S, WIDTH, Step, TimedLayer, arguments, loss_function, train
 
-MICROBATCHES, WARM_UP, STEPS, STAGES = 6, 2, 12, 2
-
-
-def loss_function(output: Any, target: Any) -> Any:
-    return ((output - target) ** 2).mean()
+STAGES = 2
 
 
-def train_pipeline(options: argparse.Namespace, recorder: Recorder, stage: int) -> None:
+def build_pipeline(options: argparse.Namespace, stage: int, recorder: Recorder) -> Step:
     """Run 1F1B, or interleaved 1F1B where there are several chunks, and reduce gradients at the end."""
     mesh = torch.distributed.init_device_mesh("cpu", (STAGES, options.dp), mesh_dim_names=("pp", "dp"))
     group, replicas = mesh["pp"].get_group(), mesh["dp"].get_group()
-    layers = [SleepingLayer(options.seconds / options.chunks) for _ in range(options.chunks)]
+    layers = [TimedLayer(FORWARD_S / options.chunks) for _ in range(options.chunks)]
     stages = [
         pipelining.PipelineStage(
             layer,
@@ -34,67 +33,66 @@ def train_pipeline(options: argparse.Namespace, recorder: Recorder, stage: int) 
         for chunk, layer in enumerate(layers)
     ]
     if options.chunks > 1:
-        schedule = pipelining.ScheduleInterleaved1F1B(stages, MICROBATCHES, loss_function)
+        schedule = pipelining.ScheduleInterleaved1F1B(stages, options.microbatches, loss_function)
     else:
-        schedule = pipelining.Schedule1F1B(stages[0], MICROBATCHES, loss_function)
+        schedule = pipelining.Schedule1F1B(stages[0], options.microbatches, loss_function)
     follow_schedule(schedule, recorder)
     parameters = [parameter for layer in layers for parameter in layer.parameters()]
-    optimizer = torch.optim.SGD(parameters, lr=0.01)
-    batch = torch.ones(MICROBATCHES, WIDTH)
-    for number in range(-WARM_UP, STEPS):
-        torch.distributed.barrier()
-        with recorder.step(number):
-            schedule.step(*([batch] if stage == 0 else []), **({"target": batch} if stage else {}))
-            with recorder.op("grads-reduce-scatter"):
-                flat = torch.cat([parameter.grad.flatten() for parameter in parameters])
-                torch.distributed.all_reduce(flat, group=replicas)
-            with recorder.op("optimizer"):
-                optimizer.step()
-                optimizer.zero_grad()
+    update = optimizer_of(parameters, recorder)
+    batch = torch.ones(options.microbatches, WIDTH)
+
+    def step() -> None:
+        schedule.step(*([batch] if stage == 0 else []), **({"target": batch} if stage else {}))
+        with recorder.op("grads-reduce-scatter"):
+            flat = torch.cat([parameter.grad.flatten() for parameter in parameters])
+            torch.distributed.all_reduce(flat, group=replicas)
+        update()
+
+    return step
 
 
-def train_ddp(options: argparse.Namespace, recorder: Recorder) -> None:
+def build_replica(options: argparse.Namespace, _stage: int, recorder: Recorder) -> Step:
     """Accumulate the gradients of some microbatches, and reduce them with the last one's."""
-    layers = torch.nn.Sequential(*(SleepingLayer(options.seconds / 2) for _ in range(2)))
-    model = torch.nn.parallel.DistributedDataParallel(layers)
-    follow_ddp(model, recorder)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    batch = torch.ones(1, WIDTH, requires_grad=True)
-    for number in range(-WARM_UP, STEPS):
-        with recorder.step(number):
-            with model.no_sync():
-                for _ in range(MICROBATCHES - 1):
-                    loss_function(model(batch), batch).backward()
+    seconds = 6 * FORWARD_S / options.microbatches  # much longer than gloo's collectives, which hide nowhere
+    model = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), *(TimedLayer(seconds) for _ in range(2)))
+    if options.fsdp:
+        mesh = torch.distributed.init_device_mesh("cpu", (options.dp,))
+        for module in (*model[1:], model):
+            fully_shard(module, mesh=mesh).set_force_sum_reduction_for_comms(enable=True)  # gloo has no mean
+        follow_fsdp(model, recorder)
+        reduces = model.set_requires_gradient_sync
+    else:
+        model = torch.nn.parallel.DistributedDataParallel(model)
+        follow_ddp(model, recorder)
+        reduces = partial(setattr, model, "require_backward_grad_sync")
+    update = optimizer_of(model.parameters(), recorder)
+    batch = torch.ones(1, WIDTH)
+
+    def step() -> None:
+        for microbatch in range(options.microbatches):
+            reduces(microbatch == options.microbatches - 1)
             loss_function(model(batch), batch).backward()
-            with recorder.op("optimizer"):
-                optimizer.step()
-                optimizer.zero_grad()
+        update()
+
+    return step
 
 
-def train(options: argparse.Namespace, number: int) -> None:
-    stage, dp_rank = divmod(number, options.dp)
-    options.seconds = FORWARD_S * (options.slow if (dp_rank, stage) == (1, 0) else 1)
-    sizes = {"dp_size": options.dp, "pp_size": 1 if options.ddp else STAGES, "vpp_size": options.chunks}
-    writer = RankLogWriter(
-        options.landing,
-        Run(options.job, "r0", **sizes),
-        Rank(number, dp_rank, stage, host=f"host-{number}"),
-    )
-    with Recorder(writer, every=WARM_UP + STEPS, burst=STEPS) as recorder:
-        if options.ddp:
-            train_ddp(options, recorder)
-        else:
-            train_pipeline(options, recorder, stage)
+def optimizer_of(parameters: Iterable[Any], recorder: Recorder) -> Step:
+    """Make an optimizer and return its recorded step."""
+    optimizer = torch.optim.SGD(parameters, lr=0.01)
+
+    def update() -> None:
+        with recorder.op("optimizer"):
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return update
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--landing")
-    parser.add_argument("--job")
-    parser.add_argument("--dp", type=int, default=3)
-    parser.add_argument("--slow", type=float, default=1.0)
-    parser.add_argument("--chunks", type=int, default=1)
+    parser = arguments()
     parser.add_argument("--ddp", action="store_true")
-    parser.add_argument("--port", type=int, default=29512)
+    parser.add_argument("--fsdp", action="store_true")
     chosen = parser.parse_args()
-    run_processes(chosen.dp * (1 if chosen.ddp else STAGES), chosen.port, partial(train, chosen))
+    alone = chosen.ddp or chosen.fsdp
+    train(chosen, 1 if alone else STAGES, partial(build_replica if alone else build_pipeline, chosen))

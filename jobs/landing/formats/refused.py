@@ -10,7 +10,7 @@ from jobs.landing.formats.rows import Bounds
 _HEAD_BYTES: Final = 64 << 10
 _SPANS: Final = (
     "Record single ops: with MegaScan's trace, with ndtimeline, with torch.profiler on every rank, or as "
-    "rank logs (jobs/rank_log_writer.py)"
+    "rank logs by straggler_emitter (jobs/emitter/README.md)"
 )
 
 

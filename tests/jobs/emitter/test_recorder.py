@@ -51,12 +51,19 @@ def test_a_step_that_raises_leaves_no_line(tmp_path: Path) -> None:
     assert [line["step"] for line in lines(tmp_path)] == [2]
 
 
-@pytest.mark.parametrize("broken", ["full disk", "unwritable landing", "clock", "op"])
+@pytest.mark.parametrize(
+    "broken", ["full disk", "unwritable landing", "clock", "op", SystemExit(1), KeyboardInterrupt()]
+)
 def test_what_breaks_ends_the_recording_with_one_warning(
-    tmp_path: Path, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    broken: str | BaseException,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     recorder = Recorder(writer(tmp_path))
-    if broken == "full disk":
+    if isinstance(broken, BaseException):
+        monkeypatch.setattr(recorder.writer, "write", raises(broken))
+    elif broken == "full disk":
         monkeypatch.setattr(os, "write", raises(OSError(28, "No space left on device")))
     elif broken == "unwritable landing":
         (tmp_path / "file").touch()
@@ -124,7 +131,32 @@ def test_a_gpu_is_waited_for_between_steps_alone(tmp_path: Path) -> None:
     )
 
 
-def raises(error: Exception) -> Callable[..., None]:
+@pytest.mark.parametrize("does", [ValueError("no place for logs"), SystemExit(1), "hangs"])
+def test_a_handler_of_the_job_that_fails_on_the_warning_ends_no_training(
+    tmp_path: Path, does: BaseException | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder, goes_on = Recorder(writer(tmp_path)), threading.Event()
+    called, returned = [], []
+
+    def emit(record: logging.LogRecord) -> None:
+        called.append(record)
+        if isinstance(does, BaseException):
+            raise does
+        goes_on.wait(5)
+        returned.append(record)
+
+    handler = logging.Handler()
+    monkeypatch.setattr(handler, "emit", emit)
+    monkeypatch.setattr(logging.getLogger(WARNINGS), "handlers", [handler])
+    monkeypatch.setattr(module, "LONGEST_WARNING_S", 0.01)
+    monkeypatch.setattr(module, "HostClock", raises(ValueError("no clock")))
+    assert train(recorder, range(20)) == 20
+    recorder.close()
+    assert (len(called), returned) == (1, []), "called once, and not waited for"
+    goes_on.set()
+
+
+def raises(error: BaseException) -> Callable[..., None]:
     def call(*_: object, **__: object) -> None:
         raise error
 

@@ -1,0 +1,198 @@
+"""FSDP2: units gather their parameters before they compute, and reduce their gradients behind it.
+
+    follow_fsdp(model, recorder)  # behind fully_shard and all that is set on the model
+    for number, batch in enumerate(batches):
+        with recorder.step(number):
+            loss_function(model(batch)).backward()
+            with recorder.op("optimizer"):
+                optimizer.step()
+
+Each unit is a model chunk, the root the first. A forward reaches from a unit's gather to the next one's, a
+backward from the unit's second gather to where its gradients are reduced; the waits between are in neither.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch.distributed.fsdp import FSDPModule
+
+from .data_parallel import when_gradients_are_there, with_gradients
+from .recorder import Recorder, never_raises, warn
+from .step_clocks import Mark
+
+GATHER, REDUCE, LAST_REDUCE = "params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce"
+"""The last reduce of a step follows the last compute; its name says that the others overlap with computes."""
+
+
+def follow_fsdp(model: Any, recorder: Recorder) -> None:
+    """Record computes and collectives of a sharded model, unless no replay could follow it: then warn.
+
+    The run's vpp_size becomes the number of units, which counts the root.
+    """
+    run, units = recorder.writer.run, [unit for unit in model.modules() if isinstance(unit, FSDPModule)]
+    if not isinstance(model, FSDPModule) or run.pp_size > 1:
+        is_not = "is no root of fully_shard" if run.pp_size == 1 else "is a stage of a pipeline"
+        return warn("nothing is recorded: the model %s", is_not)
+    recorder.writer.run = replace(run, vpp_size=len(units))
+    return _Follower(recorder).follow(units)
+
+
+class _Collective:
+    """A unit's collective, handed on to the one that was set."""
+
+    def __init__(self, old: Any, op: str, chunk: int, follower: "_Follower") -> None:
+        self._old, self._op, self._chunk, self._follower = old, op, chunk, follower
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        start = self._follower.recorder.mark()
+        work = self._old(*args, **kwargs)
+        if work is None:  # else it is waited for elsewhere, and its end unknown
+            self._follower.communicated(self._op, self._chunk, start, kwargs["group"].size())
+        return work
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._old, name)
+
+
+class _Follower:
+    """One sharded model; its microbatches count from the start of each step."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._direction: str | None = None  # of the present pass
+        self._outputs: dict[int, list[Any]] = {}
+        self._forget_step()
+        recorder.before_end.append(self._add_all)
+
+    @never_raises
+    def follow(self, units: Iterable[Any]) -> None:
+        """Hook into units: their first and last hooks lie around those of FSDP, and so around its waits."""
+        known = set()
+        for chunk, unit in enumerate(units):
+            unit.register_forward_pre_hook(partial(self._will_gather, chunk), prepend=True, with_kwargs=True)
+            unit.register_forward_pre_hook(partial(self._has_gathered, chunk), with_kwargs=True)
+            unit.register_forward_hook(partial(self._forwarded, chunk), prepend=True)
+            unit.register_forward_hook(partial(self._has_forwarded, chunk))
+            for group in unit._get_fsdp_state()._fsdp_param_groups:  # noqa: SLF001  # who asks for what was set
+                if id(group) not in known:  # modules sharded as one unit share it
+                    unit.set_custom_all_gather(_Collective(group._all_gather_comm, GATHER, chunk, self))  # noqa: SLF001
+                    unit.set_custom_reduce_scatter(
+                        _Collective(group._reduce_scatter_comm, REDUCE, chunk, self)  # noqa: SLF001
+                    )
+                known.add(id(group))
+
+    @never_raises
+    def _will_gather(self, chunk: int, _module: Any, *inputs: Any) -> None:
+        self._nodes = _nodes_of(inputs)
+        if chunk == 0:
+            is_training = torch.is_grad_enabled()
+            self._direction, self._start = "forward" if is_training else None, None
+            self._microbatch += is_training
+        elif self._direction == "forward":  # else it is computed again for its backward
+            self._cut()
+
+    @never_raises
+    def _has_gathered(self, chunk: int, _module: Any, *inputs: Any) -> None:
+        if self._direction != "forward":
+            return
+        for node in _nodes_of(inputs) - self._nodes:  # FSDP made it: in its backward it reduces
+            node.register_prehook(self._will_reduce)
+            if chunk:
+                node.register_hook(partial(self._has_reduced, self._chunk))
+        self._goes_on(chunk)
+
+    @never_raises
+    def _forwarded(self, chunk: int, _module: Any, _inputs: Any, output: Any) -> None:
+        if self._direction == "forward":
+            self._outputs[chunk] = list(with_gradients(output))
+            self._when_it_goes_back(chunk, self._will_gather_again)
+
+    @never_raises
+    def _has_forwarded(self, chunk: int, *_: Any) -> None:
+        self._when_it_goes_back(chunk, self._has_gathered_again)
+        self._outputs.pop(chunk, None)
+
+    def _when_it_goes_back(self, chunk: int, call: Callable[..., None]) -> None:
+        for tensor in self._outputs.get(chunk, ()):
+            tensor.register_hook(partial(call, chunk))
+
+    @never_raises
+    def _will_gather_again(self, _chunk: int, _gradient: Any) -> None:
+        """End the compute before. What lies between forward and backward, such as the loss, is forward."""
+        self._cut()
+        if self._direction == "forward":
+            self._direction = "backward"
+            when_gradients_are_there(self._went_back)
+
+    @never_raises
+    def _has_gathered_again(self, chunk: int, _gradient: Any) -> None:
+        if self._direction == "backward":
+            self._goes_on(chunk or self._chunk)  # the root's begins behind its last unit
+
+    @never_raises
+    def _will_reduce(self, *_: Any) -> None:
+        self._cut()
+
+    @never_raises
+    def _has_reduced(self, chunk_before: int, *_: Any) -> None:
+        if self._direction == "backward":
+            self._goes_on(chunk_before)
+
+    @never_raises
+    def _went_back(self) -> None:
+        self._cut()
+        self._direction, end = None, self.recorder.mark()
+        if end is not None:  # a root that computes nothing by itself has a forward, and so a backward
+            self._pieces.setdefault(("backward-compute", self._microbatch, 0), [(end, end)])
+
+    @never_raises
+    def communicated(self, op: str, chunk: int, start: Mark | None, ranks: int) -> None:
+        """Note a collective that ends now. A unit's first gather and last reduce have a place in a step."""
+        if start is None:
+            return
+        if op == GATHER:
+            if self._direction == "forward" and self._microbatch == 0:
+                self._gathers.setdefault(chunk, (start, self.recorder.mark()))
+            return
+        run = self.recorder.writer.run
+        if ranks not in (run.dp_size, run.dp_size * run.cp_size):
+            self.recorder.give_up(f"gradients meet among {ranks} ranks, dp_size is {run.dp_size}")
+        self._reduces.pop(chunk, None)
+        self._reduces[chunk] = (start, self.recorder.mark())
+
+    def _goes_on(self, chunk: int) -> None:
+        self._chunk, self._start = chunk, self.recorder.mark()
+
+    def _cut(self) -> None:
+        """End a piece of a compute."""
+        start, self._start = self._start, None
+        if start is not None and self._direction is not None:
+            compute = (f"{self._direction}-compute", self._microbatch, self._chunk)
+            self._pieces.setdefault(compute, []).append((start, self.recorder.mark()))
+
+    def _add_all(self) -> None:
+        """Add what the step had."""
+        for chunk, gather in self._gathers.items():
+            self.recorder.add(GATHER, *gather, chunk=chunk)
+        for (op, microbatch, chunk), pieces in self._pieces.items():
+            self.recorder.add(op, *pieces[-1], microbatch, chunk, pieces[:-1])
+        last = next(reversed(self._reduces), None)
+        for chunk, reduce in self._reduces.items():
+            self.recorder.add(LAST_REDUCE if chunk == last else REDUCE, *reduce, chunk=chunk)
+        self._forget_step()
+
+    def _forget_step(self) -> None:
+        self._start: Mark | None = None
+        self._nodes: set[Any] = set()
+        self._microbatch, self._chunk = -1, 0
+        self._gathers: dict[int, tuple[Mark, Mark]] = {}
+        self._reduces: dict[int, tuple[Mark, Mark]] = {}
+        self._pieces: dict[tuple[str, int, int], list[tuple[Mark, Mark]]] = {}
+
+
+def _nodes_of(inputs: Any) -> set[Any]:
+    """What the gradients of inputs go to."""
+    return {tensor.grad_fn for tensor in with_gradients(inputs)} - {None}

@@ -1,0 +1,14 @@
+"""Processes that train together."""
+
+from collections.abc import Sequence
+from multiprocessing.process import BaseProcess
+
+
+def run_all(workers: Sequence[BaseProcess]) -> None:
+    """Start them and wait until all have ended; raises RuntimeError if one fails."""
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if any(worker.exitcode for worker in workers):
+        raise RuntimeError(f"exit codes {[worker.exitcode for worker in workers]}")

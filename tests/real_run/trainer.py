@@ -1,0 +1,114 @@
+"""What the training scripts share: layers that take a known time, the loop over steps, and the processes."""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from multiprocessing import get_context
+from typing import Any, Final
+
+import torch
+from processes import run_all
+from straggler_emitter import Rank, RankLogWriter, Recorder, Run
+
+WIDTH: Final = 16
+FORWARD_S: Final = 0.1
+"""Of one microbatch through one stage; a backward takes twice as long."""
+WARM_UP: Final = 2
+STEPS: Final = 16
+SLOWED: Final = (1, 0)
+"""dp rank and stage of the slowed worker."""
+
+Step = Callable[[], None]
+
+
+class _Timed(torch.autograd.Function):  # type: ignore[misc]  # torch is not in this environment
+    """A linear map that ends when its time is over, so that a busy machine hardly shows in it."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Any, weight: Any, seconds: float) -> Any:
+        until = time.perf_counter() + seconds
+        ctx.seconds = seconds
+        ctx.save_for_backward(tensor, weight)
+        result = tensor @ weight.T
+        _sleep(until)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> tuple[Any, Any, None]:
+        until = time.perf_counter() + 2 * ctx.seconds
+        tensor, weight = ctx.saved_tensors
+        gradients = gradient @ weight, gradient.flatten(0, -2).T @ tensor.flatten(0, -2)
+        _sleep(until)
+        return *gradients, None
+
+
+def _sleep(until: float) -> None:
+    time.sleep(max(until - time.perf_counter(), 0))
+
+
+class TimedLayer(torch.nn.Module):  # type: ignore[misc]  # torch is not in this environment
+    """A linear layer that takes `seconds` forward, times the process's pace in this step."""
+
+    pace = 1.0
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.eye(WIDTH))
+        self.seconds = seconds
+
+    def forward(self, tensor: Any) -> Any:
+        return _Timed.apply(tensor, self.weight, self.seconds * TimedLayer.pace)
+
+
+def loss_function(output: Any, target: Any) -> Any:
+    return ((output - target) ** 2).mean()
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--landing")
+    parser.add_argument("--job")
+    parser.add_argument("--dp", type=int, default=3)
+    parser.add_argument("--slow", type=float, default=1.0)
+    parser.add_argument("--chunks", type=int, default=1)
+    parser.add_argument("--microbatches", type=int, default=6)
+    parser.add_argument("--port", type=int, default=29511)
+    return parser
+
+
+def train(
+    options: argparse.Namespace, stages: int, build: Callable[[int, Recorder], Step], *, begins: bool = True
+) -> None:
+    """Train in processes joined by gloo; every other step one of them is slowed.
+
+    build  : makes the model of a stage, lets the recorder follow it, and returns what runs one step
+    begins : whether steps are to be begun here, not by the hooks
+    """
+
+    def run(rank: int) -> None:
+        stage, dp_rank = divmod(rank, options.dp)
+        sizes = {"dp_size": options.dp, "pp_size": stages, "vpp_size": options.chunks}
+        place = Rank(rank, dp_rank, stage, host=f"host-{rank}")
+        writer = RankLogWriter(options.landing, Run(options.job, "r0", **sizes), place)
+        _join(rank, options.dp * stages, options.port)
+        with Recorder(writer, every=WARM_UP + STEPS, burst=STEPS) as recorder:
+            step = build(stage, recorder)
+            for number in range(-WARM_UP, STEPS):
+                TimedLayer.pace = options.slow if number % 2 and (dp_rank, stage) == SLOWED else 1.0
+                torch.distributed.barrier()
+                with recorder.step(number) if begins else nullcontext():
+                    step()
+        torch.distributed.destroy_process_group()
+        sys.stdout.flush()
+
+    fork = get_context("fork")
+    run_all([fork.Process(target=run, args=(rank,)) for rank in range(options.dp * stages)])
+
+
+def _join(rank: int, world_size: int, port: int) -> None:
+    torch.set_num_threads(1)
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=world_size)
