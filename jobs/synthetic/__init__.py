@@ -12,6 +12,5 @@ data_imbalance  : PackedSequences; without: the step's mean work for each of its
 pause           : UnsynchronisedGc, AllocatorStalls; without: no spikes
 communication   : FlappingLink, CongestedNetwork; without: the usual transfer
 launch_delay    : SlowStorage; without: no delay of any stage's first forward-compute, not even the usual one
-none            : PlannedGc, ExpertImbalance, UnlikeGpus, HeavyTailedNoise, ClockSkew, see nuisances.py;
-                  HostClocks, see clocks.py
+none            : PlannedGc, ExpertImbalance, UnlikeGpus, HeavyTailedNoise, ClockSkew, see nuisances.py
 """

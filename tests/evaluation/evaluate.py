@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from jobs.evaluation.diagnosis import Diagnose, Row
-from jobs.evaluation.published import causes_of, injections, judge_injection
-from jobs.evaluation.sample import USUAL, VARIANTS, Variant, healthy_seeds, judge_job
 from jobs.progress import spread
+from tests.evaluation.answers import Diagnose, Row
+from tests.evaluation.judge import USUAL, VARIANTS, Variant, healthy_seeds, judge_job
+from tests.evaluation.published import causes_of, injections, judge_injection
 
 
 class Evaluated(NamedTuple):

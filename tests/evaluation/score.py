@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from jobs.evaluation.classes import CLASSES, JobClass
-from jobs.evaluation.diagnosis import NO_ANSWER
+from tests.evaluation.answers import NO_ANSWER
+from tests.evaluation.classes import CLASSES, JobClass
 
 Frame = pd.DataFrame
 

@@ -10,9 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from jobs.evaluation import inject
-from jobs.evaluation.inject import FAULTS, STRENGTHS
-from jobs.evaluation.published import (
+from jobs.synthetic.job import GeneratedJob, generate_job
+from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.mechanisms.workers import WeakGpu
+from jobs.synthetic.shape import JobShape
+from jobs.synthetic.workload import Workload
+from schemas.vocabulary import JOB_CAUSES
+from tests.evaluation import inject
+from tests.evaluation.fakes import rows_by, saying, zero
+from tests.evaluation.inject import FAULTS, STRENGTHS
+from tests.evaluation.published import (
     causes_of,
     injection_list,
     injection_scores,
@@ -21,14 +28,7 @@ from jobs.evaluation.published import (
     read_published,
     trace_folders,
 )
-from jobs.evaluation.recording import Recording, read_recording
-from jobs.synthetic.job import GeneratedJob, generate_job
-from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.mechanisms.workers import WeakGpu
-from jobs.synthetic.shape import JobShape
-from jobs.synthetic.workload import Workload
-from schemas.vocabulary import JOB_CAUSES
-from tests.jobs.evaluation.fakes import rows_by, saying, zero
+from tests.evaluation.recording import Recording, read_recording
 from udfs.kernel import op_type as ot
 from udfs.what_if import simulate_job
 

@@ -9,16 +9,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from jobs.evaluation.diagnosis import Diagnose, DiagnosedJob, Row, diagnosed
-from jobs.evaluation.inject import FAULTS, STRENGTHS
-from jobs.evaluation.recording import Recording, read_recording
-from jobs.evaluation.sample import THRESHOLD
-from jobs.evaluation.score import percent
 from jobs.landing.formats.manifest import parse_published_meta
 from jobs.landing.formats.published_trace import read_trace
 from jobs.landing.formats.rows import LIMITS, Bounds, table_of
 from jobs.synthetic.simulation import LABELS
 from schemas.vocabulary import JOB_CAUSES
+from tests.evaluation.answers import Diagnose, DiagnosedJob, Row, diagnosed
+from tests.evaluation.inject import FAULTS, STRENGTHS
+from tests.evaluation.judge import THRESHOLD
+from tests.evaluation.recording import Recording, read_recording
+from tests.evaluation.score import percent
 from udfs.what_if import simulate_job
 
 UNSURE: Final = 0.01

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jobs.evaluation.report import Section, rendered
+from tests.evaluation.report import Section, rendered
 
 ROWS = pd.DataFrame(
     {"name": ["one", "two"], "jobs": np.array([1, 20]), "MAE [%]": [0.256, np.nan], "F1": [None, 0.98765]}

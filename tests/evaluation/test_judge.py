@@ -8,15 +8,15 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from jobs.evaluation.diagnosis import NO_ANSWER, Diagnose, NoDiagnosisError
-from jobs.evaluation.sample import USUAL, VARIANTS, Variant, healthy_seeds, is_hidden, judge_job
-from jobs.evaluation.score import by_class
-from jobs.synthetic.mechanisms.clocks import HostClocks
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import LABELS, Simulation
 from jobs.synthetic.truth import Truth, true_savings
-from tests.jobs.evaluation.fakes import Culprits, rows_by, saying
+from tests.evaluation.answers import NO_ANSWER, Diagnose, NoDiagnosisError
+from tests.evaluation.fakes import Culprits, rows_by, saying
+from tests.evaluation.judge import USUAL, VARIANTS, Variant, healthy_seeds, is_hidden, judge_job
+from tests.evaluation.score import by_class
+from tests.evaluation.skews import HostClocks
 from udfs.errors import TraceError
 from udfs.what_if import simulate_job
 
