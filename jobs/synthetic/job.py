@@ -16,6 +16,8 @@ from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation
 from jobs.synthetic.timeline import Timeline
 from jobs.synthetic.workload import Workload
+from schemas.vocabulary import OP_CODES
+from udfs.op_lists import LISTS
 
 BURST = 5
 """Profilers record steps in bursts of about this many."""
@@ -41,6 +43,16 @@ class GeneratedJob:
         """The job with the logs of some ranks lost."""
         lost = pc.is_in(self.rank_steps["rank"], pa.array(sorted(ranks), pa.int32()))
         return GeneratedJob(self.rank_steps.filter(pc.invert(lost)), self.manifest)
+
+    def contradicting(self) -> "GeneratedJob":
+        """The job of a pipeline, whose last rank lacks a recv in every step: sends match it by number."""
+        records = self.rank_steps.to_pylist()
+        for record in records:
+            if record["rank"] == records[-1]["rank"]:
+                place = record["op"].index(OP_CODES["forward-recv"])
+                for name in LISTS:
+                    del record[name][place]
+        return GeneratedJob(pa.Table.from_pylist(records, self.rank_steps.schema), self.manifest)
 
 
 def generate_job(

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from jobs.make_fleet import FIRST_DAY, main, run
-from jobs.synthetic.fleet import plan_fleet
+from jobs.make_fleet import main
+from jobs.synthetic.fleet import FIRST_DAY, write_fleet
+from jobs.synthetic.plan_fleet import plan_fleet
 from jobs.synthetic.simulation import LABELS
 from schemas.vocabulary import OP_CODES
 from tests.jobs.commands import start
@@ -107,7 +108,7 @@ def test_the_truth_about_every_unit(landing: Path) -> None:
 
 def test_first_day_and_number_of_ops(tmp_path: Path) -> None:
     fleet = plan_fleet(2, 1, 0, date(2026, 3, 1), 2000)
-    ops = run(tmp_path, fleet)
+    ops = write_fleet(tmp_path, fleet)
     lines = [
         json.loads(line) for path in tmp_path.rglob("rank-*.jsonl") for line in path.read_text().splitlines()
     ]
@@ -168,7 +169,7 @@ def test_a_history_is_the_same_from_two_processes_and_says_what_was_planned(tmp_
     assert main([*some, str(tmp_path / "one")]) == 0
     assert main([*some, str(tmp_path / "two"), "--workers", "2"]) == 0
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
-    fix, *jobs = map(json.loads, (tmp_path / "one/_truth/history.jsonl").read_text().splitlines())
+    fix, *jobs = map(json.loads, (tmp_path / "one/_truth/plan.jsonl").read_text().splitlines())
     assert fix == {"fix_day": "2026-01-07", "team": "research"}
     written = Counter(path.parent.name for path in (tmp_path / "one").glob("log_date=*/job_id=*/run_id=*"))
     assert written == {f"job_id={job['job_id']}": job["days"] for job in jobs}
