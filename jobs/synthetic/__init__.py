@@ -6,8 +6,10 @@ A JobPlan (layout, usual times, mechanisms, seed, identity) is run by a Simulati
 rows, true_savings runs the very same job without each cause and each mechanism. A SampledJob is a plan over
 all days of a job. sample_job draws one with any layout (fleets, evaluation), draw_like_the_papers one as
 large and as often at fault as the paper's (histories), demo.py lists those of the demo. A Fleet places them
-in time and on hosts and writes what is left of their logs. True savings run a job eight times and more, so
-histories of hundreds of millions of ops do without. What goes wrong lies in `mechanisms`, by the cause that a diagnosis should name:
+in time and on hosts and writes what is left of their logs. True savings run a job again for each cause, so
+histories of hundreds of millions of ops do without.
+
+What goes wrong lies in `mechanisms`, by the cause that a diagnosis should name:
 
 slow_worker     : WeakGpu, ThermalThrottling, SickHost; without: cells as fast as their peers
 stage_imbalance : LossLayer, UnevenLayers; without: the same work, spread evenly over all chunks

@@ -39,7 +39,6 @@ def evaluate(args: argparse.Namespace, traces: Sequence[Path], diagnose: Diagnos
 
     traces   : folders of published traces
     diagnose : with several processes, a function that they find by its name
-    raises   : NoDiagnosisError where the simulation gives no causes
     """
     seeds = range(args.seed, args.seed + args.jobs)
     tasks = [(seed, USUAL) for seed in (*seeds, *healthy_seeds(seeds.stop, args.healthy))]
