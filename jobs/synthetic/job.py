@@ -9,13 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from jobs.synthetic.identity import JobIdentity
-from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.rank_rows import rank_rows
-from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation
 from jobs.synthetic.timeline import Timeline
-from jobs.synthetic.workload import Workload
 from schemas.vocabulary import OP_CODES
 from udfs.op_lists import LISTS
 
@@ -53,18 +49,6 @@ class GeneratedJob:
                 for name in LISTS:
                     del record[name][place]
         return GeneratedJob(pa.Table.from_pylist(records, self.rank_steps.schema), self.manifest)
-
-
-def generate_job(
-    shape: JobShape,
-    mechanisms: Sequence[Mechanism],
-    seed: int,
-    identity: JobIdentity | None = None,
-    workload: Workload | None = None,
-) -> GeneratedJob:
-    """Run a job and record it. The same arguments give the same rows, to the last bit."""
-    plan = JobPlan(shape, mechanisms, seed, identity or JobIdentity(), workload or Workload())
-    return recorded_job(Simulation(plan))
 
 
 def recorded_job(simulation: Simulation) -> GeneratedJob:

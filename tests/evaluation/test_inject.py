@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from jobs.synthetic.job import GeneratedJob, generate_job
+from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobShape
@@ -27,6 +27,7 @@ from tests.evaluation.published import (
     trace_folders,
 )
 from tests.evaluation.recording import Recording, read_recording
+from tests.random_jobs import generate_job
 from udfs.kernel import op_type as ot
 from udfs.what_if import simulate_job
 

@@ -16,7 +16,6 @@ from jobs.emitter.rank_log_writer import finish_day
 from jobs.landing.files import Unit
 from jobs.settings import Settings
 from jobs.synthetic.identity import JobIdentity
-from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import run_folder, write_rank_logs
 from jobs.synthetic.shape import JobShape
@@ -25,6 +24,7 @@ from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_TABLES, PIPELINE_RUNS, STAGE_NAMES, TABLE_NAMES, UNIT_FINGERPRINTS
+from tests.random_jobs import generate_job
 
 DAYS = (date(2026, 1, 5), date(2026, 1, 6))
 JOB_IDS = ("alpha", "beta")

@@ -52,8 +52,9 @@ def test_same_seed_same_bytes(tmp_path: Path, landing: Path) -> None:
 
 
 def test_three_days_of_a_dozen_jobs(landing: Path) -> None:
-    for day in range(3):
-        folder = landing / f"log_date=2026-01-0{5 + day}"
+    days = sorted(landing.glob("log_date=*"))
+    assert [day.name for day in days] == [f"log_date=2026-01-0{5 + day}" for day in range(3)]
+    for day, folder in enumerate(days):
         assert (folder / "_SUCCESS").exists()
         jobs = {path.name.removeprefix("job_id=") for path in folder.glob("job_id=*")}
         assert jobs == {job.job_id for job in FLEET.jobs if day in job.days}
@@ -87,16 +88,6 @@ def test_missing_files(landing: Path) -> None:
     assert len(list(tuning.glob("rank-*"))) == 15
 
 
-def test_the_sick_host_serves_three_jobs() -> None:
-    for job_id in ("gpt-175b", "chat-70b", "draft-13b"):
-        generated, simulation = _ran(job_id)
-        rows = generated.rank_steps.to_pylist()
-        hosts = {(row["dp_rank"], row["pp_rank"]): row["host"] for row in rows}
-        truth = true_savings(simulation)
-        slow = {tuple(worker) for worker in truth.mechanisms[0]["culprits"]["workers"]}
-        assert {worker for worker, host in hosts.items() if host == SICK_HOST} == slow
-
-
 @pytest.mark.parametrize(
     ("job_id", "worker"), [("gpt-175b", (2, 1)), ("speech-3b", (5, 0)), ("gpt-70b", None), ("code-13b", None)]
 )
@@ -119,22 +110,20 @@ def test_other_planted_faults_are_found() -> None:
 
 
 def test_every_cause_occurs_alone() -> None:
-    """Each of them costs a job so much that a diagnosis has to name it."""
+    """Each of them costs a job so much that a diagnosis has to name it; one host slows three jobs."""
     found = set()
+    slowed = []
     for job in JOBS:
-        fractions = true_savings(_ran(job.job_id)[1]).time_saved_fraction
+        truth = true_savings(_ran(job.job_id)[1])
+        slowed += [job.job_id for each in truth.mechanisms if each["culprits"].get("hosts") == [SICK_HOST]]
+        fractions = truth.time_saved_fraction
         causes = {cause for cause, fraction in fractions.items() if fraction > 0.025}
         assert len(causes) == (len(job.mechanisms) > 0), job.job_id
         found |= causes
     assert found == set(LABELS)
+    assert slowed == ["gpt-175b", "chat-70b", "draft-13b"]
 
 
 @pytest.mark.parametrize("job_id", [job.job_id for job in JOBS if job.planted.startswith("nothing")])
 def test_healthy_jobs_are_healthy(job_id: str) -> None:
     assert _found(job_id).slowdown < 1.03
-
-
-def test_manifest_of_a_day() -> None:
-    generated, _ = _ran("gpt-175b")
-    assert generated.manifest["gpu_hours"] == 128 * 24.0
-    assert FLEET.log_date(0).isoformat() == "2026-01-05"
