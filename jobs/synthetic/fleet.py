@@ -129,7 +129,7 @@ class Fleet:
         """Who and where a job is on a day, and when it records."""
         shifts = job.shifts_of(day)
         hours = SHIFT_HOURS * len(shifts)
-        of_day = {
+        of_day: dict[str, Any] = {
             "started_at": self.time_of(job.first).isoformat(),
             "ended_at": self.time_of(job.end).isoformat() if day == job.days[-1] else None,
             "gpu_hours": float(job.shape.world_size * hours),
@@ -153,7 +153,7 @@ class Fleet:
         if not self._is_fixed(job, day):
             return plan
         left = (each.without() if isinstance(each, PackedSequences) else each for each in plan.mechanisms)
-        return replace(plan, mechanisms=tuple(each for each in left if each is not None))
+        return replace(plan, mechanisms=tuple(left))
 
     def recorded(self, job: FleetJob, day: int) -> tuple[GeneratedJob, Simulation]:
         """Run one job on one day and record it, as far as its logs are whole and not lost."""

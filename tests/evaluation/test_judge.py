@@ -79,7 +79,7 @@ def test_a_worker_is_located_where_all_cells_named_worst_are_slow() -> None:
     wrong = next(cell for cell in every if cell not in cells)
     found = [is_located(seed, *named) for named in (cells, [wrong, *cells], [(None, None)], [])]
     assert found == [True, False, False, False]
-    assert is_located(*healthy_seeds(0, 1), (0, 0)) is None
+    assert is_located(healthy_seeds(0, 1)[0], (0, 0)) is None
 
 
 def test_any_flag_flags_the_job() -> None:

@@ -57,8 +57,8 @@ def test_the_landing_is_the_contracts(landing: Path) -> None:
         job_id = json.loads((folder / "job.json").read_text())["job_id"]
         assert len(list(folder.iterdir())) == len(logs) + 1 > 1
         for record in (json.loads(line) for path in logs for line in path.read_text().splitlines()):
-            day = datetime.fromtimestamp(record["t0_us"] / 1e6, UTC).date()
-            assert folder.parts[-3:-1] == (f"log_date={day}", f"job_id={job_id}")
+            written = datetime.fromtimestamp(record["t0_us"] / 1e6, UTC).date()
+            assert folder.parts[-3:-1] == (f"log_date={written}", f"job_id={job_id}")
             assert record["host"] in hosts[job_id]
             assert set(record["op"]) <= set(OP_CODES)
     assert {path.parent.name for path in landing.glob(RUNS)} == {f"job_id={job_id}" for job_id in hosts}
