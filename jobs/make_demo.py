@@ -13,13 +13,14 @@ from pyspark.sql import SparkSession
 
 from jobs import run_nightly
 from jobs.cli import entry_point, option
-from jobs.demo_fleet import DAYS, FIRST_DAY, FLEET, write_fleet
 from jobs.printing import Result, write
 from jobs.progress import working
 from jobs.project import data_root
 from jobs.report.names import INDEX_NAME
 from jobs.run_log import added
 from jobs.settings import REPORT, Settings, SettingsError
+from jobs.synthetic.demo import DAYS, JOBS, write_demo
+from jobs.synthetic.fleet import FIRST_DAY
 from jobs.warehouse.tables import Warehouse
 
 MARKER: Final = ".made-by-the-demo"
@@ -111,7 +112,7 @@ NEXT: Final = (
 def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int]:
     """Write the fleet into the landing folder, run every night, print the summary; returns rows per table."""
     landing = Path(settings.paths.landing)
-    _say(f"generating {len(FLEET)} jobs on {DAYS} days into {landing} ...")
+    _say(f"generating {len(JOBS)} jobs on {DAYS} days into {landing} ...")
     with working("demo: generating logs"):
         log_dates = make_landing(landing, seed)
     rows: dict[str, int] = {}
@@ -136,7 +137,8 @@ def make_landing(landing: Path, seed: int) -> list[date]:
     landing.mkdir(parents=True)
     (landing / MARKER).touch()
     _copy_traces(data_root() / TRACES, landing)
-    return write_fleet(landing, seed)
+    fleet = write_demo(landing, seed)
+    return [fleet.log_date(day) for day in range(DAYS)]
 
 
 def _copy_traces(traces: Path, landing: Path) -> None:
@@ -152,7 +154,7 @@ def _copy_traces(traces: Path, landing: Path) -> None:
 def show(spark: SparkSession, settings: Settings) -> None:
     """Print the fleet's summary, where it lies, and what to ask next."""
     Warehouse(spark, settings.paths.warehouse).register_views()
-    planted = [(job.job_id, job.planted) for job in FLEET]
+    planted = [(job.job_id, job.planted) for job in JOBS]
     spark.createDataFrame(planted, "job_id string, planted string").createOrReplaceTempView("planted")
     for title, sql in SUMMARY:
         sys.stdout.write(f"\n{title}\n")

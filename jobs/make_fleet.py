@@ -7,43 +7,17 @@ read: its truth says what was planned, and not what each cause really costs.
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import date
-from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from jobs.cli import Parser, log_date, make_parser, not_negative, option, positive
-from jobs.emitter.rank_log_writer import finish_day
-from jobs.progress import spread
 from jobs.synthetic import paper
-from jobs.synthetic.fleet import TRUTH, Fleet, FleetJob, plan_fleet
-from jobs.synthetic.history import History, plan_history
+from jobs.synthetic.fleet import FIRST_DAY, Fleet, write_fleet
+from jobs.synthetic.plan_fleet import MOST_OPS, plan_fleet, plan_history
 from schemas.vocabulary import EXIT_DONE
 
-FIRST_DAY: Final = date(2026, 1, 5)
-MOST_OPS: Final = 150_000
 OPS_PER_JOB: Final = 100_000
 """Of a history that is not told how many ops: what the paper's 3,079 jobs have at 300 million."""
-
-
-def run(landing: Path, fleet: Fleet[Any], workers: int = 1) -> int:
-    """Write a fleet, or a history, into a landing folder; returns its recorded ops.
-
-    The same fleet gives the same bytes, whatever the number of worker processes. A bar shows the progress
-    where standard error is a terminal.
-    """
-    (landing / TRUTH).mkdir(parents=True)
-    fleet.write_plan(landing / TRUTH)
-    lean = replace(fleet, jobs=())  # what every process is sent once for each unit
-    ops = sum(spread("fleet", partial(_write, landing, lean), fleet.units, workers))
-    for day in {day for _, day in fleet.units}:
-        finish_day(landing, fleet.log_date(day))
-    return ops
-
-
-def _write(landing: Path, fleet: Fleet[Any], unit: tuple[FleetJob, int]) -> int:
-    return fleet.write_unit(landing, *unit)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,11 +36,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         fleet = _plan(args)
     except ValueError as error:
         parser.error(f"{error}; name more --ops or fewer --jobs")
-    run(args.landing, fleet, args.workers)
+    write_fleet(args.landing, fleet, args.workers)
     return EXIT_DONE
 
 
-def _plan(args: argparse.Namespace) -> Fleet[FleetJob] | History:
+def _plan(args: argparse.Namespace) -> Fleet:
     """Draw what the arguments ask for; raises ValueError for a history that cannot be had in so few ops."""
     if not args.history:
         return plan_fleet(args.jobs, args.days or 1, args.seed, args.first_day, args.most_ops or MOST_OPS)

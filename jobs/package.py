@@ -12,6 +12,8 @@ from jobs.project import PROJECT
 
 ZIP_NAME: Final = "straggler-fleet.zip"
 _FOLDERS: Final = ("jobs", "udfs", "schemas", "conf")
+_LEFT_OUT: Final = (PROJECT / "jobs/synthetic", PROJECT / "jobs/make_demo.py", PROJECT / "jobs/make_fleet.py")
+"""The generator of fleets, which runs from a checkout alone."""
 _SUFFIXES: Final = (".py", ".sql", ".toml", ".html", ".css", ".js")
 ANY_TIME: Final = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows: equal code gives an equal file
 
@@ -20,7 +22,10 @@ def write_zip(target: Path) -> Path:
     """Write what runs under spark-submit to `target` (same code, same bytes) and return it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     files = sorted(
-        file for folder in _FOLDERS for file in (PROJECT / folder).rglob("*") if file.suffix in _SUFFIXES
+        file
+        for folder in _FOLDERS
+        for file in (PROJECT / folder).rglob("*")
+        if file.suffix in _SUFFIXES and not any(map(file.is_relative_to, _LEFT_OUT))
     )
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:

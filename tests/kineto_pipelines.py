@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from jobs.synthetic.job import GeneratedJob, generate_job
+from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.shape import JobShape
 from schemas.vocabulary import OP_TYPES
 from tests.kineto_traces import (
@@ -16,7 +16,7 @@ from tests.kineto_traces import (
     SEND_RECV,
     Trace,
 )
-from tests.random_jobs import FAULTS, NOISY
+from tests.random_jobs import FAULTS, NOISY, generate_job
 
 UNRECORDED: Final = frozenset({"gc", "layernorm-grads-all-reduce", "embedding-grads-all-reduce"})
 

@@ -1,23 +1,25 @@
 """Jobs to test the simulator on: a named one per feature of a layout, and random ones that mix them."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from jobs.synthetic.identity import JobIdentity
-from jobs.synthetic.job import GeneratedJob, generate_job
+from jobs.synthetic.job import GeneratedJob, recorded_job
 from jobs.synthetic.mechanisms.data import PackedSequences
-from jobs.synthetic.mechanisms.loading import SlowStorage
 from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.mechanisms.network import FlappingLink
 from jobs.synthetic.mechanisms.nuisances import ClockSkew
 from jobs.synthetic.mechanisms.stages import LossLayer
 from jobs.synthetic.mechanisms.workers import WeakGpu
-from jobs.synthetic.shape import TRANSFERS, JobShape, LineOrder
+from jobs.synthetic.sample_job import sample_job
+from jobs.synthetic.shape import TRANSFERS, JobShape
+from jobs.synthetic.simulation import JobPlan, Simulation
 from jobs.synthetic.workload import Workload
 from schemas.vocabulary import OP_CODES
+from udfs.op_lists import LISTS
 
 USUAL: Final = JobShape(dp_size=2, pp_size=4, microbatches=4, steps=3)
 VIRTUAL: Final = replace(USUAL, microbatches=8, vpp_size=2, noop_transfers="all")
@@ -57,46 +59,60 @@ FAULTS: Final[tuple[Mechanism, ...]] = (WeakGpu(0, 0, 1.4), LossLayer(0.004, 0.0
 NOISY: Final = Workload(forward_s=0.02, launch_s=0.0005, noise=0.05)
 """Everything a little uneven, so that no two results are equal by accident."""
 
+LATER: Final = JobIdentity(first_step=10_000)
+
 WIDE: Final = JobShape(dp_size=64, pp_size=8, microbatches=16, steps=10)
 LONG: Final = JobShape(dp_size=4, pp_size=4, microbatches=32, steps=44)
 """The benchmark's shapes: 482,560 and 117,216 ops."""
 
 
-def named_job(name: str, seed: int = 7) -> GeneratedJob:
-    """Generate the job of one layout."""
+def generate_job(
+    shape: JobShape,
+    mechanisms: Sequence[Mechanism],
+    seed: int,
+    identity: JobIdentity | None = None,
+    workload: Workload | None = None,
+) -> GeneratedJob:
+    """Run a job and record it. The same arguments give the same rows, to the last bit."""
+    plan = JobPlan(shape, mechanisms, seed, identity or JobIdentity(), workload or Workload())
+    return recorded_job(Simulation(plan))
+
+
+def named_job(name: str | int, seed: int = 7) -> GeneratedJob:
+    """Generate the job of one layout, the one that is "disagreeing", or a random one by its seed."""
+    if isinstance(name, int):
+        return random_job(name)
+    if name == "disagreeing":
+        return _disagreeing_job()
     return generate_job(LAYOUTS[name], FAULTS, seed, workload=NOISY)
 
 
-def disagreeing_job() -> GeneratedJob:
+def _disagreeing_job() -> GeneratedJob:
     """Dp ranks that lack an op here and there, and steps with another schedule."""
     job = generate_job(USUAL, [], seed=5, workload=NOISY)
-    rows = without_some(job.rank_steps, "gc", 0.3, np.random.default_rng(5))
-    other = generate_job(
-        replace(USUAL, microbatches=6, steps=2),
-        [],
-        seed=6,
-        identity=JobIdentity(first_step=10_000),
-        workload=NOISY,
-    )
-    return GeneratedJob(pa.concat_tables([rows, other.rank_steps]), job.manifest)
+    other = replace(USUAL, microbatches=6, steps=2)
+    later = generate_job(other, [], seed=6, identity=LATER, workload=NOISY)
+    return _followed(_without_some(job, "gc", np.random.default_rng(5)), later)
 
 
 def random_job(seed: int) -> GeneratedJob:
-    """Generate a small job of a random layout with random faults; mostly a few thousand ops.
+    """Generate a sampled job, cut to one to three steps; mostly a few thousand ops.
 
     Some change their schedule between steps, lack an op in some lines, or have clocks that disagree more than
-    the simulator lets pass.
+    the simulator lets pass; in some no time is noisy.
     """
     rng = np.random.default_rng(seed)
-    shape, mechanisms, workload = _random_shape(rng), _random_mechanisms(rng), _random_workload(rng)
+    plan = sample_job(seed, most_ops=1000).plan
+    shape = replace(plan.shape, steps=int(rng.integers(1, 4)))
+    workload = replace(plan.workload, noise=0.0, launch_s=0.0) if rng.random() < 0.2 else plan.workload
+    mechanisms = [*plan.mechanisms, *([ClockSkew(0.03)] if rng.random() < 0.1 else [])]
     job = generate_job(shape, mechanisms, seed, workload=workload)
     if rng.random() < 0.15:
         other = replace(shape, microbatches=shape.microbatches * 2, steps=1, overlapped=not shape.overlapped)
-        later = generate_job(other, mechanisms, seed + 1, JobIdentity(first_step=10_000), workload)
-        job = GeneratedJob(pa.concat_tables([job.rank_steps, later.rank_steps]), job.manifest)
+        job = _followed(job, generate_job(other, mechanisms, seed + 1, LATER, workload))
     if rng.random() < 0.15:
         op_type = str(rng.choice(["gc", "layernorm-grads-all-reduce", "optimizer", "params-all-gather"]))
-        job = GeneratedJob(without_some(job.rank_steps, op_type, 0.3, rng), job.manifest)
+        job = _without_some(job, op_type, rng)
     if rng.random() < 0.1:
         job = GeneratedJob(with_early_optimizer(job.rank_steps, 20_000.0), job.manifest)
     return job
@@ -114,62 +130,30 @@ def with_early_optimizer(rank_steps: pa.Table, early_us: float) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=rank_steps.schema)
 
 
-def without_some(rank_steps: pa.Table, op_type: str, share: float, rng: np.random.Generator) -> pa.Table:
-    """Take an op type out of a random share of the lines."""
+def without_ops(
+    rank_steps: pa.Table, op_type: str, positions: Iterable[int], *, last_alone: bool = False
+) -> pa.Table:
+    """Take an op type out of the rows at these positions, as a profiler does that misses some.
+
+    last_alone : only the last of the type by start; once for each mention of a row
+    """
     rows = rank_steps.to_pylist()
-    for row in rows:
-        if rng.random() < share:
-            kept = [place for place, code in enumerate(row["op"]) if code != OP_CODES[op_type]]
-            for name in ("op", "start_us", "duration_us", "microbatch", "model_chunk"):
-                row[name] = [row[name][place] for place in kept]
+    for position in positions:
+        row = rows[position % len(rows)]
+        taken = [place for place, code in enumerate(row["op"]) if code == OP_CODES[op_type]]
+        if last_alone:
+            taken = [max(taken, key=row["start_us"].__getitem__)]
+        for name in LISTS:
+            row[name] = [value for place, value in enumerate(row[name]) if place not in taken]
     return pa.Table.from_pylist(rows, schema=rank_steps.schema)
 
 
-def _random_shape(rng: np.random.Generator) -> JobShape:
-    pp_size = int(rng.choice([1, 2, 3, 4]))
-    vpp_size = int(rng.choice([1, 2, 3])) if pp_size > 1 else 1
-    microbatches = pp_size * int(rng.integers(1, 3)) if vpp_size > 1 else int(rng.integers(1, 7))
-    habits: list[Literal["all", "first_missing", "none"]] = ["all", "first_missing", "none"]
-    orders: list[LineOrder] = ["schedule", "start", "op_type", "shuffled"]
-    absent = [name for name in ("gc", "layernorm-grads-all-reduce", "optimizer") if rng.random() < 0.15]
-    sizes: dict[str, Any] = {
-        "dp_size": int(rng.integers(1, 5)),
-        "pp_size": pp_size,
-        "vpp_size": vpp_size,
-        "microbatches": microbatches,
-        "steps": int(rng.integers(1, 4)),
-        "cp_size": int(rng.integers(1, 3)),
-        "tp_size": 2,
-        "recorded_tp_ranks": int(rng.integers(1, 3)),
-        "buckets": int(rng.integers(1, 3)),
-    }
-    return JobShape(
-        **sizes,
-        overlapped=bool(rng.random() < 0.5),
-        batched=bool(rng.random() < 0.5),
-        noop_transfers=habits[int(rng.integers(0, 2 if vpp_size > 1 else 3))],
-        absent=frozenset(absent),
-        line_order=orders[int(rng.integers(0, 4))],
-    )
+def _without_some(job: GeneratedJob, op_type: str, rng: np.random.Generator) -> GeneratedJob:
+    """The job without an op type in three of ten lines."""
+    positions = np.flatnonzero(rng.random(job.rank_steps.num_rows) < 0.3).tolist()
+    return GeneratedJob(without_ops(job.rank_steps, op_type, positions), job.manifest)
 
 
-def _random_workload(rng: np.random.Generator) -> Workload:
-    return Workload(
-        forward_s=float(rng.choice([0.002, 0.02, 0.2])),
-        backward_ratio=float(rng.uniform(0.8, 3.0)),
-        launch_s=float(rng.choice([0.0, 0.00002, 0.001])),
-        noise=float(rng.choice([0.0, 0.01, 0.1])),
-    )
-
-
-def _random_mechanisms(rng: np.random.Generator) -> list[Mechanism]:
-    """Each fault by a chance of its own."""
-    faults: list[tuple[float, Mechanism]] = [
-        (0.5, LossLayer(0.01, 0.02)),
-        (0.5, UNEVEN_DATA),
-        (0.5, SlowStorage(0.02)),
-        (0.1, ClockSkew(0.03)),
-        (0.5, WeakGpu(0, 0, 1.5, 0.7)),
-        (0.3, FlappingLink(0, 0.04, 0.3)),
-    ]
-    return [fault for chance, fault in faults if rng.random() < chance]
+def _followed(job: GeneratedJob, later: GeneratedJob) -> GeneratedJob:
+    """The job with further steps."""
+    return GeneratedJob(pa.concat_tables([job.rank_steps, later.rank_steps]), job.manifest)

@@ -4,14 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-import pyarrow as pa
-
-from jobs.synthetic.job import GeneratedJob, generate_job
+from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.shape import JobShape
-from schemas.vocabulary import OP_CODES
-from tests.random_jobs import NOISY, USUAL, VIRTUAL, with_early_optimizer
+from tests.random_jobs import NOISY, USUAL, VIRTUAL, generate_job, with_early_optimizer, without_ops
 from tests.udfs.lines import Ops, line, manifest, rank_steps
-from udfs.op_lists import LISTS
 
 
 def _op_that_may_end_a_step_before_replicas_meet() -> GeneratedJob:
@@ -48,7 +44,7 @@ def _op_type_that_one_step_lacks() -> GeneratedJob:
     """The second of three steps has no gc: where gc alone is recorded, it is ideal as a whole."""
     rows = generate_job(replace(USUAL, pp_size=2), [], seed=23, workload=NOISY)
     without = [place for place, step in enumerate(rows.rank_steps["step"].to_pylist()) if step == 1]
-    return GeneratedJob(without_last(rows.rank_steps, "gc", without), rows.manifest)
+    return GeneratedJob(without_ops(rows.rank_steps, "gc", without, last_alone=True), rows.manifest)
 
 
 def _noop_transfers_of_all_rows() -> GeneratedJob:
@@ -59,13 +55,13 @@ def _noop_transfers_of_all_rows() -> GeneratedJob:
 def _noop_transfers_of_some_rows() -> GeneratedJob:
     """The same, but two rows lack one of them: another program, the same peers."""
     job = _noop_transfers_of_all_rows()
-    return GeneratedJob(without_last(job.rank_steps, "forward-recv", [0, 9]), job.manifest)
+    return GeneratedJob(without_ops(job.rank_steps, "forward-recv", [0, 9], last_alone=True), job.manifest)
 
 
 def _collectives_of_unequal_number() -> GeneratedJob:
     """One replica lacks its last reduce-scatter, another its last two: those that are left still meet."""
     job = generate_job(replace(USUAL, dp_size=3, pp_size=2, buckets=3), [], seed=13, workload=NOISY)
-    rows = without_last(job.rank_steps, "grads-reduce-scatter", [1, 4, 4, 11])
+    rows = without_ops(job.rank_steps, "grads-reduce-scatter", [1, 4, 4, 11], last_alone=True)
     return GeneratedJob(rows, job.manifest)
 
 
@@ -159,18 +155,6 @@ def _correlation_of_workers_that_hardly_have_one() -> GeneratedJob:
             _pairs(step, 4, [(1.0 + step, 2.0 + 3 * step if step < 2 else 0.0)]),
         ]
     return GeneratedJob(rank_steps(*lines), manifest(dp_size=5))
-
-
-def without_last(rank_steps: pa.Table, op_type: str, positions: list[int]) -> pa.Table:
-    """Take the last op of a type, by start, out of the rows at these positions; once for each mention."""
-    rows = rank_steps.to_pylist()
-    for position in positions:
-        row = rows[position]
-        of_type = [place for place, code in enumerate(row["op"]) if code == OP_CODES[op_type]]
-        last = max(of_type, key=row["start_us"].__getitem__)
-        for name in LISTS:
-            del row[name][last]
-    return pa.Table.from_pylist(rows, schema=rank_steps.schema)
 
 
 _ALL: Final[tuple[Callable[[], GeneratedJob], ...]] = (

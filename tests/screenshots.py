@@ -5,10 +5,11 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
-from jobs.demo_fleet import DAYS, FIRST_DAY
 from jobs.project import PROJECT
 from jobs.report.names import INDEX_NAME, job_page_path
 from jobs.settings import REPORT
+from jobs.synthetic.demo import DAYS
+from jobs.synthetic.fleet import FIRST_DAY
 from tests.jobs.browser import started_browser
 
 FOLDER: Final = PROJECT / "jobs" / "report" / "screenshots"

@@ -7,10 +7,11 @@ import numpy as np
 import pyarrow as pa
 
 from jobs.synthetic.identity import JobIdentity
-from jobs.synthetic.job import GeneratedJob, generate_job
+from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.workload import Workload
+from tests.random_jobs import generate_job
 from udfs.what_if import SimulationSettings, simulate_job
 
 Course = Callable[[int], float]

@@ -3,8 +3,13 @@
 It shares nothing with the what-if kernel, so that its logs can test, judge, show and time the pipeline.
 
 A JobPlan (layout, usual times, mechanisms, seed, identity) is run by a Simulation; recorded_job makes its
-rows, true_savings runs the very same job without each cause and each mechanism. sample_job draws plans,
-plan_fleet whole fleets. What goes wrong lies in `mechanisms`, by the cause that a diagnosis should name:
+rows, true_savings runs the very same job without each cause and each mechanism. A SampledJob is a plan over
+all days of a job. sample_job draws one with any layout (fleets, evaluation), draw_like_the_papers one as
+large and as often at fault as the paper's (histories), demo.py lists those of the demo. A Fleet places them
+in time and on hosts and writes what is left of their logs. True savings run a job again for each cause, so
+histories of hundreds of millions of ops do without.
+
+What goes wrong lies in `mechanisms`, by the cause that a diagnosis should name:
 
 slow_worker     : WeakGpu, ThermalThrottling, SickHost; without: cells as fast as their peers
 stage_imbalance : LossLayer, UnevenLayers; without: the same work, spread evenly over all chunks
@@ -12,6 +17,5 @@ data_imbalance  : PackedSequences; without: the step's mean work for each of its
 pause           : UnsynchronisedGc, AllocatorStalls; without: no spikes
 communication   : FlappingLink, CongestedNetwork; without: the usual transfer
 launch_delay    : SlowStorage; without: no delay of any stage's first forward-compute, not even the usual one
-none            : PlannedGc, ExpertImbalance, UnlikeGpus, HeavyTailedNoise, ClockSkew, see nuisances.py;
-                  HostClocks, see clocks.py
+none            : PlannedGc, ExpertImbalance, UnlikeGpus, HeavyTailedNoise, ClockSkew, see nuisances.py
 """

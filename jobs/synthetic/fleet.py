@@ -1,54 +1,67 @@
-"""A fleet over days: sampled jobs on hosts from one pool, some of which are sick for a while."""
+"""A fleet: jobs over their days, on hosts of which some are sick for a while; written as a landing folder."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
-import numpy as np
-
-from jobs.synthetic.identity import GPUS_PER_HOST, JobIdentity
-from jobs.synthetic.job import step_numbers
+from jobs.emitter.rank_log_writer import finish_day
+from jobs.progress import spread
+from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.job import GeneratedJob, step_numbers
+from jobs.synthetic.mechanisms.data import PackedSequences
 from jobs.synthetic.mechanisms.workers import SickHost
+from jobs.synthetic.paper import FIX_LABEL, FIXED_TEAM
 from jobs.synthetic.rank_log_files import run_folder, write_rank_logs
-from jobs.synthetic.sample_job import SEEDS, run_sampled, sample_job
-from jobs.synthetic.sample_layout import child_rng, log_uniform, sample_shape
+from jobs.synthetic.sample_job import SampledJob, run_sampled
 from jobs.synthetic.shape import JobShape
+from jobs.synthetic.simulation import JobPlan, Simulation
 from jobs.synthetic.truth import true_savings
 from jobs.synthetic.window import Window
+from schemas.vocabulary import STATUS_ANALYSED, STATUS_CORRUPT_TRACE, STATUS_NO_MANIFEST
 
+FIRST_DAY: Final = date(2026, 1, 5)
 TRUTH: Final = "_truth"
 """Folder in the landing for what the generator knows; the ingest reads `log_date=` folders alone."""
+PLAN_FILE: Final = "plan.jsonl"
 SHIFTS: Final = 2
-"""Hosts are given to jobs for half days, called shifts: they begin at 0:00 and 12:00 UTC."""
+"""Jobs run in half days, called shifts: they begin at 0:00 and 12:00 UTC."""
 SHIFT_HOURS: Final = 12
 RECORDED: Final = 0.98
 """Part of a job's shifts over which its recorded bursts are spread."""
-SHORT_JOBS: Final = 0.4
-"""Share of jobs that run for one shift; the others take whole days, one to all."""
-SPELLS_PER_JOB: Final = 0.1
-TEAMS: Final = ("foundation", "research", "speech", "vision", "ranking")
 STEPS_PER_DAY: Final = 10_000
 """By how many the step numbers of a job rise from day to day."""
+SEEDS_PER_JOB: Final = 100
+"""How far the seeds of two jobs are apart at least: each of their days has its own."""
+SIZES: Final = ("dp_size", "pp_size", "vpp_size", "steps", "microbatches")
 
 
-@dataclass
+@dataclass(frozen=True)
 class FleetJob:
-    """One job of the fleet: shifts [first, end), counted from the fleet's first, and its hosts."""
+    """One job over all of its days.
 
-    number: int
-    seed: int
-    shape: JobShape
+    first, end : it runs in shifts [first, end), counted from the fleet's first
+    sampled    : what it is and what goes wrong in it; its shape is that of a day's record
+    fields     : of its manifest
+    status     : what becomes of each of its units
+    """
+
+    job_id: str
     first: int
     end: int
-    hosts: list[str] = field(default_factory=list)
+    sampled: SampledJob
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    hosts: Sequence[str] = ()
+    status: str = STATUS_ANALYSED
+    compress: bool = False
 
     @property
-    def job_id(self) -> str:
-        """Number of the job, as text."""
-        return f"job-{self.number:05d}"
+    def shape(self) -> JobShape:
+        """Layout of the job."""
+        return self.sampled.plan.shape
 
     @property
     def days(self) -> range:
@@ -58,9 +71,6 @@ class FleetJob:
     def shifts_of(self, day: int) -> range:
         """Shifts of a day in which it runs."""
         return range(max(self.first, day * SHIFTS), min(self.end, (day + 1) * SHIFTS))
-
-
-Job = TypeVar("Job", bound=FleetJob)
 
 
 @dataclass(frozen=True)
@@ -83,19 +93,21 @@ class SickSpell:
 
 
 @dataclass(frozen=True)
-class Fleet(Generic[Job]):
-    """Jobs as sample_job draws them, placed in time and on hosts, and the spells of sick hosts.
+class Fleet:
+    """Jobs placed in time and on hosts, and the spells of sick hosts.
 
-    most_ops : about so many ops of a job are recorded on a day, at most
+    fix_day   : from this day on, counted from 0, one team balances its sequences; None: none ever does
+    has_truth : whether each unit is run again without each cause, for what that really costs it
     """
 
-    jobs: Sequence[Job]
-    spells: Sequence[SickSpell]
-    first_day: date
-    most_ops: int = 150_000
+    jobs: Sequence[FleetJob]
+    spells: Sequence[SickSpell] = ()
+    first_day: date = FIRST_DAY
+    fix_day: int | None = None
+    has_truth: bool = False
 
     @property
-    def units(self) -> list[tuple[Job, int]]:
+    def units(self) -> list[tuple[FleetJob, int]]:
         """Each job on each of its days, by day."""
         last = max(job.days.stop for job in self.jobs)
         return [(job, day) for day in range(last) for job in self.jobs if day in job.days]
@@ -104,14 +116,26 @@ class Fleet(Generic[Job]):
         """Log date of a day that is counted from 0."""
         return self.first_day + timedelta(days=day)
 
-    def sick(self, job: Job, day: int) -> list[SickHost]:
+    def time_of(self, shift: int) -> datetime:
+        """When a shift begins."""
+        midnight = datetime.combine(self.first_day, datetime.min.time(), UTC)
+        return midnight + timedelta(hours=SHIFT_HOURS * shift)
+
+    def sick(self, job: FleetJob, day: int) -> list[SickHost]:
         """Spells that strike a job on a day."""
         return [sick for spell in self.spells if (sick := spell.in_job(job, day)) is not None]
 
-    def identity(self, job: Job, day: int) -> JobIdentity:
+    def identity(self, job: FleetJob, day: int) -> JobIdentity:
         """Who and where a job is on a day, and when it records."""
         shifts = job.shifts_of(day)
         hours = SHIFT_HOURS * len(shifts)
+        of_day: dict[str, Any] = {
+            "started_at": self.time_of(job.first).isoformat(),
+            "ended_at": self.time_of(job.end).isoformat() if day == job.days[-1] else None,
+            "gpu_hours": float(job.shape.world_size * hours),
+        }
+        if self.fix_day is not None:
+            of_day["labels"] = {FIX_LABEL: "on" if self._is_fixed(job, day) else "off"}
         return JobIdentity(
             job_id=job.job_id,
             run_id="r1",
@@ -119,98 +143,88 @@ class Fleet(Generic[Job]):
             first_t0_us=int(self.time_of(shifts.start).timestamp()) * 1_000_000,
             hosts=tuple(job.hosts),
             recorded_s=RECORDED * hours * 3600,
-            fields={**self.fields(job, day), "gpu_hours": float(job.shape.world_size * hours)},
+            fields={**of_day, **job.fields},
         )
 
-    def time_of(self, shift: int) -> datetime:
-        """When a shift begins."""
-        midnight = datetime.combine(self.first_day, datetime.min.time(), UTC)
-        return midnight + timedelta(hours=SHIFT_HOURS * shift)
+    def plan(self, job: FleetJob, day: int) -> JobPlan:
+        """All that makes one job on one day."""
+        seed = SEEDS_PER_JOB * job.sampled.plan.seed + day
+        plan = job.sampled.day(day - job.days.start, seed, self.identity(job, day), self.sick(job, day))
+        if not self._is_fixed(job, day):
+            return plan
+        left = (each.without() if isinstance(each, PackedSequences) else each for each in plan.mechanisms)
+        return replace(plan, mechanisms=tuple(left))
 
-    def fields(self, job: Job, day: int) -> dict[str, Any]:
-        """Further fields of a job's manifest on a day."""
-        del day
-        return {"cluster": "synthetic", "team": TEAMS[job.number % len(TEAMS)]}
+    def recorded(self, job: FleetJob, day: int) -> tuple[GeneratedJob, Simulation]:
+        """Run one job on one day and record it, as far as its logs are whole and not lost."""
+        unit, simulation = run_sampled(self.plan(job, day), job.sampled.lost_ranks)
+        return (unit.contradicting() if job.status == STATUS_CORRUPT_TRACE else unit), simulation
+
+    def write_unit(self, landing: Path, job: FleetJob, day: int) -> int:
+        """Generate one job on one day: its logs, its manifest and its truth. Returns its recorded ops."""
+        unit, simulation = self.recorded(job, day)
+        folder = write_rank_logs(landing, self.log_date(day), unit, compress=job.compress)
+        if job.status == STATUS_NO_MANIFEST:
+            (folder / "job.json").unlink()
+        if self.has_truth:
+            self._write_truth(landing, job, day, simulation)
+        return unit.ops
 
     def write_plan(self, folder: Path) -> None:
-        """Write which hosts are sick and when, beside the truth of single units."""
+        """Write what was planned: sick hosts, and a line for the fix and for each job."""
         spells = [asdict(spell) for spell in self.spells]
         (folder / "hosts.json").write_text(json.dumps(spells, allow_nan=False) + "\n")
+        fix_day = None if self.fix_day is None else self.log_date(self.fix_day).isoformat()
+        lines: list[dict[str, Any]] = [{"fix_day": fix_day, "team": FIXED_TEAM}]
+        lines += [
+            {
+                "job_id": job.job_id,
+                "first_day": job.days.start,
+                "days": len(job.days),
+                "status": job.status,
+                "causes": job.sampled.causes,
+                "team": job.fields.get("team"),
+                "world_size": job.shape.world_size,
+                "hosts": list(job.hosts),
+            }
+            for job in self.jobs
+        ]
+        (folder / PLAN_FILE).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
-    def write_unit(self, landing: Path, job: Job, day: int) -> int:
-        """Generate one job on one day: its logs, its manifest and its truth. Returns its recorded ops."""
-        identity = self.identity(job, day)
-        sampled = sample_job(job.seed, days=len(job.days), hosts=job.hosts, most_ops=self.most_ops)
-        plan = sampled.day(day - job.days.start, identity, self.sick(job, day))
-        recorded, simulation = run_sampled(plan, sampled.lost_ranks)
-        write_rank_logs(landing, self.log_date(day), recorded)
-        sizes = ("dp_size", "pp_size", "vpp_size", "steps", "microbatches")
-        record: dict[str, Any] = {
-            "log_date": self.log_date(day).isoformat(),
-            "job_id": identity.job_id,
-            "run_id": identity.run_id,
-            "kind": sampled.kind,
-            **{name: getattr(plan.shape, name) for name in sizes},
+    def _write_truth(self, landing: Path, job: FleetJob, day: int, simulation: Simulation) -> None:
+        plan, log_date = simulation.plan, self.log_date(day)
+        record = {
+            "log_date": log_date.isoformat(),
+            "job_id": plan.identity.job_id,
+            "run_id": plan.identity.run_id,
+            "kind": job.sampled.kind,
+            **{name: getattr(plan.shape, name) for name in SIZES},
             "noise": plan.workload.noise,
-            "lost_ranks": list(sampled.lost_ranks),
+            "lost_ranks": list(job.sampled.lost_ranks),
             **asdict(true_savings(simulation, step_numbers(plan))),
         }
-        folder = run_folder(landing / TRUTH, self.log_date(day), identity.job_id, identity.run_id)
+        folder = run_folder(landing / TRUTH, log_date, plan.identity.job_id, plan.identity.run_id)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "truth.json").write_text(json.dumps(record, allow_nan=False) + "\n")
-        return recorded.ops
+
+    def _is_fixed(self, job: FleetJob, day: int) -> bool:
+        return self.fix_day is not None and day >= self.fix_day and job.fields.get("team") == FIXED_TEAM
 
 
-def plan_fleet(jobs: int, days: int, seed: int, first_day: date, most_ops: int = 150_000) -> Fleet[FleetJob]:
-    """Draw a fleet: jobs as sample_job draws them, when they run, and on which hosts.
+def write_fleet(landing: Path, fleet: Fleet, workers: int = 1) -> int:
+    """Write a fleet into a landing folder; returns its recorded ops.
 
-    A job takes hosts that are free; only where there are not enough come new ones, so that hosts serve job
-    after job. One host per ten jobs gets sick, 3 to 60 % slower, for at least one shift.
+    The same fleet gives the same bytes, whatever the number of worker processes. A bar shows the progress
+    where standard error is a terminal.
     """
-    planned = [_job(number, days, seed, most_ops) for number in range(jobs)]
-    give_hosts(planned, child_rng(seed, "hosts"))
-    spells = _spells(planned, days * SHIFTS, child_rng(seed, "spells"))
-    return Fleet(planned, spells, first_day, most_ops)
+    (landing / TRUTH).mkdir(parents=True)
+    fleet.write_plan(landing / TRUTH)
+    lean = replace(fleet, jobs=())  # what every process is sent once for each unit
+    ops = sum(spread("fleet", partial(_write_unit, landing, lean), fleet.units, workers))
+    for day in {day for _, day in fleet.units}:
+        finish_day(landing, fleet.log_date(day))
+    return ops
 
 
-def _job(number: int, days: int, seed: int, most_ops: int) -> FleetJob:
-    rng = child_rng(seed, f"job {number}")
-    job_seed = int(rng.integers(SEEDS))
-    shape = sample_shape(job_seed, most_ops)
-    if rng.random() < SHORT_JOBS:
-        first = int(rng.integers(days * SHIFTS))
-        return FleetJob(number, job_seed, shape, first, first + 1)
-    length = int(rng.integers(1, days + 1))
-    first_day = int(rng.integers(days - length + 1))
-    return FleetJob(number, job_seed, shape, first_day * SHIFTS, (first_day + length) * SHIFTS)
-
-
-def give_hosts(jobs: Sequence[FleetJob], rng: np.random.Generator) -> None:
-    """Give every job hosts, in the order in which they start; hosts of ended jobs are free again."""
-    free: list[str] = []
-    known = 0
-    running: list[FleetJob] = []
-    for job in sorted(jobs, key=lambda job: (job.first, job.number)):
-        for ended in [other for other in running if other.end <= job.first]:
-            running.remove(ended)
-            free += ended.hosts
-        needed = -(-job.shape.world_size // GPUS_PER_HOST)
-        while len(free) < needed:
-            free.append(f"node-{known:04d}")
-            known += 1
-        chosen = sorted(rng.choice(len(free), needed, replace=False).tolist(), reverse=True)
-        job.hosts = sorted(free.pop(place) for place in chosen)
-        running.append(job)
-
-
-def _spells(jobs: Sequence[FleetJob], shifts: int, rng: np.random.Generator) -> list[SickSpell]:
-    """Draw sick hosts, each of which serves some job while it is sick."""
-    found: dict[str, SickSpell] = {}
-    for _ in range(round(SPELLS_PER_JOB * len(jobs))):
-        job = jobs[int(rng.integers(len(jobs)))]
-        host = str(rng.choice(job.hosts))
-        first = max(job.first - int(rng.integers(SHIFTS)), 0)
-        length = int(rng.integers(SHIFTS, max(shifts, SHIFTS) + 1))
-        factor = 1 + log_uniform(rng, 0.03, 0.6)
-        found.setdefault(host, SickSpell(host, factor, first, min(first + length, shifts)))
-    return sorted(found.values(), key=lambda spell: spell.host)
+def _write_unit(landing: Path, fleet: Fleet, unit: tuple[FleetJob, int]) -> int:
+    return fleet.write_unit(landing, *unit)

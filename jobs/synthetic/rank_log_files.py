@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from jobs.synthetic.job import GeneratedJob
 from schemas.vocabulary import OP_TYPES, RANK_LOG_FORMAT
+from udfs.op_lists import LISTS
 
 SCALARS: Final = ("rank", "dp_rank", "pp_rank", "tp_rank", "cp_rank", "host", "gpu", "step", "t0_us")
-ARRAYS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
 WORDS: Final = pa.array([json.dumps(op_type) for op_type in OP_TYPES], pa.string())
 FROM_THE_START: Final = pa.array([0], pa.int32())
 ROWS_AT_ONCE: Final = 1000
@@ -53,7 +53,7 @@ def _lines(rows: pa.RecordBatch, manifest: dict[str, Any]) -> list[bytes]:
         known = {name: value for name, value in zip(SCALARS, values, strict=True) if value is not None}
         heads.append(f"{before},{json.dumps(known, separators=(',', ':'))[1:-1]}")
     parts: list[Any] = [pa.array(heads, pa.binary())]
-    for name in ARRAYS:
+    for name in LISTS:
         parts += [f',"{name}":['.encode(), _joined(rows[name], name), b"]"]
     lines: list[bytes] = pc.binary_join_element_wise(*parts, b"}\n", b"").to_pylist()
     return lines

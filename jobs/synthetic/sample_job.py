@@ -27,23 +27,32 @@ class SampledJob:
     """A job over all of its days.
 
     plan       : windows of its mechanisms count the recorded steps of all days
-    kind       : what was drawn; what it costs, little or much, the truth tells
-    lost_ranks : ranks whose logs are lost; another rank of the same worker is recorded
+    lost_ranks : ranks whose logs are lost
     """
 
     plan: JobPlan
-    kind: Kind
     lost_ranks: Sequence[int] = ()
 
-    def day(self, day: int, identity: JobIdentity, more: Sequence[Mechanism] = ()) -> JobPlan:
-        """The job on one of its days, with draws of that day's own.
+    @property
+    def causes(self) -> list[str]:
+        """Causes of its mechanisms, nuisances left out."""
+        return sorted({each.cause for each in self.plan.mechanisms if each.cause is not None})
 
+    @property
+    def kind(self) -> Kind:
+        """How many causes were drawn; what they cost, little or much, the truth tells."""
+        kinds: tuple[Kind, ...] = ("healthy", "single", "several")
+        return kinds[min(len(self.causes), 2)]
+
+    def day(self, day: int, seed: int, identity: JobIdentity, more: Sequence[Mechanism] = ()) -> JobPlan:
+        """The job on one of its days, counted from 0.
+
+        seed : of that day's draws
         more : further mechanisms, whose windows count the recorded steps of that day
         """
         steps = self.plan.shape.steps
         parts = [mechanism.part(day * steps, (day + 1) * steps) for mechanism in self.plan.mechanisms]
         there = [part for part in parts if part is not None]
-        seed = int(child_rng(self.plan.seed, f"day {day}").integers(SEEDS))
         return replace(self.plan, mechanisms=(*there, *more), seed=seed, identity=identity)
 
 
@@ -51,7 +60,7 @@ def sample_job(
     seed: int,
     *,
     days: int = 1,
-    hosts: Sequence[str] | None = None,
+    has_own_hosts: bool = True,
     most_ops: int = 150_000,
 ) -> SampledJob:
     """Draw a job.
@@ -59,23 +68,21 @@ def sample_job(
     The layout is that of sample_shape, usual times are those of sample_workload, strengths and chances stand
     with the functions of sample_faults, shares of healthy and faulty jobs in KINDS.
 
-    days     : over which the windows of its mechanisms may stretch
-    hosts    : those of the job where they get sick by themselves; None: it has its own, of which one may be
-               sick if there are several: that all of a job is slow, only other jobs can tell
-    most_ops : about so many ops are recorded on a day, at most
+    days          : over which the windows of its mechanisms may stretch
+    has_own_hosts : one of its hosts may be sick if there are several: that all of a job is slow, only other
+                    jobs can tell; without, hosts get sick by themselves, as in a fleet
+    most_ops      : about so many ops are recorded on a day, at most
     """
     shape = sample_shape(seed, most_ops)
     workload = sample_workload(seed, shape)
-    identity = JobIdentity(hosts=tuple(hosts or ()))
-    own = () if hosts is not None else own_hosts(shape, identity)
-    own = own if len(own) > 1 else ()
-    setting = Setting(shape, workload, shape.steps * days, own)
+    hosts = own_hosts(shape, JobIdentity()) if has_own_hosts else ()
+    setting = Setting(shape, workload, shape.steps * days, hosts if len(hosts) > 1 else ())
     rng = child_rng(seed, "faults")
     kind = list(KINDS)[int(rng.choice(len(KINDS), p=list(KINDS.values())))]
     faults = _faults(rng, kind, setting)
     mechanisms = (*faults, *nuisances(child_rng(seed, "nuisances"), setting))
     lost = _lost_ranks(child_rng(seed, "lost"), shape)
-    return SampledJob(JobPlan(shape, mechanisms, seed, identity, workload), kind, lost)
+    return SampledJob(JobPlan(shape, mechanisms, seed, workload=workload), lost)
 
 
 def run_sampled(plan: JobPlan, lost_ranks: Sequence[int]) -> tuple[GeneratedJob, Simulation]:

@@ -22,11 +22,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs import aggregate_fleet, backfill, ingest_rank_logs, publish_night, simulate_what_if
 from jobs.cli import positive
-from jobs.make_fleet import FIRST_DAY
 from jobs.project import PROJECT
 from jobs.run_log import work_of_stages
 from jobs.session import session
 from jobs.settings import Settings, load_settings
+from jobs.synthetic.fleet import FIRST_DAY
 from jobs.warehouse.stored_units import read_units
 from jobs.warehouse.tables import Warehouse
 from schemas.queries import QUERIES

@@ -20,10 +20,10 @@ from dags.operators.local_airflow import LocalAirflow
 from dags.operators.spark_submit import POOL
 from jobs import backfill
 from jobs.cli import positive
-from jobs.make_fleet import FIRST_DAY
 from jobs.project import PROJECT
 from jobs.session import session
 from jobs.settings import load_settings
+from jobs.synthetic.fleet import FIRST_DAY
 from tests.dags.test_dag_files import TASKS
 from tests.dags.test_night import SMALL, assert_same_tables, published
 from tests.dags.test_real_scheduler import NIGHT, create_backfill

@@ -17,7 +17,6 @@ from jobs import aggregate_fleet, ingest_rank_logs, publish_night, simulate_what
 from jobs.session import session
 from jobs.settings import Settings, load_settings
 from jobs.synthetic.identity import JobIdentity
-from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.shape import JobShape
@@ -28,6 +27,7 @@ from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.memory import watched
+from tests.random_jobs import generate_job
 from udfs.unit_batches import RESULT_SCHEMA, simulate_batches, simulate_unit
 from udfs.what_if import SimulationSettings
 

@@ -25,10 +25,10 @@ from jobs.run_nightly import STAGES, Stage
 from jobs.session import session
 from jobs.settings import Settings, load_settings
 from jobs.synthetic.identity import JobIdentity
-from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.shape import JobShape
+from tests.random_jobs import generate_job
 
 FIRST_DAY: Final = date(2026, 1, 5)
 SHAPE: Final = JobShape(dp_size=2, pp_size=2, microbatches=4, steps=12)

@@ -17,7 +17,6 @@ from jobs.emitter.rank_log_writer import finish_day
 from jobs.landing.files import Unit
 from jobs.settings import Settings
 from jobs.synthetic.identity import JobIdentity
-from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import run_folder, write_rank_logs
 from jobs.synthetic.shape import JobShape
@@ -34,6 +33,7 @@ from schemas.vocabulary import (
     TABLE_NAMES,
     UNIT_FINGERPRINTS,
 )
+from tests.random_jobs import generate_job
 
 DAYS = (date(2026, 1, 5), date(2026, 1, 6))
 JOB_IDS = ("alpha", "beta")

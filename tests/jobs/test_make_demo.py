@@ -14,19 +14,14 @@ from tests.jobs.commands import start
 from tests.jobs.conftest import Demo
 
 
-def test_landing_holds_three_days(tmp_path: Path) -> None:
-    landing = tmp_path / "demo" / "landing"
-    days = make_landing(landing, seed=0)
-    assert [path.name for path in sorted(landing.glob("log_date=*"))] == [f"log_date={day}" for day in days]
-    assert len(days) == 3
-
-
-def test_landing_is_made_anew(tmp_path: Path) -> None:
-    make_landing(tmp_path, seed=0)
-    stale = tmp_path / "log_date=2025-01-01"
-    stale.mkdir()
-    make_landing(tmp_path, seed=0)
-    assert not stale.exists()
+@pytest.mark.usefixtures("published_traces")
+def test_landing_is_made_anew_and_published_traces_come_along(tmp_path: Path) -> None:
+    days = make_landing(tmp_path, seed=0)
+    (tmp_path / "log_date=2025-01-01").mkdir()
+    assert make_landing(tmp_path, seed=0) == days
+    assert [path.name for path in sorted(tmp_path.glob("log_date=*"))] == [f"log_date={day}" for day in days]
+    found = sorted(path.name for path in tmp_path.glob("*/job_id=published-*/run_id=0/*"))
+    assert found == ["meta-SE.yaml", "meta-ST.yaml", "trace-SE.parquet", "trace-ST.parquet"]
 
 
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
@@ -37,13 +32,6 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
         make_landing(tmp_path, seed=0)
     assert precious.exists()
     assert not (tmp_path / MARKER).exists()
-
-
-@pytest.mark.usefixtures("published_traces")
-def test_published_traces_come_along(tmp_path: Path) -> None:
-    make_landing(tmp_path, seed=0)
-    found = sorted(path.name for path in tmp_path.glob("*/job_id=published-*/run_id=0/*"))
-    assert found == ["meta-SE.yaml", "meta-ST.yaml", "trace-SE.parquet", "trace-ST.parquet"]
 
 
 def test_summary_of_an_empty_warehouse(

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from jobs import publish_night, report_fleet, report_job, run_nightly
 from jobs.settings import Settings, SettingsError
 from jobs.synthetic.identity import JobIdentity
-from jobs.synthetic.job import GeneratedJob, generate_job
+from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.loading import SlowStorage
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import write_rank_logs
@@ -22,6 +22,7 @@ from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import CAUSES, PIPELINE_RUNS, RESULT_TABLES, TABLE_NAMES
 from tests.jobs.report.pages import Page
+from tests.random_jobs import generate_job
 from tests.udfs.lines import crossed_stages, manifest, rank_steps
 from udfs.what_if import simulate_job
 

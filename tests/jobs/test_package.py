@@ -1,5 +1,6 @@
 """The project's zip: what it holds, and that it only changes when the code does."""
 
+import re
 import zipfile
 from pathlib import Path
 
@@ -16,6 +17,7 @@ def test_the_zip_holds_what_executors_import_and_read(tmp_path: Path) -> None:
     } <= names
     assert "jobs/quality.html" in names
     assert {"conf/base.toml", "conf/local.toml", "conf/cluster.toml", "jobs/transforms/__init__.py"} <= names
+    assert [name for name in names if re.match(r"jobs/(synthetic|make_|evaluat)", name)] == []
     assert {name.split("/")[0] for name in names} == {"jobs", "udfs", "schemas", "conf"}
 
 

@@ -14,7 +14,6 @@ from jobs.fingerprints import recorded
 from jobs.run_nightly import STAGES
 from jobs.settings import Settings
 from jobs.synthetic.identity import JobIdentity
-from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.network import CongestedNetwork
 from jobs.synthetic.mechanisms.stages import LossLayer
@@ -25,6 +24,7 @@ from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import CAUSE_DAY, JOB_CAUSES, JOB_SLOWDOWN, JUDGED_BY_HISTORY
 from tests.jobs.history import KilledError, dying_at
+from tests.random_jobs import generate_job
 
 pytestmark = pytest.mark.slow
 

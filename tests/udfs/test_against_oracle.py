@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from jobs.synthetic.shape import JobShape
 from tests import published
-from tests.udfs.twin import assert_equal_results, oracle_of, shapes, slow_job, without_some_ops
+from tests.random_jobs import without_ops
+from tests.udfs.twin import assert_equal_results, oracle_of, shapes, slow_job
 from udfs.what_if import simulate_job
 
 
@@ -40,7 +41,7 @@ def test_published_traces(name: str, published_traces: Path) -> None:
 def test_ranks_and_steps_that_disagree(shape: JobShape, seed: int, op_type: str, rows_hit: list[int]) -> None:
     """Where op lists differ, every step and replica keeps its own graph."""
     job = slow_job(shape, seed)
-    uneven = without_some_ops(job.rank_steps, op_type, rows_hit)
+    uneven = without_ops(job.rank_steps, op_type, rows_hit)
     wanted = oracle_of(uneven, job.manifest)
     assert_equal_results(simulate_job(uneven, job.manifest), wanted)
 
@@ -48,6 +49,6 @@ def test_ranks_and_steps_that_disagree(shape: JobShape, seed: int, op_type: str,
 def test_graphs_are_counted() -> None:
     job = slow_job(JobShape(dp_size=2, pp_size=2, steps=4), 0)
     (uniform,) = simulate_job(job.rank_steps, job.manifest)["job_slowdown"]["graphs"].to_pylist()
-    uneven = without_some_ops(job.rank_steps, "gc", [0])
+    uneven = without_ops(job.rank_steps, "gc", [0])
     (several,) = simulate_job(uneven, job.manifest)["job_slowdown"]["graphs"].to_pylist()
     assert (uniform, several) == (1, 2)

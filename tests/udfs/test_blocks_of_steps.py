@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobs.synthetic.job import GeneratedJob, generate_job
+from jobs.synthetic.job import GeneratedJob
 from tests import published
-from tests.random_jobs import LAYOUTS, NOISY, USUAL, disagreeing_job, named_job, random_job
+from tests.random_jobs import LAYOUTS, NOISY, USUAL, generate_job, named_job
 from tests.regressions import REGRESSIONS
 from tests.udfs.equal_results import assert_same_results, in_chunks, shuffled_rows
 from tests.udfs.lines import Ops, crossed_stages, line, manifest, rank_steps
@@ -21,17 +21,13 @@ from udfs.what_if import SimulationSettings, simulate_job
 
 SEEDS = range(16)
 """Random layouts; among these seeds are steps and dp ranks that disagree."""
-NAMES = [*LAYOUTS, *REGRESSIONS, "disagreeing", *(f"random {seed}" for seed in SEEDS)]
+NAMES: list[str | int] = [*LAYOUTS, *REGRESSIONS, "disagreeing", *SEEDS]
 EVERY_STEP = 1
 """Ops together: less than a step, so that every step is a block of its own."""
 
 
-def job_of(name: str) -> GeneratedJob:
-    if name in LAYOUTS:
-        return named_job(name)
-    if name in REGRESSIONS:
-        return REGRESSIONS[name]()
-    return disagreeing_job() if name == "disagreeing" else random_job(int(name.split()[1]))
+def job_of(name: str | int) -> GeneratedJob:
+    return REGRESSIONS[name]() if isinstance(name, str) and name in REGRESSIONS else named_job(name)
 
 
 def results(rows: pa.Table, facts: dict[str, Any], ops_together: int) -> dict[str, pa.Table]:
@@ -47,7 +43,7 @@ def assert_same_by_blocks(rows: pa.Table, facts: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_blocks_give_what_the_whole_gives(name: str) -> None:
+def test_blocks_give_what_the_whole_gives(name: str | int) -> None:
     job = job_of(name)
     assert_same_by_blocks(job.rank_steps, job.manifest)
 

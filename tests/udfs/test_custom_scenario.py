@@ -6,7 +6,7 @@ import pytest
 
 from jobs.synthetic.job import GeneratedJob
 from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
-from tests.random_jobs import LAYOUTS, named_job, random_job
+from tests.random_jobs import LAYOUTS, named_job
 from tests.udfs.lines import Ops, crossed_stages, line, manifest, rank_steps
 from udfs.custom_scenario import ALL_TOGETHER, Answer, Answers, replay_scenarios
 from udfs.errors import NothingToReplayError, PredicateError, TraceError
@@ -112,7 +112,7 @@ def all_but(job: GeneratedJob, recorded: dict[Any, str]) -> dict[Any, float]:
 
 @pytest.mark.parametrize("job", [*LAYOUTS, *SEEDS])
 def test_all_but_one_part_ideal_is_the_slowdown_of_that_part(job: str | int) -> None:
-    made = named_job(job) if isinstance(job, str) else random_job(job)
+    made = named_job(job)
     tables = simulate_job(made.rank_steps, made.manifest)
     stages = {row["pp_rank"]: row["slowdown"] for row in tables["stage_slowdown"].to_pylist()}
     dp_ranks = {row["dp_rank"]: row["slowdown"] for row in tables["dp_rank_slowdown"].to_pylist()}
@@ -140,7 +140,7 @@ def test_all_but_one_part_ideal_is_the_slowdown_of_that_part(job: str | int) -> 
 
 @pytest.mark.parametrize("job", [*LAYOUTS, *SEEDS])
 def test_what_answers_are_measured_against_is_what_the_simulation_says(job: str | int) -> None:
-    made = named_job(job) if isinstance(job, str) else random_job(job)
+    made = named_job(job)
     (row,) = simulate_job(made.rank_steps, made.manifest)["job_slowdown"].to_pylist()
     found = replay_scenarios(made.rank_steps, made.manifest, ["FALSE", "TRUE"])
     names = ("actual_step_s", "simulated_step_s", "ideal_step_s", "slowdown")

@@ -12,8 +12,9 @@ from tests import published
 from tests.oracle.ideals import FORMS
 from tests.oracle.readers import read_layout, read_rank_steps
 from tests.oracle.results import Job, read_job
+from tests.random_jobs import without_ops
 from tests.udfs.lines import Ops, line, manifest, rank_steps
-from tests.udfs.twin import SAME, assert_equal_results, oracle_of, shapes, slow_job, without_some_ops
+from tests.udfs.twin import SAME, assert_equal_results, oracle_of, shapes, slow_job
 from udfs.ideals import IDEALS, PAPER_IDEAL
 from udfs.what_if import SimulationSettings, simulate_job
 
@@ -73,7 +74,7 @@ def test_random_layouts(
 ) -> None:
     """Also where ranks and steps disagree, and where the ideal comes from several blocks of steps."""
     job = slow_job(shape, seed)
-    rows = without_some_ops(job.rank_steps, op_type, rows_hit)
+    rows = without_ops(job.rank_steps, op_type, rows_hit)
     chosen = SimulationSettings(ideal=ideal, ops_together=ops_together)
     assert_equal_results(simulate_job(rows, job.manifest, chosen), oracle_of(rows, job.manifest, ideal))
 

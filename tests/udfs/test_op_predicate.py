@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from schemas.vocabulary import OP_TYPES
-from tests.random_jobs import disagreeing_job, named_job
+from tests.random_jobs import named_job
 from udfs import op_predicate
 from udfs.errors import PredicateError
 from udfs.kernel import op_type as ot
@@ -20,7 +20,7 @@ from udfs.op_columns import COLUMNS, TEXT_COLUMNS, BlockColumns, WorkerRows
 from udfs.op_predicate import parse_predicate
 from udfs.rank_rows import ReplayedRows, replayed_rows
 
-JOBS = {"usual": named_job("usual"), "disagreeing": disagreeing_job()}
+JOBS = {"usual": named_job("usual"), "disagreeing": named_job("disagreeing")}
 OpKey = tuple[int, int, int, str, int]
 """(step, dp_rank, pp_rank, op_type, ordinal by start within the row): one op."""
 

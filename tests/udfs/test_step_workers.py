@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobShape
+from tests.random_jobs import generate_job
 from tests.udfs.lines import manifest, rank_steps
 from udfs.errors import NothingToReplayError
 from udfs.layout import LayoutError

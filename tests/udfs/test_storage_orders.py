@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from schemas.vocabulary import OP_TYPES
-from tests.random_jobs import disagreeing_job, named_job
+from tests.random_jobs import named_job
 from tests.udfs.equal_results import assert_same_results, in_chunks, shuffled_rows
 from udfs.op_lists import LISTS
 from udfs.what_if import simulate_job
@@ -75,7 +75,7 @@ JOBS: Final = {
     "virtual_pipeline": named_job("virtual_pipeline"),
     "batched": named_job("virtual_pipeline_batched_overlapped"),
     "several_ranks_per_worker": named_job("tensor_parallelism_all_ranks_recorded"),
-    "disagreeing": disagreeing_job(),
+    "disagreeing": named_job("disagreeing"),
 }
 
 

@@ -3,13 +3,13 @@
 import pytest
 
 from schemas.vocabulary import OP_TYPES, STEP_SLOWDOWN
-from tests.random_jobs import LAYOUTS, disagreeing_job, named_job
+from tests.random_jobs import LAYOUTS, named_job
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from udfs.errors import NoSuchStepError, NothingToReplayError
 from udfs.timelines import IDEAL, KINDS, RECORDED, REPLAYED, StepTimelines, step_timelines
 from udfs.what_if import simulate_job
 
-JOBS = {name: named_job(name) for name in LAYOUTS} | {"disagreeing": disagreeing_job()}
+JOBS = {name: named_job(name) for name in (*LAYOUTS, "disagreeing")}
 
 
 @pytest.mark.parametrize("name", JOBS)

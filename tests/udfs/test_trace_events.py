@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from jobs.synthetic.job import GeneratedJob, generate_job
+from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.nuisances import ClockSkew
 from tests.perfetto import TraceProcessor
-from tests.random_jobs import NOISY, USUAL, disagreeing_job, named_job
+from tests.random_jobs import NOISY, USUAL, generate_job, named_job
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from udfs.timelines import KINDS, StepTimelines, step_timelines
 from udfs.trace_events import CRITICAL, LAUNCH_DELAY, arrows_left_out, trace_events
@@ -22,7 +22,7 @@ JOBS = {
     "virtual_pipeline": named_job("virtual_pipeline"),
     "overlapped": named_job("virtual_pipeline_batched_overlapped"),
     "no_op_transfers": named_job("noop_transfers_without_virtual_pipeline"),
-    "disagreeing": disagreeing_job(),
+    "disagreeing": named_job("disagreeing"),
     "clock_skew": generate_job(USUAL, [ClockSkew(0.05)], seed=3, workload=NOISY),
     "overlapping": GeneratedJob(rank_steps(line(0, 0, 0, OVERLAPPING)), manifest()),
 }

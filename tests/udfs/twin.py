@@ -6,18 +6,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
-from jobs.synthetic.job import GeneratedJob, generate_job
+from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.loading import SlowStorage
 from jobs.synthetic.mechanisms.stages import LossLayer
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.workload import Workload
-from schemas.vocabulary import OP_CODES
 from tests.oracle import WhatIf, what_if
 from tests.oracle.readers import read_layout, read_rank_steps
-from tests.random_jobs import UNEVEN_DATA
+from tests.random_jobs import UNEVEN_DATA, generate_job
 from udfs.ideals import PAPER_IDEAL
-from udfs.op_lists import LISTS
 
 SAME = 1e-11
 """Relative: both add the same float64 numbers, in different orders."""
@@ -103,14 +101,3 @@ def close(values: dict[Any, float]) -> object:
 
 def oracle_of(rank_steps: pa.Table, facts: dict[str, Any], ideal: str = PAPER_IDEAL) -> WhatIf:
     return what_if(read_rank_steps(rank_steps), read_layout(facts), ideal=ideal)
-
-
-def without_some_ops(rank_steps: pa.Table, op_type: str, rows_hit: list[int]) -> pa.Table:
-    """Take an op type out of the lines at the given positions, as a profiler does that misses some."""
-    lines = rank_steps.to_pylist()
-    for position in rows_hit:
-        row = lines[position % len(lines)]
-        keep = [i for i, code in enumerate(row["op"]) if code != OP_CODES[op_type]]
-        for name in LISTS:
-            row[name] = [row[name][i] for i in keep]
-    return pa.Table.from_pylist(lines, schema=rank_steps.schema)

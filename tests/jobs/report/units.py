@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from jobs.report.rows import UnitTables
 from jobs.synthetic.identity import JobIdentity
-from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import SickHost
 from jobs.synthetic.shape import JobShape
+from tests.random_jobs import generate_job
 from udfs.step_workers import worker_steps
 from udfs.what_if import simulate_job
 

@@ -8,18 +8,20 @@ import pyarrow.compute as pc
 import pytest
 
 from jobs.synthetic.identity import JobIdentity
-from jobs.synthetic.job import generate_job
-from jobs.synthetic.mechanisms.loading import SlowStorage
-from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.mechanisms.network import FlappingLink
-from jobs.synthetic.mechanisms.stages import LossLayer
-from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobShape
-from jobs.synthetic.workload import Workload
-from schemas.vocabulary import OP_CODES
-from tests.oracle import WhatIf, what_if
+from tests.oracle import what_if
 from tests.oracle.readers import read_layout, read_rank_steps
-from tests.random_jobs import FAULTS, LAYOUTS, LONG, NOISY, UNEVEN_DATA, USUAL, WIDE, named_job, random_job
+from tests.random_jobs import (
+    FAULTS,
+    LAYOUTS,
+    LONG,
+    NOISY,
+    USUAL,
+    WIDE,
+    generate_job,
+    named_job,
+    random_job,
+)
 
 EXPLAINED = {
     name: shape
@@ -118,37 +120,3 @@ def test_ranks_and_hosts() -> None:
     assert {row["host"] for row in rows if row["rank"] < 8} == {"a"}
     assert {row["gpu"] for row in rows} == set(range(8))
     assert job.manifest["world_size"] == 16
-
-
-def _mean_us(job_rows: list[dict[str, list[float]]], op_type: str) -> float:
-    code = OP_CODES[op_type]
-    return float(
-        np.mean([d for r in job_rows for o, d in zip(r["op"], r["duration_us"], strict=True) if o == code])
-    )
-
-
-def test_a_slow_worker_is_slow() -> None:
-    job = generate_job(USUAL, [WeakGpu(1, 2, 1.5)], 1, workload=Workload(noise=0.0))
-    rows = job.rank_steps.to_pylist()
-    slow = [row for row in rows if (row["dp_rank"], row["pp_rank"]) == (1, 2)]
-    others = [row for row in rows if (row["dp_rank"], row["pp_rank"]) != (1, 2)]
-    assert _mean_us(slow, "forward-compute") == pytest.approx(
-        1.5 * _mean_us(others, "forward-compute"), rel=1e-6
-    )
-
-
-def test_a_slow_link_and_slow_data_and_a_loss_layer() -> None:
-    usual = _quiet([])
-    faults: list[tuple[Mechanism, str]] = [
-        (FlappingLink(0, 0.02), "forward-pp-comm"),
-        (LossLayer(0.02, 0.04), "forward-compute"),
-        (UNEVEN_DATA, "backward-compute"),
-    ]
-    for fault, grows in faults:
-        assert _quiet([fault]).op_type_slowdown[grows] > usual.op_type_slowdown[grows] + 0.01, grows
-    assert _quiet([SlowStorage(0.1)]).launch_slowdown > usual.launch_slowdown + 0.05
-
-
-def _quiet(mechanisms: list[Mechanism]) -> WhatIf:
-    job = generate_job(USUAL, mechanisms, 1, workload=Workload(noise=0.0, launch_s=0.0))
-    return what_if(read_rank_steps(job.rank_steps), read_layout(job.manifest), exact_workers=False)

@@ -100,20 +100,20 @@ def test_size_is_limited_and_a_limit_leaves_the_rest_alone() -> None:
 
 def test_jobs_with_shared_hosts_have_no_sickness_of_their_own() -> None:
     for seed in range(200):
-        plan = sample_job(seed, hosts=("a", "b")).plan
+        plan = sample_job(seed, has_own_hosts=False).plan
         assert not any(isinstance(mechanism, SickHost) for mechanism in plan.mechanisms)
 
 
-def test_days_of_a_job_share_its_windows_and_nothing_drawn() -> None:
+def test_days_of_a_job_share_its_windows() -> None:
     shape = JobShape(dp_size=2, steps=10)
-    job = SampledJob(JobPlan(shape, (WeakGpu(0, 0, 1.5, window=Window(5, 15)),), seed=3), "single")
+    job = SampledJob(JobPlan(shape, (WeakGpu(0, 0, 1.5, window=Window(5, 15)),)))
     identity = JobIdentity("j")
-    first, second, third = (job.day(day, identity) for day in range(3))
+    first, second, third = (job.day(day, 100 + day, identity) for day in range(3))
     assert first.mechanisms == (WeakGpu(0, 0, 1.5, window=Window(5, 15)),)
     assert second.mechanisms == (WeakGpu(0, 0, 1.5, window=Window(-5, 5)),)
     assert third.mechanisms == ()
-    assert len({first.seed, second.seed, third.seed}) == 3
-    more = job.day(2, identity, (SickHost("a", 1.2),))
+    assert [first.seed, second.seed, third.seed] == [100, 101, 102]
+    more = job.day(2, 102, identity, (SickHost("a", 1.2),))
     assert more.mechanisms == (SickHost("a", 1.2),)
 
 

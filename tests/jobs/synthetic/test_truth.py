@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from jobs.synthetic.job import recorded_job
-from jobs.synthetic.mechanisms.data import PackedSequences
 from jobs.synthetic.mechanisms.loading import SlowStorage
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.network import CongestedNetwork
@@ -114,17 +113,6 @@ def test_the_usual_delay_of_the_first_computes_counts_as_a_launch_delay() -> Non
     assert truth.all_causes_fraction == truth.time_saved_fraction["launch_delay"]
 
 
-def test_data_and_pauses_cost_time() -> None:
-    truth = exact(
-        JobShape(dp_size=4, pp_size=2, steps=20),
-        PackedSequences(32768, 2000, 1.2),
-        UnsynchronisedGc(0.5, 8.0),
-    )
-    assert truth.time_saved_fraction["data_imbalance"] > 0.05
-    assert truth.time_saved_fraction["pause"] > 0.05
-    assert truth.all_causes_fraction > max(truth.time_saved_fraction.values())
-
-
 def test_where_mechanisms_struck() -> None:
     """The workers that they slow, not those that wait; no step in which chance spared all."""
     shape = JobShape(dp_size=2, pp_size=2, microbatches=4, steps=12)
@@ -141,15 +129,6 @@ def test_where_mechanisms_struck() -> None:
     assert 0 < len(weak["slowed_steps"]) < 12
     assert weak["slowed_workers"] == [[0, 0]]
     assert (len(congested["slowed_workers"]), congested["slowed_steps"]) == (4, [3, 4])
-
-
-def test_causes_by_any_set() -> None:
-    simulation = Simulation(
-        JobPlan(PAIR, (WeakGpu(1, 0, 1.5), CongestedNetwork("replicas", 0.25)), workload=EXACT)
-    )
-    both = simulation.timeline(simulation.places_of({"slow_worker", "communication"}))
-    step_s = [simulation.step_us(timeline).mean() / 1e6 for timeline in (both, simulation.timeline())]
-    assert step_s == pytest.approx([USUAL_STEP_S, USUAL_STEP_S + 0.15 + 0.09], rel=1e-12)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

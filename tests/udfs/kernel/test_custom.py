@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jobs.synthetic.job import GeneratedJob
-from tests.random_jobs import LAYOUTS, USUAL, disagreeing_job, named_job
+from tests.random_jobs import LAYOUTS, USUAL, named_job
 from udfs.kernel.custom import replay_changes
 from udfs.kernel.durations import replayed_durations
 from udfs.kernel.ideal import ideal_durations
@@ -14,7 +14,7 @@ from udfs.kernel.trace import Trace, build_trace
 from udfs.layout import read_layout
 from udfs.rank_rows import replayed_rows
 
-JOBS = {name: named_job(name) for name in LAYOUTS} | {"disagreeing": disagreeing_job()}
+JOBS = {name: named_job(name) for name in (*LAYOUTS, "disagreeing")}
 
 
 def trace_of(job: GeneratedJob) -> Trace:

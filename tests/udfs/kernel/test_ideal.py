@@ -6,8 +6,7 @@ from statistics import fmean, median
 import numpy as np
 import pytest
 
-from jobs.synthetic.job import generate_job
-from tests.random_jobs import LAYOUTS, NOISY
+from tests.random_jobs import LAYOUTS, NOISY, generate_job
 from udfs.ideals import IDEALS
 from udfs.kernel import op_type as ot
 from udfs.kernel.ideal import ideal_durations, ideal_of_ops

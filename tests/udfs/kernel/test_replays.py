@@ -6,13 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.workload import Workload
 from schemas.vocabulary import OP_TYPES
 from tests import published
-from tests.random_jobs import disagreeing_job
+from tests.random_jobs import generate_job, named_job
 from tests.udfs.equal_results import assert_same_results
 from udfs.kernel import masked, op_type
 from udfs.kernel.durations import launch_delays, replayed_durations
@@ -89,7 +88,7 @@ def test_the_latest_of_dp_ranks_may_be_any_of_them(dp_ranks: int) -> None:
 @pytest.mark.parametrize("values", [1, 600])
 def test_stacks_of_few_scenarios_are_stacks_of_all(values: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where dp ranks disagree, no more scenarios are replayed together than fit a worker's memory."""
-    job = disagreeing_job()
+    job = named_job("disagreeing")
     whole = simulate_job(job.rank_steps, job.manifest)
     monkeypatch.setattr(masked, "STACKED_VALUES", values)
     assert_same_results(simulate_job(job.rank_steps, job.manifest), whole, within=0.0)

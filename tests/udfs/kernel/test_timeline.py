@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from jobs.synthetic.job import GeneratedJob, generate_job
+from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.nuisances import ClockSkew
-from tests.random_jobs import LAYOUTS, NOISY, USUAL, disagreeing_job, named_job
+from tests.random_jobs import LAYOUTS, NOISY, USUAL, generate_job, named_job
 from udfs.kernel.durations import replayed_durations
 from udfs.kernel.replay import replay
 from udfs.kernel.timeline import Timeline, critical_path, replayed_timeline
@@ -13,7 +13,7 @@ from udfs.kernel.trace import StepBlock, build_trace
 from udfs.layout import read_layout
 from udfs.rank_rows import replayed_rows
 
-JOBS = {name: named_job(name) for name in LAYOUTS} | {"disagreeing": disagreeing_job()}
+JOBS = {name: named_job(name) for name in (*LAYOUTS, "disagreeing")}
 
 
 def blocks(job: GeneratedJob) -> list[StepBlock]:

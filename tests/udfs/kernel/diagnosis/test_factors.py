@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from tests.random_jobs import LAYOUTS, named_job, random_job
+from tests.random_jobs import LAYOUTS, named_job
 from tests.udfs.kernel.diagnosis.kernel_jobs import job_of
 from udfs.kernel.diagnosis.compute_times import Tensor, compute_times
 from udfs.kernel.diagnosis.factors import Data, Factors, decompose
@@ -34,7 +34,7 @@ def assert_gives_times_back(times_s: Tensor, factors: Factors) -> None:
 
 @pytest.mark.parametrize("name", [*LAYOUTS, *range(12)])
 def test_factors_multiplied_give_the_times_back(name: str | int) -> None:
-    job = job_of(random_job(name) if isinstance(name, int) else named_job(name))
+    job = job_of(named_job(name))
     computes = compute_times(job.blocks(), job.layout.pp_size, job.layout.dp_size)
     assert computes is not None
     before = computes.times_s.copy()

@@ -5,8 +5,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from jobs.synthetic.job import GeneratedJob
-from tests.random_jobs import LAYOUTS, disagreeing_job, named_job
+from tests.random_jobs import LAYOUTS, named_job
 from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of, mean_step_s
 from udfs.kernel import cause
 from udfs.kernel.diagnosis import fixes
@@ -18,10 +17,6 @@ from udfs.kernel.replay import last_ops, replay, replay_rows, step_time
 SCENARIOS: Final = 3
 NAMES: Final = [*LAYOUTS, "disagreeing"]
 NOTHING: Final[frozenset[int]] = frozenset()
-
-
-def generated(name: str) -> GeneratedJob:
-    return disagreeing_job() if name == "disagreeing" else named_job(name)
 
 
 def scenarios(block: BlockTimes, seed: int) -> tuple[Floats, list[Floats], Floats, dict[int, Floats]]:
@@ -40,7 +35,7 @@ def scenarios(block: BlockTimes, seed: int) -> tuple[Floats, list[Floats], Float
 
 @pytest.mark.parametrize("name", NAMES)
 def test_scenarios_together_are_scenarios_alone_to_the_last_bit(name: str) -> None:
-    for seed, block in enumerate(job_of(generated(name)).blocks()):
+    for seed, block in enumerate(job_of(named_job(name)).blocks()):
         duration_s, rows, delay_s, delays = scenarios(block, seed)
         is_last = last_ops(block.graph, np.zeros(block.graph.size))
         together = replay_rows(block.graph, rows, delays, duration_s.shape[1:], is_last)
@@ -53,7 +48,7 @@ def test_scenarios_together_are_scenarios_alone_to_the_last_bit(name: str) -> No
 @pytest.mark.parametrize("name", [name for name in NAMES if "batched" not in name])
 def test_with_nothing_fixed_and_no_delay_kept_a_job_takes_its_simulated_time(name: str) -> None:
     """Batched transfers are replayed as calls here, but each by itself in the model."""
-    job = job_of(generated(name))
+    job = job_of(named_job(name))
     nothing = np.empty(0, dtype=np.int64)
     blocks = [
         block._replace(delays=KeptDelays(nothing, np.empty((0, *block.duration_s.shape[1:]))))
@@ -65,7 +60,7 @@ def test_with_nothing_fixed_and_no_delay_kept_a_job_takes_its_simulated_time(nam
 
 @pytest.mark.parametrize("name", ["usual", "virtual_pipeline", "batched_transfers", "disagreeing"])
 def test_a_kept_delay_is_what_the_fix_of_delays_takes_away(name: str) -> None:
-    job = job_of(generated(name))
+    job = job_of(named_job(name))
     blocks = job.blocks()
     undelayed = [
         block._replace(delays=block.delays._replace(delay_s=np.zeros_like(block.delays.delay_s)))
@@ -78,7 +73,7 @@ def test_a_kept_delay_is_what_the_fix_of_delays_takes_away(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["usual", "virtual_pipeline_batched_overlapped", "disagreeing"])
 def test_stacks_of_few_fixes_are_stacks_of_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = job_of(generated(name))
+    job = job_of(named_job(name))
     whole = job.analysed().diagnosis
     monkeypatch.setattr(fixes, "STACKED_VALUES", 1)
     assert job.analysed().diagnosis == whole
@@ -86,7 +81,7 @@ def test_stacks_of_few_fixes_are_stacks_of_all(name: str, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("name", ["usual", "virtual_pipeline", "disagreeing"])
 def test_without_transfers_those_alone_take_no_time(name: str) -> None:
-    for block in job_of(generated(name)).blocks():
+    for block in job_of(named_job(name)).blocks():
         duration_s = block.duration_s[:, None].copy()
         for members, _ in block.graph.meetings:
             for ops in members:

@@ -5,10 +5,9 @@ from typing import Final
 
 import pytest
 
-from jobs.synthetic.job import generate_job
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.workload import Workload
-from tests.random_jobs import LAYOUTS, disagreeing_job, named_job, random_job
+from tests.random_jobs import LAYOUTS, generate_job, named_job
 from tests.udfs.kernel.diagnosis.generated import OVERLAPPED, USUAL, VIRTUAL, WORKLOAD
 from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of, mean_step_s
 from udfs.kernel import cause
@@ -28,11 +27,7 @@ def diagnosis_of(found: WhatIf) -> Diagnosis:
 
 @pytest.mark.parametrize("name", [*LAYOUTS, "disagreeing", *range(12)])
 def test_what_causes_are_given_sums_to_what_all_fixes_save(name: str | int) -> None:
-    if isinstance(name, int):
-        job = random_job(name)
-    else:
-        job = disagreeing_job() if name == "disagreeing" else named_job(name)
-    found = job_of(job).analysed()
+    found = job_of(named_job(name)).analysed()
     diagnosis = diagnosis_of(found)
     given = [each.attributed_fraction for each in diagnosis.causes]
     assert sum(given) == pytest.approx(diagnosis.all_fixes_fraction, abs=SAME)
@@ -43,7 +38,7 @@ def test_what_causes_are_given_sums_to_what_all_fixes_save(name: str | int) -> N
     "name", ["usual", "virtual_pipeline_batched_overlapped", "one_worker", "disagreeing"]
 )
 def test_savings_are_differences_of_step_times_over_that_of_the_record(name: str) -> None:
-    job = job_of(disagreeing_job() if name == "disagreeing" else named_job(name))
+    job = job_of(named_job(name))
     found = job.analysed()
     diagnosis = diagnosis_of(found)
     replays = found_in(job.blocks(), job.layout, job.rows.worker_host)

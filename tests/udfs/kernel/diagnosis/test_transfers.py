@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 import pytest
 
-from jobs.synthetic.job import generate_job
 from jobs.synthetic.shape import JobShape
+from tests.random_jobs import generate_job
 from tests.udfs.kernel.diagnosis.kernel_jobs import job_of
 from udfs.kernel import op_type as ot
 from udfs.kernel.diagnosis.compute_times import BlockTimes

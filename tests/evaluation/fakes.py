@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from jobs.evaluation.diagnosis import Diagnose
 from jobs.synthetic.simulation import LABELS
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
+from tests.evaluation.answers import Diagnose
 
 Culprits = Sequence[tuple[int | None, int | None]]
 """(dp_rank, pp_rank), worst first; None: all."""

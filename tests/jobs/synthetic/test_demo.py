@@ -8,20 +8,25 @@ from typing import Any
 
 import pytest
 
-from jobs.demo_fleet import FIRST_DAY, FLEET, SICK_HOST, FleetJob, plan_of_day, write_fleet
-from jobs.synthetic.job import recorded_job
+from jobs.synthetic.demo import JOBS, SICK_HOST, demo_fleet, write_demo
+from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.simulation import LABELS, Simulation
 from jobs.synthetic.truth import true_savings
 from schemas.vocabulary import OP_CODES
 from tests.oracle import WhatIf, what_if
 from tests.oracle.readers import read_layout, read_rank_steps
 
-BY_ID = {job.job_id: job for job in FLEET}
+FLEET = demo_fleet(seed=0)
+BY_ID = {job.job_id: job for job in FLEET.jobs}
+
+
+def _ran(job_id: str) -> tuple[GeneratedJob, Simulation]:
+    """The job on its first day."""
+    return FLEET.recorded(BY_ID[job_id], BY_ID[job_id].days[0])
 
 
 def _found(job_id: str) -> WhatIf:
-    job = BY_ID[job_id]
-    generated = recorded_job(Simulation(plan_of_day(job, job.days[0], seed=1)))
+    generated, _ = _ran(job_id)
     return what_if(read_rank_steps(generated.rank_steps), read_layout(generated.manifest))
 
 
@@ -35,23 +40,24 @@ def _digest(landing: Path) -> str:
 @pytest.fixture(scope="module")
 def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("landing")
-    write_fleet(folder)
+    write_demo(folder)
     return folder
 
 
 def test_same_seed_same_bytes(tmp_path: Path, landing: Path) -> None:
-    write_fleet(tmp_path / "again")
+    write_demo(tmp_path / "again")
     assert _digest(tmp_path / "again") == _digest(landing)
-    write_fleet(tmp_path / "other", seed=1)
+    write_demo(tmp_path / "other", seed=1)
     assert _digest(tmp_path / "other") != _digest(landing)
 
 
 def test_three_days_of_a_dozen_jobs(landing: Path) -> None:
-    for day in range(3):
-        folder = landing / f"log_date=2026-01-0{5 + day}"
+    days = sorted(landing.glob("log_date=*"))
+    assert [day.name for day in days] == [f"log_date=2026-01-0{5 + day}" for day in range(3)]
+    for day, folder in enumerate(days):
         assert (folder / "_SUCCESS").exists()
         jobs = {path.name.removeprefix("job_id=") for path in folder.glob("job_id=*")}
-        assert jobs == {job.job_id for job in FLEET if day in job.days}
+        assert jobs == {job.job_id for job in FLEET.jobs if day in job.days}
         assert len(jobs) >= 11
 
 
@@ -82,16 +88,6 @@ def test_missing_files(landing: Path) -> None:
     assert len(list(tuning.glob("rank-*"))) == 15
 
 
-def test_the_sick_host_serves_three_jobs() -> None:
-    for job_id in ("gpt-175b", "chat-70b", "draft-13b"):
-        job = BY_ID[job_id]
-        rows = recorded_job(Simulation(plan_of_day(job, 1, seed=1))).rank_steps.to_pylist()
-        hosts = {(row["dp_rank"], row["pp_rank"]): row["host"] for row in rows}
-        truth = true_savings(Simulation(plan_of_day(job, 1, seed=1)))
-        slow = {tuple(worker) for worker in truth.mechanisms[0]["culprits"]["workers"]}
-        assert {worker for worker, host in hosts.items() if host == SICK_HOST} == slow
-
-
 @pytest.mark.parametrize(
     ("job_id", "worker"), [("gpt-175b", (2, 1)), ("speech-3b", (5, 0)), ("gpt-70b", None), ("code-13b", None)]
 )
@@ -114,24 +110,20 @@ def test_other_planted_faults_are_found() -> None:
 
 
 def test_every_cause_occurs_alone() -> None:
-    """Each of them costs a job so much that a diagnosis has to name it."""
+    """Each of them costs a job so much that a diagnosis has to name it; one host slows three jobs."""
     found = set()
-    for job in FLEET:
-        fractions = true_savings(Simulation(plan_of_day(job, job.days[0], seed=1))).time_saved_fraction
+    slowed = []
+    for job in JOBS:
+        truth = true_savings(_ran(job.job_id)[1])
+        slowed += [job.job_id for each in truth.mechanisms if each["culprits"].get("hosts") == [SICK_HOST]]
+        fractions = truth.time_saved_fraction
         causes = {cause for cause, fraction in fractions.items() if fraction > 0.025}
         assert len(causes) == (len(job.mechanisms) > 0), job.job_id
         found |= causes
     assert found == set(LABELS)
+    assert slowed == ["gpt-175b", "chat-70b", "draft-13b"]
 
 
-@pytest.mark.parametrize(
-    "job", [job for job in FLEET if job.planted.startswith("nothing")], ids=lambda job: job.job_id
-)
-def test_healthy_jobs_are_healthy(job: FleetJob) -> None:
-    assert _found(job.job_id).slowdown < 1.03
-
-
-def test_manifest_of_a_day() -> None:
-    job = BY_ID["gpt-175b"]
-    assert recorded_job(Simulation(plan_of_day(job, 0, seed=1))).manifest["gpu_hours"] == 128 * 24.0
-    assert FIRST_DAY.isoformat() == "2026-01-05"
+@pytest.mark.parametrize("job_id", [job.job_id for job in JOBS if job.planted.startswith("nothing")])
+def test_healthy_jobs_are_healthy(job_id: str) -> None:
+    assert _found(job_id).slowdown < 1.03

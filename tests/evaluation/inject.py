@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from jobs.evaluation.recording import Recording
 from jobs.synthetic.place import Cell
+from tests.evaluation.recording import Recording
 from udfs.kernel import op_type as ot
 from udfs.kernel.masked import Mask
 from udfs.kernel.program import Ints

@@ -19,10 +19,6 @@ Diagnose = Callable[[pa.Table, Mapping[str, object] | None], Mapping[str, pa.Tab
 """Rows of rank_steps and the manifest in; tables job_slowdown and job_causes out, as of simulate_job."""
 
 
-class NoDiagnosisError(Exception):
-    """Raised where what should diagnose gives no table of causes."""
-
-
 @dataclass(frozen=True)
 class DiagnosedJob:
     """What was said about a job.
@@ -61,15 +57,10 @@ class DiagnosedJob:
 
 
 def diagnosed(diagnose: Diagnose, rank_steps: pa.Table, manifest: Mapping[str, object]) -> DiagnosedJob:
-    """Let a job be diagnosed; a trace that is refused is an answer too, without causes.
-
-    raises : NoDiagnosisError where there is no table of causes.
-    """
+    """Let a job be diagnosed; a trace that is refused is an answer too, without causes."""
     try:
         tables = diagnose(rank_steps, manifest)
     except TraceError:
         return DiagnosedJob({"status": STATUS_CORRUPT_TRACE}, {})
-    if JOB_CAUSES not in tables:
-        raise NoDiagnosisError(f"the simulation gives no table {JOB_CAUSES}: there is nothing to evaluate")
     (job,) = tables[JOB_SLOWDOWN].to_pylist()
     return DiagnosedJob(job, {row["cause"]: row for row in tables[JOB_CAUSES].to_pylist()})

@@ -1,6 +1,6 @@
 """Faults put into recorded traces: identity without one, and exact costs of each."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from jobs.evaluation import inject
-from jobs.evaluation.inject import FAULTS, STRENGTHS
-from jobs.evaluation.published import (
-    causes_of,
+from jobs.synthetic.job import GeneratedJob
+from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.mechanisms.workers import WeakGpu
+from jobs.synthetic.shape import JobShape
+from jobs.synthetic.workload import Workload
+from tests.evaluation import inject
+from tests.evaluation.fakes import rows_by, saying, zero
+from tests.evaluation.inject import FAULTS
+from tests.evaluation.published import (
     injection_list,
     injection_scores,
     injections,
@@ -21,14 +26,8 @@ from jobs.evaluation.published import (
     read_published,
     trace_folders,
 )
-from jobs.evaluation.recording import Recording, read_recording
-from jobs.synthetic.job import GeneratedJob, generate_job
-from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.mechanisms.workers import WeakGpu
-from jobs.synthetic.shape import JobShape
-from jobs.synthetic.workload import Workload
-from schemas.vocabulary import JOB_CAUSES
-from tests.jobs.evaluation.fakes import rows_by, saying, zero
+from tests.evaluation.recording import Recording, read_recording
+from tests.random_jobs import generate_job
 from udfs.kernel import op_type as ot
 from udfs.what_if import simulate_job
 
@@ -42,6 +41,7 @@ PAIR = JobShape(dp_size=2, microbatches=1, steps=4)
 PIPELINE = JobShape(dp_size=3, pp_size=2, microbatches=4, steps=5)
 PAIR_S = 0.01 + 0.1 + 0.2 + 0.02 + 0.005
 """Step of PAIR: gather, forward, backward, scatter, optimizer."""
+Strike = Callable[[Recording, float, np.random.Generator], inject.Struck]
 TICK_S = 2e-7
 """Logs keep a tenth of a microsecond of start and of duration."""
 
@@ -57,6 +57,13 @@ def generated(shape: JobShape, *mechanisms: Mechanism, workload: Workload = EXAC
 
 def rng() -> np.random.Generator:
     return np.random.default_rng(5)
+
+
+def changed_computes(strike: Strike, strength: float) -> tuple[np.ndarray, inject.Struck]:
+    """How many times as long each compute takes after a fault, and the fault."""
+    before = recorded(PIPELINE)
+    struck = strike(before, strength, rng())
+    return struck.recording.duration_s[before.computes()] / before.duration_s[before.computes()], struck
 
 
 def test_unchanged_the_trace_is_the_one_recorded() -> None:
@@ -78,13 +85,18 @@ def test_jobs_of_unlike_steps_are_refused() -> None:
         read_recording(mixed, job.manifest)
 
 
-def test_a_slow_cell_costs_what_its_computes_take_longer() -> None:
-    struck = inject.slow_cell(recorded(PAIR), 0.5, rng())
-    assert struck.recording.mean_step_s() == pytest.approx(PAIR_S + 0.15, abs=TICK_S)
-    ((dp_rank, pp_rank),) = struck.cells
-    slow = struck.recording.duration_s[struck.recording.computes(), :, dp_rank].sum(axis=0)
-    assert slow == pytest.approx(np.full(4, 0.45), abs=TICK_S)
-    assert pp_rank == 0
+@pytest.mark.parametrize(
+    ("strike", "costs_s"),
+    [
+        (inject.slow_cell, 0.15),
+        (inject.slow_cell_in_some_steps, 0.15 * 2 / 4),
+        (inject.slow_dp_rank, 0.15),
+        (inject.late_data, PAIR_S * 0.5 * 2 / 4),
+    ],
+)
+def test_a_fault_costs_what_it_adds(strike: Strike, costs_s: float) -> None:
+    struck = strike(recorded(PAIR), 0.5, rng())
+    assert struck.recording.mean_step_s() == pytest.approx(PAIR_S + costs_s, abs=TICK_S)
 
 
 def test_a_slow_cell_is_that_of_the_generator() -> None:
@@ -94,31 +106,21 @@ def test_a_slow_cell_is_that_of_the_generator() -> None:
     assert struck.recording.mean_step_s() == pytest.approx(same.mean_step_s(), abs=10 * TICK_S)
 
 
-def test_a_slow_cell_in_some_steps_costs_its_share() -> None:
-    struck = inject.slow_cell_in_some_steps(recorded(PAIR), 0.5, rng())
-    assert struck.recording.mean_step_s() == pytest.approx(PAIR_S + 0.15 * 2 / 4, abs=TICK_S)
-
-
 def test_a_slow_dp_rank_is_slow_on_all_stages() -> None:
-    before = recorded(PIPELINE)
-    struck = inject.slow_dp_rank(before, 0.5, rng())
+    ratio, struck = changed_computes(inject.slow_dp_rank, 0.5)
     (dp_rank,) = {dp_rank for dp_rank, _ in struck.cells}
     assert {pp_rank for _, pp_rank in struck.cells} == {0, 1}
-    ratio = struck.recording.duration_s[before.computes()] / before.duration_s[before.computes()]
     assert ratio[:, :, dp_rank] == pytest.approx(1.5)
     assert (np.delete(ratio, dp_rank, axis=2) == 1.0).all()
 
 
 def test_heavy_microbatches_are_heavy_everywhere_and_keep_the_work_of_each_step() -> None:
+    ratio, struck = changed_computes(inject.heavy_microbatches, 0.5)
     before = recorded(PIPELINE)
-    after = inject.heavy_microbatches(before, 0.5, rng()).recording
-    computes = before.computes()
-    work = [each.duration_s[computes].sum(axis=(0, 2)) for each in (before, after)]
+    work = [each.duration_s[before.computes()].sum(axis=(0, 2)) for each in (before, struck.recording)]
     assert work[1] == pytest.approx(work[0], rel=1e-12)
-    ratio = after.duration_s[computes] / before.duration_s[computes]
     for microbatch in range(4):
-        of_one = ratio[before.microbatch[computes] == microbatch]
-        assert len(of_one) == 4
+        of_one = ratio[before.microbatch[before.computes()] == microbatch]
         assert np.abs(of_one - of_one[0]).max() < 1e-12
     assert (np.isclose(ratio, 1.5).sum(axis=(0, 2)) == 4 * round(0.2 * 4 * 3)).all()
 
@@ -130,35 +132,17 @@ def test_a_longer_last_stage_keeps_the_work() -> None:
     assert stages[1] == pytest.approx([0.8 * stages[0][0], 1.2 * stages[0][1]])
 
 
-def test_pauses_add_to_one_forward_of_some_steps() -> None:
+def test_pauses_and_a_slow_link_add_to_some_ops() -> None:
     before = recorded(PIPELINE)
     added = inject.pauses(before, 3.0, rng()).recording.duration_s - before.duration_s
-    found = np.argwhere(added > TICK_S)
-    assert len(found) == len(set(found[:, 1])) == 2
+    ops, steps, _ = np.nonzero(added > TICK_S)
+    assert (len(ops), len(set(steps)), set(before.op_type[ops])) == (2, 2, {ot.FORWARD_COMPUTE})
     assert added.max() == pytest.approx(3 * 0.1, abs=10 * TICK_S)
-    assert set(before.op_type[found[:, 0]]) == {ot.FORWARD_COMPUTE}
-
-
-def test_a_slow_link_adds_to_both_ends_of_one_dp_rank() -> None:
-    before = recorded(PIPELINE)
     added = inject.slow_link(before, 0.5, rng()).recording.duration_s - before.duration_s
     ops, _, dp_ranks = np.nonzero(added > TICK_S)
-    assert len(set(dp_ranks)) == 1
     sends, recvs = (added[before.op_type == kind] for kind in (ot.FORWARD_SEND, ot.FORWARD_RECV))
-    assert set(before.op_type[ops]) == {ot.FORWARD_SEND, ot.FORWARD_RECV}
+    assert (len(set(dp_ranks)), set(before.op_type[ops])) == (1, {ot.FORWARD_SEND, ot.FORWARD_RECV})
     assert sends == pytest.approx(recvs)
-
-
-def test_late_data_delays_the_first_forward() -> None:
-    before = recorded(PAIR)
-    after = inject.late_data(before, 0.5, rng()).recording
-    assert after.mean_step_s() == pytest.approx(PAIR_S * (1 + 0.5 * 2 / 4), abs=TICK_S)
-
-
-def test_strengths_reach_from_the_weakest_to_the_strongest() -> None:
-    for fault in FAULTS:
-        ends = fault.strength(0), fault.strength(STRENGTHS - 1)
-        assert ends == pytest.approx((fault.weakest, fault.strongest))
 
 
 @pytest.mark.parametrize("number", range(len(FAULTS)), ids=lambda number: FAULTS[number].name)
@@ -189,15 +173,6 @@ def test_what_is_judged_of_a_published_trace(published_traces: Path, number: int
         return saying({} if is_before else {other: 0.1})(rank_steps, manifest)
 
     assert judge_injection(task, confused)["false_labels"] == other
-
-
-def test_every_fault_is_put_into_every_trace(published_traces: Path) -> None:
-    folders = trace_folders(published_traces)
-    assert [read_published(folder).name for folder in folders] == ["SE", "ST"]
-    assert len(injections(folders)) == 160
-    rows = causes_of(folders[0], zero)
-    assert len(rows) == zero(pa.table({}), None)[JOB_CAUSES].num_rows
-    assert {row["trace"] for row in rows} == {"SE"}
 
 
 def test_scores_of_injections_by_hand() -> None:

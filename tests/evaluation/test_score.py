@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from jobs.evaluation import score
-from jobs.evaluation.classes import CLASSES
-from tests.jobs.evaluation.fakes import rows_by
+from tests.evaluation import score
+from tests.evaluation.classes import CLASSES
+from tests.evaluation.fakes import rows_by
 
 DEFAULTS: dict[str, Any] = {
     "variant": "as drawn",

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from jobs.evaluate_clocks import main
-from jobs.evaluation.clocks import judge
-from jobs.synthetic.mechanisms.clocks import SKEWS
+from tests.evaluation.clocks import judge, main
+from tests.evaluation.skews import SKEWS
 
 
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,16 +9,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from jobs.evaluation.diagnosis import Diagnose, DiagnosedJob, Row, diagnosed
-from jobs.evaluation.inject import FAULTS, STRENGTHS
-from jobs.evaluation.recording import Recording, read_recording
-from jobs.evaluation.sample import THRESHOLD
-from jobs.evaluation.score import percent
-from jobs.landing.formats.manifest import parse_published_meta
-from jobs.landing.formats.published_trace import read_trace
-from jobs.landing.formats.rows import LIMITS, Bounds, table_of
 from jobs.synthetic.simulation import LABELS
 from schemas.vocabulary import JOB_CAUSES
+from tests import published
+from tests.evaluation.answers import Diagnose, DiagnosedJob, Row, diagnosed
+from tests.evaluation.inject import FAULTS, STRENGTHS
+from tests.evaluation.judge import THRESHOLD
+from tests.evaluation.recording import Recording, read_recording
+from tests.evaluation.score import percent
 from udfs.what_if import simulate_job
 
 UNSURE: Final = 0.01
@@ -49,13 +47,8 @@ def trace_folders(folder: Path) -> list[Path]:
 @cache
 def read_published(folder: Path) -> Published:
     """Read a trace and its meta file."""
-    (trace,) = folder.glob("trace-*.parquet")
-    name = trace.stem.removeprefix("trace-")
-    manifest = parse_published_meta((folder / f"meta-{name}.yaml").read_bytes(), Bounds().nesting)
-    limits = {size: manifest[size] for size in LIMITS}
-    with trace.open("rb") as content:
-        rows, _ = read_trace(content, limits, Bounds())
-    return Published(name, table_of(rows), manifest)
+    name = folder.name
+    return Published(name, published.rank_steps(folder.parent, name), published.manifest(folder.parent, name))
 
 
 def injections(folders: Sequence[Path]) -> list[Injection]:
@@ -79,13 +72,13 @@ def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> Row:
     is_located   : whether the cells named worst are those struck; None where no worker is slow enough
     false_labels : causes labelled that are neither the injected one nor were labelled without the fault
     """
-    published = read_published(task.folder)
+    trace = read_published(task.folder)
     recording, before_s, before = _before(task.folder, diagnose)
     fault = FAULTS[task.fault]
     strength = fault.strength(task.strength)
     struck = fault.strike(recording, strength, np.random.default_rng([task.fault, task.strength]))
     after_s = struck.recording.mean_step_s()
-    after = diagnosed(diagnose, struck.recording.rank_steps(), published.manifest)
+    after = diagnosed(diagnose, struck.recording.rank_steps(), trace.manifest)
     was, now = (said.answer(fault.cause) for said in (before, after))
     saved_before = was["predicted"] * before_s / after_s
     true = (after_s - before_s) / after_s
@@ -97,7 +90,7 @@ def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> Row:
         if after.answer(cause)["is_cause"] and not before.answer(cause)["is_cause"] and cause != fault.cause
     ]
     return {
-        "trace": published.name,
+        "trace": trace.name,
         "fault": fault.name,
         "strength": strength,
         "true": true,
@@ -112,9 +105,9 @@ def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> Row:
 @cache
 def _before(folder: Path, diagnose: Diagnose) -> tuple[Recording, float, DiagnosedJob]:
     """A trace taken apart, its mean step time [s], and what is said of it without a fault."""
-    published = read_published(folder)
-    recording = read_recording(published.rank_steps, published.manifest).without_waiting()
-    said = diagnosed(diagnose, recording.rank_steps(), published.manifest)
+    trace = read_published(folder)
+    recording = read_recording(trace.rank_steps, trace.manifest).without_waiting()
+    said = diagnosed(diagnose, recording.rank_steps(), trace.manifest)
     return recording, recording.mean_step_s(), said
 
 
@@ -156,10 +149,10 @@ def injection_list(judged: pd.DataFrame) -> pd.DataFrame:
 
 def causes_of(folder: Path, diagnose: Diagnose = simulate_job) -> list[Row]:
     """All rows that the diagnosis gives for a published trace, the unexplained rest among them."""
-    published = read_published(folder)
+    trace = read_published(folder)
     return [
         {
-            "trace": published.name,
+            "trace": trace.name,
             "cause": row["cause"],
             "saved [%]": percent(row["time_saved_fraction"]),
             "attributed [%]": percent(row.get("attributed_fraction")),
@@ -167,7 +160,7 @@ def causes_of(folder: Path, diagnose: Diagnose = simulate_job) -> list[Row]:
             "flag": row["flag_reason"],
             "worst culprit": _culprit(row["culprits"]),
         }
-        for row in diagnose(published.rank_steps, published.manifest)[JOB_CAUSES].to_pylist()
+        for row in diagnose(trace.rank_steps, trace.manifest)[JOB_CAUSES].to_pylist()
     ]
 
 

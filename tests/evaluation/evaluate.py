@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from jobs.evaluation.diagnosis import Diagnose, Row
-from jobs.evaluation.published import causes_of, injections, judge_injection
-from jobs.evaluation.sample import USUAL, VARIANTS, Variant, healthy_seeds, judge_job
 from jobs.progress import spread
+from tests.evaluation.answers import Diagnose, Row
+from tests.evaluation.judge import USUAL, VARIANTS, Variant, healthy_seeds, judge_job
+from tests.evaluation.published import causes_of, injections, judge_injection
 
 
 class Evaluated(NamedTuple):
@@ -39,7 +39,6 @@ def evaluate(args: argparse.Namespace, traces: Sequence[Path], diagnose: Diagnos
 
     traces   : folders of published traces
     diagnose : with several processes, a function that they find by its name
-    raises   : NoDiagnosisError where the simulation gives no causes
     """
     seeds = range(args.seed, args.seed + args.jobs)
     tasks = [(seed, USUAL) for seed in (*seeds, *healthy_seeds(seeds.stop, args.healthy))]

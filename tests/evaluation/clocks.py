@@ -1,20 +1,27 @@
-"""Generated jobs with clocks that are off, beside the same jobs on one clock: is the answer the same?"""
+"""Evaluate the correction of clocks: jobs on clocks that are off, beside the same jobs on one clock.
 
-from collections.abc import Mapping
+`python -m tests.evaluation.clocks --seed S` prints the tables. Seeds 0 to 99,999 are for tuning, those from
+1,000,000 on are kept for evaluation.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from jobs.evaluation.diagnosis import Row
+from jobs.cli import Parser, make_parser, not_negative, option, positive
 from jobs.synthetic.job import GeneratedJob, recorded_job
-from jobs.synthetic.mechanisms.clocks import SKEWS, draw_clocks
 from jobs.synthetic.mechanisms.nuisances import ClockSkew
 from jobs.synthetic.sample_job import own_hosts, sample_job
 from jobs.synthetic.sample_layout import child_rng
 from jobs.synthetic.simulation import JobPlan, Simulation
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, STATUS_ANALYSED, STATUS_CORRUPT_TRACE
+from schemas.vocabulary import EXIT_DONE, JOB_CAUSES, JOB_SLOWDOWN, STATUS_ANALYSED, STATUS_CORRUPT_TRACE
+from tests.evaluation.answers import Row
+from tests.evaluation.report import FORMATS, Section, rendered
+from tests.evaluation.skews import SKEWS, draw_clocks
 from udfs.errors import TraceError
 from udfs.what_if import SimulationSettings, simulate_job
 
@@ -124,3 +131,40 @@ def summary(rows: pd.DataFrame) -> Mapping[str, float]:
         "causes kept [%]": 100 * float(rows.causes_kept.mean()),
         "causes kept, clocks ignored [%]": 100 * float(rows.ignored_causes_kept.mean()),
     }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the evaluation; returns the exit status."""
+    args = _parser().parse_args(argv)
+    judged: list[Row] = []
+    seed = args.seed
+    while len(judged) < args.jobs:
+        found = judge(seed, args.skew or "", args.most_ops)
+        judged += [] if found is None else [found]
+        seed += 1
+    rows = pd.DataFrame(judged)
+    sections = [
+        Section("All jobs", "", pd.DataFrame([summary(rows)])),
+        Section("Kinds of jobs by skews", "", by_kind_and_skew(rows)),
+        Section("Worst errors", "", rows.sort_values("error", ascending=False).head(args.list_worst)),
+    ]
+    heading = f"{len(rows)} generated jobs on several hosts, of seeds {args.seed} to {seed - 1}."
+    sys.stdout.write(rendered(heading, sections, args.format))
+    return EXIT_DONE
+
+
+def _parser() -> Parser:
+    return make_parser(
+        "tests.evaluation.clocks",
+        "Judge the correction of clocks.",
+        option("--jobs N", "jobs (%(default)s)", positive, default=500),
+        option("--seed S", "seed of the first job", not_negative, required=True),
+        option("--skew", "one way to be off alone", choices=list(SKEWS)),
+        option("--most-ops N", "ops of a job (about %(default)s)", positive, default=15_000),
+        option("--list-worst N", "list the N largest errors", not_negative, default=5),
+        option("--format", "(%(default)s)", choices=FORMATS, default=FORMATS[0]),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from jobs.evaluation.classes import CLASSES, JobClass
-from jobs.evaluation.diagnosis import NO_ANSWER
+from tests.evaluation.answers import NO_ANSWER
+from tests.evaluation.classes import CLASSES, JobClass
 
 Frame = pd.DataFrame
 
@@ -79,14 +79,10 @@ def by_cause(answers: Frame, classes: Mapping[str, JobClass] = CLASSES) -> Frame
 
 def healthy_labels(answers: Frame) -> Frame:
     """Labels that jobs without a fault got although the truth has none, and of which cause."""
-    wrong = answers[answers.is_cause & ~answers.is_true]
-    jobs = answers.seed.nunique()
-    rows = [{"cause": "any", "jobs": jobs, "labelled": wrong.seed.nunique()}]
-    rows += [
-        {"cause": cause, "jobs": jobs, "labelled": int((wrong.cause == cause).sum())}
-        for cause in answers.cause.unique()
-    ]
-    found = Frame(rows)
+    wrong, jobs = answers[answers.is_cause & ~answers.is_true], answers.seed.nunique()
+    labelled = {"any": wrong.seed.nunique()}
+    labelled |= {cause: int((wrong.cause == cause).sum()) for cause in answers.cause.unique()}
+    found = Frame({"cause": list(labelled), "jobs": jobs, "labelled": list(labelled.values())})
     found["labelled [%]"] = 100 * found.labelled / found.jobs
     found["wanted at most [%]"] = [1.0, *[None] * (len(found) - 1)]
     return found
@@ -98,15 +94,16 @@ def located(answers: Frame, classes: Mapping[str, JobClass] = CLASSES) -> Frame:
     for each in classes.values():
         inside = answers[each.holds(answers) & (answers.cause == "slow_worker") & answers.is_true]
         labelled = inside[inside.is_cause]
+        hits, hits_labelled = int(inside.is_located.sum()), int(labelled.is_located.sum())
         rows.append(
             {
                 "class": each.title,
                 "jobs with a slow worker": len(inside),
-                "located": int(inside.is_located.sum()),
-                "located [%]": 100 * _ratio(int(inside.is_located.sum()), len(inside)),
+                "located": hits,
+                "located [%]": 100 * _ratio(hits, len(inside)),
                 "wanted [%]": 97.0 if each is CLASSES["all"] else None,
                 "labelled": len(labelled),
-                "located of labelled [%]": 100 * _ratio(int(labelled.is_located.sum()), len(labelled)),
+                "located of labelled [%]": 100 * _ratio(hits_labelled, len(labelled)),
             }
         )
     return Frame(rows)
@@ -116,21 +113,16 @@ def calibration(answers: Frame) -> Frame:
     """Mean true saving in bins of the predicted one; the first and the last bin take what lies beyond."""
     edges = np.array(CALIBRATION_EDGES)
     place = np.clip(np.searchsorted(edges, answers.predicted, side="left") - 1, 0, len(edges) - 2)
-    rows = []
-    for number in range(len(edges) - 1):
-        inside = answers[place == number]
-        rows.append(
-            {
-                "predicted from [%]": 100 * edges[number],
-                "to [%]": 100 * edges[number + 1],
-                "rows": len(inside),
-                "mean predicted [%]": 100 * inside.predicted.mean(),
-                "mean true [%]": 100 * inside.true.mean(),
-                "labelled [%]": 100 * inside.is_cause.mean(),
-                "true [%]": 100 * inside.is_true.mean(),
-            }
-        )
-    return Frame(rows)
+    bins = [answers[place == number] for number in range(len(edges) - 1)]
+    means = {"mean predicted": "predicted", "mean true": "true", "labelled": "is_cause", "true": "is_true"}
+    return Frame(
+        {
+            "predicted from [%]": 100 * edges[:-1],
+            "to [%]": 100 * edges[1:],
+            "rows": [len(inside) for inside in bins],
+            **{f"{name} [%]": [100 * inside[of].mean() for inside in bins] for name, of in means.items()},
+        }
+    )
 
 
 def sensitivity(usual: Frame, variants: Mapping[str, Frame], names: tuple[str, ...]) -> Frame:

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.cli import Parser, make_parser, not_negative, option, positive
-from jobs.evaluation.classes import CLASSES
-from jobs.evaluation.diagnosis import Diagnose, NoDiagnosisError
-from jobs.evaluation.evaluate import evaluate
-from jobs.evaluation.published import trace_folders
-from jobs.evaluation.report import FORMATS, rendered
-from jobs.evaluation.sections import heading, sections
 from jobs.synthetic.simulation import LABELS
-from schemas.vocabulary import EXIT_DONE, EXIT_FAILED
+from schemas.vocabulary import EXIT_DONE
+from tests.evaluation.answers import Diagnose
+from tests.evaluation.classes import CLASSES
+from tests.evaluation.evaluate import evaluate
+from tests.evaluation.published import trace_folders
+from tests.evaluation.report import FORMATS, rendered
+from tests.evaluation.sections import heading, sections
 from udfs.what_if import simulate_job
 
 
@@ -27,18 +27,14 @@ def main(argv: Sequence[str] | None = None, diagnose: Diagnose = simulate_job) -
     folders = [] if args.published is None else trace_folders(args.published)
     if args.published is not None and not folders:
         parser.error(f"no trace-NAME.parquet in the folders of {args.published}")
-    try:
-        found = evaluate(args, folders, diagnose)
-    except NoDiagnosisError as error:
-        sys.stderr.write(f"evaluate_diagnosis: error: {error}\n")
-        return EXIT_FAILED
+    found = evaluate(args, folders, diagnose)
     sys.stdout.write(rendered(heading(found, args), sections(found, args), args.format))
     return EXIT_DONE
 
 
 def _parser() -> Parser:
     return make_parser(
-        "evaluate_diagnosis",
+        "tests.evaluation.diagnosis",
         "Judge the diagnosis by generated jobs with known truth.",
         option("--jobs N", "generated jobs (%(default)s)", positive, default=500),
         option("--seed S", "seed of the first job", not_negative, required=True),

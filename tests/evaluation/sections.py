@@ -5,11 +5,11 @@ from typing import Final
 
 import pandas as pd
 
-from jobs.evaluation import score
-from jobs.evaluation.classes import CLASSES
-from jobs.evaluation.evaluate import Evaluated
-from jobs.evaluation.published import injection_list, injection_scores
-from jobs.evaluation.report import Section
+from tests.evaluation import score
+from tests.evaluation.classes import CLASSES
+from tests.evaluation.evaluate import Evaluated
+from tests.evaluation.published import injection_list, injection_scores
+from tests.evaluation.report import Section
 
 LAST_FOR_TUNING: Final = 99_999
 FIRST_KEPT: Final = 1_000_000

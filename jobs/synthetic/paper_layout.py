@@ -22,7 +22,7 @@ OPS_BESIDES: Final = 9
 """Ops of a worker in a step: of each pipelined compute with its transfers, and besides."""
 
 
-def sample_history_shape(seed: int) -> JobShape:
+def sample_paper_shape(seed: int) -> JobShape:
     """Draw a job's sizes; shape_of_ops then says how much of it is recorded."""
     rng = child_rng(seed, "history shape")
     world_size = int(rng.choice(list(WORLD_SIZES), p=list(WORLD_SIZES.values())))

@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from jobs.synthetic.identity import JobIdentity
-from jobs.synthetic.job import generate_job
-from jobs.synthetic.mechanisms.clocks import HostClock, HostClocks
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation
 from jobs.synthetic.truth import true_savings
+from tests.evaluation.skews import HostClock, HostClocks
+from tests.random_jobs import generate_job
 
 SHAPE = JobShape(dp_size=2, steps=12, tp_size=8, absent=frozenset({"gc"}))
 BAD = HostClock("node-0001", offset_s=0.02, drift_ppm=100.0, jump_s=-0.005, jump_step=7)
@@ -34,9 +33,5 @@ def test_offset_drift_and_jump() -> None:
 
 
 def test_the_truth_names_the_clocks_and_costs_nothing() -> None:
-    plan = JobPlan(SHAPE, [HostClocks((BAD,))], seed=1, identity=JobIdentity())
-    truth = true_savings(Simulation(plan))
-    (mechanism,) = truth.mechanisms
-    assert mechanism["culprits"] == {"hosts": ["node-0001"]}
-    assert mechanism["parameters"]["clocks"][0]["drift_ppm"] == 100.0
-    assert mechanism["time_saved_fraction"] == 0.0
+    (found,) = true_savings(Simulation(JobPlan(SHAPE, [HostClocks((BAD,))], seed=1))).mechanisms
+    assert (found["culprits"], found["time_saved_fraction"]) == ({"hosts": ["node-0001"]}, 0.0)

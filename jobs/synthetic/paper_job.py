@@ -1,14 +1,10 @@
-"""One job of a history: what goes wrong in it, what becomes of it, and who runs it."""
+"""One job like the paper's: what goes wrong in it, what becomes of its logs, and who runs it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 
-from jobs.synthetic.fleet import FleetJob
-from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.data import PackedSequences
 from jobs.synthetic.mechanisms.loading import SlowStorage
 from jobs.synthetic.mechanisms.mechanism import Mechanism
@@ -26,12 +22,14 @@ from jobs.synthetic.paper import (
     UNEVEN_DATA,
     WEAK_GPUS,
 )
+from jobs.synthetic.paper_layout import sample_paper_shape
 from jobs.synthetic.sample_faults import Setting
+from jobs.synthetic.sample_job import SampledJob
 from jobs.synthetic.sample_layout import child_rng, log_uniform, sample_workload
 from jobs.synthetic.shape import JobShape
+from jobs.synthetic.simulation import JobPlan
 from jobs.synthetic.workload import Workload
 from schemas.vocabulary import (
-    OP_CODES,
     STATUS_BAD_LAYOUT,
     STATUS_CORRUPT_TRACE,
     STATUS_HIGH_DISCREPANCY,
@@ -49,64 +47,34 @@ FRAMEWORKS: Final = ("megatron", "megatron", "in-house")
 MODELS: Final = ("dense-7b", "dense-70b", "moe-8x22b", "long-context-13b", "vision-22b")
 MOST_RESTARTS: Final = 15
 """With more a unit is not replayed (contract)."""
-_PAIRED: Final = OP_CODES["forward-recv"]
-"""Matched with its send by number: one too few on one rank, and the trace contradicts itself."""
 
 
-@dataclass
-class HistoryJob(FleetJob):
-    """A job over all of its days; its shape is that of a day's record.
+def draw_like_the_papers(seed: int) -> tuple[SampledJob, dict[str, Any], str]:
+    """Draw what a job is, the fields of its manifest, and what becomes of each of its units.
 
-    status     : what becomes of each of its units
-    mechanisms : what is wrong with it, on all its days alike: slowness persists
-    fields     : of its manifest
+    How much of it is recorded on a day is not drawn yet: shape_of_ops.
     """
-
-    status: str = field(kw_only=True)
-    mechanisms: Sequence[Mechanism] = field(kw_only=True)
-    workload: Workload = field(kw_only=True)
-    fields: Mapping[str, Any] = field(kw_only=True)
-
-    @property
-    def causes(self) -> list[str]:
-        """Causes of its mechanisms, nuisances left out."""
-        return sorted({each.cause for each in self.mechanisms if each.cause is not None})
-
-    def left(self, unit: GeneratedJob) -> GeneratedJob:
-        """What its fate leaves of a day's record."""
-        rows, manifest = unit.rank_steps, unit.manifest
-        if self.status == STATUS_NO_OPS:
-            return GeneratedJob(rows.slice(0, 0), manifest)
-        if self.status == STATUS_MISSING_WORKERS:
-            return unit.without_ranks([max(rows["rank"].to_pylist())])
-        if self.status == STATUS_BAD_LAYOUT:
-            return replace(unit, manifest={**manifest, "world_size": manifest["world_size"] + 1})
-        if self.status == STATUS_CORRUPT_TRACE:
-            return replace(unit, rank_steps=_contradicting(rows))
-        return unit
-
-
-def history_job(placed: FleetJob) -> HistoryJob:
-    """Draw all that its place in time and on hosts does not say."""
-    rng = child_rng(placed.seed, "history job")
+    shape = sample_paper_shape(seed)
+    rng = child_rng(seed, "history job")
     status = str(rng.choice(list(STATUS_SHARES), p=list(STATUS_SHARES.values())))
-    shape = placed.shape
     if status == STATUS_CORRUPT_TRACE and shape.pp_size == 1:
         status = STATUS_MISSING_WORKERS  # without transfers a log can hardly contradict another
     if status == STATUS_TOO_FEW_STEPS:
         shape = replace(shape, steps=int(rng.integers(3, 10)))
-    workload = replace(sample_workload(placed.seed, shape), noise=log_uniform(rng, 0.004, 0.015))
-    mechanisms = _mechanisms(child_rng(placed.seed, "history faults"), shape, workload)
+    workload = replace(sample_workload(seed, shape), noise=log_uniform(rng, 0.004, 0.015))
+    mechanisms = _mechanisms(child_rng(seed, "history faults"), shape, workload)
     if status == STATUS_HIGH_DISCREPANCY:
         step_s = Setting(shape, workload, shape.steps).step_s
         mechanisms = [SlowStorage(step_s * log_uniform(rng, 0.8, 2.0))]
-    return HistoryJob(
-        **{**vars(placed), "shape": shape},
-        status=status,
-        mechanisms=tuple(mechanisms),
-        workload=workload,
-        fields=_fields(rng, shape, status),
-    )
+    plan = JobPlan(shape, tuple(mechanisms), seed, workload=workload)
+    return SampledJob(plan, _lost_ranks(shape, status)), draw_fields(rng, shape, status), status
+
+
+def _lost_ranks(shape: JobShape, status: str) -> tuple[int, ...]:
+    """Ranks that leave no log: the last one, or all."""
+    workers = [(dp, pp) for pp in range(shape.pp_size) for dp in range(shape.dp_size)]
+    lost = {STATUS_MISSING_WORKERS: workers[-1:], STATUS_NO_OPS: workers}.get(status, [])
+    return tuple(shape.rank(*worker) for worker in lost)
 
 
 def _mechanisms(rng: np.random.Generator, shape: JobShape, workload: Workload) -> list[Mechanism]:
@@ -136,11 +104,11 @@ def _weak_gpu(rng: np.random.Generator, shape: JobShape) -> WeakGpu:
     return WeakGpu(dp_rank, pp_rank, 1 + log_uniform(rng, 0.8, 3.0))
 
 
-def _fields(rng: np.random.Generator, shape: JobShape, status: str) -> dict[str, Any]:
-    """Draw the manifest's optional fields that are alike on all days."""
+def draw_fields(rng: np.random.Generator, shape: JobShape, status: str) -> dict[str, Any]:
+    """Draw fields of a manifest that are alike on all days."""
     few = min(int(rng.geometric(0.35)) - 1, MOST_RESTARTS)
     many = MOST_RESTARTS + int(rng.geometric(0.08))
-    return {
+    fields = {
         "cluster": str(rng.choice(CLUSTERS)),
         "team": str(rng.choice(TEAMS, p=TEAM_SHARES)),
         "model": str(rng.choice(MODELS)),
@@ -149,15 +117,4 @@ def _fields(rng: np.random.Generator, shape: JobShape, status: str) -> dict[str,
         "restarts": many if status == STATUS_TOO_MANY_RESTARTS else few,
         "ep_size": 8 if shape.dp_size % 8 == 0 else 1,
     }
-
-
-def _contradicting(rows: pa.Table) -> pa.Table:
-    """The rows of a pipeline, of which those of the last rank lack a recv."""
-    records = rows.to_pylist()
-    rank = records[-1]["rank"]
-    for record in records:
-        if record["rank"] == rank:
-            place = record["op"].index(_PAIRED)
-            for name in ("op", "start_us", "duration_us", "microbatch", "model_chunk"):
-                del record[name][place]
-    return pa.Table.from_pylist(records, rows.schema)
+    return {**fields, "world_size": shape.world_size + 1} if status == STATUS_BAD_LAYOUT else fields

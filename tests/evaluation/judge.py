@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Any, Final
 
-from jobs.evaluation.diagnosis import Diagnose, DiagnosedJob, Row, diagnosed
-from jobs.synthetic.mechanisms.clocks import draw_clocks
 from jobs.synthetic.mechanisms.mechanism import Mechanism, Windowed
 from jobs.synthetic.sample_job import SampledJob, own_hosts, run_sampled, sample_job
 from jobs.synthetic.sample_layout import child_rng
@@ -14,6 +12,8 @@ from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import LABELS
 from jobs.synthetic.truth import Truth, true_savings
 from jobs.synthetic.window import ALWAYS
+from tests.evaluation.answers import Diagnose, DiagnosedJob, Row, diagnosed
+from tests.evaluation.skews import draw_clocks
 from udfs.what_if import simulate_job
 
 THRESHOLD: Final = 0.025

@@ -1,0 +1,158 @@
+"""The demo's fleet: a small one whose jobs are listed here, each with the fault that was put there.
+
+One host slows three jobs, and some logs are broken in ways that real ones are.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from jobs.synthetic.fleet import SHIFTS, Fleet, FleetJob, write_fleet
+from jobs.synthetic.identity import GPUS_PER_HOST
+from jobs.synthetic.mechanisms.data import PackedSequences
+from jobs.synthetic.mechanisms.loading import SlowStorage
+from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.mechanisms.network import FlappingLink
+from jobs.synthetic.mechanisms.pauses import UnsynchronisedGc
+from jobs.synthetic.mechanisms.stages import LossLayer
+from jobs.synthetic.mechanisms.workers import SickHost, WeakGpu
+from jobs.synthetic.rank_log_files import run_folder
+from jobs.synthetic.sample_job import SampledJob
+from jobs.synthetic.shape import JobShape
+from jobs.synthetic.simulation import JobPlan
+from jobs.synthetic.workload import Workload
+from schemas.vocabulary import STATUS_ANALYSED, STATUS_NO_MANIFEST
+
+DAYS: Final = 3
+SICK_HOST: Final = "node-0013"
+"""The host that slows three jobs; the record of two tells what the third, of one replica, cannot."""
+USUAL: Final = Workload(forward_s=0.04, noise=0.008)
+ABOUT: Final = MappingProxyType({"cluster": "north", "gpu_type": "H100"})
+"""Fields of every manifest."""
+
+
+class DemoJob(NamedTuple):
+    """One job of the fleet.
+
+    planted    : what was made to go wrong, in a few words
+    first_host : number of its first host
+    hours      : hours it runs each day
+    days       : first and last of the fleet's days on which it runs, counted from 0
+    fields     : further fields of its manifest
+    """
+
+    job_id: str
+    team: str
+    model: str
+    planted: str
+    shape: JobShape
+    mechanisms: Sequence[Mechanism]
+    first_host: int
+    hours: float = 24.0
+    days: tuple[int, int] = (0, DAYS - 1)
+    compress: bool = False
+    fields: Mapping[str, Any] = MappingProxyType({})
+    lost_ranks: Sequence[int] = ()
+    status: str = STATUS_ANALYSED
+
+    def in_fleet(self, seed: int) -> FleetJob:
+        """The job as a fleet has it."""
+        world_size = self.shape.world_size
+        plan = JobPlan(self.shape, tuple(self.mechanisms), seed, workload=USUAL)
+        about = {"team": self.team, "model": self.model, "gpu_hours": world_size * self.hours}
+        return FleetJob(
+            self.job_id,
+            first=self.days[0] * SHIFTS,
+            end=(self.days[1] + 1) * SHIFTS,
+            sampled=SampledJob(plan, self.lost_ranks),
+            fields={**ABOUT, **about, **self.fields},
+            hosts=[f"node-{self.first_host + n:04d}" for n in range(-(-world_size // GPUS_PER_HOST))],
+            status=self.status,
+            compress=self.compress,
+        )
+
+
+BASE: Final = JobShape(dp_size=4, pp_size=4, microbatches=8, steps=14, batched=True)
+VIRTUAL: Final = replace(BASE, vpp_size=2, noop_transfers="all", overlapped=True)
+JOBS: Final = (
+    DemoJob(
+        "gpt-175b", "foundation", "gpt-175b", f"slow worker on {SICK_HOST}",
+        replace(BASE, tp_size=8), [SickHost(SICK_HOST, 1.45)], first_host=7,
+    ),
+    DemoJob(
+        "chat-70b", "assistant", "chat-70b", f"two slow workers on {SICK_HOST}",
+        replace(BASE, pp_size=2, tp_size=4), [SickHost(SICK_HOST, 1.3)], first_host=10, days=(1, 2),
+    ),
+    DemoJob(
+        "gpt-70b", "foundation", "gpt-70b", "heavy last stage",
+        replace(BASE, tp_size=4), [LossLayer(0.018, 0.036)], first_host=40,
+    ),
+    DemoJob(
+        "long-context-7b", "research", "longctx-7b", "sequences of uneven length",
+        JobShape(dp_size=8, pp_size=2, cp_size=2, microbatches=8, steps=14),
+        [PackedSequences(token_limit=32_768, median_tokens=3000, spread=1.3)], first_host=50,
+    ),
+    DemoJob(
+        "vision-22b", "multimodal", "vit-22b", "slow data loading",
+        JobShape(dp_size=8, microbatches=6, steps=14), [SlowStorage(0.05)], first_host=60,
+    ),
+    DemoJob(
+        "moe-8x22b", "foundation", "moe-8x22b", "a link that flaps", VIRTUAL,
+        [FlappingLink(1, 0.038, 0.25)], first_host=70,
+    ),
+    DemoJob(
+        "speech-3b", "speech", "asr-3b", "slow worker in one step of three",
+        JobShape(dp_size=16, microbatches=4, steps=14, overlapped=True),
+        [WeakGpu(5, 0, 1.6, 0.35)], first_host=72, compress=True,
+    ),
+    DemoJob(
+        "code-13b", "research", "code-13b", "nothing", replace(BASE, pp_size=2), [], first_host=80,
+        hours=12.0, compress=True,
+    ),
+    DemoJob(
+        "rlhf-34b", "assistant", "chat-34b", "each worker collects garbage when it likes",
+        replace(VIRTUAL, pp_size=2, vpp_size=3), [UnsynchronisedGc(0.25, 5.0)], first_host=82,
+    ),
+    DemoJob(
+        "recsys-9b", "ranking", "recsys-9b", "nothing, one replica", replace(BASE, dp_size=1, tp_size=2),
+        [], first_host=84, hours=8.0,
+    ),
+    DemoJob(
+        "eval-7b", "research", "code-7b", "only five steps recorded", replace(BASE, pp_size=2, steps=5),
+        [], first_host=86, hours=2.0,
+    ),
+    DemoJob(
+        "nightly-1b", "infra", "smoke-1b", "18 restarts", JobShape(dp_size=4, steps=12), [],
+        first_host=88, hours=1.0, fields={"restarts": 18},
+    ),
+    DemoJob(
+        "orphan-13b", "infra", "code-13b", "no manifest", BASE, [], first_host=90, days=(1, 1),
+        status=STATUS_NO_MANIFEST,
+    ),
+    DemoJob(
+        "tuning-7b", "research", "code-7b", "a worker without a log", BASE, [], first_host=92, days=(2, 2),
+        lost_ranks=[5],
+    ),
+    DemoJob(
+        "draft-13b", "assistant", "draft-13b", f"one replica, a stage on {SICK_HOST}",
+        replace(BASE, dp_size=1, tp_size=8), [SickHost(SICK_HOST, 1.4)], first_host=11, hours=8.0,
+    ),
+)  # fmt: skip
+
+
+def demo_fleet(seed: int = 0) -> Fleet:
+    """The fleet; its jobs draw from seeds of their own."""
+    return Fleet([job.in_fleet(seed + number) for number, job in enumerate(JOBS)])
+
+
+def write_demo(landing: Path, seed: int = 0) -> Fleet:
+    """Write the fleet's logs into a landing folder, and break some of them. Same seed, same bytes."""
+    fleet = demo_fleet(seed)
+    write_fleet(landing, fleet)
+    torn = run_folder(landing, fleet.log_date(0), "gpt-70b", "r1") / "rank-00008.jsonl"
+    torn.write_bytes(torn.read_bytes()[:-700])
+    misspelt = run_folder(landing, fleet.log_date(1), "recsys-9b", "r1") / "rank-00002.jsonl"
+    misspelt.write_text(misspelt.read_text().replace('"optimizer"', '"optimiser"', 1))
+    return fleet

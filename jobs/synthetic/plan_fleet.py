@@ -1,0 +1,156 @@
+"""Plans of fleets: when jobs run, on which hosts, which of those are sick, and what is drawn for each job."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from jobs.synthetic import paper
+from jobs.synthetic.fleet import SHIFTS, Fleet, FleetJob, SickSpell
+from jobs.synthetic.identity import GPUS_PER_HOST
+from jobs.synthetic.paper_job import draw_fields, draw_like_the_papers
+from jobs.synthetic.paper_layout import shape_of_ops
+from jobs.synthetic.program import build_program
+from jobs.synthetic.sample_job import SEEDS, SampledJob, sample_job
+from jobs.synthetic.sample_layout import child_rng, log_uniform
+from jobs.synthetic.shape import JobShape
+from schemas.vocabulary import STATUS_ANALYSED, STATUS_NO_OPS, STATUS_TOO_FEW_STEPS
+
+MOST_OPS: Final = 150_000
+SPELLS_PER_JOB: Final = 0.1
+"""Hosts that get sick for each job of a fleet, some of them with nothing recorded of it."""
+SPREAD: Final = 0.5
+"""Standard deviation of the log of a unit's ops in a history."""
+ROUNDS: Final = 3
+"""Corrections of the ops asked of each job: whole steps and microbatches do not add up at once."""
+CHRONIC_SHIFTS: Final = (14 * SHIFTS, 60 * SHIFTS)
+PASSING_SHIFTS: Final = (1, 3 * SHIFTS)
+
+
+def plan_fleet(jobs: int, days: int, seed: int, first_day: date, most_ops: int = MOST_OPS) -> Fleet:
+    """Draw a fleet of jobs as sample_job draws them, whose truth is found by running them without each cause.
+
+    most_ops : about so many ops of a job are recorded on a day, at most
+    """
+    drawn = []
+    for number in range(jobs):
+        job_seed, first, end = _span(number, days, seed)
+        length = (end - 1) // SHIFTS - first // SHIFTS + 1
+        sampled = sample_job(job_seed, days=length, has_own_hosts=False, most_ops=most_ops)
+        fields = draw_fields(child_rng(job_seed, "fields"), sampled.plan.shape, STATUS_ANALYSED)
+        drawn.append(FleetJob(_name(number), first, end, sampled, fields))
+    return replace(_placed(drawn, days, seed, SPELLS_PER_JOB), first_day=first_day, has_truth=True)
+
+
+def plan_history(jobs: int, days: int, seed: int, first_day: date, ops: int) -> Fleet:
+    """Draw a fleet like the paper's, with about so many recorded ops over all units.
+
+    Raises ValueError where the ops are too few: every unit needs ten steps of each of its workers.
+    """
+    drawn = []
+    for number in range(jobs):
+        job_seed, first, end = _span(number, days, seed)
+        sampled, fields, status = draw_like_the_papers(job_seed)
+        drawn.append(FleetJob(_name(number), first, end, sampled, fields, status=status))
+    fleet = _placed(_with_ops(drawn, ops), days, seed, paper.SPELLS_PER_JOB)
+    return replace(fleet, first_day=first_day)
+
+
+def recorded_ops(job: FleetJob) -> int:
+    """Ops that a job records over all its days, nearly: those of lost logs are among them."""
+    if job.status == STATUS_NO_OPS:
+        return 0
+    shape = job.shape
+    return len(job.days) * shape.steps * shape.dp_size * _program_ops(replace(shape, dp_size=2, steps=1))
+
+
+@lru_cache(maxsize=4096)
+def _program_ops(shape: JobShape) -> int:
+    """Ops of one replica in one step."""
+    return len(build_program(shape))
+
+
+def _name(number: int) -> str:
+    return f"job-{number:05d}"
+
+
+def _span(number: int, days: int, seed: int) -> tuple[int, int, int]:
+    """Draw a job's seed and the shifts in which it runs; a job of one day may take half of it."""
+    rng = child_rng(seed, f"history job {number}")
+    job_seed = int(rng.integers(SEEDS))
+    if rng.random() < paper.ONE_DAY:
+        first = int(rng.integers(days * SHIFTS))
+        whole = first % SHIFTS == 0 and rng.random() < 0.5
+        return job_seed, first, first + (SHIFTS if whole else 1)
+    length = min(1 + int(rng.geometric(1 / paper.MEAN_FURTHER_DAYS)), paper.MOST_DAYS, days)
+    first_day = int(rng.integers(days - length + 1))
+    return job_seed, first_day * SHIFTS, (first_day + length) * SHIFTS
+
+
+def _placed(jobs: Sequence[FleetJob], days: int, seed: int, spells_per_job: float) -> Fleet:
+    """Put jobs on hosts, of which some get sick, and let one team balance its sequences."""
+    on_hosts = _with_hosts(jobs, child_rng(seed, "history hosts"))
+    spells = _spells(on_hosts, days * SHIFTS, spells_per_job, child_rng(seed, "history spells"))
+    return Fleet(on_hosts, spells, fix_day=round(paper.FIX_AT * days))
+
+
+def _with_hosts(jobs: Sequence[FleetJob], rng: np.random.Generator) -> list[FleetJob]:
+    """Give every job hosts, in the order in which they start; hosts of ended jobs are free again."""
+    free: list[str] = []
+    known = 0
+    running: list[FleetJob] = []
+    hosts: dict[str, FleetJob] = {}
+    for job in sorted(jobs, key=lambda job: (job.first, job.job_id)):
+        for ended in [other for other in running if other.end <= job.first]:
+            running.remove(ended)
+            free += ended.hosts
+        needed = -(-job.shape.world_size // GPUS_PER_HOST)
+        while len(free) < needed:
+            free.append(f"node-{known:04d}")
+            known += 1
+        chosen = sorted(rng.choice(len(free), needed, replace=False).tolist(), reverse=True)
+        hosts[job.job_id] = replace(job, hosts=sorted(free.pop(place) for place in chosen))
+        running.append(hosts[job.job_id])
+    return [hosts[job.job_id] for job in jobs]
+
+
+def _spells(
+    jobs: Sequence[FleetJob], shifts: int, per_job: float, rng: np.random.Generator
+) -> list[SickSpell]:
+    """Draw sick hosts: a few for weeks and not very, most for hours or days and more."""
+    found: dict[str, SickSpell] = {}
+    for _ in range(max(round(per_job * len(jobs)), 1)):
+        job = jobs[int(rng.integers(len(jobs)))]
+        is_chronic = rng.random() < paper.CHRONIC
+        low, high = CHRONIC_SHIFTS if is_chronic else PASSING_SHIFTS
+        length = int(log_uniform(rng, low, high + 1))
+        factor = 1 + (log_uniform(rng, 0.15, 0.5) if is_chronic else log_uniform(rng, 0.2, 1.5))
+        host = str(rng.choice(list(job.hosts)))
+        found.setdefault(host, SickSpell(host, factor, job.first, min(job.first + length, shifts)))
+    return sorted(found.values(), key=lambda spell: spell.host)
+
+
+def _with_ops(jobs: Sequence[FleetJob], ops: int) -> list[FleetJob]:
+    """Give every job steps and microbatches, so that all of them together record about `ops` ops."""
+    units = sum(len(job.days) for job in jobs)
+    normal = [child_rng(job.sampled.plan.seed, "ops").standard_normal() for job in jobs]
+    weights = np.exp(SPREAD * np.array(normal) - SPREAD**2 / 2)
+    asked, sized = ops / units, list(jobs)
+    for _ in range(ROUNDS):
+        sized = [_sized(job, float(asked * weight)) for job, weight in zip(jobs, weights, strict=True)]
+        asked *= ops / max(sum(map(recorded_ops, sized)), 1)
+    found = sum(map(recorded_ops, sized))
+    if found > 1.25 * ops:
+        raise ValueError(f"{units:,} units record at least {found:,} ops, more than the {ops:,} asked for")
+    return sized
+
+
+def _sized(job: FleetJob, ops: float) -> FleetJob:
+    plan = job.sampled.plan
+    shape = shape_of_ops(plan.shape, ops, plan.seed)
+    if job.status == STATUS_TOO_FEW_STEPS:
+        shape = replace(shape, steps=plan.shape.steps)
+    return replace(job, sampled=SampledJob(replace(plan, shape=shape), job.sampled.lost_ranks))
