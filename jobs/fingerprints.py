@@ -20,7 +20,7 @@ from schemas.vocabulary import STAGE_AGGREGATE, STAGE_INGEST, STAGE_SIMULATE, UN
 from udfs.result_tables import SIMULATOR_VERSION
 from udfs.what_if import SimulationSettings
 
-STAGE_VERSIONS: Final = {STAGE_INGEST: "2", STAGE_SIMULATE: SIMULATOR_VERSION, STAGE_AGGREGATE: "1"}
+STAGE_VERSIONS: Final = {STAGE_INGEST: "3", STAGE_SIMULATE: SIMULATOR_VERSION, STAGE_AGGREGATE: "1"}
 """Raised whenever a stage makes other rows of the same input."""
 
 _UNSETTLED: Final = "unsettled:"
