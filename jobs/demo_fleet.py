@@ -21,6 +21,7 @@ from jobs.synthetic.mechanisms.network import FlappingLink
 from jobs.synthetic.mechanisms.pauses import UnsynchronisedGc
 from jobs.synthetic.mechanisms.stages import LossLayer
 from jobs.synthetic.mechanisms.workers import SickHost, WeakGpu
+from jobs.synthetic.nccl_inspector_files import write_inspector_logs
 from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation
@@ -44,6 +45,7 @@ class FleetJob:
     hours      : hours it runs each day
     days       : on which of the fleet's days, counted from 0
     fields     : further fields of its manifest
+    inspected  : whether logs of NCCL Inspector lie beside its rank logs
     """
 
     job_id: str
@@ -57,6 +59,7 @@ class FleetJob:
     days: Sequence[int] = (0, 1, 2)
     compress: bool = False
     fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    inspected: bool = False
 
     def identity(self, day: int, log_date: date) -> JobIdentity:
         """Who and where the job is on one of the fleet's days."""
@@ -78,7 +81,7 @@ VIRTUAL: Final = replace(BASE, vpp_size=2, noop_transfers="all", overlapped=True
 FLEET: Final = (
     FleetJob(
         "gpt-175b", "foundation", "gpt-175b", f"slow worker on {SICK_HOST}",
-        replace(BASE, tp_size=8), [SickHost(SICK_HOST, 1.45)], first_host=7,
+        replace(BASE, tp_size=8), [SickHost(SICK_HOST, 1.45)], first_host=7, inspected=True,
     ),
     FleetJob(
         "chat-70b", "assistant", "chat-70b", f"two slow workers on {SICK_HOST}",
@@ -145,6 +148,8 @@ def write_fleet(landing: Path, seed: int = 0, days: int = DAYS) -> list[date]:
             if day in job.days:
                 recorded = recorded_job(Simulation(plan_of_day(job, day, seed + number)))
                 folder = write_rank_logs(landing, log_date, recorded, compress=job.compress)
+                if job.inspected:
+                    write_inspector_logs(folder, recorded)
                 _break(folder, job.job_id, day)
         finish_day(landing, log_date)
     return log_dates

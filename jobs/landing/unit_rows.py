@@ -1,4 +1,4 @@
-"""What a task makes of a part of a unit: rows and rejects on their way to staging, and what became of files."""
+"""Rows and rejects of a part of a unit on their way to staging, and what became of its files."""
 
 from collections import ChainMap, Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,5 +1,6 @@
 """The command that makes rank logs of other tools' logs, or only says what is in them."""
 
+import gzip
 import json
 import re
 import shutil
@@ -92,6 +93,22 @@ def test_nothing_is_written_over_and_a_target_is_needed(
     with pytest.raises(SystemExit) as wrong:
         main([str(tmp_path / "t.json")])
     assert wrong.value.code == 2
+
+
+def test_a_step_that_is_there_twice_stays_once_as_in_the_landing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for name, dur in (("a.json", 2.0), ("b.json", 3.0)):
+        (run / name).write_bytes(as_json([op(dur=dur), STAGE]))
+    assert main([str(run), "--landing", str(tmp_path / "landing"), *TO]) == 0
+    said = capsys.readouterr().out
+    assert "understood: 1 ops of 1 ranks in 1 steps, 1 rows" in said
+    assert "left out: 1 x steps of a rank: rank 0, step 7 is already in a.json" in said
+    (log,) = tmp_path.rglob("rank-*.jsonl.gz")
+    (written,) = gzip.decompress(log.read_bytes()).splitlines()
+    assert json.loads(written)["duration_us"] == [2.0]
 
 
 def test_a_job_json_says_what_files_do_not_and_broken_files_cost_no_others(

@@ -239,7 +239,7 @@ def _row(found: _Iteration, rank: _Rank, left_out: Counter[str]) -> dict[str, An
                 column.append(value)
     unnamed_ms = (found.end_ns - max((each["end_ns"] for each in found.ops), default=nan)) * 1e-6
     if unnamed_ms >= 0:
-        left_out[_UNNAMED] += round(unnamed_ms)
+        _count(left_out, _UNNAMED, round(unnamed_ms))
     scalars = {"step": found.step, "rank": rank.rank, "dp_rank": rank.dp_rank, "pp_rank": rank.pp_rank}
     unknown = dict.fromkeys(("cp_rank", "gpu", "t0_us", "host"))
     return {**scalars, "tp_rank": rank.tp_rank, **unknown, **lists}

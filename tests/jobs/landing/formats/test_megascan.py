@@ -1,6 +1,7 @@
 """MegaScan: a real job without transfers, and the branch with them as its files are described."""
 
 import gzip
+import json
 from collections import Counter
 from typing import Any
 
@@ -13,6 +14,7 @@ from udfs.what_if import simulate_job
 
 COMPUTE_NS = {"forward": 2_000_000, "backward": 4_000_000}
 TRANSFER_NS = 100_000
+LINKS = {"recv-warmup", "send-warmup", "recv-extra", "send-extra", "exchange-next", "exchange-prev"}
 
 
 def shared() -> dict[str, bytes]:
@@ -131,6 +133,35 @@ def test_the_branch_with_transfers_gives_the_full_graph() -> None:
     (job,) = simulate_job(slower.rows, slower.job)["job_slowdown"].to_pylist()
     assert job["slowdown"] > 1.1
     assert job["last_stage_share"] > 0.9, "the slow stage is the last"
+
+
+def test_transfers_are_looked_for_in_all_iterations() -> None:
+    files = Pipeline().files()
+    events = {name: json.loads(content) for name, content in files.items()}
+    without = {
+        name: as_json([each for number, each in enumerate(found) if number > 40 or each["name"] not in LINKS])
+        for name, found in events.items()
+    }
+    assert read(without).run.transfers == "measured"
+
+
+def test_what_lies_outside_of_iterations_is_counted() -> None:
+    begin, end = ({"name": "forward", "ph": phase, "rel_ts": 1} for phase in "BE")
+    iteration = [
+        {"name": "iteration", "ph": "B"},
+        begin,
+        end,
+        begin,
+        {"name": "iteration", "ph": "E", "rel_ts": 2},
+    ]
+    events = [begin, end, *iteration, begin, end, {"name": "iteration", "ph": "B"}, *iteration, iteration[0]]
+    found = read({"benchmark-data-0-pipeline-0-tensor-0.json": as_json(events)})
+    assert found.rows["op"].to_pylist() == [[0], [0]]
+    assert found.run.left_out == {
+        "events of ops outside of iterations": 4,
+        "beginnings of ops that did not end": 2,
+        "iterations that did not end": 2,
+    }
 
 
 @pytest.mark.parametrize(

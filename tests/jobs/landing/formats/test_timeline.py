@@ -98,6 +98,12 @@ def test_an_op_without_a_number_costs_its_rank_and_step_alone(changes: dict[str,
     assert [each.reason for each in found.rejects] == ["not_finite"]
 
 
+def test_all_files_of_a_run_are_bounded_together() -> None:
+    content = as_json([*[op()] * 5, STAGE])
+    with pytest.raises(RefusalError, match=r"more than 8 ops in one run.*Record fewer steps"):
+        read({"a.json": content, "b.json": content}, bounds=Bounds(trace_ops=8))
+
+
 def test_what_is_no_op_is_counted_and_costs_nothing() -> None:
     events = [op(), op("kernel"), {"ph": "X", "name": ["a"]}, 7, op(args={"step": "7"}), op(tid=99), STAGE]
     found = read({"t.json": as_json(events)})
