@@ -58,6 +58,12 @@ class RefusalError(Exception):
         self.tool, self.reason, self.instead = tool, reason, instead
 
 
+def count(left_out: Counter[str], what: str, number: int) -> None:
+    """Count something that is left out; what never is has no entry."""
+    if number:
+        left_out[what] += number
+
+
 class Format(Protocol):
     """A reader of one tool's logs; a module with these two functions."""
 

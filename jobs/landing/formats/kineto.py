@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from jobs.landing.formats.arrivals import Arrivals
-from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile
+from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
 from jobs.landing.formats.kineto_arrivals import add_arrivals
 from jobs.landing.formats.kineto_dp import dp_ops
-from jobs.landing.formats.kineto_ops import StepOps, count, step_of
+from jobs.landing.formats.kineto_ops import StepOps, step_of
 from jobs.landing.formats.kineto_place import TOOL, Place, place_of
 from jobs.landing.formats.kineto_pp import actions_of, pp_ops
 from jobs.landing.formats.kineto_trace import RankTrace, read_rank

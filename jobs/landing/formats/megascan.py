@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile
+from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
 from jobs.landing.formats.json_stream import items
 from jobs.landing.formats.rows import NO_ROWS, Bounds, FileError, Reject, Rows
 from schemas.vocabulary import OP_CODES, TRANSFERS_ABSENT, TRANSFERS_MEASURED
@@ -90,11 +90,19 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
     ranks = {name: _rank(place, {**told, **given}) for name, place in places.items()}
 
     def parts() -> Iterator[Part]:
+        having, lacking = set[int](), set[int]()
         for file in files:
             for part in _parts(file, ranks[file.name], bounds, left_out):
-                if np.isin(part.rows.lists[0], _TRANSFERS).any():
-                    run.transfers = TRANSFERS_MEASURED
+                row = np.repeat(np.arange(len(part.rows.lengths)), part.rows.lengths)
+                sent = set(row[np.isin(part.rows.lists[0], _TRANSFERS)].tolist())
+                for number, (step, *_) in enumerate(part.rows.scalars):
+                    (having if number in sent else lacking).add(step)
                 yield part
+        replayed = set(sorted(having | lacking)[WARM_UP_STEPS:])
+        if having and not lacking & replayed:
+            run.transfers = TRANSFERS_MEASURED
+        elif having:
+            count(left_out, "steps without transfers, where others have them", len(lacking & replayed))
 
     manifest = {**told, "warm_up_steps": WARM_UP_STEPS}
     run = ForeignRun(SOURCE_FORMAT, manifest, parts(), TRANSFERS_ABSENT, left_out)
@@ -154,10 +162,10 @@ def _iterations(
             name, phase = (event.get("name"), event.get("ph")) if isinstance(event, dict) else (None, None)
             name = name if isinstance(name, str) else None
             if name == "iteration" and phase == "B":
-                _count(left_out, _UNENDED, not found.is_over)
+                count(left_out, _UNENDED, not found.is_over)
                 found, begun = _Iteration(_integer(event, found.step + 1, "iteration"), []), {}
             elif name == "iteration" and phase == "E" and not found.is_over:
-                _count(left_out, "beginnings of ops that did not end", len(begun))
+                count(left_out, "beginnings of ops that did not end", len(begun))
                 found = found._replace(end_ns=_number(event), is_over=True)
                 yield found
             elif name not in _OPS or phase not in {"B", "E"}:
@@ -170,12 +178,7 @@ def _iterations(
                 found.ops.append(_op(begun.pop(name), event))
             else:
                 left_out["ends of ops that did not begin"] += 1
-    _count(left_out, _UNENDED, not found.is_over)
-
-
-def _count(left_out: Counter[str], what: str, number: int) -> None:
-    if number:
-        left_out[what] += number
+    count(left_out, _UNENDED, not found.is_over)
 
 
 def _leave_out(name: str | None, left_out: Counter[str]) -> None:
@@ -239,7 +242,7 @@ def _row(found: _Iteration, rank: _Rank, left_out: Counter[str]) -> dict[str, An
                 column.append(value)
     unnamed_ms = (found.end_ns - max((each["end_ns"] for each in found.ops), default=nan)) * 1e-6
     if unnamed_ms >= 0:
-        _count(left_out, _UNNAMED, round(unnamed_ms))
+        count(left_out, _UNNAMED, round(unnamed_ms))
     scalars = {"step": found.step, "rank": rank.rank, "dp_rank": rank.dp_rank, "pp_rank": rank.pp_rank}
     unknown = dict.fromkeys(("cp_rank", "gpu", "t0_us", "host"))
     return {**scalars, "tp_rank": rank.tp_rank, **unknown, **lists}

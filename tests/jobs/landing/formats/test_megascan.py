@@ -1,7 +1,6 @@
 """MegaScan: a real job without transfers, and the branch with them as its files are described."""
 
 import gzip
-import json
 from collections import Counter
 from typing import Any
 
@@ -14,7 +13,6 @@ from udfs.what_if import simulate_job
 
 COMPUTE_NS = {"forward": 2_000_000, "backward": 4_000_000}
 TRANSFER_NS = 100_000
-LINKS = {"recv-warmup", "send-warmup", "recv-extra", "send-extra", "exchange-next", "exchange-prev"}
 
 
 def shared() -> dict[str, bytes]:
@@ -135,14 +133,28 @@ def test_the_branch_with_transfers_gives_the_full_graph() -> None:
     assert job["last_stage_share"] > 0.9, "the slow stage is the last"
 
 
-def test_transfers_are_looked_for_in_all_iterations() -> None:
-    files = Pipeline().files()
-    events = {name: json.loads(content) for name, content in files.items()}
-    without = {
-        name: as_json([each for number, each in enumerate(found) if number > 40 or each["name"] not in LINKS])
-        for name, found in events.items()
+@pytest.mark.parametrize(("lacking", "status"), [({100, 101}, "analysed"), ({111}, "partial_trace")])
+def test_transfers_are_measured_where_all_steps_that_are_replayed_have_them(
+    lacking: set[int], status: str
+) -> None:
+    whole = Pipeline()
+    files = {
+        f"benchmark-global-{stage}-data-0-pipeline-{stage}-tensor-0.json": as_json(
+            [
+                event
+                for step in range(12)
+                for event in whole.iteration(stage, step)
+                if 100 + step not in lacking
+                or event["name"].split("-")[0] in {"iteration", "forward", "backward"}
+            ]
+        )
+        for stage in range(2)
     }
-    assert read(without).run.transfers == "measured"
+    found = read(files)
+    (job,) = simulate_job(found.rows, found.job)["job_slowdown"].to_pylist()
+    assert job["status"] == status
+    told = found.run.left_out["steps without transfers, where others have them"]
+    assert told == (0 if status == "analysed" else 1)
 
 
 def test_what_lies_outside_of_iterations_is_counted() -> None:
