@@ -6,7 +6,7 @@ stragglers.
 | task | publishes |
 |---|---|
 | `wait_for_day` | nothing; waits for `<landing>/log_date=<day>/_SUCCESS` |
-| `ingest_rank_logs` | `rank_steps`, `jobs`, `rejects`, `source_files` |
+| `ingest_rank_logs` | `rank_steps`, `jobs`, `rejects`, `source_files`, `collective_arrival` |
 | `simulate_what_if` | `job_slowdown` and its five companions, `job_causes`, `job_baseline` |
 | `aggregate_fleet` | `fleet_day`, `cause_day`, `host_day`, `coverage_day`, `group_day`, `op_type_day` |
 | `publish_night` | the report; holds these tables against each other, sums the night up in log and XCom |
@@ -115,7 +115,7 @@ with DAG(
     )
     ingest_rank_logs = SparkSubmitOperator(
         task_id="ingest_rank_logs",
-        doc_md="The landing's day to `rank_steps`, `jobs`, `rejects` and `source_files`.",
+        doc_md="The landing's day to `rank_steps`, `jobs`, `rejects`, `source_files`, `collective_arrival`.",
         entry_point="ingest_rank_logs",
         pool_slots=INGEST,
         outlets=INGESTED,

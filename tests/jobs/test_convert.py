@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,32 @@ def test_check_says_what_would_come_and_writes_nothing(
     ):
         assert words in said
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("timeline/timeline-ST.json.gz", "6,784 ops of 8 ranks in 32 steps"),
+        ("timeline/timeline-SE.json.gz", "112,320 ops of 64 ranks in 45 steps"),
+        ("kineto/nccl_data.json.gz", "world_size 2\nunderstood: 42 ops of 1 ranks in 3 steps"),
+    ],
+)
+def test_the_page_of_formats_tells_what_a_check_says(
+    log: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(LOGS / log), "--check"]) == 0
+    assert words in capsys.readouterr().out
+
+
+def test_a_check_of_traces_says_who_came_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with tarfile.open(LOGS / "kineto" / "dlrm_kineto.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    (folder,) = tmp_path.iterdir()
+    (folder / "job.json").write_text('{"dp_size": 8}')
+    assert main([str(folder), "--check"]) == 0
+    said = capsys.readouterr().out
+    assert "understood: 88 ops of 8 ranks in 1 steps" in said
+    assert "came last: rank 7, to 5 of 8 collectives of world" in said
 
 
 @pytest.mark.parametrize(

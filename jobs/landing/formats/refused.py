@@ -10,7 +10,7 @@ from jobs.landing.formats.rows import Bounds
 _HEAD_BYTES: Final = 64 << 10
 _SPANS: Final = (
     "Record single ops: with MegaScan's trace, with ndtimeline, with torch.profiler on every rank, or as "
-    "rank logs (jobs/rank_log_writer.py)"
+    "rank logs (jobs/emitter)"
 )
 
 
@@ -51,6 +51,11 @@ _TOOLS: Final = (
     _Tool(
         "Megatron's StragglerDetector",
         re.compile(rb"MnRtt/Rnk|MxRtt/Rnk"),
+        "scores of ranks instead of single ops",
+    ),
+    _Tool(
+        "NVIDIA Resiliency Extension",
+        re.compile(rb"STRAGGLER DETECTION WARNING|GPUs? (?:relative|individual) perf(?:ormance| scores):"),
         "scores of ranks instead of single ops",
     ),
     _Tool(
