@@ -135,8 +135,8 @@ def _split(part: UnitPart) -> Iterable[UnitPart]:
             pieces.append([])
         pieces[-1].append(file)
     for place, files in enumerate(pieces):
-        later = {"evidence": (), "surplus": (), "is_first": False} if place else {}
-        yield replace(part, logs=files, is_only=len(pieces) == 1, **later)
+        found = replace(part, logs=files, is_only=len(pieces) == 1)
+        yield replace(found, evidence=(), surplus=(), is_first=False) if place else found
 
 
 def _bytes(files: Iterable[LandedFile]) -> int:

@@ -78,8 +78,8 @@ class Arrivals:
         To be called once: counts in `left_out` the collectives of which a rank is not recorded.
         """
         rank = np.array([rank for _, rank in self._members], np.int64)
-        columns = (np.array(each) for each in (self._meeting, self._member, self._size, self._inside_us))
-        meetings, inside_us, member, missing = _whole(*columns, rank)
+        meeting, member, size = (np.array(each) for each in (self._meeting, self._member, self._size))
+        meetings, inside_us, member, missing = _whole(meeting, member, size, np.array(self._inside_us), rank)
         if missing:
             self.left_out["collectives of which a rank is not recorded"] += missing
         first = np.flatnonzero(np.diff(meetings, prepend=-1) != 0)  # the shortest time: who came last

@@ -18,7 +18,7 @@ def add_arrivals(trace: RankTrace, found: Arrivals) -> None:
     told = trace.distributed
     if told.rank is None:
         return
-    first_ranks = {
+    first_ranks: dict[str | None, int] = {
         name: ranks[0]
         for group in told.pg_config or ()
         if (ranks := ranks_of(group))
