@@ -13,10 +13,7 @@ from jobs.landing.formats import kineto
 from jobs.landing.formats.arrivals import Arrivals
 from jobs.landing.formats.kineto_arrivals import read_arrivals
 from tests.kineto_reading import files_of, outcome, read_all, without_collective
-from tests.kineto_traces import (
-    data_parallel_traces,
-    random_durations,
-)
+from tests.kineto_traces import Trace, data_parallel_traces, random_durations
 
 DATA: Final = Path(__file__).parents[3] / "data" / "logs" / "kineto"
 
@@ -34,6 +31,25 @@ def test_collectives_meet_by_their_numbers_where_one_is_lost() -> None:
     lost, missing = arrivals_of([texts[0], without_collective(texts[1], 2), texts[2]])
     left, _ = arrivals_of([without_collective(text, 2) for text in texts])
     assert (lost, missing) == (left, 1)
+
+
+def test_groups_of_one_axis_have_one_name_and_are_told_apart_by_their_first_rank() -> None:
+    texts = []
+    for rank in range(4):
+        trace = Trace(rank, 4, {"DATA_PARALLEL_GROUP": [rank % 2, rank % 2 + 2]})
+        trace.span("ProfilerStep#5", 0.0, 900.0)
+        trace.collective(
+            "grads-reduce-scatter", (100.0 + rank, 500.0 - rank), 50.0, 200, "DATA_PARALLEL_GROUP", 2
+        )
+        texts.append(trace.text())
+    rows, missing = arrivals_of(texts)
+    assert {(row["communicator"], row["rank"]): row["times_last"] for row in rows} == {
+        ("DATA_PARALLEL_GROUP", 0): 0,
+        ("DATA_PARALLEL_GROUP", 2): 1,
+        ("DATA_PARALLEL_GROUP from rank 1", 1): 0,
+        ("DATA_PARALLEL_GROUP from rank 1", 3): 1,
+    }
+    assert missing == 0
 
 
 def published() -> list[bytes]:
