@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from jobs.cli import Parser, log_date, make_parser, option
 from jobs.emitter.rank_log_writer import SAFE_NAME
@@ -18,6 +18,8 @@ from jobs.landing.formats.foreign import RefusalError
 from jobs.landing.formats.manifest import SIZES
 from jobs.landing.formats.rows import FileError
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, TRANSFERS_MEASURED
+
+_MOST_LAST: Final = 3
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,6 +84,9 @@ def _report(found: Understood) -> Iterator[str]:
         yield f"not replayed: the first {job['warm_up_steps']} steps, which are warm-up"
     if job["transfers"] != TRANSFERS_MEASURED:
         yield "status: partial_trace; slow computes and bounds of the slowdown, and no slowdown"
+    for row in sorted(found.arrivals, key=lambda row: -row["times_last"])[:_MOST_LAST]:
+        where = f"{row['collectives']} collectives of {row['communicator']}"
+        yield f"came last: rank {row['rank']}, to {row['times_last']} of {where}"
     for name, why in found.broken.items():
         yield f"broken: {name}: {why}"
     for what, count in found.left_out.most_common():

@@ -1,4 +1,4 @@
-"""Cookbook: twenty questions with their SQL, answered by a warehouse, as Markdown on standard output.
+"""Cookbook: questions with their SQL, answered by a warehouse, as Markdown on standard output.
 
 `python -m jobs.cookbook --warehouse demo/warehouse > schemas/cookbook/README.md` after `make demo` gives the
 page of this project; over another warehouse it answers the same questions for that one.

@@ -30,7 +30,7 @@ from udfs.revise import REVISION_VERSION
 from udfs.what_if import SimulationSettings
 
 STAGE_VERSIONS: Final = {
-    STAGE_INGEST: "2",
+    STAGE_INGEST: "3",
     STAGE_SIMULATE: SIMULATOR_VERSION,
     STAGE_REVISE: REVISION_VERSION,
     STAGE_AGGREGATE: "1",

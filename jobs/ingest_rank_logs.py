@@ -1,6 +1,6 @@
 """Ingest: what producers left on the given days.
 
-landing -> rank_steps, jobs, rejects, source_files.
+landing -> rank_steps, jobs, rejects, source_files, collective_arrival.
 """
 
 import argparse
@@ -28,7 +28,15 @@ from jobs.stage import publish
 from jobs.warehouse.staged_rows import StagedRows, staged_rows
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import JOBS, RANK_STEPS, REJECTS, SOURCE_FILES, STAGE_INGEST, UNIT_KEY
+from schemas.vocabulary import (
+    COLLECTIVE_ARRIVAL,
+    JOBS,
+    RANK_STEPS,
+    REJECTS,
+    SOURCE_FILES,
+    STAGE_INGEST,
+    UNIT_KEY,
+)
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -64,6 +72,7 @@ def run(
             JOBS: _jobs(landed),
             REJECTS: staged[REJECTS],
             SOURCE_FILES: _source_files(landed),
+            COLLECTIVE_ARRIVAL: staged[COLLECTIVE_ARRIVAL],
         }
         read = of_units(landed.accounts)
         rows, gates, _ = publish(STAGE_INGEST, warehouse, tables, log_dates, units=units, fingerprints=read)

@@ -2,11 +2,9 @@
 
 import pyarrow as pa
 
-from schemas.fields import HOST, RANK, UNIT, count
+from schemas.fields import HOST, RANK, UNIT, count, described
 from schemas.table import Column, Expectation, Table
-from schemas.vocabulary import UNIT_KEY
-
-COLLECTIVE_ARRIVAL = "collective_arrival"
+from schemas.vocabulary import COLLECTIVE_ARRIVAL, UNIT_KEY
 
 
 def _microseconds(name: str, meaning: str) -> Column:
@@ -16,15 +14,18 @@ def _microseconds(name: str, meaning: str) -> Column:
 TABLE = Table(
     name=COLLECTIVE_ARRIVAL,
     meaning=(
-        "One row per communicator and rank in it. All leave a collective together, so that whoever is in it "
-        "for the shortest time came last. Only collectives of which every rank is recorded count. Nobody can "
-        "tell from them what a late rank did before: they say whom to look at, not what it costs."
+        "One row per communicator and rank in it, from logs of NCCL Inspector and traces of torch.profiler. "
+        "All leave a collective together, so that the rank that is in it for the shortest time came last. "
+        "Only collectives of which every rank is recorded count. They do not tell what a late rank did "
+        "before: they say where to look, not what it costs."
     ),
     grain=(*UNIT_KEY, "communicator", "rank"),
     columns=(
         *UNIT,
         Column("communicator", pa.string(), "as the tool names it: NCCL's hash, or a process group"),
-        Column(RANK.name, RANK.type, "rank within the communicator, which is not the job's", minimum=0),
+        described(
+            RANK, "as the tool numbers it: NCCL within the communicator, torch.profiler within the job"
+        ),
         HOST,
         count("collectives", "that all ranks of the communicator recorded"),
         count("times_last", "collectives to which this rank came last; ties to the lower rank"),
@@ -32,7 +33,9 @@ TABLE = Table(
         _microseconds("mean_wait_us", "how long it waited for the last rank, on average"),
     ),
     expectations=(
-        Expectation("last_is_a_part", "times_last <= collectives", "nobody is last more often than there"),
+        Expectation(
+            "last_is_a_part", "times_last <= collectives", "no rank is last more often than it is there"
+        ),
         Expectation("there_are_some", "collectives > 0", "a rank without a whole collective has no row"),
     ),
 )

@@ -83,7 +83,8 @@ TABLE = Table(
         Column(
             "left_out",
             pa.map_(pa.string(), pa.int64()),
-            "what the log of another tool holds and a replay has no place for, and how often; null: nothing",
+            "what the log of another tool holds and a replay has no place for, and how often; also fields "
+            "that its manifest lacks and the log tells; null: nothing",
             nullable=True,
         ),
     ),

@@ -171,6 +171,7 @@ RANK_STEPS: Final = "rank_steps"
 JOBS: Final = "jobs"
 REJECTS: Final = "rejects"
 SOURCE_FILES: Final = "source_files"
+COLLECTIVE_ARRIVAL: Final = "collective_arrival"
 JOB_SLOWDOWN: Final = "job_slowdown"
 STEP_SLOWDOWN: Final = "step_slowdown"
 OP_TYPE_SLOWDOWN: Final = "op_type_slowdown"
@@ -190,7 +191,7 @@ PIPELINE_RUNS: Final = "pipeline_runs"
 UNIT_FINGERPRINTS: Final = "unit_fingerprints"
 PUBLICATIONS: Final = "publications"
 
-INGESTED_TABLES: Final = (RANK_STEPS, JOBS, REJECTS, SOURCE_FILES)
+INGESTED_TABLES: Final = (RANK_STEPS, JOBS, REJECTS, SOURCE_FILES, COLLECTIVE_ARRIVAL)
 RESULT_TABLES: Final = (
     JOB_SLOWDOWN,
     STEP_SLOWDOWN,

@@ -11,6 +11,7 @@ from jobs.warehouse.conditions import spark_schema
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSE_DAY,
+    COLLECTIVE_ARRIVAL,
     COVERAGE_DAY,
     DP_RANK_SLOWDOWN,
     FLEET_DAY,
@@ -74,6 +75,15 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
     REJECTS: _UNIT
     | {"source_file": _FILE, "line": 3, "reason": "not_json", "detail": "no object", "text": "{"},
     SOURCE_FILES: _UNIT | {"source_file": _FILE, "bytes": 4096, "lines": 3, "rows": 2, "rejects": 1},
+    COLLECTIVE_ARRIVAL: _UNIT
+    | {
+        "communicator": "0x7f8c496ae9f661",
+        "rank": 1,
+        "collectives": 40,
+        "times_last": 12,
+        "mean_late_us": 250.0,
+        "mean_wait_us": 30.0,
+    },
     JOB_SLOWDOWN: _UNIT
     | {
         "status": "analysed",

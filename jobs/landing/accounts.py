@@ -29,6 +29,7 @@ class UnitPart:
     """The files of a unit that one task reads.
 
     manifests : job.json first, then the meta-*.yaml
+    evidence : beside the logs, of who came last to collectives
     surplus : files beyond those that a unit may have
     is_first : whether the row of jobs, and what befalls the manifests, comes from this part
     taken : rows that other parts have already
@@ -37,6 +38,7 @@ class UnitPart:
     unit: Unit
     manifests: Sequence[LandedFile]
     logs: Sequence[LandedFile]
+    evidence: Sequence[LandedFile] = ()
     surplus: Sequence[LandedFile] = ()
     is_first: bool = True
     is_only: bool = True

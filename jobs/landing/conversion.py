@@ -14,11 +14,13 @@ from typing import Any, Final
 import numpy as np
 
 from jobs.landing.files import LandedFile
+from jobs.landing.formats import nccl_inspector
 from jobs.landing.formats.foreign import ForeignRun, RefusalError
 from jobs.landing.formats.rows import LIMITS, LISTS, SCALARS, Bounds, FileError, Rows
 from jobs.landing.formats.sound import sound
 from jobs.landing.read_foreign import ForeignFiles, Recognised, job_of, plain
 from jobs.landing.stores import store_of
+from jobs.landing.unit_rows import Block, keys_of, repeated
 from schemas.vocabulary import FILE_REASONS, OP_TYPES, RANK_LOG_FORMAT
 
 _DAY: Final = date(1970, 1, 1)
@@ -32,6 +34,7 @@ class Understood:
     job : its row of jobs, as if it lay in a landing
     left_out : what is not stored, in words, and how often
     broken : files that broke off, and why; no row of theirs counts
+    arrivals : rows of collective_arrival, as far as the files tell who came last to collectives
     ends_us : end of each step after its start, as the log's own zeros tell it
     """
 
@@ -42,6 +45,7 @@ class Understood:
     left_out: Counter[str] = field(default_factory=Counter)
     broken: dict[str, str] = field(default_factory=dict)
     ends_us: dict[int, float] = field(default_factory=dict)
+    arrivals: list[dict[str, Any]] = field(default_factory=list)
 
     def count(self, rows: Rows) -> None:
         """Count the rows of a part."""
@@ -81,6 +85,7 @@ class Conversion:
         self._found: Recognised = self._opener.recognise(landed)
         if self._found.format is None:
             detail = "; ".join(f"{file.name}: {reject.detail}" for file, reject in self._found.others)
+            detail = nccl_inspector.NO_REPLAY if self._found.evidence else detail
             raise RefusalError(
                 "convert", detail or "no files", "jobs/landing/formats/README.md lists what is read"
             )
@@ -127,25 +132,33 @@ class Conversion:
     def _look(self, broken: Mapping[str, str]) -> Understood:
         run = self._run()
         job = job_of(run, self._given, *self._ids)
-        facts = {"source_format": run.source_format, "transfers": run.transfers}
-        found = Understood(job | facts, broken=dict(broken))
+        found = Understood(job, broken=dict(broken))
         for rows in self._rows(found, run):
             found.count(rows)
+        found.job |= {"source_format": run.source_format, "transfers": run.transfers}
+        if run.arrivals is not None:
+            found.arrivals = run.arrivals.table().to_pylist()
+            run.left_out += run.arrivals.left_out
         found.left_out.update({plain(what): count for what, count in run.left_out.items()})
         found.left_out.update(f"files: {file.name}, {reject.detail}" for file, reject in self._found.others)
+        found.left_out.update(f"files: {file.name}, evidence and no replay" for file in self._found.evidence)
         return found
 
     def _rows(self, found: Understood, run: ForeignRun) -> Iterator[Rows]:
         """Rows that the landing would store, part by part; others are counted, broken files noted."""
         is_good = found.job["manifest_status"] is None
         limits = {name: found.job[name] if is_good else None for name in LIMITS}
-        for part in self._opener.parts(run):
+        seen: dict[tuple[int, int], str] = {}
+        for part in self._opener.guarded(run.parts):
             whole = next((each for each in part.rejects if each.reason in FILE_REASONS), None)
             if whole is not None:
                 found.broken[part.name] = whole.detail
             if part.name not in found.broken:
                 good, bad = sound(part.rows, limits, 1)
-                found.left_out.update(f"steps of a rank: {each.detail}" for each in (*part.rejects, *bad))
+                good, again = repeated(Block(1, (), good, ()), seen, part.name)
+                seen |= dict.fromkeys(keys_of(good), part.name)
+                bad += [*part.rejects, *again]
+                found.left_out.update(f"steps of a rank: {each.detail}" for each in bad)
                 yield good
 
 

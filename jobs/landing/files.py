@@ -23,6 +23,9 @@ _OTHERS: Final = re.compile(
 )
 """Names under which other tools leave logs: content says which. Uploads under way have others."""
 
+_EVIDENCE: Final = re.compile(r".*-pid\d+\.log(?:\.gz|\.zst)?")
+"""Names of NCCL Inspector's logs, which may lie beside logs of this project's writer."""
+
 _MARKER: Final = "_SUCCESS"
 _RUN: Final = re.compile(r"job_id=([^/]+)/run_id=([^/]+)")
 _LOG: Final = logging.getLogger(__name__)
@@ -66,6 +69,11 @@ class LandedFile(NamedTuple):
     def is_log_of_other_tool(self) -> bool:
         """Whether its name allows that another tool wrote it."""
         return _OTHERS.fullmatch(self.name) is not None and not self.is_one_of(*_OWN)
+
+    @property
+    def is_evidence(self) -> bool:
+        """Whether its name is that of a log of who came last to collectives."""
+        return self.is_log_of_other_tool and _EVIDENCE.fullmatch(self.name) is not None
 
     @property
     def is_log(self) -> bool:
@@ -127,8 +135,9 @@ class Landing:
                     misplaced.append(f"{source_file} ({entry.defect})" if entry.defect else source_file)
         for files in units.values():
             if any(file.is_one_of(*LOGS) for file in files):  # what else lies there is none
-                misplaced += [file.source_file for file in files if file.is_log_of_other_tool]
-                files[:] = [file for file in files if not file.is_log_of_other_tool]
+                beside = {file for file in files if file.is_log_of_other_tool and not file.is_evidence}
+                misplaced += [file.source_file for file in files if file in beside]
+                files[:] = [file for file in files if file not in beside]
         if misplaced:
             _LOG.warning("%d files are misplaced and not read, the first is %s", len(misplaced), misplaced[0])
         return {unit: sorted(units[unit]) for unit in sorted(units)}, misplaced

@@ -10,7 +10,7 @@ from jobs.landing.files import Unit
 from jobs.landing.formats.rows import Reject, Rows, joined, table_of
 from jobs.landing.staging import Staging
 from schemas.tables import TABLES
-from schemas.vocabulary import RANK_STEPS, REJECTS
+from schemas.vocabulary import COLLECTIVE_ARRIVAL, RANK_STEPS, REJECTS
 
 _MOST_HELD: Final = 192 << 20
 """Bytes of rows that a task holds; a unit with more leaves in several sorted runs."""
@@ -61,7 +61,7 @@ class Held:
         if self.rejects:
             columns = [each._asdict() for _, each in self.rejects]
             rejects = pa.Table.from_pylist(columns, _REJECTED)
-            self._write(REJECTS, rejects, [name for name, _ in self.rejects])
+            self._write(REJECTS, _with_files(rejects, [name for name, _ in self.rejects]))
         self.rows, self.rejects, self._bytes = [], [], 0
 
     def _write_rows(self) -> None:
@@ -72,15 +72,19 @@ class Held:
         table = table_of(rows)
         order = np.lexsort([table.column(name).fill_null(-1).to_numpy() for name in _ORDER])
         self.ops += len(rows.lists[0])
-        self._write(RANK_STEPS, table.take(order), pa.array(names).take(files[order]), len(rows.lists[0]))
+        from_files = _with_files(table.take(order), pa.array(names).take(files[order]))
+        self._write(RANK_STEPS, from_files, len(rows.lists[0]))
 
-    def _write(self, name: str, rows: pa.Table, files: Sequence[str], ops: int = 0) -> None:
+    def write_arrivals(self, rows: pa.Table) -> None:
+        """Let rows of collective_arrival leave."""
+        self._write(COLLECTIVE_ARRIVAL, rows)
+
+    def _write(self, name: str, rows: pa.Table, ops: int = 0) -> None:
         day, job_id, run_id = self._unit
         for column, value in (("job_id", job_id), ("run_id", run_id)):
             rows = rows.append_column(column, pa.repeat(pa.scalar(value, pa.string()), rows.num_rows))
-        self.staging.write(
-            name,
-            (("log_date", day.isoformat()),),
-            rows.append_column("source_file", pa.array(files, pa.string())),
-            ops,
-        )
+        self.staging.write(name, (("log_date", day.isoformat()),), rows, ops)
+
+
+def _with_files(rows: pa.Table, files: Sequence[str]) -> pa.Table:
+    return rows.append_column("source_file", pa.array(files, pa.string()))

@@ -1,28 +1,30 @@
 """Files of a run that another tool wrote: which reader is theirs, and what it reads them through."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
 
 from jobs.landing.content import Content, refusal_of
 from jobs.landing.files import LandedFile
-from jobs.landing.formats import refused
-from jobs.landing.formats.foreign import ForeignRun, Format, Part, RefusalError, SourceFile
+from jobs.landing.formats import nccl_inspector, refused
+from jobs.landing.formats.foreign import ForeignRun, Format, RefusalError, SourceFile
 from jobs.landing.formats.known import HEAD_BYTES, format_of
 from jobs.landing.formats.manifest import manifest_row
 from jobs.landing.formats.rows import LONGEST_TEXT, Bounds, FileError, Reject
 from jobs.landing.stores import Store
 from schemas.vocabulary import REASON_UNKNOWN_FORMAT, REASON_UNREADABLE_FILE
 
+_Found = TypeVar("_Found")
 _PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")
 
 
 class Recognised(NamedTuple):
-    """Files of the one format that a run is in, and why others are not read."""
+    """Files of the one format that a run is in, logs of NCCL Inspector, and why others are not read."""
 
     format: Format | None
     files: Sequence[LandedFile]
+    evidence: Sequence[LandedFile]
     others: Sequence[tuple[LandedFile, Reject]]
 
 
@@ -41,20 +43,26 @@ class ForeignFiles:
     def recognise(self, files: Sequence[LandedFile]) -> Recognised:
         """Return the files of the first format that is recognised; one that is only refused comes last."""
         formats: dict[LandedFile, Format | None] = {}
-        others = []
+        evidence, others = [], []
         for file in files:
             try:
                 with self.opened(file) as content:
-                    formats[file] = format_of(content.read(HEAD_BYTES))
+                    head = content.read(HEAD_BYTES)
             except FileError as error:
                 others.append((file, error.reject))
+                continue
+            if nccl_inspector.recognises(head):
+                evidence.append(file)
+            else:
+                formats[file] = format_of(head)
         found = [each for each in formats.values() if each is not None]
         chosen = next((each for each in found if each is not refused), next(iter(found), None))
         for file, own in formats.items():
             if own is None or own is not chosen:
                 detail = "no format that is read" if own is None else "another tool's than other files"
                 others.append((file, Reject(REASON_UNKNOWN_FORMAT, detail)))
-        return Recognised(chosen, [file for file, own in formats.items() if own and own is chosen], others)
+        own_files = [file for file, own in formats.items() if own is not None and own is chosen]
+        return Recognised(chosen, own_files, evidence, others)
 
     def sources(self, files: Sequence[LandedFile]) -> list[SourceFile]:
         """Return them as a format takes them."""
@@ -62,13 +70,13 @@ class ForeignFiles:
 
     def read(self, chosen: Format, files: Sequence[LandedFile], given: Mapping[str, Any]) -> ForeignRun:
         """Read the run. Raises FileError for the file that was opened last, RefusalError for the run."""
-        with _no_surprise():
+        with no_surprise():
             return chosen.read(self.sources(files), given, self._bounds)
 
-    def parts(self, run: ForeignRun) -> Iterator[Part]:
-        """Parts of the run. Raises FileError for the file that was opened last."""
-        with _no_surprise():
-            yield from run.parts
+    def guarded(self, found: Iterable[_Found]) -> Iterator[_Found]:
+        """What a reader gives. Raises FileError for the file that was opened last."""
+        with no_surprise():
+            yield from found
 
     def digest(self, file: LandedFile) -> str:
         """SHA-256 of a file, which is read once more where no reader reached its end."""
@@ -100,7 +108,7 @@ class ForeignFiles:
 
 
 @contextmanager
-def _no_surprise() -> Iterator[None]:
+def no_surprise() -> Iterator[None]:
     """Whatever a reader of another tool's log stumbles over costs the file that it reads, never the night."""
     try:
         yield

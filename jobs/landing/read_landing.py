@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from jobs.landing.accounts import Keys, UnitAccount, UnitPart
 from jobs.landing.content import Content
-from jobs.landing.files import MANIFEST, META, LandedFile, Landing, Unit
+from jobs.landing.files import LOGS, MANIFEST, META, LandedFile, Landing, Unit
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_unit import read_unit
 from jobs.landing.staging import StagedFile, Staging, sweep
@@ -105,12 +105,12 @@ def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bou
     """
     parts = [_whole(unit, files, bounds) for unit, files in units.items()]
     small = [part for part in parts if _bytes(part.logs) <= _LARGE_UNIT]
-    total = sum(_bytes(part.logs) for part in small)
+    total = sum(_bytes([*part.logs, *part.evidence]) for part in small)
     most = min(_TASK_BYTES, total // least + 1)
     tasks: list[list[UnitPart]] = []
     filled = most
     for part in small:
-        size = _bytes(part.logs)
+        size = _bytes([*part.logs, *part.evidence])
         if not tasks or filled + size / 2 > most:
             tasks.append([])
             filled = 0
@@ -121,8 +121,11 @@ def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bou
 
 def _whole(unit: Unit, files: Sequence[LandedFile], bounds: Bounds) -> UnitPart:
     manifests = [file for kind in (MANIFEST, META) for file in files if file.is_one_of(kind)]
-    logs = [file for file in files if file.is_log]
-    return UnitPart(unit, manifests, logs[: bounds.unit_files], logs[bounds.unit_files :])
+    own = [file for file in files if file.is_one_of(*LOGS)]
+    others = [file for file in files if file.is_log_of_other_tool]
+    logs, evidence = (own, others) if own else (others, [])
+    most, left = bounds.unit_files, max(bounds.unit_files - len(logs), 0)
+    return UnitPart(unit, manifests, logs[:most], evidence[:left], logs[most:] + evidence[left:])
 
 
 def _split(part: UnitPart) -> Iterable[UnitPart]:
@@ -132,8 +135,8 @@ def _split(part: UnitPart) -> Iterable[UnitPart]:
             pieces.append([])
         pieces[-1].append(file)
     for place, files in enumerate(pieces):
-        surplus = () if place else part.surplus
-        yield replace(part, logs=files, surplus=surplus, is_first=not place, is_only=len(pieces) == 1)
+        found = replace(part, logs=files, is_only=len(pieces) == 1)
+        yield replace(found, evidence=(), surplus=(), is_first=False) if place else found
 
 
 def _bytes(files: Iterable[LandedFile]) -> int:

@@ -41,6 +41,7 @@ class DemoJob(NamedTuple):
     hours      : hours it runs each day
     days       : first and last of the fleet's days on which it runs, counted from 0
     fields     : further fields of its manifest
+    inspected  : whether logs of NCCL Inspector lie beside its rank logs
     """
 
     job_id: str
@@ -56,6 +57,8 @@ class DemoJob(NamedTuple):
     fields: Mapping[str, Any] = MappingProxyType({})
     lost_ranks: Sequence[int] = ()
     status: str = STATUS_ANALYSED
+    inspected: bool = False
+    inspected: bool = False
 
     def in_fleet(self, seed: int) -> FleetJob:
         """The job as a fleet has it."""
@@ -71,6 +74,7 @@ class DemoJob(NamedTuple):
             hosts=[f"node-{self.first_host + n:04d}" for n in range(-(-world_size // GPUS_PER_HOST))],
             status=self.status,
             compress=self.compress,
+            inspected=self.inspected,
         )
 
 
@@ -79,7 +83,7 @@ VIRTUAL: Final = replace(BASE, vpp_size=2, noop_transfers="all", overlapped=True
 JOBS: Final = (
     DemoJob(
         "gpt-175b", "foundation", "gpt-175b", f"slow worker on {SICK_HOST}",
-        replace(BASE, tp_size=8), [SickHost(SICK_HOST, 1.45)], first_host=7,
+        replace(BASE, tp_size=8), [SickHost(SICK_HOST, 1.45)], first_host=7, inspected=True,
     ),
     DemoJob(
         "chat-70b", "assistant", "chat-70b", f"two slow workers on {SICK_HOST}",

@@ -14,6 +14,7 @@ from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.job import GeneratedJob, step_numbers
 from jobs.synthetic.mechanisms.data import PackedSequences
 from jobs.synthetic.mechanisms.workers import SickHost
+from jobs.synthetic.nccl_inspector_files import write_inspector_logs
 from jobs.synthetic.paper import FIX_LABEL, FIXED_TEAM
 from jobs.synthetic.rank_log_files import run_folder, write_rank_logs
 from jobs.synthetic.sample_job import SampledJob, run_sampled
@@ -47,6 +48,7 @@ class FleetJob:
     sampled    : what it is and what goes wrong in it; its shape is that of a day's record
     fields     : of its manifest
     status     : what becomes of each of its units
+    inspected  : whether logs of NCCL Inspector lie beside its rank logs
     """
 
     job_id: str
@@ -57,6 +59,7 @@ class FleetJob:
     hosts: Sequence[str] = ()
     status: str = STATUS_ANALYSED
     compress: bool = False
+    inspected: bool = False
 
     @property
     def shape(self) -> JobShape:
@@ -164,6 +167,8 @@ class Fleet:
         """Generate one job on one day: its logs, its manifest and its truth. Returns its recorded ops."""
         unit, simulation = self.recorded(job, day)
         folder = write_rank_logs(landing, self.log_date(day), unit, compress=job.compress)
+        if job.inspected:
+            write_inspector_logs(folder, unit)
         if job.status == STATUS_NO_MANIFEST:
             (folder / "job.json").unlink()
         if self.has_truth:

@@ -1,8 +1,10 @@
 """The command that makes rank logs of other tools' logs, or only says what is in them."""
 
+import gzip
 import json
 import re
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,32 @@ def test_check_says_what_would_come_and_writes_nothing(
     ):
         assert words in said
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("timeline/timeline-ST.json.gz", "6,784 ops of 8 ranks in 32 steps"),
+        ("timeline/timeline-SE.json.gz", "112,320 ops of 64 ranks in 45 steps"),
+        ("kineto/nccl_data.json.gz", "world_size 2\nunderstood: 42 ops of 1 ranks in 3 steps"),
+    ],
+)
+def test_the_page_of_formats_tells_what_a_check_says(
+    log: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(LOGS / log), "--check"]) == 0
+    assert words in capsys.readouterr().out
+
+
+def test_a_check_of_traces_says_who_came_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with tarfile.open(LOGS / "kineto" / "dlrm_kineto.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    (folder,) = tmp_path.iterdir()
+    (folder / "job.json").write_text('{"dp_size": 8}')
+    assert main([str(folder), "--check"]) == 0
+    said = capsys.readouterr().out
+    assert "understood: 88 ops of 8 ranks in 1 steps" in said
+    assert "came last: rank 7, to 5 of 8 collectives of world" in said
 
 
 @pytest.mark.parametrize(
@@ -92,6 +120,22 @@ def test_nothing_is_written_over_and_a_target_is_needed(
     with pytest.raises(SystemExit) as wrong:
         main([str(tmp_path / "t.json")])
     assert wrong.value.code == 2
+
+
+def test_a_step_that_is_there_twice_stays_once_as_in_the_landing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for name, dur in (("a.json", 2.0), ("b.json", 3.0)):
+        (run / name).write_bytes(as_json([op(dur=dur), STAGE]))
+    assert main([str(run), "--landing", str(tmp_path / "landing"), *TO]) == 0
+    said = capsys.readouterr().out
+    assert "understood: 1 ops of 1 ranks in 1 steps, 1 rows" in said
+    assert "left out: 1 x steps of a rank: rank 0, step 7 is already in a.json" in said
+    (log,) = tmp_path.rglob("rank-*.jsonl.gz")
+    (written,) = gzip.decompress(log.read_bytes()).splitlines()
+    assert json.loads(written)["duration_us"] == [2.0]
 
 
 def test_a_job_json_says_what_files_do_not_and_broken_files_cost_no_others(

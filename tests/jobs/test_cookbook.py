@@ -36,8 +36,7 @@ def same(told: str, found: str) -> bool:
         return told == found
 
 
-def test_there_are_twenty_questions_each_with_its_sql_and_an_answer() -> None:
-    assert len(RECIPES) == len(chapters(TOLD)) == 20
+def test_each_question_has_its_sql_and_an_answer() -> None:
     for number, (recipe, chapter) in enumerate(zip(RECIPES, chapters(TOLD), strict=True), start=1):
         assert recipe.name.startswith(f"{number:02}_")
         assert recipe.meaning.endswith("?")

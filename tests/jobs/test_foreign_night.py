@@ -3,23 +3,43 @@
 import shutil
 from dataclasses import replace
 from datetime import date
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from jobs import run_nightly
+from jobs.report.names import job_page_path
 from jobs.settings import Settings
+from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.job import generate_job
+from jobs.synthetic.mechanisms.workers import WeakGpu
+from jobs.synthetic.nccl_inspector_files import write_inspector_logs
+from jobs.synthetic.rank_log_files import write_rank_logs
+from jobs.synthetic.shape import JobShape
 from jobs.warehouse.conditions import spark_schema
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import COVERAGE_DAY, FLEET_DAY, JOB_SLOWDOWN, JOBS, REJECTS, RESULT_TABLES
+from schemas.vocabulary import (
+    COLLECTIVE_ARRIVAL,
+    COVERAGE_DAY,
+    FLEET_DAY,
+    JOB_SLOWDOWN,
+    JOBS,
+    REJECTS,
+    RESULT_TABLES,
+)
 from tests.jobs.landing.formats.foreign_logs import LOGS
 from tests.jobs.night import DAY
 from tests.jobs.night import Landing as Made
+from tests.jobs.report.pages import Page
 from tests.jobs.test_night import Night, read_tables
+from tests.kineto_traces import data_parallel_traces, random_durations, slowdown
+from tests.line_cases import RUN
 
+DURATIONS: Final = random_durations(3, is_sharded=True, ranks=4)
+"""Of a job with traces of torch.profiler, whose last rank is slow."""
 BEFORE: Final = date(2026, 1, 4)
 NEW: Final = {
     JOBS: {"source_format", "transfers", "warm_up_steps", "left_out"},
@@ -48,6 +68,10 @@ def night(spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest
     for job_id, logs in (("megascan", "*.gz"), ("timeline", "timeline-ST*.gz")):
         for file in (LOGS / job_id).glob(logs):
             made.put(job_id, file.name, file.read_bytes())
+    for rank, text in enumerate(data_parallel_traces(DURATIONS)):
+        made.put("kineto", f"rank-{rank}.json", text)
+    own = generate_job(JobShape(dp_size=4, steps=12), [WeakGpu(2, 0, 1.5)], 7, JobIdentity("inspected"))
+    write_inspector_logs(write_rank_logs(made.root, DAY, own), own)
     made.put("timers", "train.log", b"elapsed time per iteration (ms): 714.9")
     paths = {"landing": str(root / "landing"), "warehouse": str(root / "warehouse")}
     settings = test_settings.model_copy(update={"paths": test_settings.paths.model_copy(update=paths)})
@@ -63,6 +87,8 @@ def test_each_job_has_its_status_and_its_reason(night: Night) -> None:
         "old": "analysed",
         "megascan": "partial_trace",
         "timeline": "analysed",
+        "kineto": "analysed",
+        "inspected": "analysed",
         "timers": "unusable_log",
     }
     assert found["timers"]["status_detail"].startswith("Megatron's timers: sums over an iteration")
@@ -72,12 +98,35 @@ def test_each_job_has_its_status_and_its_reason(night: Night) -> None:
     assert [row["reason"] for row in night.tables[REJECTS]] == ["unusable_log"]
 
 
+def test_traces_of_a_profiler_reach_the_page_of_their_job(night: Night) -> None:
+    (job,) = [row for row in night.tables[JOB_SLOWDOWN] if row["job_id"] == "kineto"]
+    assert job["slowdown"] == pytest.approx(slowdown(DURATIONS), rel=1e-6)
+    folder = night.settings.report_folder
+    assert folder is not None
+    page = Page((folder / job_page_path(DAY, "kineto", RUN)).read_bytes())
+    assert f"{job['slowdown']:.2f}" in page.text
+
+
+def test_who_came_last_is_evidence_beside_a_replay(night: Night) -> None:
+    latest: dict[str, dict[str, Any]] = {}
+    for row in night.tables[COLLECTIVE_ARRIVAL]:
+        latest[row["job_id"]] = max(
+            latest.get(row["job_id"], row), row, key=lambda each: each["mean_late_us"]
+        )
+    assert {job_id: (row["communicator"], row["rank"]) for job_id, row in latest.items()} == {
+        "kineto": ("default_pg", 3),
+        "inspected": ("0x0000000000000000", 2),
+    }
+    (job,) = [row for row in night.tables[JOBS] if row["job_id"] == "inspected"]
+    assert (job["source_format"], job["left_out"]) == ("rank-log/1", None)
+
+
 def test_a_partial_trace_is_outside_fleet_figures(night: Night) -> None:
     (day,) = [row for row in night.tables[FLEET_DAY] if row["log_date"] == DAY]
     assert [day[name] for name in ("jobs", "analysed", "replayed", "partial_trace", "unusable_log")] == [
+        5,
         3,
-        1,
-        1,
+        3,
         1,
         1,
     ]
@@ -87,7 +136,7 @@ def test_a_partial_trace_is_outside_fleet_figures(night: Night) -> None:
         "unusable_log",
     }
     for name in set(RESULT_TABLES) - {JOB_SLOWDOWN}:
-        assert {row["job_id"] for row in night.tables[name]} == {"timeline"}, name
+        assert {row["job_id"] for row in night.tables[name]} == {"timeline", "kineto", "inspected"}, name
 
 
 def test_rows_of_an_earlier_version_stay_with_nulls(night: Night) -> None:

@@ -1,7 +1,9 @@
 """Who came last to collectives, from how long each rank was in them."""
 
-from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from array import array
+from collections import Counter
+from collections.abc import Hashable
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,12 +11,16 @@ import pyarrow as pa
 
 from schemas.collective_arrival import TABLE
 
+_LARGEST_RANK: Final = 2**31 - 1
+_LONGEST_US: Final = 1e15
+_LONGEST_NAME: Final = 200
+
 
 class Attendance(NamedTuple):
     """One rank in one collective.
 
     meeting : equal for all ranks that take part, within the communicator
-    rank, size : within the communicator
+    rank : as the tool numbers it; size : how many ranks take part
     inside_us : from its arrival to the end, which is one instant for all. [us]
     """
 
@@ -26,56 +32,101 @@ class Attendance(NamedTuple):
     host: str | None = None
 
 
-def arrivals(attendances: Sequence[Attendance]) -> tuple[pa.Table, int]:
-    """Rows of collective_arrival without the unit's key, by communicator and rank.
+class Arrivals:
+    """Attendances of one run, as columns: some 32 bytes each.
 
-    returns : also how many collectives are left out, because a rank of them is not recorded
+    most : attendances that are kept; those beyond are counted
+    left_out : what says nothing of who came last, in words, and how often
     """
-    numbers: dict[Hashable, int] = {}
-    meeting = np.array(
-        [numbers.setdefault((each.communicator, each.meeting), len(numbers)) for each in attendances],
-        np.int64,
-    )
-    members: dict[tuple[str, int], int] = {}
-    member = np.array(
-        [members.setdefault((each.communicator, each.rank), len(members)) for each in attendances], np.int64
-    )
-    size = np.array([each.size for each in attendances], np.int64)
-    inside_us = np.array([each.inside_us for each in attendances], np.float64)
-    order = np.lexsort((np.array([each.rank for each in attendances]), inside_us, meeting))
-    is_whole = np.bincount(meeting, minlength=len(numbers))[meeting] == size
-    order = order[is_whole[order]]
-    meeting, member, inside_us = meeting[order], member[order], inside_us[order]
-    is_last = np.diff(meeting, prepend=-1) != 0
-    group = np.cumsum(is_last) - 1
-    shortest_us = inside_us[is_last]
-    longest_us = inside_us[np.diff(meeting, append=-1) != 0]
-    hosts = {(each.communicator, each.rank): each.host for each in attendances}
 
-    def total(values: npt.NDArray[np.float64]) -> list[float]:
-        sums: list[float] = np.bincount(member, values, minlength=len(members)).tolist()
-        return sums
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._meeting, self._member, self._size = array("q"), array("q"), array("q")
+        self._inside_us = array("d")
+        self._members: dict[tuple[str, int], int] = {}
+        self._hosts: list[str | None] = []
+        self.left_out: Counter[str] = Counter()
 
-    there = total(np.ones(len(member)))
-    columns = (
-        total(is_last * 1.0),
-        total(longest_us[group] - inside_us),
-        total(inside_us - shortest_us[group]),
-    )
-    rows = [
-        {
-            "communicator": communicator,
-            "rank": rank,
-            "host": hosts[communicator, rank],
-            "collectives": int(collectives),
-            "times_last": int(last),
-            "mean_late_us": late_us / collectives,
-            "mean_wait_us": wait_us / collectives,
-        }
-        for (communicator, rank), collectives, last, late_us, wait_us in zip(
-            members, there, *columns, strict=True
+    def __len__(self) -> int:
+        return len(self._member)
+
+    def add(self, each: Attendance) -> None:
+        """Add one rank in one collective."""
+        is_possible = 0 <= each.rank <= _LARGEST_RANK and 0 <= each.inside_us <= _LONGEST_US
+        if len(self) >= self._most:
+            self.left_out[f"ranks in collectives beyond the first {self._most}"] += 1
+        elif not is_possible or not 2 <= each.size <= _LARGEST_RANK:
+            self.left_out["collectives of a single rank, or with numbers that cannot be"] += 1
+        else:
+            name = each.communicator[:_LONGEST_NAME]
+            member = self._members.setdefault((name, each.rank), len(self._members))
+            if member == len(self._hosts):
+                self._hosts.append(each.host and each.host[:_LONGEST_NAME])
+            self._meeting.append(hash((name, each.meeting)))  # 64 bits: what it names takes many times that
+            self._member.append(member)
+            self._size.append(each.size)
+            self._inside_us.append(each.inside_us)
+
+    def forget(self, length: int) -> None:
+        """Keep only the first attendances: those behind them are of a file that breaks off."""
+        for column in (self._meeting, self._member, self._size, self._inside_us):
+            del column[length:]
+
+    def table(self) -> pa.Table:
+        """Rows of collective_arrival without the unit's key, by communicator and rank.
+
+        To be called once: counts in `left_out` the collectives of which a rank is not recorded.
+        """
+        rank = np.array([rank for _, rank in self._members], np.int64)
+        meeting, member, size = (np.array(each) for each in (self._meeting, self._member, self._size))
+        meetings, inside_us, member, missing = _whole(meeting, member, size, np.array(self._inside_us), rank)
+        if missing:
+            self.left_out["collectives of which a rank is not recorded"] += missing
+        first = np.flatnonzero(np.diff(meetings, prepend=-1) != 0)  # the shortest time: who came last
+        counts = np.diff(first, append=len(meetings))
+        shortest_us = np.repeat(inside_us[first], counts)
+        longest_us = np.repeat(np.maximum.reduceat(inside_us, first) if len(first) else inside_us, counts)
+
+        def total(of: npt.NDArray[np.int64], values: npt.NDArray[np.float64] | None = None) -> list[float]:
+            sums: list[float] = np.bincount(of, values, minlength=len(rank)).tolist()
+            return sums
+
+        sums = zip(
+            self._members,
+            self._hosts,
+            total(member),
+            total(member[first]),
+            total(member, longest_us - inside_us),
+            total(member, inside_us - shortest_us),
+            strict=True,
         )
-        if collectives
-    ]
-    rows.sort(key=lambda row: (row["communicator"], row["rank"]))
-    return pa.Table.from_pylist(rows, TABLE.value_schema), len(numbers) - int(is_last.sum())
+        rows = [
+            (communicator, rank, host, there, last, late_us / there, wait_us / there)
+            for (communicator, rank), host, there, last, late_us, wait_us in sums
+            if there
+        ]
+        names = TABLE.value_schema.names
+        records = [dict(zip(names, row, strict=True)) for row in sorted(rows, key=lambda row: row[:2])]
+        return pa.Table.from_pylist(records, TABLE.value_schema)
+
+
+def _whole(
+    meeting: npt.NDArray[np.int64],
+    member: npt.NDArray[np.int64],
+    size: npt.NDArray[np.int64],
+    inside_us: npt.NDArray[np.float64],
+    rank: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.int64], int]:
+    """Meetings, times and members of collectives of which each rank is recorded, once.
+
+    returns : by meeting, the shortest time and then the lowest rank first; and how many are not whole
+    """
+    _, meeting = np.unique(meeting, return_inverse=True)
+    order = np.lexsort((inside_us, rank[member], meeting))
+    is_new = (np.diff(meeting[order], prepend=-1) != 0) | (np.diff(member[order], prepend=-1) != 0)
+    chosen = order[is_new]
+    is_short = np.bincount(meeting[chosen])[meeting[chosen]] != size[chosen]
+    is_whole = np.bincount(meeting[chosen], is_short) == 0
+    chosen = chosen[is_whole[meeting[chosen]]]
+    chosen = chosen[np.lexsort((rank[member[chosen]], inside_us[chosen], meeting[chosen]))]
+    return meeting[chosen], inside_us[chosen], member[chosen], int((~is_whole).sum())

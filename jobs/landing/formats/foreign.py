@@ -1,9 +1,12 @@
 """What a reader of another tool's log gives: what the run is, rows of rank_steps, and what it left out."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
+from jobs.landing.formats.arrivals import Arrivals
 from jobs.landing.formats.rows import Bounds, Reject, Rows
 
 
@@ -27,21 +30,24 @@ class Part(NamedTuple):
     rejects: Sequence[Reject] = ()
 
 
-class ForeignRun(NamedTuple):
-    """A run that another tool recorded.
+@dataclass
+class ForeignRun:
+    """A run that another tool recorded; `transfers` and all that follows is complete once `parts` were read.
 
     source_format : which tool's, as `jobs.source_format` has it
-    transfers : measured, inferred or absent
     manifest : those fields of a manifest that the files themselves tell
     parts : rows, file by file; read as they are asked for
+    transfers : measured, inferred or absent
     left_out : what the files hold and a replay has no place for, in words, and how often
+    arrivals : who was in which collective for how long, where the files say
     """
 
     source_format: str
-    transfers: str
     manifest: Mapping[str, Any]
     parts: Iterator[Part]
-    left_out: Mapping[str, int]
+    transfers: str
+    left_out: Counter[str]
+    arrivals: Arrivals | None = None
 
 
 class RefusalError(Exception):
@@ -50,6 +56,12 @@ class RefusalError(Exception):
     def __init__(self, tool: str, reason: str, instead: str) -> None:
         super().__init__(f"{tool}: {reason}. {instead}")
         self.tool, self.reason, self.instead = tool, reason, instead
+
+
+def count(left_out: Counter[str], what: str, number: int) -> None:
+    """Count something that is left out; what never is has no entry."""
+    if number:
+        left_out[what] += number
 
 
 class Format(Protocol):

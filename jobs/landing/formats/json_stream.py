@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, Never
 
-from jobs.landing.formats.rows import FileError
-from schemas.vocabulary import REASON_FILE_TOO_LARGE, REASON_UNREADABLE_FILE
+from jobs.landing.formats.rows import LONGEST_TEXT, FileError, Reject
+from schemas.vocabulary import REASON_FILE_TOO_LARGE, REASON_NOT_JSON, REASON_UNREADABLE_FILE
 
-TRACE_EVENTS: Final = "traceEvents"
+_TRACE_EVENTS: Final = "traceEvents"
 """Where the Trace Event Format has its events, if the document is no array itself."""
 
 _PIECE: Final = 1 << 20
@@ -20,10 +20,11 @@ _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _SCANNER: Final = json.JSONDecoder()
 
 
-def items(file: BinaryIO, most: int, key: str = TRACE_EVENTS) -> Iterator[Any]:
-    """Items of the array that a document is, or that it holds under a key.
+def items(file: BinaryIO, most: int, rejects: list[Reject]) -> Iterator[Any]:
+    """Items of the array that a document is, or that it holds under `traceEvents`.
 
     most : characters that one item, or another value beside the array, may have
+    rejects : takes what follows behind the document, which is not read
     Raises FileError where it is not JSON to its end, or a value is longer.
     """
     window = _Window(file, most)
@@ -31,12 +32,14 @@ def items(file: BinaryIO, most: int, key: str = TRACE_EVENTS) -> Iterator[Any]:
         yield from window.array()
     elif window.peek() == "{":
         for name in window.names():
-            if name == key and window.peek() == "[":
+            if name == _TRACE_EVENTS and window.peek() == "[":
                 yield from window.array()
             else:
                 window.value()
     else:
         window.refuse("neither an array nor an object")
+    if rest := window.rest():
+        rejects.append(Reject(REASON_NOT_JSON, "behind the end of the file's JSON; not read", text=rest))
 
 
 class _Window:
@@ -49,12 +52,22 @@ class _Window:
 
     def peek(self) -> str:
         """Return the next character that is not blank."""
+        if not self._has_more():
+            self.refuse("it ends too early")
+        return self._text[self._at]
+
+    def rest(self) -> str:
+        """How what follows begins; empty where only blanks do."""
+        return self._text[self._at :][:LONGEST_TEXT] if self._has_more() else ""
+
+    def _has_more(self) -> bool:
+        """Go to the next character that is not blank; whether there is one."""
         while True:
             self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]  # matches nothing too
             if self._at < len(self._text):
-                return self._text[self._at]
+                return True
             if not self._more():
-                self.refuse("it ends too early")
+                return False
 
     def value(self) -> Any:  # noqa: ANN401  # any JSON value
         """Return the next value."""

@@ -9,18 +9,19 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile
+from jobs.landing.formats.arrivals import Arrivals
+from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
+from jobs.landing.formats.kineto_arrivals import add_arrivals
 from jobs.landing.formats.kineto_dp import dp_ops
-from jobs.landing.formats.kineto_ops import StepOps, count, step_of
+from jobs.landing.formats.kineto_ops import StepOps, step_of
 from jobs.landing.formats.kineto_place import TOOL, Place, place_of
 from jobs.landing.formats.kineto_pp import actions_of, pp_ops
 from jobs.landing.formats.kineto_trace import RankTrace, read_rank
 from jobs.landing.formats.rows import LISTS, NO_ROWS, SCALARS, Bounds, FileError, Reject, Rows
-from schemas.vocabulary import REASON_MISSING_FIELD, REASON_UNREADABLE_FILE
+from schemas.vocabulary import REASON_MISSING_FIELD, REASON_UNREADABLE_FILE, TRANSFERS_MEASURED
 
 DATA_PARALLEL: Final = "kineto-dp"
 PIPELINE: Final = "kineto-pp"
-MEASURED: Final = "measured"
 
 _EVENTS: Final = b'"traceEvents"'
 _OWN: Final = (b'"schemaVersion"', b'"cpu_op"', b'"cuda_runtime"', b'"user_annotation"')
@@ -44,19 +45,17 @@ def recognises(head: bytes) -> bool:
     return is_object and (_OWN[0] in head or (_EVENTS in head and any(each in head for each in _OWN)))
 
 
-def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001 - a file's bytes are bounded where it is opened
+def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:
     """Read the traces of one run; see Format.read.
 
     The first file that is whole is read at once, because it says what the run is; the others as `parts` are
-    asked for, and what would refuse the first loses such a file alone. `left_out` is complete once all have
-    been.
+    asked for, and what would refuse the first loses such a file alone, but for another layout.
     """
-    left_out: Counter[str] = Counter()
-    meetings: Meetings = {}
+    reader = _Reader(manifest, Arrivals(bounds.trace_ops))
     done: list[Part] = []
     for number, file in enumerate(files):
         try:
-            first = _read_file(file, manifest, meetings, left_out)
+            first = reader.read(file)
         except FileError as error:
             if number == len(files) - 1:
                 raise
@@ -71,43 +70,71 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
         yield first.part
         for file in files[len(done) + 1 :]:
             try:
-                yield _read_file(file, manifest, meetings, left_out).part
-            except FileError as error:
-                yield Part(file.name, NO_ROWS, [error.reject])
-            except RefusalError as refusal:
-                yield Part(file.name, NO_ROWS, [Reject(REASON_UNREADABLE_FILE, str(refusal))])
+                found = reader.read(file)
+            except (FileError, RefusalError) as error:
+                reject = error.reject if isinstance(error, FileError) else _unusable(error)
+                yield Part(file.name, NO_ROWS, [reject])
+            else:
+                _refuse_other_layout(first, found)
+                yield found.part
 
     return ForeignRun(
         source_format=PIPELINE if first.is_pipeline else DATA_PARALLEL,
-        transfers=MEASURED,
         manifest={**first.place.manifest(), "vpp_size": first.chunks},
         parts=parts(),
-        left_out=left_out,
+        transfers=TRANSFERS_MEASURED,
+        left_out=reader.left_out,
+        arrivals=reader.arrivals,
     )
 
 
-def _read_file(
-    file: SourceFile, manifest: Mapping[str, Any], meetings: Meetings, left_out: Counter[str]
-) -> _Read:
-    with file.opened() as opened:
-        trace = read_rank(opened)
-    place = place_of(trace.distributed, manifest)
-    _refuse(trace, place)
-    count(left_out, "kernels without a launch", trace.lost)
-    outside = int((trace.computes.step < 0).sum() + (trace.communications.step < 0).sum())
-    count(left_out, "kernels outside of steps", outside)
-    records, rejects, chunks = [], [], 1
-    peers = [place.coordinates[axis] for axis in ("pp", "cp", "tp")]
-    for number, found in _steps(trace, place, left_out):
-        missing = _missing(found, meetings, (number, *peers))
-        if missing:
-            detail = f"rank {place.rank}, step {number}: {missing}"
-            rejects.append(Reject(REASON_MISSING_FIELD, detail))
-            continue
-        chunks = max(chunks, found.chunks)
-        records.append(_record(found, number, trace, place))
-    rows = Rows.of(records, range(1, len(records) + 1)) if records else NO_ROWS
-    return _Read(Part(file.name, rows, rejects), place, chunks, bool(trace.actions))
+def _unusable(refusal: RefusalError) -> Reject:
+    return Reject(REASON_UNREADABLE_FILE, str(refusal))
+
+
+def _refuse_other_layout(first: _Read, other: _Read) -> None:
+    """Raise RefusalError where two files cannot be of one run."""
+    layouts = [each.place.manifest() for each in (first, other)]
+    if layouts[0] != layouts[1]:
+        told = ["; ".join(f"{name} {size}" for name, size in layout.items()) for layout in layouts]
+        raise RefusalError(
+            TOOL,
+            f"traces of different jobs: {first.part.name} has {told[0]}, {other.part.name} has {told[1]}",
+            "Leave the traces of one run in a run folder of their own",
+        )
+
+
+class _Reader:
+    """Reads the files of one run; what it counts is complete once all have been read."""
+
+    def __init__(self, manifest: Mapping[str, Any], arrivals: Arrivals) -> None:
+        self._manifest = manifest
+        self._meetings: Meetings = {}
+        self.arrivals = arrivals
+        self.left_out: Counter[str] = Counter()
+
+    def read(self, file: SourceFile) -> _Read:
+        """Read one file. Raises FileError or RefusalError where it is of no use."""
+        with file.opened() as opened:
+            trace = read_rank(opened)
+        place = place_of(trace.distributed, self._manifest)
+        _refuse(trace, place)
+        add_arrivals(trace, self.arrivals)
+        count(self.left_out, "kernels without a launch", trace.lost)
+        outside = int((trace.computes.step < 0).sum() + (trace.communications.step < 0).sum())
+        count(self.left_out, "kernels outside of steps", outside)
+        records, rejects, chunks = [], [], 1
+        peers = [place.coordinates[axis] for axis in ("pp", "cp", "tp")]
+        for number, found in _steps(trace, place, self.left_out):
+            missing = _missing(found, self._meetings, (number, *peers))
+            if missing:
+                detail = f"rank {place.rank}, step {number}: {missing}"
+                rejects.append(Reject(REASON_MISSING_FIELD, detail))
+                continue
+            chunks = max(chunks, found.chunks)
+            records.append(_record(found, number, trace, place))
+        rows = Rows.of(records, range(1, len(records) + 1)) if records else NO_ROWS
+        return _Read(Part(file.name, rows, rejects), place, chunks, bool(trace.actions))
 
 
 def _refuse(trace: RankTrace, place: Place) -> None:

@@ -1,49 +1,56 @@
 """Who came last to the collectives that torch.profiler recorded; evidence beside a replay."""
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
-
-from jobs.landing.formats.arrivals import Attendance, arrivals
+from jobs.landing.formats.arrivals import Arrivals, Attendance
 from jobs.landing.formats.foreign import SourceFile
-from jobs.landing.formats.kineto_trace import RankTrace, read_rank
+from jobs.landing.formats.kineto_place import ranks_of
+from jobs.landing.formats.kineto_trace import SEND_RECV, Collective, RankTrace, read_rank
 
 
-def read_arrivals(files: Sequence[SourceFile]) -> tuple[pa.Table, int]:
-    """Rows of collective_arrival without the unit's key; ranks are the job's.
+def add_arrivals(trace: RankTrace, found: Arrivals) -> None:
+    """Add the collectives of one rank; ranks are the job's.
 
-    returns : also how many collectives are left out, because a rank of them is not recorded
     Collectives meet by group and Seq or by Comms Id; where the profiler wrote neither, the k-th of a kind and
     group in a step with the k-th. A kernel of NCCL runs from its own launch until all are there and done.
-    Raises FileError for a file that breaks off.
     """
-    found: list[Attendance] = []
-    for file in files:
-        with file.opened() as opened:
-            found += _attendances(read_rank(opened))
-    return arrivals(found)
-
-
-def _attendances(trace: RankTrace) -> list[Attendance]:
-    found = []
+    told = trace.distributed
+    if told.rank is None:
+        return
+    first_ranks: dict[str | None, int] = {
+        name: ranks[0]
+        for group in told.pg_config or ()
+        if (ranks := ranks_of(group))
+        for name in (group.pg_desc, group.pg_name)
+        if isinstance(name, str)
+    }
     order: Counter[tuple[Any, ...]] = Counter()
-    wires = trace.communications
     for place, collective in enumerate(trace.collectives):
-        if wires.step[place] < 0 or trace.distributed.rank is None:
+        step = trace.communications.step[place]
+        if step < 0 or _is_to_one(collective, trace):
             continue
-        step = trace.steps[wires.step[place]]
-        where = (step, collective.kind, collective.group)
+        where = (trace.steps[step], collective.kind, collective.group, collective.group_name)
         order[where] += 1
-        size = collective.group_size or trace.distributed.world_size or 0
-        found.append(
+        first = first_ranks.get(collective.group_name, first_ranks.get(collective.group))
+        name = collective.group or "world"
+        found.add(
             Attendance(
-                collective.group or "world",
-                collective.key or (*where, order[where]),
-                trace.distributed.rank,
-                size,
-                float(wires.duration_us[place]),
+                name if not first else f"{name} from rank {first}",
+                (collective.group_name, collective.key or (*where, order[where])),
+                told.rank,
+                collective.group_size or told.world_size or 0,
+                float(trace.communications.duration_us[place]),
             )
         )
-    return found
+
+
+def read_arrivals(file: SourceFile, found: Arrivals) -> None:
+    """Add the collectives of a file. Raises FileError for one that breaks off."""
+    with file.opened() as opened:
+        add_arrivals(read_rank(opened), found)
+
+
+def _is_to_one(collective: Collective, trace: RankTrace) -> bool:
+    """Whether it is a send or recv. Without a group, and without a pipeline, all exchange with all."""
+    return collective.kind == SEND_RECV and (collective.group is not None or bool(trace.actions))

@@ -9,20 +9,7 @@ from collections import Counter
 
 import numpy as np
 
-from jobs.landing.formats.kineto_ops import (
-    ALL_GATHERED,
-    BACKWARD,
-    FORWARD,
-    Ops,
-    Step,
-    StepOps,
-    count_unused,
-    gradients,
-    keys_of,
-    of_all_dp_ranks,
-    spans,
-    tail,
-)
+from jobs.landing.formats import kineto_ops as ops
 from jobs.landing.formats.kineto_place import Place
 from jobs.landing.formats.kineto_trace import (
     ALL_GATHER,
@@ -35,7 +22,7 @@ from jobs.landing.formats.kineto_trace import (
 )
 
 
-def dp_ops(step: Step, place: Place, left_out: Counter[str]) -> StepOps | None:
+def dp_ops(step: ops.Step, place: Place, left_out: Counter[str]) -> ops.StepOps | None:
     """Ops of one rank in one step without a pipeline; None for one that holds no whole pass.
 
     left_out : counts what the model of a step has no place for
@@ -45,7 +32,7 @@ def dp_ops(step: Step, place: Place, left_out: Counter[str]) -> StepOps | None:
     if not computes.is_backward.any() or computes.is_backward[0]:
         return None
     turns_us = computes.launch_us[np.diff(computes.is_backward.astype(np.int8), prepend=0) == 1]
-    is_gather, is_gradient, cuts_us = _roles(step, of_all_dp_ranks(step, place), turns_us)
+    is_gather, is_gradient, cuts_us = _roles(step, ops.of_all_dp_ranks(step, place), turns_us)
     gathers, reduces = wires.where(is_gather), wires.where(is_gradient)
     # What is launched behind the last gradients waits for them, such as DDP's copies out of its buckets.
     last_us = (reduces if is_gradient.any() else computes.where(computes.is_backward)).launch_us[-1]
@@ -57,18 +44,17 @@ def dp_ops(step: Step, place: Place, left_out: Counter[str]) -> StepOps | None:
     backwards = np.flatnonzero(pieces.is_backward & (microbatch == microbatch[-1]))
     served = np.searchsorted(pieces.launch_us[forwards], gathers.launch_us)
     waited = np.searchsorted(pieces.launch_us[backwards], reduces.launch_us) - 1
-    behind, is_clip = tail(step, is_tail, last_us, left_out)
+    behind, is_clip = ops.tail(step, is_tail, last_us, left_out)
     parts = [
-        Ops.of(ALL_GATHERED, gathers, chunk=chunk[forwards[served.clip(max=len(forwards) - 1)]]),
-        Ops.of(np.where(pieces.is_backward, BACKWARD, FORWARD), pieces, microbatch, chunk),
-        *gradients(reduces, chunk[backwards[waited.clip(0)]]),
+        ops.Ops.of(ops.ALL_GATHERED, gathers, chunk=chunk[forwards[served.clip(max=len(forwards) - 1)]]),
+        ops.Ops.of(np.where(pieces.is_backward, ops.BACKWARD, ops.FORWARD), pieces, microbatch, chunk),
+        *ops.gradients(reduces, chunk[backwards[waited.clip(0)]]),
         *behind,
     ]
-    count_unused(step, is_gather | is_gradient | is_clip, left_out)
-    return StepOps(Ops.joined(parts), chunks, keys_of(step, is_gather | is_gradient))
+    return ops.whole_step(step, parts, chunks, is_gather | is_gradient, is_clip, left_out)
 
 
-def _roles(step: Step, is_shared: Flags, turns_us: Floats) -> tuple[Flags, Flags, Floats]:
+def _roles(step: ops.Step, is_shared: Flags, turns_us: Floats) -> tuple[Flags, Flags, Floats]:
     """Which collectives gather parameters, which reduce gradients, and where computes are cut.
 
     is_shared : collectives of all dp ranks
@@ -77,11 +63,10 @@ def _roles(step: Step, is_shared: Flags, turns_us: Floats) -> tuple[Flags, Flags
     have no place in the model of a step.
     """
     launch_us, is_backward = step.communications.launch_us, step.communications.is_backward
-    kinds = np.array(step.kinds(), dtype=object)
-    is_gather = is_shared & (kinds == ALL_GATHER) & ~is_backward & (launch_us < turns_us[0])
-    is_reduce = (kinds == REDUCE_SCATTER) | ((kinds == ALL_REDUCE) & is_backward)
+    is_gather = is_shared & step.are(ALL_GATHER) & ~is_backward & (launch_us < turns_us[0])
+    is_reduce = step.are(REDUCE_SCATTER) | (step.are(ALL_REDUCE) & is_backward)
     is_gradient = is_shared & is_reduce & (launch_us > turns_us[-1])
-    is_cut = is_gather | is_gradient | (is_shared & ~np.isin(kinds, (ALL_GATHER, REDUCE_SCATTER)))
+    is_cut = is_gather | is_gradient | (is_shared & ~step.are(ALL_GATHER, REDUCE_SCATTER))
     return is_gather, is_gradient, launch_us[is_cut]
 
 
@@ -90,7 +75,7 @@ def _pieces(computes: Kernels, cuts_us: Floats) -> tuple[Kernels, Ints, Ints]:
     is_backward = computes.is_backward.astype(np.int64)
     turns = np.diff(is_backward, prepend=0)
     pass_number = np.cumsum(turns != 0)
-    pieces, (pass_number, microbatch, _) = spans(
+    pieces, (pass_number, microbatch, _) = ops.spans(
         computes, pass_number, np.cumsum(turns == -1), np.searchsorted(cuts_us, computes.launch_us)
     )
     first = np.searchsorted(pass_number, pass_number)

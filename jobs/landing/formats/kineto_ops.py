@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from jobs.landing.formats.foreign import count
 from jobs.landing.formats.kineto_place import Place
 from jobs.landing.formats.kineto_trace import (
     ALL_REDUCE,
@@ -63,13 +64,13 @@ class Step(NamedTuple):
     collectives: Sequence[Collective]
     optimizer_us: float
 
-    def kinds(self) -> "tuple[str, ...]":
-        """Kind of each collective."""
-        return tuple(each.kind for each in self.collectives)
+    def are(self, *kinds: str) -> Flags:
+        """Which collectives are of one of these kinds."""
+        return np.array([each.kind in kinds for each in self.collectives], bool)
 
 
 class StepOps(NamedTuple):
-    """Ops of a step, how many chunks they have, and the keys of its gradients' collectives where known."""
+    """Ops of a step, how many chunks they have, and the keys of its shared collectives where all have one."""
 
     ops: Ops
     chunks: int
@@ -138,8 +139,7 @@ def tail(step: Step, is_tail: Flags, from_us: float, left_out: Counter[str]) -> 
     """
     computes, launch_us = step.computes.where(is_tail), step.communications.launch_us
     last_us = computes.launch_us[-1] if len(computes.launch_us) else -np.inf
-    is_clip = np.array([kind == ALL_REDUCE for kind in step.kinds()], bool)
-    is_clip &= ~step.communications.is_backward & (launch_us > from_us)
+    is_clip = step.are(ALL_REDUCE) & ~step.communications.is_backward & (launch_us > from_us)
     is_clip &= launch_us < min(step.optimizer_us, last_us)
     clips = step.communications.where(is_clip)
     since_us = clips.launch_us[-1] if is_clip.any() else -np.inf
@@ -149,20 +149,17 @@ def tail(step: Step, is_tail: Flags, from_us: float, left_out: Counter[str]) -> 
     return [Ops.of(CLIPPED, clips), Ops.of(OPTIMIZED, optimizer)], is_clip
 
 
-def count(left_out: Counter[str], what: str, number: int) -> None:
-    """Count something that is left out; what never is has no entry."""
-    if number:
-        left_out[what] += number
+def whole_step(
+    step: Step, parts: Sequence[Ops], chunks: int, shared: Flags, others: Flags, left_out: Counter[str]
+) -> StepOps:
+    """A step of these ops.
 
-
-def count_unused(step: Step, is_used: Flags, left_out: Counter[str]) -> None:
-    """Count the collectives that the model of a step has no place for, by kind."""
+    shared : collectives of all dp ranks that became ops, shape (collective,)
+    others : collectives that became ops besides; those that are left are counted, by kind
+    """
     left_out.update(
-        f"{step.collectives[place].kind} without a place" for place in np.flatnonzero(~is_used).tolist()
+        f"{step.collectives[place].kind} without a place"
+        for place in np.flatnonzero(~(shared | others)).tolist()
     )
-
-
-def keys_of(step: Step, is_used: Flags) -> tuple[object, ...]:
-    """Keys of collectives; empty where one has none."""
-    keys = tuple(step.collectives[place].key for place in np.flatnonzero(is_used).tolist())
-    return () if None in keys else keys
+    keys = tuple(step.collectives[place].key for place in np.flatnonzero(shared).tolist())
+    return StepOps(Ops.joined(parts), chunks, () if None in keys else keys)

@@ -134,10 +134,10 @@ def _sizes(
 
 
 def _size(group: Group) -> int:
-    return group.pg_size or max(len(_ranks(group)), 1)
+    return group.pg_size or max(len(ranks_of(group)), 1)
 
 
-def _ranks(group: Group) -> list[int]:
+def ranks_of(group: Group) -> list[int]:
     """The ranks of a group as far as they are listed; a list may be cut, and may be text."""
     if isinstance(group.ranks, str):
         return [int(number) for number in re.findall(r"\d+", group.ranks)]
@@ -146,7 +146,7 @@ def _ranks(group: Group) -> list[int]:
 
 def _position(group: Group, rank: int) -> int | None:
     """Position of a rank in its group; beyond the end of a cut list by the distance of those before."""
-    ranks = _ranks(group)
+    ranks = ranks_of(group)
     if rank in ranks:
         return ranks.index(rank)
     distances = {after - before for before, after in pairwise(ranks)}

@@ -7,23 +7,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from jobs.landing.formats.foreign import RefusalError
-from jobs.landing.formats.kineto_ops import (
-    ALL_GATHERED,
-    BACKWARD,
-    FORWARD,
-    NO_MICROBATCH,
-    Ops,
-    Step,
-    StepOps,
-    count,
-    count_unused,
-    gradients,
-    keys_of,
-    of_all_dp_ranks,
-    spans,
-    tail,
-)
+from jobs.landing.formats import kineto_ops as ops
+from jobs.landing.formats.foreign import RefusalError, count
+from jobs.landing.formats.kineto_ops import BACKWARD, FORWARD, Ops
 from jobs.landing.formats.kineto_place import TOOL, Place
 from jobs.landing.formats.kineto_trace import (
     ALL_GATHER,
@@ -75,7 +61,7 @@ def actions_of(annotations: Sequence[Annotation], place: Place) -> Actions:
         found = _ACTION.fullmatch(each.name)
         if found is None:
             raise RefusalError(TOOL, f"{each.name}: an action of a schedule that overlaps passes", _INSTEAD)
-        stage, action, microbatch = int(found[1]), found[2], int(found[3] or NO_MICROBATCH)
+        stage, action, microbatch = int(found[1]), found[2], int(found[3] or ops.NO_MICROBATCH)
         if action in ("I", "W"):
             raise RefusalError(
                 TOOL, f"{each.name}: a zero-bubble schedule, which splits the backward pass", _INSTEAD
@@ -90,8 +76,8 @@ def actions_of(annotations: Sequence[Annotation], place: Place) -> Actions:
 
 
 def pp_ops(
-    step: Step, place: Place, actions: Actions, vpp_size: int, left_out: Counter[str]
-) -> StepOps | None:
+    step: ops.Step, place: Place, actions: Actions, vpp_size: int, left_out: Counter[str]
+) -> ops.StepOps | None:
     """Ops of one rank in one step of a pipeline; None for one that holds no backward pass.
 
     left_out : counts what the model of a step has no place for
@@ -103,36 +89,34 @@ def pp_ops(
     is_compute = (op == FORWARD) | (op == BACKWARD)
     if not (op == BACKWARD).any():
         return None
-    pieces, (ran,) = spans(computes.where(is_compute), doer[is_compute])
+    pieces, (ran,) = ops.spans(computes.where(is_compute), doer[is_compute])
     moved = actions.of(wires)
     moves = np.where(moved >= 0, actions.op[moved], _NO_OP)
     is_transfer = np.isin(moves, list(_TRANSFERS.values()))
-    transfers, (sent,) = spans(wires.where(is_transfer), moved[is_transfer])
+    transfers, (sent,) = ops.spans(wires.where(is_transfer), moved[is_transfer])
     is_gather, is_gradient = _roles(step, place, actions, moved, ran)
     is_tail = computes.launch_us > actions.end_us[ran[-1]]
     last_us = max([computes.launch_us[is_compute][-1], *wires.launch_us[is_gradient][-1:]])
-    behind, is_clip = tail(step, is_tail & (doer < 0), last_us, left_out)
+    behind, is_clip = ops.tail(step, is_tail & (doer < 0), last_us, left_out)
     passes = _labelled(pieces, actions, ran)
     parts = [
         passes,
         *_in_order(passes, _labelled(transfers, actions, sent), place, vpp_size, left_out),
-        Ops.of(ALL_GATHERED, wires.where(is_gather), chunk=actions.chunk[moved[is_gather]]),
-        *gradients(wires.where(is_gradient), actions.chunk[moved[is_gradient]]),
+        Ops.of(ops.ALL_GATHERED, wires.where(is_gather), chunk=actions.chunk[moved[is_gather]]),
+        *ops.gradients(wires.where(is_gradient), actions.chunk[moved[is_gradient]]),
         *behind,
     ]
     count(left_out, "kernels outside of actions", int((~is_compute & ~is_tail).sum()))
-    count_unused(step, is_transfer | is_gather | is_gradient | is_clip, left_out)
-    return StepOps(Ops.joined(parts), vpp_size, keys_of(step, is_gather | is_gradient))
+    return ops.whole_step(step, parts, vpp_size, is_gather | is_gradient, is_transfer | is_clip, left_out)
 
 
 def _labelled(kernels: Kernels, actions: Actions, doer: Ints) -> Ops:
     return Ops.of(actions.op[doer], kernels, actions.microbatch[doer], actions.chunk[doer])
 
 
-def _roles(step: Step, place: Place, actions: Actions, moved: Ints, ran: Ints) -> tuple[Flags, Flags]:
+def _roles(step: ops.Step, place: Place, actions: Actions, moved: Ints, ran: Ints) -> tuple[Flags, Flags]:
     """Which collectives gather a chunk's parameters for its first forward, and which reduce its gradients."""
-    kinds = np.array(step.kinds(), dtype=object)
-    is_shared = of_all_dp_ranks(step, place) & (moved >= 0) & (place.sizes["dp"] * place.sizes["cp"] > 1)
+    is_shared = ops.of_all_dp_ranks(step, place) & (moved >= 0) & (place.sizes["dp"] * place.sizes["cp"] > 1)
     first_us, last_us = np.full(len(moved), -np.inf), np.full(len(moved), np.inf)
     for chunk in np.unique(actions.chunk[ran]):
         own = ran[actions.chunk[ran] == chunk]
@@ -141,10 +125,8 @@ def _roles(step: Step, place: Place, actions: Actions, moved: Ints, ran: Ints) -
         first_us[is_own] = actions.start_us[forwards[0]] if len(forwards) else -np.inf
         last_us[is_own] = actions.start_us[backwards[-1]] if len(backwards) else np.inf
     launch_us = step.communications.launch_us
-    is_reduce = (kinds == REDUCE_SCATTER) | (kinds == ALL_REDUCE)
-    return is_shared & (kinds == ALL_GATHER) & (launch_us < first_us), is_shared & is_reduce & (
-        launch_us > last_us
-    )
+    is_gather = is_shared & step.are(ALL_GATHER) & (launch_us < first_us)
+    return is_gather, is_shared & step.are(REDUCE_SCATTER, ALL_REDUCE) & (launch_us > last_us)
 
 
 def _in_order(passes: Ops, transfers: Ops, place: Place, vpp_size: int, left_out: Counter[str]) -> list[Ops]:

@@ -59,6 +59,7 @@ class Group(msgspec.Struct):
     pg_desc: str | None = None
     pg_size: int | None = None
     ranks: Any = None
+    pg_name: Any = None
 
 
 class DistributedInfo(msgspec.Struct):

@@ -43,9 +43,10 @@ class Collective(NamedTuple):
     """
 
     kind: str
-    group: str | None
-    group_size: int | None
-    key: tuple[Any, ...] | None
+    group: str | None = None
+    group_name: str | None = None
+    group_size: int | None = None
+    key: tuple[Any, ...] | None = None
 
 
 class Kernels(NamedTuple):
@@ -231,12 +232,12 @@ def _collective(event: Event) -> Collective:
     spelled = f"{told} {event.name}".lower().replace("_", "")
     kind = next((kind for word, kind in _KINDS if word in spelled), "other collective")
     if args is None:
-        return Collective(kind, None, None, None)
-    group = args.group or args.group_name
+        return Collective(kind)
+    group, name = ((each if isinstance(each, str) else None) for each in (args.group, args.group_name))
     size = args.group_size if isinstance(args.group_size, int) else None
     key: tuple[Any, ...] | None = None
     if args.sequence is not None:
-        key = (group, args.sequence)
+        key = (group or name, args.sequence)
     elif args.comms_id is not None:
         key = (args.comms_id,)
-    return Collective(kind, group if isinstance(group, str) else None, size, key)
+    return Collective(kind, group or name, name, size, key)

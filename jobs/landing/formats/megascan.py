@@ -11,9 +11,11 @@ from itertools import islice
 from math import nan
 from typing import Any, Final, NamedTuple
 
-from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile
+import numpy as np
+
+from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
 from jobs.landing.formats.json_stream import items
-from jobs.landing.formats.rows import NO_ROWS, Bounds, FileError, Rows
+from jobs.landing.formats.rows import NO_ROWS, Bounds, FileError, Reject, Rows
 from schemas.vocabulary import OP_CODES, TRANSFERS_ABSENT, TRANSFERS_MEASURED
 
 SOURCE_FORMAT: Final = "megascan"
@@ -47,6 +49,7 @@ _ENDS: Final = {
     "backward-recv": "last",
 }
 """Transfers that move nothing at an end of the pipeline, where they are recorded all the same."""
+_TRANSFERS: Final = [OP_CODES[op] for op in _ENDS]
 
 _FILE: Final = re.compile(
     r"benchmark-(?:global-(?P<rank>\d{1,9})-)?data-(?P<dp_rank>\d{1,9})-pipeline-(?P<pp_rank>\d{1,9})"
@@ -82,18 +85,28 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
     if len(files) == sizes["dp_size"] * sizes["pp_size"] * sizes["tp_size"]:
         sizes["cp_size"] = 1
     left_out: Counter[str] = Counter()
-    sample = _sample(files[0], bounds)
-    has_transfers = any(op in _ENDS for event in sample for op in _OPS.get(event["name"], ()))
-    told = {**sizes, "vpp_size": 1 + max(event["model_chunk"] for event in sample)}
+    told = {**sizes, "vpp_size": 1 + max(event["model_chunk"] for event in _sample(files[0], bounds))}
     given = {name: value for name, value in manifest.items() if name in told and type(value) is int}
     ranks = {name: _rank(place, {**told, **given}) for name, place in places.items()}
-    return ForeignRun(
-        SOURCE_FORMAT,
-        TRANSFERS_MEASURED if has_transfers else TRANSFERS_ABSENT,
-        {**told, "warm_up_steps": WARM_UP_STEPS},
-        (part for file in files for part in _parts(file, ranks[file.name], bounds, left_out)),
-        left_out,
-    )
+
+    def parts() -> Iterator[Part]:
+        having, lacking = set[int](), set[int]()
+        for file in files:
+            for part in _parts(file, ranks[file.name], bounds, left_out):
+                row = np.repeat(np.arange(len(part.rows.lengths)), part.rows.lengths)
+                sent = set(row[np.isin(part.rows.lists[0], _TRANSFERS)].tolist())
+                for number, (step, *_) in enumerate(part.rows.scalars):
+                    (having if number in sent else lacking).add(step)
+                yield part
+        replayed = set(sorted(having | lacking)[WARM_UP_STEPS:])
+        if having and not lacking & replayed:
+            run.transfers = TRANSFERS_MEASURED
+        elif having:
+            count(left_out, "steps without transfers, where others have them", len(lacking & replayed))
+
+    manifest = {**told, "warm_up_steps": WARM_UP_STEPS}
+    run = ForeignRun(SOURCE_FORMAT, manifest, parts(), TRANSFERS_ABSENT, left_out)
+    return run
 
 
 def _place(name: str) -> dict[str, int]:
@@ -117,7 +130,7 @@ def _rank(place: Mapping[str, int], sizes: Mapping[str, Any]) -> _Rank:
 
 def _sample(file: SourceFile, bounds: Bounds) -> list[dict[str, Any]]:
     """Ops of the first iteration of a file. Raises RefusalError where it has none."""
-    found = next(islice(_iterations(file, bounds, Counter()), 1), None)
+    found = next(_iterations(file, bounds, Counter(), []), None)
     if found is None or not found.ops:
         raise RefusalError(
             "MegaScan",
@@ -132,30 +145,40 @@ class _Iteration(NamedTuple):
 
     step: int
     ops: list[dict[str, Any]]
-    end_ns: float
+    end_ns: float = nan
+    is_over: bool = False
 
 
-def _iterations(file: SourceFile, bounds: Bounds, left_out: Counter[str]) -> Iterator[_Iteration]:
-    step, ops, begun = -1, list[dict[str, Any]](), dict[str, dict[str, Any]]()
+_NONE: Final = _Iteration(-1, [], is_over=True)
+_UNENDED: Final = "iterations that did not end"
+
+
+def _iterations(
+    file: SourceFile, bounds: Bounds, left_out: Counter[str], rejects: list[Reject]
+) -> Iterator[_Iteration]:
+    found, begun = _NONE, dict[str, dict[str, Any]]()
     with file.opened() as content:
-        for event in items(content, bounds.line_bytes):
+        for event in items(content, bounds.line_bytes, rejects):
             name, phase = (event.get("name"), event.get("ph")) if isinstance(event, dict) else (None, None)
             name = name if isinstance(name, str) else None
             if name == "iteration" and phase == "B":
-                step, ops, begun = _integer(event, step + 1, "iteration"), [], {}
-            elif name == "iteration" and phase == "E":
-                yield _Iteration(step, ops, _number(event))
-                ops = []
+                count(left_out, _UNENDED, not found.is_over)
+                found, begun = _Iteration(_integer(event, found.step + 1, "iteration"), []), {}
+            elif name == "iteration" and phase == "E" and not found.is_over:
+                count(left_out, "beginnings of ops that did not end", len(begun))
+                found = found._replace(end_ns=_number(event), is_over=True)
+                yield found
             elif name not in _OPS or phase not in {"B", "E"}:
                 _leave_out(name, left_out)
+            elif found.is_over:
+                left_out["events of ops outside of iterations"] += 1
             elif phase == "B":
                 begun[name] = event
             elif name in begun:
-                ops.append(_op(begun.pop(name), event))
+                found.ops.append(_op(begun.pop(name), event))
             else:
                 left_out["ends of ops that did not begin"] += 1
-    if ops:
-        left_out["iterations that did not end"] += 1
+    count(left_out, _UNENDED, not found.is_over)
 
 
 def _leave_out(name: str | None, left_out: Counter[str]) -> None:
@@ -193,11 +216,13 @@ def _integer(event: Mapping[str, Any], default: int, *names: str) -> int:
 
 def _parts(file: SourceFile, rank: _Rank, bounds: Bounds, left_out: Counter[str]) -> Iterator[Part]:
     """Rows of a file, some iterations at a time; a file that breaks off costs no other."""
-    iterations = _iterations(file, bounds, left_out)
+    rejects: list[Reject] = []
+    iterations = _iterations(file, bounds, left_out, rejects)
     try:
         while some := list(islice(iterations, _ROWS_TOGETHER)):
             records = [_row(each, rank, left_out) for each in some]
             yield Part(file.name, Rows.of(records, range(len(records))))
+        yield Part(file.name, NO_ROWS, rejects)
     except FileError as error:
         yield Part(file.name, NO_ROWS, [error.reject])
 
@@ -217,7 +242,7 @@ def _row(found: _Iteration, rank: _Rank, left_out: Counter[str]) -> dict[str, An
                 column.append(value)
     unnamed_ms = (found.end_ns - max((each["end_ns"] for each in found.ops), default=nan)) * 1e-6
     if unnamed_ms >= 0:
-        left_out[_UNNAMED] += round(unnamed_ms)
+        count(left_out, _UNNAMED, round(unnamed_ms))
     scalars = {"step": found.step, "rank": rank.rank, "dp_rank": rank.dp_rank, "pp_rank": rank.pp_rank}
     unknown = dict.fromkeys(("cp_rank", "gpu", "t0_us", "host"))
     return {**scalars, "tp_rank": rank.tp_rank, **unknown, **lists}

@@ -3,14 +3,12 @@
 What is read, and what a log needs: nccl_inspector.md beside this file.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import BinaryIO, Final
 
 import msgspec
-import pyarrow as pa
 
-from jobs.landing.formats.arrivals import Attendance, arrivals
+from jobs.landing.formats.arrivals import Arrivals, Attendance
 from jobs.landing.formats.foreign import SourceFile
 from jobs.landing.formats.rows import Bounds, FileError, Reject, text_of
 from schemas.vocabulary import REASON_LINE_TOO_LONG, REASON_MISSING_FIELD, REASON_NOT_JSON
@@ -18,6 +16,10 @@ from schemas.vocabulary import REASON_LINE_TOO_LONG, REASON_MISSING_FIELD, REASO
 _BY_THE_GPU: Final = ("kernel_gpu", "kernel_cpu", None)
 """Times of kernels, by the GPU's clock or seen from a CPU; older versions say nothing and time kernels."""
 
+NO_REPLAY: Final = (
+    "NCCL Inspector: how long ranks were in collectives, not when. collective_arrival has who came last; for "
+    "a replay put rank logs, or traces of torch.profiler of every rank, beside its logs"
+)
 _FIELDS: Final = (b'"coll_perf"', b'"p2p_perf"')
 
 
@@ -47,81 +49,60 @@ class _Line(msgspec.Struct):
 _DECODE: Final = msgspec.json.Decoder(_Line).decode
 
 
-class Evidence(NamedTuple):
-    """What the logs of one run say.
-
-    arrivals : rows of collective_arrival, without the unit's key
-    rejects : lines that are none, by file; a whole file that breaks off
-    left_out : what is no evidence, in words, and how often
-    """
-
-    arrivals: pa.Table
-    rejects: Mapping[str, Sequence[Reject]]
-    left_out: Mapping[str, int]
-
-
 def recognises(head: bytes) -> bool:
     """Whether a file that begins like this is a log of NCCL Inspector."""
     first = head.lstrip().split(b"\n", 1)[0]
     return first.startswith(b"{") and b'"header"' in first and any(each in first for each in _FIELDS)
 
 
-def read_arrivals(files: Sequence[SourceFile], bounds: Bounds) -> Evidence:
-    """Read the logs of one run, one file per process.
+def read_arrivals(file: SourceFile, found: Arrivals, bounds: Bounds) -> Iterator[Reject]:
+    """Add what the log of one process says; yields lines that say nothing.
 
-    A bad line loses itself alone, a file that breaks off itself alone.
+    Raises FileError for a file that breaks off; nothing of it has then been added.
     """
-    rejects: dict[str, list[Reject]] = {}
-    left_out: Counter[str] = Counter()
-    found: list[Attendance] = []
-    for file in files:
-        own: list[Attendance] = []
-        try:
-            for each in _attendances(file, bounds, left_out):
+    before = len(found)
+    try:
+        with file.opened() as opened:
+            for number, line in _lines(opened, bounds.line_bytes):
+                each = _attendance(line, number, bounds)
                 if isinstance(each, Reject):
-                    rejects.setdefault(file.name, []).append(each)
+                    yield each
+                elif isinstance(each, str):
+                    found.left_out[each] += 1
                 else:
-                    own.append(each)
-        except FileError as error:
-            rejects[file.name] = [error.reject]
-            continue
-        found += own
-    table, missing = arrivals(found)
-    if missing:
-        left_out["collectives of which a rank is not recorded"] = missing
-    return Evidence(table, rejects, left_out)
+                    found.add(each)
+    except FileError:
+        found.forget(before)
+        raise
 
 
-def _attendances(file: SourceFile, bounds: Bounds, left_out: Counter[str]) -> Iterator[Attendance | Reject]:
-    with file.opened() as opened:
-        number = 0
-        while line := opened.readline(bounds.line_bytes + 1):
-            number += 1
-            if len(line) > bounds.line_bytes:
-                while line and not line.endswith(b"\n"):
-                    line = opened.readline(bounds.line_bytes)
-                yield Reject(REASON_LINE_TOO_LONG, f"more than {bounds.line_bytes} bytes", number)
-            elif not line.isspace():
-                found = _attendance(line, number)
-                if isinstance(found, str):
-                    left_out[found] += 1
-                else:
-                    yield found
+def _lines(opened: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
+    """Lines that are not blank, by number; a longer one is cut one byte beyond the most that it may have."""
+    number = 0
+    while line := opened.readline(most + 1):
+        number += 1
+        rest = line
+        while len(rest) > most and not rest.endswith(b"\n"):
+            rest = opened.readline(most + 1)
+        if not line.isspace():
+            yield number, line
 
 
-def _attendance(line: bytes, number: int) -> Attendance | Reject | str:
+def _attendance(line: bytes, number: int, bounds: Bounds) -> Attendance | Reject | str:
     """One line: who was in a collective, a reject, or what it is that is no evidence."""
+    if len(line) > bounds.line_bytes:
+        return Reject(REASON_LINE_TOO_LONG, f"more than {bounds.line_bytes} bytes", number, text_of(line))
     try:
         read = _DECODE(line)
     except msgspec.ValidationError as error:
         return Reject(REASON_MISSING_FIELD, str(error), number, text_of(line))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         return Reject(REASON_NOT_JSON, str(error), number, text_of(line))
     if read.coll_perf is None:
         return "lines of single sends and recvs"
     done = read.coll_perf
     if done.coll_timing_source not in _BY_THE_GPU:
-        return f"collectives timed by {done.coll_timing_source}"
+        return "collectives that no kernel has timed"
     host = read.metadata.hostname if read.metadata is not None else None
     meeting = (done.coll, done.coll_sn)  # NCCL numbers each kind of collective on its own
     header = read.header

@@ -54,6 +54,11 @@ _TOOLS: Final = (
         "scores of ranks instead of single ops",
     ),
     _Tool(
+        "NVIDIA Resiliency Extension",
+        re.compile(rb"STRAGGLER DETECTION WARNING|GPUs? (?:relative|individual) perf(?:ormance| scores):"),
+        "scores of ranks instead of single ops",
+    ),
+    _Tool(
         "DeepSpeed's wall clock breakdown",
         re.compile(
             rb"\b(?:fwd|bwd|bwd_inner|bwd_allreduce|step)_microstep: "

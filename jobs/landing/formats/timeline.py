@@ -17,7 +17,7 @@ import numpy as np
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile
 from jobs.landing.formats.json_stream import items
 from jobs.landing.formats.published_trace import Columns, rows_of
-from jobs.landing.formats.rows import LIMITS, Bounds, FileError
+from jobs.landing.formats.rows import LIMITS, Bounds, FileError, Reject
 from schemas.vocabulary import OP_CODES, REASON_FILE_TOO_LARGE, TRANSFERS_MEASURED
 
 SOURCE_FORMAT: Final = "ndtimeline"
@@ -86,6 +86,7 @@ class _Ops:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.rejects: list[Reject] = []
         self.columns = {name: array(kind) for name, kind in _COLUMNS.items()}
 
     def __len__(self) -> int:
@@ -134,7 +135,15 @@ def read(
     """Read the files of a run, which may name each other's threads."""
     left_out: Counter[str] = Counter()
     threads = _Threads()
-    found = [_read_file(file, threads, left_out, bounds) for file in files]
+    found: list[_Ops] = []
+    for file in files:
+        found.append(_read_file(file, threads, left_out, bounds))
+        if sum(map(len, found)) > bounds.trace_ops:
+            raise RefusalError(
+                "ndtimeline",
+                f"more than {bounds.trace_ops} ops in one run, which are held in memory together",
+                "Record fewer steps, or raise trace_ops under [landing] in the settings",
+            )
     ranks = threads.ranks()
     if not ranks:
         raise RefusalError(
@@ -149,13 +158,13 @@ def read(
     sizes["vpp_size"] = 1 + max(ops.last_chunk for ops in found)
     zeros = _zeros(found)
     parts = (_part(ops, threads, ranks, zeros, left_out) for ops in found)
-    return ForeignRun(SOURCE_FORMAT, TRANSFERS_MEASURED, sizes, parts, left_out)
+    return ForeignRun(SOURCE_FORMAT, sizes, parts, TRANSFERS_MEASURED, left_out)
 
 
 def _read_file(file: SourceFile, threads: _Threads, left_out: Counter[str], bounds: Bounds) -> _Ops:
     ops = _Ops(file.name)
     with file.opened() as content:
-        for event in items(content, bounds.line_bytes):
+        for event in items(content, bounds.line_bytes, ops.rejects):
             if not isinstance(event, dict):
                 left_out["values that are no events"] += 1
             elif event.get("ph") == "M":
@@ -204,4 +213,5 @@ def _part(
         left_out[_UNKNOWN_STAGE] += int((~is_known).sum())
         columns = {name: values[is_known] for name, values in columns.items()}
     columns["is_null"] = np.zeros(int(is_known.sum()), dtype=bool)
-    return Part(ops.name, *rows_of(columns, dict.fromkeys(LIMITS)))
+    rows, rejects = rows_of(columns, dict.fromkeys(LIMITS))
+    return Part(ops.name, rows, [*rejects, *ops.rejects])

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from schemas.job_baseline import CLOCK_NOISE_S
 from schemas.tables import TABLES
 from schemas.vocabulary import (
+    COLLECTIVE_ARRIVAL,
     FLEET_DAY,
     JOB_BASELINE,
     JOB_SLOWDOWN,
@@ -91,6 +92,16 @@ def test_line_accounting_and_manifests_are_held(spark: SparkSession) -> None:
         {"source_file": "c"},
     ]
     assert refused(spark, SOURCE_FILES, files) == {"every_line_is_accounted_for": 1}
+    arrivals: list[dict[str, Any]] = [
+        {"rank": 0, "times_last": 41},
+        {"rank": 1, "collectives": 0, "times_last": 0},
+        {"rank": 2, "mean_late_us": -1.0},
+    ]
+    assert refused(spark, COLLECTIVE_ARRIVAL, arrivals) == {
+        "last_is_a_part": 1,
+        "there_are_some": 1,
+        "mean_late_us_in_range": 1,
+    }
     manifests: list[dict[str, Any]] = [
         {"run_id": "1", "world_size": 9},
         {"run_id": "2", "manifest_status": "bad_layout", "manifest_detail": "9 is not 8", "world_size": 9},

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from jobs.landing.files import Landing
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_landing import Where, read_landing
+from jobs.landing.staging import STAGED_TABLES
 from tests.jobs.night import DAY
 
 
@@ -45,7 +46,7 @@ def land(landing: str, staging: str, bounds: Bounds | None = None) -> dict[str, 
     found = Landing(landing, [DAY])
     where = Where(landing, staging, "run", bounds or Bounds())
     landed = read_landing(cast("SparkSession", OneWorker()), found, where)
-    tables: dict[str, list[dict[str, Any]]] = {"rank_steps": [], "rejects": []}
+    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in STAGED_TABLES}
     for file in landed.staged:
         tables[file.table] += pq.read_table(Path(staging) / file.table / file.path).to_pylist()
     accounts = landed.accounts

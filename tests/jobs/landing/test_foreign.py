@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,22 @@ from jobs.landing.files import Landing as Landed
 from jobs.landing.formats.rows import SCALARS, Bounds, Rows
 from jobs.landing.formats.sound import sound
 from jobs.landing.read_landing import Where, read_landing
+from jobs.landing.staging import STAGED_TABLES
+from schemas.vocabulary import COLLECTIVE_ARRIVAL
 from tests.jobs.landing.formats.foreign_logs import as_json, packed
+from tests.jobs.landing.formats.test_nccl_inspector import line as inspected
 from tests.jobs.landing.formats.test_timeline import STAGE, op
 from tests.jobs.landing.land import OneWorker
 from tests.jobs.night import DAY, Landing
+from tests.kineto_traces import data_parallel_traces, random_durations
 from tests.line_cases import line
 
 TIMELINE = as_json([op(), STAGE])
+
+
+def put_inspected(made: Landing, job_id: str, more: bytes = b"") -> None:
+    made.put(job_id, "node-0-pid7.log", inspected(0, 1, 100.0) + inspected(0, 2, 90.0) + more)
+    made.put(job_id, "node-1-pid7.log", inspected(1, 1, 500.0))
 
 
 class Found:
@@ -32,7 +42,7 @@ class Found:
         where = Where(str(made.root), str(staging), "run", bounds or Bounds())
         landed = read_landing(OneWorker(), self.landing, where)  # type: ignore[arg-type]  # stands for a session
         self.accounts: dict[str, UnitAccount] = {each.unit[1]: each for each in landed.accounts}
-        self.tables: dict[str, list[dict[str, Any]]] = {"rank_steps": [], "rejects": []}
+        self.tables: dict[str, list[dict[str, Any]]] = {name: [] for name in STAGED_TABLES}
         for file in landed.staged:
             self.tables[file.table] += pq.read_table(staging / file.table / file.path).to_pylist()
 
@@ -43,6 +53,11 @@ class Found:
 
     def rows(self, job_id: str) -> int:
         return sum(row["job_id"] == job_id for row in self.tables["rank_steps"])
+
+    def last(self, job_id: str) -> dict[tuple[str, int], int]:
+        """How often each rank of a communicator came last."""
+        rows = [each for each in self.tables[COLLECTIVE_ARRIVAL] if each["job_id"] == job_id]
+        return {(each["communicator"], each["rank"]): each["times_last"] for each in rows}
 
     def rejects(self, job_id: str) -> dict[str, str]:
         found = [each for each in self.tables["rejects"] if each["job_id"] == job_id]
@@ -154,6 +169,76 @@ def test_a_refused_log_beside_a_good_one_is_only_unknown(made: Landing) -> None:
     made.put("mixed", "b.json", TIMELINE)
     found = Found(made)
     assert (found.rows("mixed"), found.rejects("mixed")) == (1, {"a.log": "unknown_format"})
+
+
+def test_who_came_last_stands_beside_any_log_and_is_never_a_replay(made: Landing) -> None:
+    for job_id in ("own", "timeline", "alone"):
+        put_inspected(made, job_id, b"{\n")
+    made.manifest("own")
+    made.log("own", "rank-00000.jsonl", [line(job_id="own")])
+    made.put("own", "other-pid7.log", b"loss 2.3")
+    made.put("timeline", "t.json", TIMELINE)
+    found = Found(made)
+    left_out = {"collectives of which a rank is not recorded": 1}
+    for job_id, rows, others in (
+        ("own", 1, {"other-pid7.log": "unknown_format"}),
+        ("timeline", 1, {}),
+        ("alone", 0, {}),
+    ):
+        assert found.last(job_id) == {("0x7f8c496ae9f661", 0): 1, ("0x7f8c496ae9f661", 1): 0}, job_id
+        assert (found.rows(job_id), found.job(job_id)["left_out"]) == (rows, left_out)
+        assert found.rejects(job_id) == {"node-0-pid7.log": "not_json", **others}
+        assert all(file.digest for file in found.accounts[job_id].files if file.file.name != "other-pid7.log")
+    assert found.job("own")["manifest_status"] is found.job("timeline")["manifest_status"] is None
+    assert found.job("alone")["manifest_status"] == "unusable_log"
+    assert found.job("alone")["manifest_detail"].startswith(
+        "NCCL Inspector: how long ranks were in collectives"
+    )
+
+
+def test_traces_say_who_came_last_even_where_no_replay_can_be_made(made: Landing) -> None:
+    texts = data_parallel_traces(random_durations(3, is_sharded=False, steps=2))
+    for rank, text in enumerate(texts):
+        made.put("ddp", f"rank-{rank}.json", text)
+        made.put("graphs", f"rank-{rank}.json", text.replace(b"autograd::engine", b"other::engine"))
+    put_inspected(made, "ddp")
+    found = Found(made)
+    of_traces = {("default_pg", 0): 0, ("default_pg", 1): 0, ("default_pg", 2): 8}
+    assert found.last("ddp") == {**of_traces, ("0x7f8c496ae9f661", 0): 1, ("0x7f8c496ae9f661", 1): 0}
+    assert found.last("graphs") == of_traces
+    assert [found.job(name)["manifest_status"] for name in ("ddp", "graphs")] == [None, "unusable_log"]
+    assert (found.rows("ddp"), found.rows("graphs")) == (6, 0)
+
+
+def test_traces_of_two_jobs_in_one_run_are_refused(made: Landing) -> None:
+    for ranks in (2, 3):
+        text = data_parallel_traces(random_durations(3, is_sharded=False, steps=2, ranks=ranks))[0]
+        made.put("two", f"of-{ranks}.json", text)
+    found = Found(made)
+    words = r"traces of different jobs: of-2\.json has world_size 2; .*, of-3\.json has world_size 3; "
+    assert re.search(words, found.job("two")["manifest_detail"])
+    assert (found.rows("two"), set(found.rejects("two").values())) == (0, {"unusable_log"})
+
+
+def test_an_empty_manifest_is_filled_from_the_log_and_says_so(made: Landing) -> None:
+    made.put("empty", "t.json", TIMELINE)
+    made.put("empty", "job.json", b"{}")
+    found = Found(made)
+    assert (found.job("empty")["manifest_status"], found.job("empty")["world_size"]) == (None, 1)
+    told = "fields that job.json lacks, taken from the log: dp_size, pp_size, tp_size, cp_size, vpp_size"
+    assert found.job("empty")["left_out"] == {told: 5}
+
+
+def test_what_follows_a_document_is_a_reject_and_the_document_counts(made: Landing) -> None:
+    made.put("t", "t.json", TIMELINE + b" \n" + TIMELINE)
+    for file in packed("megascan", "*.gz")[:1]:
+        made.put("m", file.name, gzip.compress(gzip.decompress(file.read_bytes()) + b"]"))
+    found = Found(made)
+    assert (found.rows("t"), found.rows("m")) == (1, 20)
+    assert found.rejects("t") == {"t.json": "not_json"}
+    assert list(found.rejects("m").values()) == ["not_json"]
+    texts = [each["text"] for each in found.tables["rejects"]]
+    assert sorted(texts) == sorted([TIMELINE.decode(), "]"])
 
 
 def test_units_without_a_byte_of_logs_come_first(made: Landing) -> None:

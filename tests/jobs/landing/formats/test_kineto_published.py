@@ -2,28 +2,54 @@
 
 import gzip
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
 
 from jobs.landing.formats import kineto
+from jobs.landing.formats.arrivals import Arrivals
 from jobs.landing.formats.kineto_arrivals import read_arrivals
 from tests.kineto_reading import files_of, outcome, read_all, without_collective
-from tests.kineto_traces import (
-    data_parallel_traces,
-    random_durations,
-)
+from tests.kineto_traces import Trace, data_parallel_traces, random_durations
 
 DATA: Final = Path(__file__).parents[3] / "data" / "logs" / "kineto"
 
 
+def arrivals_of(texts: Sequence[bytes]) -> tuple[list[dict[str, Any]], int]:
+    found = Arrivals(10_000)
+    for file in files_of(texts):
+        read_arrivals(file, found)
+    rows = found.table().to_pylist()
+    return rows, found.left_out.total()
+
+
 def test_collectives_meet_by_their_numbers_where_one_is_lost() -> None:
     texts = data_parallel_traces(random_durations(3, is_sharded=False, steps=2))
-    lost, missing = read_arrivals(files_of([texts[0], without_collective(texts[1], 2), texts[2]]))
-    left, _ = read_arrivals(files_of([without_collective(text, 2) for text in texts]))
+    lost, missing = arrivals_of([texts[0], without_collective(texts[1], 2), texts[2]])
+    left, _ = arrivals_of([without_collective(text, 2) for text in texts])
     assert (lost, missing) == (left, 1)
+
+
+def test_groups_of_one_axis_have_one_name_and_are_told_apart_by_their_first_rank() -> None:
+    texts = []
+    for rank in range(4):
+        trace = Trace(rank, 4, {"DATA_PARALLEL_GROUP": [rank % 2, rank % 2 + 2]})
+        trace.span("ProfilerStep#5", 0.0, 900.0)
+        trace.collective(
+            "grads-reduce-scatter", (100.0 + rank, 500.0 - rank), 50.0, 200, "DATA_PARALLEL_GROUP", 2
+        )
+        texts.append(trace.text())
+    rows, missing = arrivals_of(texts)
+    assert {(row["communicator"], row["rank"]): row["times_last"] for row in rows} == {
+        ("DATA_PARALLEL_GROUP", 0): 0,
+        ("DATA_PARALLEL_GROUP", 2): 1,
+        ("DATA_PARALLEL_GROUP from rank 1", 1): 0,
+        ("DATA_PARALLEL_GROUP from rank 1", 3): 1,
+    }
+    assert missing == 0
 
 
 def published() -> list[bytes]:
@@ -43,8 +69,8 @@ def test_published_traces_of_dlrm_are_too_few_steps() -> None:
 
 
 def test_published_traces_of_dlrm_say_who_came_last() -> None:
-    found, missing = read_arrivals(files_of(published()))
-    rows = {row["rank"]: row for row in found.to_pylist()}
+    found, missing = arrivals_of(published())
+    rows = {row["rank"]: row for row in found}
     assert (missing, {row["collectives"] for row in rows.values()}) == (0, {8})
     assert {rank: row["times_last"] for rank, row in rows.items() if row["times_last"]} == {4: 1, 5: 2, 7: 5}
     # By the starts of kernels, which are each rank's own clock, they waited 1,534 and 11,125 us in all.

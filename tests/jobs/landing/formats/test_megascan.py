@@ -133,6 +133,49 @@ def test_the_branch_with_transfers_gives_the_full_graph() -> None:
     assert job["last_stage_share"] > 0.9, "the slow stage is the last"
 
 
+@pytest.mark.parametrize(("lacking", "status"), [({100, 101}, "analysed"), ({111}, "partial_trace")])
+def test_transfers_are_measured_where_all_steps_that_are_replayed_have_them(
+    lacking: set[int], status: str
+) -> None:
+    whole = Pipeline()
+    files = {
+        f"benchmark-global-{stage}-data-0-pipeline-{stage}-tensor-0.json": as_json(
+            [
+                event
+                for step in range(12)
+                for event in whole.iteration(stage, step)
+                if 100 + step not in lacking
+                or event["name"].split("-")[0] in {"iteration", "forward", "backward"}
+            ]
+        )
+        for stage in range(2)
+    }
+    found = read(files)
+    (job,) = simulate_job(found.rows, found.job)["job_slowdown"].to_pylist()
+    assert job["status"] == status
+    told = found.run.left_out["steps without transfers, where others have them"]
+    assert told == (0 if status == "analysed" else 1)
+
+
+def test_what_lies_outside_of_iterations_is_counted() -> None:
+    begin, end = ({"name": "forward", "ph": phase, "rel_ts": 1} for phase in "BE")
+    iteration = [
+        {"name": "iteration", "ph": "B"},
+        begin,
+        end,
+        begin,
+        {"name": "iteration", "ph": "E", "rel_ts": 2},
+    ]
+    events = [begin, end, *iteration, begin, end, {"name": "iteration", "ph": "B"}, *iteration, iteration[0]]
+    found = read({"benchmark-data-0-pipeline-0-tensor-0.json": as_json(events)})
+    assert found.rows["op"].to_pylist() == [[0], [0]]
+    assert found.run.left_out == {
+        "events of ops outside of iterations": 4,
+        "beginnings of ops that did not end": 2,
+        "iterations that did not end": 2,
+    }
+
+
 @pytest.mark.parametrize(
     ("files", "words"),
     [

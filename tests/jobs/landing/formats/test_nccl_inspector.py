@@ -3,11 +3,15 @@
 import io
 import json
 from functools import partial
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
 
 from jobs.landing.formats import nccl_inspector
-from jobs.landing.formats.arrivals import Attendance, arrivals
+from jobs.landing.formats.arrivals import Arrivals, Attendance
 from jobs.landing.formats.foreign import SourceFile
-from jobs.landing.formats.rows import Bounds, FileError
+from jobs.landing.formats.rows import Bounds, FileError, Reject
 from schemas.collective_arrival import TABLE
 from schemas.vocabulary import (
     REASON_LINE_TOO_LONG,
@@ -37,11 +41,29 @@ def line(
     return json.dumps(told).encode() + b"\n"
 
 
-def read(*texts: bytes, bounds: Bounds | None = None) -> nccl_inspector.Evidence:
-    files = [
-        SourceFile(f"node-{number}-pid7.log", partial(io.BytesIO, text)) for number, text in enumerate(texts)
-    ]
-    return nccl_inspector.read_arrivals(files, bounds or Bounds())
+class Read(NamedTuple):
+    arrivals: pa.Table
+    rejects: dict[str, list[Reject]]
+    left_out: dict[str, int]
+
+
+def read(*files: SourceFile | bytes, bounds: Bounds | None = None) -> Read:
+    found, rejects = Arrivals(1000), dict[str, list[Reject]]()
+    for number, each in enumerate(files):
+        name = f"node-{number}-pid7.log"
+        file = SourceFile(name, partial(io.BytesIO, each)) if isinstance(each, bytes) else each
+        try:
+            rejects[name] = list(nccl_inspector.read_arrivals(file, found, bounds or Bounds()))
+        except FileError as error:
+            rejects[name] = [error.reject]
+    return Read(found.table(), {name: each for name, each in rejects.items() if each}, found.left_out)
+
+
+def attended(*each: Attendance, most: int = 1000) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    found = Arrivals(most)
+    for one in each:
+        found.add(one)
+    return found.table().to_pylist(), found.left_out
 
 
 def test_the_rank_that_was_in_a_collective_for_the_shortest_time_came_last() -> None:
@@ -68,7 +90,7 @@ def test_times_of_the_host_are_no_evidence() -> None:
     sends = b'{"header": {"id": "0x1", "rank": 0, "n_ranks": 2}, "p2p_perf": {"p2p": "Send"}}\n'
     found = read(line(0, 1, 500, source=host) + sends, line(1, 1, 300, source=host))
     assert found.arrivals.num_rows == 0
-    assert found.left_out == {"collectives timed by collective_cpu": 2, "lines of single sends and recvs": 1}
+    assert found.left_out == {"collectives that no kernel has timed": 2, "lines of single sends and recvs": 1}
 
 
 def test_a_bad_line_loses_itself_alone() -> None:
@@ -91,18 +113,38 @@ def test_a_file_that_breaks_off_loses_itself_alone() -> None:
                 raise FileError(REASON_UNREADABLE_FILE, "the packed file breaks off")
             return found
 
-    files = [
-        SourceFile("a.log", lambda: io.BytesIO(line(0, 1, 500))),
-        SourceFile("b.log", lambda: Broken(line(1, 1, 300))),
-    ]
-    found = nccl_inspector.read_arrivals(files, Bounds())
-    assert [each.reason for each in found.rejects["b.log"]] == [REASON_UNREADABLE_FILE]
+    broken = SourceFile("b.log", lambda: Broken(line(1, 1, 300)))
+    found = read(line(0, 1, 500), broken)
+    assert [each.reason for each in found.rejects["node-1-pid7.log"]] == [REASON_UNREADABLE_FILE]
     assert found.left_out == {"collectives of which a rank is not recorded": 1}
 
 
 def test_a_tie_goes_to_the_lower_rank() -> None:
-    found, missing = arrivals([Attendance("world", 1, rank, 3, 100.0) for rank in (2, 1, 0)])
-    assert (found["times_last"].to_pylist(), missing) == ([1, 0, 0], 0)
+    rows, left_out = attended(*(Attendance("world", 1, rank, 3, 100.0) for rank in (2, 1, 0)))
+    assert ([row["times_last"] for row in rows], left_out) == ([1, 0, 0], {})
+
+
+def test_a_rank_counts_once_in_a_collective() -> None:
+    twice = [Attendance("world", 1, 0, 2, 100.0)] * 2
+    assert attended(*twice) == ([], {"collectives of which a rank is not recorded": 1})
+    rows, _ = attended(*twice, Attendance("world", 1, 1, 2, 50.0))
+    assert [(row["collectives"], row["times_last"]) for row in rows] == [(1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"rank": -1}, {"rank": 2**31}, {"size": 1}, {"size": 2**40}, {"inside_us": -1.0}, {"inside_us": 1e300}],
+)
+def test_numbers_that_cannot_be_are_counted(changes: dict[str, Any]) -> None:
+    rows, left_out = attended(Attendance("world", 1, 0, 2, 100.0)._replace(**changes))
+    assert (rows, left_out) == ([], {"collectives of a single rank, or with numbers that cannot be": 1})
+
+
+def test_more_than_may_be_held_is_counted() -> None:
+    both = [Attendance("world", number, rank, 2, 100.0) for number in (1, 2) for rank in (0, 1)]
+    rows, left_out = attended(*both, most=2)
+    assert [row["collectives"] for row in rows] == [1, 1]
+    assert left_out == {"ranks in collectives beyond the first 2": 2}
 
 
 def test_a_log_is_recognised_by_its_first_line() -> None:

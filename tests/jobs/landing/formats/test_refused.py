@@ -32,6 +32,11 @@ class Bomb:
         ),
         (b"^^^^ MnRtt/Rnk: 3453.08ms/8 | MxRtt/Rnk: 3468.20ms/0", "Megatron's StragglerDetector", "Record"),
         (
+            b"GPU relative performance:\n Worst performing 5/512 ranks:\n  Rank=76 Node=a Score=0.91",
+            "NVIDIA Resiliency Extension: scores of ranks",
+            "Record",
+        ),
+        (
             b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"forward","startTimeUnixNano":"1"}]}]}]}',
             "Megatron's OpenTelemetry spans: spans in the time of the host",
             "Record",
