@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.graph import Layout, OpGraph
+from udfs.kernel.graph import Layout, OpGraph, once_per_graph
 
 TYPE_GROUP: Final = tuple(
     {ot.FORWARD_RECV: ot.FORWARD_SEND, ot.BACKWARD_RECV: ot.BACKWARD_SEND}.get(op_type, op_type)
@@ -81,6 +81,7 @@ class ScenarioRows:
         return (first, first + 1 + stage)[: min(number, 2)]
 
 
+@once_per_graph
 def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
     """Order the scenarios of section 5 by where they first differ from the ideal.
 
@@ -131,7 +132,7 @@ def _first_appearances(graph: OpGraph) -> tuple[dict[int, int], dict[int, int]]:
 
 def _first_meeting(graph: OpGraph) -> int:
     """First unit in which dp ranks meet after having waited for something."""
-    for position, (_, across_dp, sources, _) in enumerate(graph.units):
+    for position, (_, across_dp, sources, *_) in enumerate(graph.units):
         if across_dp and sources:
             return position
     return len(graph.units)

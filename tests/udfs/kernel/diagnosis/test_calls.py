@@ -23,8 +23,8 @@ TOGETHER: Final = Calls(((SEND, RECV),), {})
 def graph_of(waits_for: tuple[tuple[int, ...], ...], order: tuple[int, ...]) -> OpGraph:
     counts = tuple(TYPES.count(op_type) for op_type in range(ot.COUNT))
     cell = Cell(0, ALL_DP_RANKS, StageProgram(counts, (), (), (-1,) * 4, ()))
-    units: list[Unit] = [((op,), False, waits_for[op], ()) for op in order]
-    return OpGraph((cell,), (0, 4), TYPES, (0,) * 4, waits_for, (), tuple(units), ())
+    units: list[Unit] = [((op,), False, waits_for[op], waits_for[op], (op,)) for op in order]
+    return OpGraph((cell,), (0, 4), TYPES, (0,) * 4, waits_for, (), tuple(units), 4, ())
 
 
 DRAWN: Final = graph_of(((), (RECV,), (FORWARD,), ()), (FORWARD, SEND, RECV, BACKWARD))
