@@ -143,7 +143,10 @@ def _units(
                 free.append(slots)
                 slots += 1
             slot_of[op] = free.pop()
-        source_slots, own_slots = (tuple([slot_of[op] for op in some]) for some in (waits, ops))
-        units.append((ops, across_dp, waits, source_slots, own_slots))
+        source_slots, op_slots = (
+            tuple([slot_of[op] for op in waits]),
+            tuple([(op, slot_of[op]) for op in ops]),
+        )
+        units.append((ops, across_dp, waits, source_slots, op_slots))
         free += [slot_of[op] for op in releases.pop()]
     return tuple(units), slots

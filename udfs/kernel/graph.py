@@ -41,13 +41,13 @@ class Cell(NamedTuple):
     program: StageProgram
 
 
-Unit: TypeAlias = tuple[tuple[int, ...], bool, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-"""Ops that are replayed together, one op or a rendezvous: (ops, across_dp, sources, source_slots, own_slots).
+Unit: TypeAlias = tuple[tuple[int, ...], bool, tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]]
+"""Ops that are replayed together, one op or a rendezvous: (ops, across_dp, sources, source_slots, op_slots).
 
 across_dp    : the ops meet on all dp lanes.
 sources      : what any of the ops waits for.
 source_slots : for each source the slot that its end stands in.
-own_slots    : for each op the slot for its end; in use until nothing waits for the op any more.
+op_slots     : each op and the slot for its end; in use until nothing waits for the op any more.
 A plain tuple, because a graph has thousands and makes them for every job.
 """
 
@@ -109,7 +109,7 @@ def once_per_graph(derive: Callable[Concatenate[OpGraph, P], T]) -> Callable[Con
     """Keep with the graph what a function last made of it: many jobs have the same graph."""
 
     @wraps(derive)
-    def kept(graph: OpGraph, *args: P.args, **kwargs: P.kwargs) -> T:
+    def kept(graph: OpGraph, /, *args: P.args, **kwargs: P.kwargs) -> T:
         known = graph.derived.get(derive)
         if known is None or known[0] != (args, kwargs):
             known = graph.derived[derive] = (args, kwargs), derive(graph, *args, **kwargs)

@@ -109,7 +109,7 @@ def replay_rows(
     latest_s, met_s, late_s = np.empty((3, *rows))
     at_once_s, step_s = np.zeros(rows), np.zeros(rows)
     add, maximum, is_punctual = np.add, np.maximum, delays_s.keys().isdisjoint
-    for ops, across_dp, sources, source_slots, own_slots in graph.units:
+    for ops, across_dp, sources, source_slots, op_slots in graph.units:
         if is_punctual(ops):
             start = ends[source_slots[0]] if sources else at_once_s
             for slot in source_slots[1:]:
@@ -121,7 +121,7 @@ def replay_rows(
             by_dp = start.reshape(-1, shape[2])
             met_s.reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
             start = met_s
-        for op, slot in zip(ops, own_slots, strict=True):
+        for op, slot in op_slots:
             end = add(start, durations_s[op], ends[slot])
             if is_last[op]:
                 maximum(step_s, end, out=step_s)

@@ -55,8 +55,9 @@ def replay_scenarios(
 def ideal_timeline(graph: OpGraph, ideals: list[float]) -> list[float]:
     """End of every op where every op takes its ideal. [s]"""
     ends = [0.0] * graph.size
+    end_of = ends.__getitem__
     for ops, _, sources, *_ in graph.units:
-        start = max([ends[source] for source in sources]) if sources else 0.0
+        start = max(map(end_of, sources)) if sources else 0.0
         for op in ops:
             ends[op] = start + ideals[op]
     return ends
@@ -84,10 +85,9 @@ class _Stack:
         self.graph, self.plan, self.ideal_ends = graph, rows, ideal_ends
         self.durations = list(duration_s.reshape(graph.size, -1))
         self.kinds = list(zip(graph.op_types, graph.stages, strict=True))
-        kinds = dict(zip(self.kinds, ideal_of_op.tolist(), strict=True))
         # Arrays without axes, because NumPy converts a float anew in every call.
-        self.ideals = {kind: np.array(ideal) for kind, ideal in kinds.items()}
-        self.recorded_rows = {kind: rows.recorded_rows(*kind) for kind in kinds}
+        self.ideals = {kind: np.array(ideal_of_op[op]) for kind, op in rows.kinds.items()}
+        self.recorded_rows = dict(rows.recorded)
         self.latest_s = np.zeros((rows.count, steps, self.dp_ranks))
         self.is_last = is_last
         self.at_once, self.latest, self.met = range(graph.slots, graph.slots + 3)
@@ -102,7 +102,7 @@ class _Stack:
         """Replay the units one after the other, each on the rows that differ from the ideal by then."""
         durations, ideals, is_last, kinds = self.durations, self.ideals, self.is_last, self.kinds
         recorded_rows, op_in_slot, every_row, add = self.recorded_rows, self.op_in_slot, self.rows, np.add
-        for (ops, across_dp, _, source_slots, own_slots), active in zip(
+        for (_, across_dp, _, source_slots, op_slots), active in zip(
             self.graph.units, self.plan.active, strict=True
         ):
             if active != self.filled:
@@ -110,7 +110,7 @@ class _Stack:
             views = self.active
             start = self._latest(source_slots, across_dp=across_dp) if source_slots else self.at_once
             start_s, start_rows = views[start], every_row[start]
-            for op, slot in zip(ops, own_slots, strict=True):
+            for op, slot in op_slots:
                 op_in_slot[slot] = op
                 kind, recorded_s, end_rows = kinds[op], durations[op], every_row[slot]
                 add(start_s, ideals[kind], views[slot])
