@@ -9,8 +9,9 @@ import pyarrow as pa
 from schemas.vocabulary import CAUSES, CULPRIT_PATTERNS, OP_TYPE_GROUPS, OP_TYPES
 from udfs.kernel.cause import ALWAYS
 from udfs.kernel.cause import SLOW_WORKER as SLOW_WORKER_CODE
-from udfs.kernel.op_type import COMPUTE
+from udfs.kernel.op_type import COMPUTE, COUNT
 from udfs.kernel.program import Floats
+from udfs.kernel.selection import medians_along
 from udfs.layout import read_layout
 from udfs.op_lists import list_lengths, op_codes
 from udfs.rank_rows import ReplayedRows
@@ -18,6 +19,8 @@ from udfs.rank_rows import ReplayedRows
 Row = dict[str, object]
 
 SLOW_WORKER: Final = CAUSES[SLOW_WORKER_CODE]
+
+_IS_COMPUTE: Final = np.isin(np.arange(COUNT), COMPUTE)
 
 _NS: Final = 1e-9
 """Seconds in a nanosecond."""
@@ -50,7 +53,7 @@ def baseline_row(
 
 def _stages(rows: ReplayedRows) -> list[Row]:
     """What the computes of a usual worker of each stage take in a step, and its hosts."""
-    by_worker_s = np.median(_compute_of_rows(rows.table)[rows.replayed_row], axis=1)
+    by_worker_s = medians_along(_compute_of_rows(rows.table)[rows.replayed_row], 1)
     middle = (by_worker_s.shape[1] - 1) // 2
     return [
         {"pp_rank": stage, "usual_compute_s": usual_s, "hosts": _hosts(rows, stage)}
@@ -93,11 +96,13 @@ def _compute_of_rows(table: pa.Table) -> Floats:
     for batch in table.select(["op", "duration_us"]).to_batches():
         one = pa.Table.from_batches([batch])
         lengths = list_lengths(one)
-        is_compute = np.isin(op_codes(batch.column("op").flatten()), COMPUTE)
-        row = np.repeat(np.arange(len(lengths)), lengths)[is_compute]
-        duration_us = batch.column("duration_us").flatten().to_numpy()[is_compute]
-        total_ns: Floats = np.bincount(row, np.rint(duration_us * _NS_IN_US), len(lengths)).astype(np.float64)
-        parts.append(total_ns)
+        is_compute = _IS_COMPUTE[op_codes(batch.column("op").flatten())]
+        time_ns = np.zeros(len(is_compute) + 1)  # one more, for rows without ops behind the last
+        np.multiply(batch.column("duration_us").flatten().to_numpy(), _NS_IN_US, out=time_ns[:-1])
+        np.rint(time_ns, out=time_ns)
+        time_ns[:-1][~is_compute] = 0.0
+        total_ns: Floats = np.add.reduceat(time_ns, np.cumsum(lengths) - lengths)
+        parts.append(np.where(lengths > 0, total_ns, 0.0))
     total_s: Floats = np.concatenate(parts) * _NS
     return total_s
 

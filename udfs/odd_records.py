@@ -177,11 +177,8 @@ def _off_by(logs: Floats) -> list[tuple[int, float]]:
     if len(known) < 2:
         return []
     off = logs - known[(len(known) - 1) // 2]
-    return [(place, by) for place, by in enumerate(off.tolist()) if _is_unit(by)]
-
-
-def _is_unit(power: float) -> bool:
-    return any(abs(abs(power) - unit) < NEAR for unit in UNITS)
+    is_unit = (np.abs(np.abs(off)[:, None] - UNITS) < NEAR).any(axis=1)
+    return [(place, float(off[place])) for place in np.flatnonzero(is_unit).tolist()]
 
 
 def named_exchanged(found: Sequence[Exchanged], rows: ReplayedRows) -> list[str]:

@@ -67,9 +67,7 @@ def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: 
 
 def empty_results(job: Row) -> dict[str, pa.Table]:
     """Result tables of a unit that was not replayed: the row of job_slowdown alone."""
-    tables = {name: TABLES[name].value_schema.empty_table() for name in RESULT_TABLES}
-    tables[JOB_SLOWDOWN] = _of_rows(JOB_SLOWDOWN, [job])
-    return tables
+    return {name: _no_rows(name) for name in RESULT_TABLES} | {JOB_SLOWDOWN: _of_rows(JOB_SLOWDOWN, [job])}
 
 
 def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
@@ -181,6 +179,11 @@ def _by_worker(replayed: Replayed, ideal_s: float) -> dict[str, Column]:
 def _fields(name: str) -> tuple[tuple[str, pa.DataType], ...]:
     """Columns of a result table; kept, because PyArrow makes a new object for each at every look."""
     return tuple((field.name, field.type) for field in TABLES[name].value_schema)
+
+
+@cache
+def _no_rows(name: str) -> pa.Table:
+    return TABLES[name].value_schema.empty_table()
 
 
 @cache

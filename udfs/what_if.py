@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -75,7 +76,7 @@ class SimulationSettings:
     ops_together: int = OPS_TOGETHER
     diagnosed: bool = True
 
-    @property
+    @cached_property
     def text(self) -> str:
         """What can change a result by more than rounding, as JSON: results and fingerprints carry it."""
         meaningful = {name: value for name, value in asdict(self).items() if name != "ops_together"}

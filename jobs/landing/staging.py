@@ -34,6 +34,9 @@ _DICTIONARIES: Final = [
 ]
 """Times hardly ever repeat: to look for equal ones costs more than it saves."""
 
+_COMPRESSION: Final = "lz4"
+"""As small as Snappy makes times, and unpacked four times as fast."""
+
 _OPS_OF_GROUP: Final = 2_000_000
 
 
@@ -142,6 +145,7 @@ class Staging:
             f"{self._path}/{table}/{path}",
             schema,
             filesystem=self._filesystem,
+            compression=_COMPRESSION,
             use_dictionary=_DICTIONARIES if table == RANK_STEPS else True,
             write_statistics=[name for name in _KEYS if name in schema.names],
             store_schema=False,

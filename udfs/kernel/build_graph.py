@@ -31,6 +31,7 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
         for op in ops:
             in_rendezvous[op] = True
     groups += [((op,), False) for op, meets in enumerate(in_rendezvous) if not meets]
+    units, slots = _in_order(cells, draft.first_op, waits_for, groups)
     return OpGraph(
         cells=cells,
         first_op=draft.first_op,
@@ -38,7 +39,8 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
         stages=tuple(cell.stage for cell in cells for _ in range(cell.program.size)),
         waits_for=tuple(waits_for),
         waits=tuple(draft.waits),
-        units=_in_order(cells, draft.first_op, waits_for, groups),
+        units=units,
+        slots=slots,
         meetings=tuple(meetings),
     )
 
@@ -49,10 +51,10 @@ def reordered(graph: OpGraph, waits_for: list[tuple[int, ...]]) -> OpGraph:
     raises : TraceDefectError for a cycle.
     """
     groups: list[Group] = [(ops, across_dp) for ops, across_dp, *_ in graph.units]
-    units = _in_order(graph.cells, graph.first_op, waits_for, groups)
+    units, slots = _in_order(graph.cells, graph.first_op, waits_for, groups)
     waits = [(source, op) for op, sources in enumerate(waits_for) for source in sources]
     sources, ops = ([pair[end] for pair in waits] for end in (0, 1))
-    return replace(graph, waits_for=tuple(waits_for), waits=((sources, ops),), units=units)
+    return replace(graph, waits_for=tuple(waits_for), waits=((sources, ops),), units=units, slots=slots)
 
 
 def _in_order(
@@ -60,8 +62,8 @@ def _in_order(
     first_op: tuple[int, ...],
     waits_for: list[tuple[int, ...]],
     groups: list[Group],
-) -> tuple[Unit, ...]:
-    """Units in topological order, each as late as what follows allows.
+) -> tuple[tuple[Unit, ...], int]:
+    """Units in topological order, each as late as what follows allows, and the slots that their ends need.
 
     Depth first from the last ops: a scenario that differs from the ideal in late ops only needs lanes late.
     raises : TraceDefectError with the ops of a cycle.
@@ -121,17 +123,30 @@ def _visit(
 
 def _units(
     groups: list[Group], sources: list[tuple[int, ...]], order: list[int], size: int
-) -> tuple[Unit, ...]:
-    """Units with what they wait for and what nothing waits for after them."""
+) -> tuple[tuple[Unit, ...], int]:
+    """Units with what they wait for and their slots, and how many slots there are."""
     is_done = bytearray(size)
-    units: list[Unit] = []
+    releases: list[list[int]] = []
     for number in reversed(order):
-        (ops, across_dp), waits = groups[number], sources[number]
-        releases = []
-        for op in waits + ops:
+        last_used = []
+        for op in sources[number] + groups[number][0]:
             if not is_done[op]:
                 is_done[op] = 1
-                releases.append(op)
-        units.append((ops, across_dp, waits, tuple(releases)))
-    units.reverse()
-    return tuple(units)
+                last_used.append(op)
+        releases.append(last_used)
+    units: list[Unit] = []
+    slot_of, free, slots = [0] * size, list[int](), 0
+    for number in order:
+        (ops, across_dp), waits = groups[number], sources[number]
+        for op in ops:
+            if not free:
+                free.append(slots)
+                slots += 1
+            slot_of[op] = free.pop()
+        source_slots, op_slots = (
+            tuple([slot_of[op] for op in waits]),
+            tuple([(op, slot_of[op]) for op in ops]),
+        )
+        units.append((ops, across_dp, waits, source_slots, op_slots))
+        free += [slot_of[op] for op in releases.pop()]
+    return tuple(units), slots

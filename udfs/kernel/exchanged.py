@@ -7,7 +7,8 @@ from typing import Final
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.program import Floats
+from udfs.kernel.graph import OpGraph, once_per_graph
+from udfs.kernel.program import Floats, Ints
 from udfs.kernel.selection import evenly, median_of_all, medians_along
 from udfs.kernel.trace import StepBlock
 
@@ -43,12 +44,9 @@ def exchanged(block: StepBlock) -> list[Exchanged]:
         return []
     found: Counter[Exchanged] = Counter()
     ends = []
-    for members, _ in graph.meetings:
-        if graph.op_types[members[0][0]] in ot.TRANSFERS:
-            at = evenly(len(members[0]), SAMPLED)
-            some = [[ops[place] for place in at] for ops in members]
-            sends_s, recvs_s = (start_s[ops] + duration_s[ops] for ops in some)
-            ends.append((sorted(graph.stages[ops[0]] for ops in members), sends_s, recvs_s))
+    for stages, *some in _sampled(graph):
+        sends_s, recvs_s = (start_s[ops] + duration_s[ops] for ops in some)
+        ends.append((stages, sends_s, recvs_s))
     own_s = [_scatter_s(recvs_s - sends_s) for _, sends_s, recvs_s in ends]
     if not own_s:
         return []
@@ -67,6 +65,18 @@ def exchanged(block: StepBlock) -> list[Exchanged]:
         pair: min(key for key, n in found.items() if key[1:] == pair and n == most[pair]) for pair in most
     }
     return sorted(named.values())
+
+
+@once_per_graph
+def _sampled(graph: OpGraph) -> list[tuple[list[int], Ints, Ints]]:
+    """Both stages of each link, and some of its sends and their recvs."""
+    found = []
+    for members, _ in graph.meetings:
+        if graph.op_types[members[0][0]] in ot.TRANSFERS:
+            at = list(evenly(len(members[0]), SAMPLED))
+            sends, recvs = (np.array(ops)[at] for ops in members)
+            found.append((sorted(graph.stages[ops[0]] for ops in members), sends, recvs))
+    return found
 
 
 def _scatter_s(apart_s: Floats) -> Floats:

@@ -4,13 +4,17 @@ Built once and replayed with (scenario, step, dp_rank) as lanes. Plain integers 
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.errors import OpRef
 from udfs.kernel.program import StageProgram
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 ALL_DP_RANKS: Final = -1
 
@@ -37,12 +41,13 @@ class Cell(NamedTuple):
     program: StageProgram
 
 
-Unit: TypeAlias = tuple[tuple[int, ...], bool, tuple[int, ...], tuple[int, ...]]
-"""Ops that are replayed together, one op or a rendezvous: (ops, across_dp, sources, releases).
+Unit: TypeAlias = tuple[tuple[int, ...], bool, tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]]
+"""Ops that are replayed together, one op or a rendezvous: (ops, across_dp, sources, source_slots, op_slots).
 
-across_dp : the ops meet on all dp lanes.
-sources   : what any of the ops waits for.
-releases  : ops that nothing waits for any more once this unit has run, its own among them.
+across_dp    : the ops meet on all dp lanes.
+sources      : what any of the ops waits for.
+source_slots : for each source the slot that its end stands in.
+op_slots     : each op and the slot for its end; in use until nothing waits for the op any more.
 A plain tuple, because a graph has thousands and makes them for every job.
 """
 
@@ -58,7 +63,7 @@ class Meetings(NamedTuple):
     across_dp: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OpGraph:
     """What waits for what; ops are numbered cell by cell, within a cell by (type, start).
 
@@ -69,7 +74,9 @@ class OpGraph:
     waits_for    : for each op the ops that must have ended before it starts.
     waits        : the same as (sources, ops) of like kind, ranges where ops follow each other.
     units        : topological order of replay.
+    slots        : how many slots for ends a replay in that order needs.
     meetings     : the rendezvous, those of like kind together.
+    derived      : what functions have made of the graph alone; see `once_per_graph`.
     """
 
     cells: tuple[Cell, ...]
@@ -79,7 +86,9 @@ class OpGraph:
     waits_for: tuple[tuple[int, ...], ...]
     waits: tuple[tuple[Sequence[int], Sequence[int]], ...]
     units: tuple[Unit, ...]
+    slots: int
     meetings: tuple[Meetings, ...]
+    derived: dict[object, tuple[object, Any]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def size(self) -> int:
@@ -94,6 +103,20 @@ class OpGraph:
     def ref(self, op: int) -> OpRef:
         """Where an op ran, for messages."""
         return op_ref(self.cells, self.first_op, op)
+
+
+def once_per_graph(derive: Callable[Concatenate[OpGraph, P], T]) -> Callable[Concatenate[OpGraph, P], T]:
+    """Keep with the graph what a function last made of it: many jobs have the same graph."""
+
+    @wraps(derive)
+    def kept(graph: OpGraph, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        known = graph.derived.get(derive)
+        if known is None or known[0] != (args, kwargs):
+            known = graph.derived[derive] = (args, kwargs), derive(graph, *args, **kwargs)
+        found: T = known[1]
+        return found
+
+    return kept
 
 
 def op_ref(cells: tuple[Cell, ...], first_op: tuple[int, ...], op: int) -> OpRef:

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from udfs.kernel.graph import OpGraph
+from udfs.kernel.graph import OpGraph, once_per_graph
 from udfs.kernel.program import Floats
 
 FEW_DP_RANKS: Final = 8
@@ -22,7 +22,7 @@ def replay(graph: OpGraph, duration_s: Floats, launch_delay_s: Floats | None = N
     ends = list(end_s)
     durations = list(duration_s)
     delays = None if launch_delay_s is None else list(launch_delay_s)
-    for ops, across_dp, _, _ in graph.units:
+    for ops, across_dp, *_ in graph.units:
         starts = [_start(ends, graph.waits_for[op], ends[op]) for op in ops]
         if delays is not None:
             starts = [start + delays[op] for start, op in zip(starts, ops, strict=True)]
@@ -75,9 +75,15 @@ def last_ops(graph: OpGraph, shortest_s: Floats) -> list[bool]:
 
     shortest_s : float64, shape (op,); the least that each op may take. [s]
     """
+    return _last_ops(graph, frozenset(np.flatnonzero(~(shortest_s >= 0.0)).tolist()))
+
+
+@once_per_graph
+def _last_ops(graph: OpGraph, negative: frozenset[int]) -> list[bool]:
+    """Ops that may end a step; `negative` are those that may take negative time."""
     is_last = [True] * graph.size
-    for sources, takes_time in zip(graph.waits_for, (shortest_s >= 0.0).tolist(), strict=True):
-        if takes_time:
+    for op, sources in enumerate(graph.waits_for):
+        if op not in negative:
             for source in sources:
                 is_last[source] = False
     return is_last
@@ -99,28 +105,26 @@ def replay_rows(
     returns     : float64, shape (scenario, step). [s]
     """
     rows = (shape[0], shape[1] * shape[2])
-    live: dict[int, Floats] = {}
-    spare: list[Floats] = []
-    latest_s, met_s, late_s = np.empty(rows), np.empty(rows), np.empty(rows)
+    ends = list(np.empty((graph.slots, *rows)))
+    latest_s, met_s, late_s = np.empty((3, *rows))
     at_once_s, step_s = np.zeros(rows), np.zeros(rows)
     add, maximum, is_punctual = np.add, np.maximum, delays_s.keys().isdisjoint
-    for ops, across_dp, sources, releases in graph.units:
+    for ops, across_dp, sources, source_slots, op_slots in graph.units:
         if is_punctual(ops):
-            start = live[sources[0]] if sources else at_once_s
-            for source in sources[1:]:
-                start = maximum(start, live[source], out=latest_s)
+            start = ends[source_slots[0]] if sources else at_once_s
+            for slot in source_slots[1:]:
+                start = maximum(start, ends[slot], out=latest_s)
         else:
+            live = dict(zip(sources, [ends[slot] for slot in source_slots], strict=True))
             start = _later(graph, ops, live, delays_s, at_once_s, late_s)
         if across_dp and shape[2] > 1 and start is not at_once_s:
             by_dp = start.reshape(-1, shape[2])
             met_s.reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
             start = met_s
-        for op in ops:
-            end = live[op] = spare.pop() if spare else np.empty(rows)
-            add(start, durations_s[op], out=end)
+        for op, slot in op_slots:
+            end = add(start, durations_s[op], ends[slot])
             if is_last[op]:
                 maximum(step_s, end, out=step_s)
-        spare += [live.pop(op) for op in releases]
     times_s: Floats = step_s.reshape(shape).max(axis=2)
     return times_s
 

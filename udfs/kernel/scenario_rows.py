@@ -10,10 +10,11 @@ from there on both get rows of their own, which meet each other instead of the o
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.graph import Layout, OpGraph
+from udfs.kernel.graph import Layout, OpGraph, once_per_graph
 
 TYPE_GROUP: Final = tuple(
     {ot.FORWARD_RECV: ot.FORWARD_SEND, ot.BACKWARD_RECV: ot.BACKWARD_SEND}.get(op_type, op_type)
@@ -59,6 +60,7 @@ class ScenarioRows:
     type_row        : type group -> row in which it alone is recorded.
     stage_row       : stage -> row in which it alone is recorded (EVERYTHING where it is the only one).
     replicas        : rows of the two-replica scenarios; none where there is one replica.
+    kinds           : each (op type, stage) of the graph -> one of its ops.
     """
 
     count: int
@@ -67,9 +69,14 @@ class ScenarioRows:
     type_row: dict[int, int]
     stage_row: dict[int, int]
     replicas: Replicas
+    kinds: dict[tuple[int, int], int]
 
-    def recorded_rows(self, op_type: int, stage: int) -> tuple[int, ...]:
-        """Rows, without those of replicas, in which ops of this type and stage take as long as recorded."""
+    @cached_property
+    def recorded(self) -> dict[tuple[int, int], tuple[int, ...]]:
+        """Rows, without those of replicas, in which ops of each kind take as long as recorded."""
+        return {kind: self._recorded_rows(*kind) for kind in self.kinds}
+
+    def _recorded_rows(self, op_type: int, stage: int) -> tuple[int, ...]:
         found = {EVERYTHING, self.type_row[TYPE_GROUP[op_type]], self.stage_row[stage]}
         if self.last_stage_ideal >= 0 and stage != max(self.stage_row):
             found.add(self.last_stage_ideal)
@@ -81,6 +88,7 @@ class ScenarioRows:
         return (first, first + 1 + stage)[: min(number, 2)]
 
 
+@once_per_graph
 def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
     """Order the scenarios of section 5 by where they first differ from the ideal.
 
@@ -114,6 +122,7 @@ def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
         type_row={group: row_of["type", group] for group in first_of_type},
         stage_row={stage: row_of.get(("stage", stage), EVERYTHING) for stage in stages},
         replicas=Replicas(row_of.get(("replica", 0), len(starts)), replica_count),
+        kinds={kind: op for op, kind in enumerate(zip(graph.op_types, graph.stages, strict=True))},
     )
 
 
@@ -131,7 +140,7 @@ def _first_appearances(graph: OpGraph) -> tuple[dict[int, int], dict[int, int]]:
 
 def _first_meeting(graph: OpGraph) -> int:
     """First unit in which dp ranks meet after having waited for something."""
-    for position, (_, across_dp, sources, _) in enumerate(graph.units):
+    for position, (_, across_dp, sources, *_) in enumerate(graph.units):
         if across_dp and sources:
             return position
     return len(graph.units)

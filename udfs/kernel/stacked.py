@@ -3,7 +3,7 @@
 Bit for bit what one-at-a-time replays give, which the tests hold them against, at a fraction of the cost.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from udfs.kernel.graph import Layout, OpGraph
 from udfs.kernel.program import Floats
 from udfs.kernel.replay import latest_of_dp_ranks
 from udfs.kernel.scenario_rows import EVERYTHING, ScenarioRows, plan_rows
+
+NO_OP: Final = -1
 
 
 class ScenarioTimes(NamedTuple):
@@ -53,40 +55,22 @@ def replay_scenarios(
 def ideal_timeline(graph: OpGraph, ideals: list[float]) -> list[float]:
     """End of every op where every op takes its ideal. [s]"""
     ends = [0.0] * graph.size
-    for ops, _, sources, _ in graph.units:
-        start = max([ends[source] for source in sources]) if sources else 0.0
+    end_of = ends.__getitem__
+    for ops, _, sources, *_ in graph.units:
+        start = max(map(end_of, sources)) if sources else 0.0
         for op in ops:
             ends[op] = start + ideals[op]
     return ends
 
 
-class _Ends:
-    """Ends of one op in every row; views are kept, because making them costs as much as a small sum.
-
-    active : the first `shown` rows, those that have lanes of their own by now, as one flat array.
-    rows   : every row alone.
-    """
-
-    __slots__ = ("_prefixes", "active", "every_row", "rows", "shown")
-
-    def __init__(self, shape: tuple[int, int]) -> None:
-        self.every_row = np.empty(shape)
-        self.rows = list(self.every_row)
-        self._prefixes: dict[int, Floats] = {}
-        self.shown = 0
-        self.active: Floats = self.every_row[:0]
-
-    def show(self, rows: int) -> None:
-        """Let `active` show the first rows."""
-        view = self._prefixes.get(rows)
-        if view is None:
-            view = self._prefixes[rows] = self.every_row[:rows].reshape(-1)
-        self.active = view
-        self.shown = rows
-
-
 class _Stack:
-    """The stacked replay under way: ends of the ops that are still waited for; lane = (step, dp_rank)."""
+    """The stacked replay under way; lane = (step, dp_rank).
+
+    Behind the slots of the graph's ends follow three more: of what starts at once, of the latest of several
+    ends, and of when dp ranks have met.
+    active : by slot, the rows that have lanes of their own by now, as one flat array.
+    rows   : by slot, every row alone: views are made once, because one costs as much as a small sum.
+    """
 
     def __init__(
         self,
@@ -98,55 +82,56 @@ class _Stack:
         is_last: list[bool],
     ) -> None:
         _, steps, self.dp_ranks = duration_s.shape
-        self.graph, self.rows, self.ideal_ends = graph, rows, ideal_ends
+        self.graph, self.plan, self.ideal_ends = graph, rows, ideal_ends
         self.durations = list(duration_s.reshape(graph.size, -1))
         self.kinds = list(zip(graph.op_types, graph.stages, strict=True))
-        kinds = dict(zip(self.kinds, ideal_of_op.tolist(), strict=True))
         # Arrays without axes, because NumPy converts a float anew in every call.
-        self.ideals = {kind: np.array(ideal) for kind, ideal in kinds.items()}
-        self.recorded_rows = {kind: rows.recorded_rows(*kind) for kind in kinds}
-        self.shape = (rows.count, steps * self.dp_ranks)
+        self.ideals = {kind: np.array(ideal_of_op[op]) for kind, op in rows.kinds.items()}
+        self.recorded_rows = dict(rows.recorded)
         self.latest_s = np.zeros((rows.count, steps, self.dp_ranks))
         self.is_last = is_last
-        self.live: dict[int, _Ends] = {}
-        self.at_once, self.latest_start, self.met = (_Ends(self.shape) for _ in range(3))
-        self.at_once.every_row[...] = 0.0
+        self.at_once, self.latest, self.met = range(graph.slots, graph.slots + 3)
+        self.ends_s = np.empty((graph.slots + 3, rows.count, steps * self.dp_ranks))
+        self.ends_s[self.at_once] = 0.0
+        self.rows = [list(of_slot) for of_slot in self.ends_s]
+        self.op_in_slot = [NO_OP] * graph.slots
         self.filled = 0
+        self.active = self._active()
 
     def run(self) -> None:
         """Replay the units one after the other, each on the rows that differ from the ideal by then."""
-        live, spare = self.live, list[_Ends]()
         durations, ideals, is_last, kinds = self.durations, self.ideals, self.is_last, self.kinds
-        recorded_rows, add = self.recorded_rows, np.add
-        for (ops, across_dp, sources, releases), active in zip(
-            self.graph.units, self.rows.active, strict=True
+        recorded_rows, op_in_slot, every_row, add = self.recorded_rows, self.op_in_slot, self.rows, np.add
+        for (_, across_dp, _, source_slots, op_slots), active in zip(
+            self.graph.units, self.plan.active, strict=True
         ):
             if active != self.filled:
                 self._grow(active)
-            start = self._latest(sources, across_dp=across_dp) if sources else self.at_once
-            for op in ops:
-                ends = live[op] = spare.pop() if spare else _Ends(self.shape)
-                if ends.shown != active:
-                    ends.show(active)
-                kind, recorded_s = kinds[op], durations[op]
-                add(start.active, ideals[kind], out=ends.active)
-                start_rows, end_rows = start.rows, ends.rows
+            views = self.active
+            start = self._latest(source_slots, across_dp=across_dp) if source_slots else self.at_once
+            start_s, start_rows = views[start], every_row[start]
+            for op, slot in op_slots:
+                op_in_slot[slot] = op
+                kind, recorded_s, end_rows = kinds[op], durations[op], every_row[slot]
+                add(start_s, ideals[kind], views[slot])
                 for row in recorded_rows[kind]:
-                    add(start_rows[row], recorded_s, out=end_rows[row])
+                    add(start_rows[row], recorded_s, end_rows[row])
                 if is_last[op]:
-                    self._end_step(op)
-            spare += [live.pop(op) for op in releases]
+                    self._end_step(op, slot)
 
-    def _latest(self, sources: tuple[int, ...], *, across_dp: bool) -> _Ends:
-        """Latest end of some ops, of all dp ranks where they meet."""
-        live, maximum = self.live, np.maximum
-        start = live[sources[0]]
-        if len(sources) > 1:
-            latest = self.latest_start.active
-            maximum(start.active, live[sources[1]].active, out=latest)
-            for source in sources[2:]:
-                maximum(latest, live[source].active, out=latest)
-            start = self.latest_start
+    def _active(self) -> list[Floats]:
+        """Return the first rows of every slot."""
+        return list(self.ends_s.reshape(len(self.ends_s), -1)[:, : self.filled * self.ends_s.shape[2]])
+
+    def _latest(self, slots: tuple[int, ...], *, across_dp: bool) -> int:
+        """Slot of the latest end of some ops, of all dp ranks where they meet."""
+        start, views, maximum = slots[0], self.active, np.maximum
+        if len(slots) > 1:
+            latest_s = views[self.latest]
+            maximum(views[start], views[slots[1]], out=latest_s)
+            for slot in slots[2:]:
+                maximum(latest_s, views[slot], out=latest_s)
+            start = self.latest
         return self._meet(start) if across_dp and self.dp_ranks > 1 else start
 
     def _grow(self, active: int) -> None:
@@ -154,47 +139,46 @@ class _Stack:
 
         A recorded replica has so far run like its lane where everything, or its stage, is recorded.
         """
-        first, number = self.rows.replicas
+        first, number = self.plan.replicas
         brings_replicas = number > 0 and self.filled <= first < active
         if brings_replicas:
             for op_type, stage in self.recorded_rows:
-                self.recorded_rows[op_type, stage] += self.rows.recorded_replicas(stage)
-        for op, ends in self.live.items():
-            ends.every_row[self.filled : active] = self.ideal_ends[op]
-            if brings_replicas:
-                self._copy_to_replicas(ends.rows)
-            ends.show(active)
+                self.recorded_rows[op_type, stage] += self.plan.recorded_replicas(stage)
+        for slot, op in enumerate(self.op_in_slot):
+            if op != NO_OP:
+                self.ends_s[slot, self.filled : active] = self.ideal_ends[op]
+                if brings_replicas:
+                    self._copy_to_replicas(self.rows[slot])
         if brings_replicas:
             self._copy_to_replicas(list(self.latest_s))
-        for ends in (self.at_once, self.latest_start, self.met):
-            ends.show(active)
         self.filled = active
+        self.active = self._active()
 
     def _copy_to_replicas(self, rows: list[Floats]) -> None:
-        first, number = self.rows.replicas
+        first, number = self.plan.replicas
         rows[first][...] = rows[EVERYTHING]
         for stage in range(number - 1):
-            rows[first + 1 + stage][...] = rows[self.rows.stage_row[stage]]
+            rows[first + 1 + stage][...] = rows[self.plan.stage_row[stage]]
 
-    def _meet(self, start: _Ends) -> _Ends:
+    def _meet(self, start: int) -> int:
         """Let dp ranks wait for each other within a row, and recorded replicas for their ideal partners."""
-        by_dp = start.active.reshape(-1, self.dp_ranks)
-        self.met.active.reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
-        replicas = self.rows.replicas
+        by_dp = self.active[start].reshape(-1, self.dp_ranks)
+        self.active[self.met].reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
+        replicas = self.plan.replicas
         if replicas.number and self.filled > replicas.first:
             recorded = slice(replicas.first, replicas.partners)
             partners = slice(replicas.partners, replicas.end)
-            met = self.met.every_row
-            np.maximum(start.every_row[recorded], start.every_row[partners], out=met[recorded])
-            met[partners] = met[recorded]
+            met_s, start_s = self.ends_s[self.met], self.ends_s[start]
+            np.maximum(start_s[recorded], start_s[partners], out=met_s[recorded])
+            met_s[partners] = met_s[recorded]
         return self.met
 
-    def _end_step(self, op: int) -> None:
+    def _end_step(self, op: int, slot: int) -> None:
         """Let the step last at least as long as an op."""
-        latest = self.latest_s.reshape(self.shape)
-        active, ideal = latest[: self.filled], latest[self.filled :]
-        np.maximum(active, self.live[op].every_row[: self.filled], out=active)
-        np.maximum(ideal, self.ideal_ends[op], out=ideal)
+        latest_s = self.latest_s.reshape(self.ends_s.shape[1:])
+        active_s, ideal_s = latest_s[: self.filled], latest_s[self.filled :]
+        np.maximum(active_s, self.ends_s[slot, : self.filled], out=active_s)
+        np.maximum(ideal_s, self.ideal_ends[op], out=ideal_s)
 
 
 def _collect(latest_s: Floats, rows: ScenarioRows, layout: Layout, ideal: float) -> ScenarioTimes:

@@ -6,8 +6,9 @@ other gets a graph in which every (stage, dp_rank) has its own ops. No step is f
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +52,11 @@ class Trace(NamedTuple):
 
 
 Graphs: TypeAlias = dict[tuple[Cell, ...], OpGraph]
-"""Graphs that were built already, by their cells."""
+"""Graphs of a job that were built already, by their cells."""
+
+CACHED_GRAPHS: Final = 64
+MOST_CACHED_OPS: Final = 4096
+"""So many graphs, of no more ops, are kept for other jobs: a job runs for many days, and has its like."""
 
 
 def build_trace(
@@ -89,8 +94,14 @@ def build_trace(
 def _graph(cells: tuple[Cell, ...], layout: Layout, known: Graphs) -> OpGraph:
     graph = known.get(cells)
     if graph is None:
-        graph = known[cells] = build_graph(cells, layout)
+        is_small = sum(cell.program.size for cell in cells) <= MOST_CACHED_OPS
+        graph = known[cells] = (_cached_graph if is_small else build_graph)(cells, layout)
     return graph
+
+
+@lru_cache(maxsize=CACHED_GRAPHS)
+def _cached_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
+    return build_graph(cells, layout)
 
 
 def _room(stages: Sequence[StageRows]) -> Times | None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from udfs.kernel import op_type as ot
 from udfs.kernel.build_graph import reordered
 from udfs.kernel.errors import TraceDefectError
-from udfs.kernel.graph import OpGraph
+from udfs.kernel.graph import OpGraph, once_per_graph
 from udfs.kernel.program import Floats
 
 SAME_S: Final = 1e-7
@@ -81,16 +81,20 @@ def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
 
     The graph itself where that would be a circle.
     """
-    if not calls.members:
-        return graph
-    call_of = {op: call for call in calls.members for op in call}
+    return (_call_graph(graph, calls.members) if calls.members else None) or graph
+
+
+@once_per_graph
+def _call_graph(graph: OpGraph, calls: tuple[tuple[int, ...], ...]) -> OpGraph | None:
+    """Return the graph of some calls, which are given by their ops; None where that would be a circle."""
+    call_of = {op: call for call in calls for op in call}
     is_alone = call_of.keys().isdisjoint
 
     def whole(sources: Iterable[int]) -> tuple[int, ...]:
         return tuple(dict.fromkeys(chain.from_iterable(call_of.get(op, (op,)) for op in sources)))
 
     waits_for = [sources if is_alone(sources) else whole(sources) for sources in graph.waits_for]
-    for call in calls.members:
+    for call in calls:
         joined = whole(chain.from_iterable(graph.waits_for[op] for op in call))
         awaited = tuple(source for source in joined if source not in call)
         for op in call:
@@ -98,4 +102,4 @@ def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
     try:
         return reordered(graph, waits_for)
     except TraceDefectError:
-        return graph
+        return None

@@ -10,6 +10,7 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.diagnosis.compute_times import BlockTimes
 from udfs.kernel.diagnosis.congestion import TRAFFIC, step_factors
 from udfs.kernel.diagnosis.usual_transfers import ALL, LEAST_S, NO_PEER, NOTHING_KNOWN, Kind, Usual, limits_of
+from udfs.kernel.graph import OpGraph, once_per_graph
 from udfs.kernel.program import Floats, Ints
 from udfs.kernel.selection import ascending, medians_of_rows
 
@@ -65,10 +66,23 @@ def slow_transfers(blocks: Sequence[BlockTimes]) -> list[SlowTransfers]:
 
 def _parts(block: BlockTimes) -> dict[Kind, _Part]:
     """Transfers that meet somebody, by kind; and those without a peer that are part of a call."""
-    graph, free = block.graph, block.calls.is_free
+    free = block.calls.is_free
+    nowhere = np.zeros(block.duration_s.shape[1:], dtype=bool)
+    parts = {}
+    for kind, members in _ops_by_kind(block.graph, frozenset(free)).items():
+        known = None
+        if not free.keys().isdisjoint(members.tolist()):
+            known = ~np.array([free.get(op, nowhere) for op in members.tolist()])
+        parts[kind] = _Part(members, block.duration_s[members], known)
+    return parts
+
+
+@once_per_graph
+def _ops_by_kind(graph: OpGraph, of_calls: frozenset[int]) -> dict[Kind, Ints]:
+    """Ops of each kind, ascending, kinds by their first; of_calls : ops that are part of a call."""
     chunks = [chunk for cell in graph.cells for chunk in cell.program.chunks]
     ops_of: dict[Kind, list[int]] = {}
-    alone = set(free)
+    alone = set(of_calls)
     for ops in (ops for members, _ in graph.meetings for ops in members):
         op_type = graph.op_types[ops[0]]
         if op_type in ot.TRANSFERS:
@@ -79,15 +93,9 @@ def _parts(block: BlockTimes) -> dict[Kind, _Part]:
                 ops_of.setdefault((op_type, graph.stages[op], chunks[op]), []).append(op)
     for op in alone:
         ops_of.setdefault((graph.op_types[op], NO_PEER, ALL), []).append(op)
-    nowhere = np.zeros(block.duration_s.shape[1:], dtype=bool)
-    parts = {}
-    for kind, members in sorted(ops_of.items(), key=lambda item: min(item[1])):
-        members.sort()
-        known = None
-        if not free.keys().isdisjoint(members):
-            known = ~np.array([free.get(op, nowhere) for op in members])
-        parts[kind] = _Part(np.array(members), block.duration_s[members], known)
-    return parts
+    return {
+        kind: np.array(sorted(ops)) for kind, ops in sorted(ops_of.items(), key=lambda item: min(item[1]))
+    }
 
 
 def _congestion(blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]) -> list[dict[int, Floats]]:

@@ -23,8 +23,8 @@ TOGETHER: Final = Calls(((SEND, RECV),), {})
 def graph_of(waits_for: tuple[tuple[int, ...], ...], order: tuple[int, ...]) -> OpGraph:
     counts = tuple(TYPES.count(op_type) for op_type in range(ot.COUNT))
     cell = Cell(0, ALL_DP_RANKS, StageProgram(counts, (), (), (-1,) * 4, ()))
-    units: list[Unit] = [((op,), False, waits_for[op], ()) for op in order]
-    return OpGraph((cell,), (0, 4), TYPES, (0,) * 4, waits_for, (), tuple(units), ())
+    units: list[Unit] = [((op,), False, waits_for[op], waits_for[op], ((op, op),)) for op in order]
+    return OpGraph((cell,), (0, 4), TYPES, (0,) * 4, waits_for, (), tuple(units), 4, ())
 
 
 DRAWN: Final = graph_of(((), (RECV,), (FORWARD,), ()), (FORWARD, SEND, RECV, BACKWARD))
@@ -74,6 +74,17 @@ def test_whoever_waits_for_one_of_a_call_waits_for_all() -> None:
     assert ends.ravel().tolist() == [1.0, 7.0, 6.0, 3.0]
     alone = replay(DRAWN, np.array([1.0, 1.0, 5.0, 2.0]).reshape(4, 1, 1, 1))
     assert alone.ravel().tolist() == [1.0, 3.0, 6.0, 2.0]
+
+
+def test_each_job_on_a_graph_has_its_own_calls() -> None:
+    of_computes = call_graph(DRAWN, Calls(((FORWARD, RECV),), {}))
+    assert [set(sources) for sources in of_computes.waits_for] == [
+        set(),
+        {FORWARD, RECV},
+        {FORWARD, RECV},
+        set(),
+    ]
+    assert call_graph(DRAWN, TOGETHER).waits_for != of_computes.waits_for
 
 
 def test_without_calls_the_graph_stays() -> None:
