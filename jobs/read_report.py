@@ -1,16 +1,14 @@
 """What the report is made of, read from the warehouse: views and tables, together."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.fingerprints import simulation
 from jobs.landing.files import Unit
-from jobs.report.rows import FleetTables, Row, UnitTables
-from jobs.settings import Settings
+from jobs.report.rows import FleetTables, UnitTables
 from jobs.small_frames import collected
 from jobs.warehouse.conditions import on_units
 from jobs.warehouse.tables import Warehouse
@@ -19,18 +17,14 @@ from schemas.tables import TABLES
 from schemas.views import mentioned
 from schemas.vocabulary import (
     JOB_CAUSES,
-    JOBS,
     OP_TYPE_DAY,
     OP_TYPE_SLOWDOWN,
-    RANK_STEPS,
     STATUS_ANALYSED,
     STEP_SLOWDOWN,
     STRAGGLING_SLOWDOWN,
     UNIT_KEY,
     WORKER_SLOWDOWN,
 )
-from udfs.step_workers import worker_steps
-from udfs.unit_batches import SIMULATED_COLUMNS
 
 _HOSTS: Final = "hosts"
 _MOST_HOSTS: Final = 500
@@ -90,13 +84,10 @@ def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
     return [(row["log_date"], row["job_id"], row["run_id"]) for row in slow[:most]]
 
 
-def read_units(
-    warehouse: Warehouse, settings: Settings, units: Sequence[Unit], hosts: pa.Table, map_ops: int | None
-) -> list[UnitTables]:
+def read_units(warehouse: Warehouse, units: Sequence[Unit], hosts: pa.Table) -> list[UnitTables]:
     """Rows of the pages of these units, once read_fleet has made its views.
 
-    hosts   : of read_fleet.
-    map_ops : maps of workers by steps are replayed for so many ops in all, the first units first; None: all
+    hosts : of read_fleet.
     """
     if not units:
         return []
@@ -106,60 +97,18 @@ def read_units(
     frames |= {name: warehouse.spark.table(view).where(on_units(days, units)) for name, view in views.items()}
     found = collected(frames)
     rows = {name: _by_unit(_sorted(table, *_OF_UNITS.get(name, ()))) for name, table in found.items()}
-    jobs = {unit: of_unit[0] for unit, of_unit in rows["jobs"].items()}
-    afforded = _affordable(jobs, units, map_ops)
-    maps = step_maps(warehouse, settings, afforded)
     record = {row["host"]: row for row in hosts.to_pylist()}
     return [
         UnitTables(
-            job=jobs[unit],
+            job=rows["jobs"][unit][0],
             workers=rows[WORKER_SLOWDOWN].get(unit, ()),
             steps=rows[STEP_SLOWDOWN].get(unit, ()),
             op_types=rows[OP_TYPE_SLOWDOWN].get(unit, ()),
             causes=rows[JOB_CAUSES].get(unit, ()),
             hosts=record,
-            step_map=maps.get(unit),
-            has_ops=unit in maps or unit not in afforded,
         )
         for unit in units
     ]
-
-
-def step_maps(warehouse: Warehouse, settings: Settings, units: Collection[Unit]) -> dict[Unit, pa.Table]:
-    """Slowdown of every worker in every step, replayed here, of those units whose recorded ops are kept.
-
-    Manifests are those of the view that read_fleet has made.
-    """
-    if not units:
-        return {}
-    days = sorted({unit[0] for unit in units})
-    columns = [*UNIT_KEY, *SIMULATED_COLUMNS]
-    read = collected(
-        {
-            RANK_STEPS: warehouse.read(TABLES[RANK_STEPS], days, units).select(*columns),
-            JOBS: warehouse.spark.table(JOBS).where(on_units(days, units)),
-        }
-    )
-    manifests = _by_unit(read[JOBS])
-    rank_steps, found = read[RANK_STEPS], {}
-    for unit in units:
-        _, job_id, run_id = unit
-        is_own = pc.and_(pc.equal(rank_steps["job_id"], job_id), pc.equal(rank_steps["run_id"], run_id))
-        rows = rank_steps.filter(is_own)
-        if rows.num_rows:  # else they have expired
-            found[unit] = worker_steps(rows, manifests[unit][0], simulation(settings))
-    return found
-
-
-def _affordable(jobs: Mapping[Unit, Row], units: Sequence[Unit], map_ops: int | None) -> list[Unit]:
-    """Replayed units whose ops, one after the other, stay within the bound."""
-    chosen, ops = [], 0
-    for unit in units:
-        own = jobs[unit]["ops"]
-        if own is not None and (map_ops is None or ops + own <= map_ops):
-            chosen.append(unit)
-            ops += own
-    return chosen
 
 
 def _by_unit(table: pa.Table) -> dict[Unit, _Rows]:
