@@ -33,7 +33,7 @@ TABLE = Table(
         Column(
             "step_slowdowns",
             pa.list_(pa.float32()),
-            "slowdown of each replayed step by itself, in the order of step_slowdown.step: the step with this "
+            "slowdown of each replayed step, in the order of step_slowdown.step: the step with this "
             "worker alone as recorded, over its own T_ideal; null in rows of an earlier version",
             unit="ratio",
             nullable=True,
