@@ -44,12 +44,12 @@ VIEW_NAMES: Final = (
 _OPEN: Final = (date(1000, 1, 1), date(9999, 12, 31))
 """Before and after all days, in years of four digits."""
 
-_FUNNEL: Final = (STATUS_FAILED, *(status for status in STATUSES if status != STATUS_FAILED))
+FUNNEL: Final = (STATUS_FAILED, *(status for status in STATUSES if status != STATUS_FAILED))
 """Statuses by how far a unit has come; our own defect tells nothing about a run."""
 
 WORDS: Final[Mapping[str, str]] = {
     "op_names": sql_strings(OP_TYPES),
-    "statuses": f"array({sql_strings(_FUNNEL)})",
+    "statuses": f"array({sql_strings(FUNNEL)})",
     "replayed_statuses": sql_strings(REPLAYED_STATUSES),
     "analysed": sql_strings([STATUS_ANALYSED]),
     "unexplained": sql_strings([CAUSE_UNEXPLAINED]),

@@ -93,5 +93,4 @@ def _excess(slowdown: Sequence[float]) -> list[float | None]:
 
 
 def _chart(name: str, place: str, columns: Mapping[str, Sequence[object]], text: str) -> dict[str, Any]:
-    rows = {"columns": list(columns), "values": list(columns.values())}
-    return {"name": name, "id": place, "rows": rows, "text": text}
+    return {"name": name, "id": place, "rows": columns, "text": text}

@@ -130,7 +130,7 @@ def test_filters_change_what_is_shown_to_the_sums_of_what_they_leave(
 def test_reset_brings_everything_back(browser: Browser, drawn_fleet: Path) -> None:
     browser.open(drawn_fleet)
     before = browser.text("headline")
-    browser.choose(team="0", cause="2")
+    browser.choose(team="speech", cause="pause")
     assert browser.text("headline") != before
     browser.run("document.body.dataset.shown = ''")
     browser.driver.find_element(By.CSS_SELECTOR, "#filters [type=reset]").click()

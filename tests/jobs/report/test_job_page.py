@@ -49,12 +49,11 @@ def test_it_names_the_pattern_the_worker_and_its_host() -> None:
 def test_the_charts_hold_the_rows() -> None:
     charts = {chart["name"]: chart for chart in PAGE.data["charts"]}
     assert list(charts) == ["workers", "steps", "opTypes", "stepMap"]
-    workers = charts["workers"]["rows"]
-    found = dict(zip(workers["columns"], workers["values"], strict=True))
+    found = charts["workers"]["rows"]
     wanted = [100 * (row["slowdown"] - 1) for row in SICK.workers]
     np.testing.assert_allclose(found["excess"], wanted, rtol=1e-2, atol=1e-9)
     assert found["host"] == [row["host"] for row in SICK.workers]
-    cells = charts["stepMap"]["rows"]["values"]
+    cells = list(charts["stepMap"]["rows"].values())
     by_stage = sorted(SICK.workers, key=lambda row: (row["pp_rank"], row["dp_rank"]))
     steps = [row["step"] for row in SICK.steps]
     assert cells[0] == [f"{row['pp_rank']} / {row['dp_rank']}" for row in by_stage for _ in steps]
@@ -143,6 +142,6 @@ def test_of_very_many_workers_the_map_by_steps_shows_the_slowest() -> None:
         for dp in range(200)
     ]
     page = Page(job_page(replace(SICK, workers=workers)))
-    (cells,) = [chart["rows"]["values"] for chart in page.data["charts"] if chart["name"] == "stepMap"]
-    assert list(dict.fromkeys(cells[0])) == [f"0 / {dp}" for dp in range(72, 200)]
+    (rows,) = [chart["rows"] for chart in page.data["charts"] if chart["name"] == "stepMap"]
+    assert list(dict.fromkeys(rows["worker"])) == [f"0 / {dp}" for dp in range(72, 200)]
     assert "The 128 slowest of 200 workers." in page.text
