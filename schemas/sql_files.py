@@ -95,6 +95,11 @@ def load(package: str, name: str, **words: str) -> SqlFile:
     return SqlFile(name, meaning, "\n".join(text.splitlines()[len(comment) :]))
 
 
+def runs_include(run: str, in_period: str) -> str:
+    """SQL of one row per run, for WITH. run : columns that tell one run from another."""
+    return load("schemas", "runs", run=run, in_period=in_period).sql
+
+
 def first_sentence(text: str) -> str:
     """Return the first sentence, with its full stop."""
     return text.split(". ", maxsplit=1)[0].removesuffix(".") + "."
