@@ -11,6 +11,7 @@ from jobs.landing.files import Unit
 from jobs.report.rows import FleetTables, UnitTables
 from jobs.small_frames import collected
 from jobs.warehouse.conditions import on_units
+from jobs.warehouse.local_tables import keys_of
 from jobs.warehouse.tables import Warehouse
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
@@ -19,9 +20,7 @@ from schemas.vocabulary import (
     JOB_CAUSES,
     OP_TYPE_DAY,
     OP_TYPE_SLOWDOWN,
-    STATUS_ANALYSED,
     STEP_SLOWDOWN,
-    STRAGGLING_SLOWDOWN,
     UNIT_KEY,
     WORKER_SLOWDOWN,
 )
@@ -51,8 +50,8 @@ def read_fleet(warehouse: Warehouse, first_day: date, last_day: date) -> FleetTa
     warehouse.register_views(names, [first_day + timedelta(days=day) for day in range(days)])
     asked = {
         "units": f"""
-            SELECT {_KEY}, status, status_detail, team, cluster, world_size, slowdown, gpu_hours,
-                wasted_gpu_hours, simulated_total_s, ideal_total_s
+            SELECT {_KEY}, status, status_detail, team, cluster, world_size, slowdown, is_straggling,
+                gpu_hours, wasted_gpu_hours, simulated_total_s, ideal_total_s
             FROM job_days WHERE {period}""",
         "parts": f"""
             SELECT {_KEY}, cause, host, is_flagged, time_saved_fraction, attributed_gpu_hours,
@@ -76,12 +75,9 @@ def read_fleet(warehouse: Warehouse, first_day: date, last_day: date) -> FleetTa
 def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
     """Straggling units of one day, those that waste most GPU-hours first, then the slowest."""
     units = fleet.units
-    found = units.filter(
-        pc.and_(pc.equal(units["log_date"], pa.scalar(day)), pc.equal(units["status"], STATUS_ANALYSED))
-    ).to_pylist()
-    slow = [row for row in found if row["slowdown"] >= STRAGGLING_SLOWDOWN]
-    slow.sort(key=lambda row: (-(row["wasted_gpu_hours"] or 0.0), -row["slowdown"]))
-    return [(row["log_date"], row["job_id"], row["run_id"]) for row in slow[:most]]
+    slow = units.filter(pc.and_(pc.equal(units["log_date"], pa.scalar(day)), units["is_straggling"]))
+    dearest = slow.sort_by([("wasted_gpu_hours", "descending"), ("slowdown", "descending")]).slice(0, most)
+    return keys_of(dearest)
 
 
 def read_units(warehouse: Warehouse, units: Sequence[Unit], hosts: pa.Table) -> list[UnitTables]:
