@@ -20,8 +20,8 @@ from jobs.printing import Result, write
 from jobs.progress import working
 from jobs.settings import Settings
 from jobs.warehouse.tables import Warehouse
-from schemas.tables import TABLES
-from schemas.vocabulary import JOB_SLOWDOWN, JOBS, STATUS_ANALYSED, UNIT_KEY, WORKER_SLOWDOWN
+from schemas.views import mentioned
+from schemas.vocabulary import UNIT_KEY, WORKER_SLOWDOWN
 
 WINDOW_DAYS: Final = 28
 CONFIDENCE: Final = 0.95
@@ -33,14 +33,10 @@ def run(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> li
     first, last = args.date - timedelta(days=args.days), args.date + timedelta(days=args.days - 1)
     log_dates = [first + timedelta(days=day) for day in range((last - first).days + 1)]
     warehouse = Warehouse(spark, settings.paths.warehouse)
-    job_slowdown, jobs, worker_slowdown = (
-        warehouse.read(TABLES[name], log_dates) for name in (JOB_SLOWDOWN, JOBS, WORKER_SLOWDOWN)
-    )
-    units = job_slowdown.where(F.col("status") == STATUS_ANALYSED).join(
-        jobs.select(*UNIT_KEY, "team", "labels"), list(UNIT_KEY), "left"
-    )
+    warehouse.register_views(mentioned(f"job_days {WORKER_SLOWDOWN}"), log_dates)
+    units = spark.table("job_days").where("is_analysed")
     if args.host is not None:
-        units = _of_host(units, worker_slowdown, args.host)
+        units = _of_host(units, spark.table(WORKER_SLOWDOWN), args.host)
     rows = units.select(
         "job_id",
         "log_date",

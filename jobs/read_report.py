@@ -1,36 +1,29 @@
 """What the report is made of, read from the warehouse: views and tables, together."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.fingerprints import simulation
 from jobs.landing.files import Unit
-from jobs.report.rows import FleetTables, Row, UnitTables
-from jobs.settings import Settings
+from jobs.report.rows import FleetTables, UnitTables
 from jobs.small_frames import collected
 from jobs.warehouse.conditions import on_units
+from jobs.warehouse.local_tables import keys_of
 from jobs.warehouse.tables import Warehouse
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
 from schemas.views import mentioned
 from schemas.vocabulary import (
     JOB_CAUSES,
-    JOBS,
     OP_TYPE_DAY,
     OP_TYPE_SLOWDOWN,
-    RANK_STEPS,
-    STATUS_ANALYSED,
     STEP_SLOWDOWN,
-    STRAGGLING_SLOWDOWN,
     UNIT_KEY,
     WORKER_SLOWDOWN,
 )
-from udfs.step_workers import worker_steps
-from udfs.unit_batches import SIMULATED_COLUMNS
 
 _HOSTS: Final = "hosts"
 _MOST_HOSTS: Final = 500
@@ -57,8 +50,8 @@ def read_fleet(warehouse: Warehouse, first_day: date, last_day: date) -> FleetTa
     warehouse.register_views(names, [first_day + timedelta(days=day) for day in range(days)])
     asked = {
         "units": f"""
-            SELECT {_KEY}, status, status_detail, team, cluster, world_size, slowdown, gpu_hours,
-                wasted_gpu_hours, simulated_total_s, ideal_total_s
+            SELECT {_KEY}, status, status_detail, team, cluster, world_size, slowdown, is_straggling,
+                gpu_hours, wasted_gpu_hours, simulated_total_s, ideal_total_s
             FROM job_days WHERE {period}""",
         "parts": f"""
             SELECT {_KEY}, cause, host, is_flagged, time_saved_fraction, attributed_gpu_hours,
@@ -82,21 +75,15 @@ def read_fleet(warehouse: Warehouse, first_day: date, last_day: date) -> FleetTa
 def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
     """Straggling units of one day, those that waste most GPU-hours first, then the slowest."""
     units = fleet.units
-    found = units.filter(
-        pc.and_(pc.equal(units["log_date"], pa.scalar(day)), pc.equal(units["status"], STATUS_ANALYSED))
-    ).to_pylist()
-    slow = [row for row in found if row["slowdown"] >= STRAGGLING_SLOWDOWN]
-    slow.sort(key=lambda row: (-(row["wasted_gpu_hours"] or 0.0), -row["slowdown"]))
-    return [(row["log_date"], row["job_id"], row["run_id"]) for row in slow[:most]]
+    slow = units.filter(pc.and_(pc.equal(units["log_date"], pa.scalar(day)), units["is_straggling"]))
+    dearest = slow.sort_by([("wasted_gpu_hours", "descending"), ("slowdown", "descending")]).slice(0, most)
+    return keys_of(dearest)
 
 
-def read_units(
-    warehouse: Warehouse, settings: Settings, units: Sequence[Unit], hosts: pa.Table, map_ops: int | None
-) -> list[UnitTables]:
+def read_units(warehouse: Warehouse, units: Sequence[Unit], hosts: pa.Table) -> list[UnitTables]:
     """Rows of the pages of these units, once read_fleet has made its views.
 
-    hosts   : of read_fleet.
-    map_ops : maps of workers by steps are replayed for so many ops in all, the first units first; None: all
+    hosts : of read_fleet.
     """
     if not units:
         return []
@@ -106,60 +93,18 @@ def read_units(
     frames |= {name: warehouse.spark.table(view).where(on_units(days, units)) for name, view in views.items()}
     found = collected(frames)
     rows = {name: _by_unit(_sorted(table, *_OF_UNITS.get(name, ()))) for name, table in found.items()}
-    jobs = {unit: of_unit[0] for unit, of_unit in rows["jobs"].items()}
-    afforded = _affordable(jobs, units, map_ops)
-    maps = step_maps(warehouse, settings, afforded)
     record = {row["host"]: row for row in hosts.to_pylist()}
     return [
         UnitTables(
-            job=jobs[unit],
+            job=rows["jobs"][unit][0],
             workers=rows[WORKER_SLOWDOWN].get(unit, ()),
             steps=rows[STEP_SLOWDOWN].get(unit, ()),
             op_types=rows[OP_TYPE_SLOWDOWN].get(unit, ()),
             causes=rows[JOB_CAUSES].get(unit, ()),
             hosts=record,
-            step_map=maps.get(unit),
-            has_ops=unit in maps or unit not in afforded,
         )
         for unit in units
     ]
-
-
-def step_maps(warehouse: Warehouse, settings: Settings, units: Collection[Unit]) -> dict[Unit, pa.Table]:
-    """Slowdown of every worker in every step, replayed here, of those units whose recorded ops are kept.
-
-    Manifests are those of the view that read_fleet has made.
-    """
-    if not units:
-        return {}
-    days = sorted({unit[0] for unit in units})
-    columns = [*UNIT_KEY, *SIMULATED_COLUMNS]
-    read = collected(
-        {
-            RANK_STEPS: warehouse.read(TABLES[RANK_STEPS], days, units).select(*columns),
-            JOBS: warehouse.spark.table(JOBS).where(on_units(days, units)),
-        }
-    )
-    manifests = _by_unit(read[JOBS])
-    rank_steps, found = read[RANK_STEPS], {}
-    for unit in units:
-        _, job_id, run_id = unit
-        is_own = pc.and_(pc.equal(rank_steps["job_id"], job_id), pc.equal(rank_steps["run_id"], run_id))
-        rows = rank_steps.filter(is_own)
-        if rows.num_rows:  # else they have expired
-            found[unit] = worker_steps(rows, manifests[unit][0], simulation(settings))
-    return found
-
-
-def _affordable(jobs: Mapping[Unit, Row], units: Sequence[Unit], map_ops: int | None) -> list[Unit]:
-    """Replayed units whose ops, one after the other, stay within the bound."""
-    chosen, ops = [], 0
-    for unit in units:
-        own = jobs[unit]["ops"]
-        if own is not None and (map_ops is None or ops + own <= map_ops):
-            chosen.append(unit)
-            ops += own
-    return chosen
 
 
 def _by_unit(table: pa.Table) -> dict[Unit, _Rows]:

@@ -35,7 +35,7 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> Path:
     first_day = log_date - timedelta(days=settings.report.period_days - 1)
     fleet = read_fleet(warehouse, first_day, log_date)
     chosen = straggling_units(fleet, log_date, settings.report.job_pages)
-    units = read_units(warehouse, settings, chosen, fleet.hosts, settings.report.step_map_ops)
+    units = read_units(warehouse, chosen, fleet.hosts)
     name = warehouse_name(settings)
     pages = {job_page_path(*unit.key): job_page(unit, name) for unit in units}
     earlier = {path for path in report_files.existing_pages(root) if path < f"{log_date}/"}

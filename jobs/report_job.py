@@ -23,12 +23,12 @@ from schemas.unit import Unit
 
 
 def run(spark: SparkSession, settings: Settings, unit: Unit) -> Path:
-    """Write the page of a unit, with its map of workers by steps; returns the page."""
+    """Write the page of a unit; returns the page."""
     root = report_root(settings)
     warehouse = Warehouse.of(spark, settings)
     first_day = unit.log_date - timedelta(days=settings.report.period_days - 1)
     hosts = read_fleet(warehouse, first_day, unit.log_date).hosts
-    (tables,) = read_units(warehouse, settings, [unit], hosts, None)
+    (tables,) = read_units(warehouse, [unit], hosts)
     has_fleet_page = (root / str(unit.log_date) / INDEX_NAME).is_file()
     page = job_page(tables, warehouse_name(settings), has_fleet_page=has_fleet_page)
     return report_files.add_page(root, job_page_path(*unit), page)

@@ -102,7 +102,6 @@ class ReportSettings(Section):
 
     period_days: Annotated[int, Field(ge=1)]
     job_pages: Annotated[int, Field(ge=0)]
-    step_map_ops: Annotated[int, Field(ge=0)]
 
 
 class SparkSettings(Section):

@@ -52,6 +52,7 @@ _SQL_NAMES: Final = {
     pa.int8(): "tinyint",
     pa.int32(): "int",
     pa.int64(): "bigint",
+    pa.float32(): "float",
     pa.float64(): "double",
     pa.bool_(): "boolean",
     pa.string(): "string",

@@ -15,7 +15,6 @@ from schemas.vocabulary import (
     CAUSE_UNEXPLAINED,
     OP_TYPES,
     REPLAYED_STATUSES,
-    STATUS_ANALYSED,
     STATUS_FAILED,
     STATUSES,
     STRAGGLING_SLOWDOWN,
@@ -44,14 +43,15 @@ VIEW_NAMES: Final = (
 _OPEN: Final = (date(1000, 1, 1), date(9999, 12, 31))
 """Before and after all days, in years of four digits."""
 
-_FUNNEL: Final = (STATUS_FAILED, *(status for status in STATUSES if status != STATUS_FAILED))
+FUNNEL: Final = (STATUS_FAILED, *(status for status in STATUSES if status != STATUS_FAILED))
 """Statuses by how far a unit has come; our own defect tells nothing about a run."""
 
 WORDS: Final[Mapping[str, str]] = {
     "op_names": sql_strings(OP_TYPES),
-    "statuses": f"array({sql_strings(_FUNNEL)})",
+    "statuses": f"array({sql_strings(FUNNEL)})",
     "replayed_statuses": sql_strings(REPLAYED_STATUSES),
-    "analysed": sql_strings([STATUS_ANALYSED]),
+    "is_analysed": groups.IS_ANALYSED,
+    "is_straggling": groups.IS_STRAGGLING,
     "unexplained": sql_strings([CAUSE_UNEXPLAINED]),
     "straggling_slowdown": repr(STRAGGLING_SLOWDOWN),
     "size_bucket": groups.SIZE_BUCKET,
@@ -93,6 +93,11 @@ def load(package: str, name: str, **words: str) -> SqlFile:
     comment = list(takewhile(lambda line: line.startswith("--"), text.splitlines()))
     meaning = " ".join(line.removeprefix("--").strip() for line in comment)
     return SqlFile(name, meaning, "\n".join(text.splitlines()[len(comment) :]))
+
+
+def runs_include(run: str, in_period: str) -> str:
+    """SQL of one row per run, for WITH. run : columns that tell one run from another."""
+    return load("schemas", "runs", run=run, in_period=in_period).sql
 
 
 def first_sentence(text: str) -> str:

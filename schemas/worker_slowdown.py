@@ -30,5 +30,14 @@ TABLE = Table(
             pa.bool_(),
             "one of the 3 % of workers that slow_worker_share uses, by slowdown_approx",
         ),
+        Column(
+            "step_slowdowns",
+            pa.list_(pa.float32()),
+            "slowdown of each replayed step, in the order of step_slowdown.step: the step with this "
+            "worker alone as recorded, over its own T_ideal; null in rows of an earlier version",
+            unit="ratio",
+            nullable=True,
+            minimum=0,
+        ),
     ),
 )

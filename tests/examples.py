@@ -136,6 +136,7 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "slowdown": 1.2,
         "slowdown_approx": 1.21,
         "is_slowest": True,
+        "step_slowdowns": [1.1, 1.3],
     },
     HOST_CLOCK: _UNIT
     | {

@@ -29,27 +29,29 @@ def deeper(
         found.append(
             (
                 "What if these ops had been ideal? Any predicate will do.",
-                _command("what_if", unit, warehouse, fix),
+                _of_unit("what_if", unit, warehouse, fix),
             )
         )
     if steps:
         slowest = max(steps, key=lambda row: (row["slowdown"], -row["step"]))
         step = f"--step {slowest['step']}"
         told = f"The timeline of the slowest step, {slowest['step']}."
-        found.append((told, _command("export_timeline", unit, warehouse, step)))
+        found.append((told, _of_unit("export_timeline", unit, warehouse, step)))
     return found
 
 
-def report_job(unit: Unit, warehouse: str) -> str:
-    """Return the command that makes the page of a unit."""
-    return _command("report_job", unit, warehouse)
+def command(name: str, warehouse: str) -> str:
+    """Return the beginning of a command, without the unit that it is about."""
+    return f"{_PYTHON} jobs.{name}" + (f" --warehouse {_quoted(warehouse)}" if warehouse else "")
 
 
-def _command(name: str, unit: Unit, warehouse: str, *more: str) -> str:
-    day, job_id, run_id = unit
-    where = [f"--warehouse {_quoted(warehouse)}"] if warehouse else []
-    which = [f"--job-id={_quoted(job_id)}", f"--run-id={_quoted(run_id)}", f"--log-date {day}"]
-    return " ".join([_PYTHON, f"jobs.{name}", *where, *which, *more])
+def of_run(unit: Unit) -> str:
+    """Return the arguments that name the run of a unit; the day is missing."""
+    return f"--job-id={_quoted(unit.job_id)} --run-id={_quoted(unit.run_id)}"
+
+
+def _of_unit(name: str, unit: Unit, warehouse: str, more: str) -> str:
+    return f"{command(name, warehouse)} {of_run(unit)} --log-date {unit.log_date} {more}"
 
 
 def _predicate(causes: Sequence[Row], op_types: Sequence[Row]) -> str:

@@ -1,28 +1,45 @@
-"""The fleet's page: rows of a period as compact columns, from which the browser sums whatever is filtered."""
+"""The fleet's page: rows of a period by columns, from which the browser sums whatever is filtered."""
 
-from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.report import templates, wording
+from jobs.report import commands, templates, wording
 from jobs.report.names import job_page_path
 from jobs.report.rows import FleetTables, Publication
-from jobs.report.templates import rounded
+from schemas.sql_files import FUNNEL
+from schemas.unit import Unit
 from schemas.vocabulary import (
-    CAUSES,
+    CAUSE_UNEXPLAINED,
     NOT_STATED,
-    REPLAYED_STATUSES,
     STATUS_ANALYSED,
-    STATUSES,
     STRAGGLING_SLOWDOWN,
+    UNIT_KEY,
 )
 
-MORE_THAN_LOST: Final = " (why this can be more than was lost, is told below)"
+HEADLINES: Final = {
+    "no_jobs": "There are no such jobs in this period.",
+    "no_hours": "No analysed job states its GPU-hours: what stragglers cost cannot be said in hours.",
+    "lost": (
+        "Stragglers cost {lost} of {analysed} analysed GPU-hours ({share}); fixing every cause found would "
+        "return {returned}{more}."
+    ),
+    "more": " (why this can be more than was lost, is told below)",
+}
+"""Sentences of which the page's script makes the headline of what is filtered."""
 
 _LONGEST_DETAIL: Final = 200
 """Characters of a status_detail that the page shows."""
+_SUMMED: Final = ("gpu_hours", "wasted_gpu_hours", "simulated_total_s", "ideal_total_s")
+_OF_PARTS: Final = (
+    *("cause", "host", "is_flagged"),
+    *("time_saved_fraction", "attributed_gpu_hours", "recoverable_gpu_hours"),
+)
+_OF_HOSTS: Final = (
+    *("host", "jobs", "jobs_slow", "expected_jobs_slow", "p_value", "is_beyond_chance", "pattern"),
+    *("days_slow", "first_slow", "last_slow"),
+)
 
 
 def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
@@ -41,118 +58,64 @@ def headline(tables: FleetTables) -> str:
     """GPU-hours lost and what fixes would return, of the whole period, in one sentence."""
     units = tables.units
     if not units.num_rows:
-        return "There are no such jobs in this period."
+        return HEADLINES["no_jobs"]
     analysed = units.filter(pc.equal(units["status"], STATUS_ANALYSED))
     lost, of = (pc.sum(analysed[name]).as_py() for name in ("wasted_gpu_hours", "gpu_hours"))
-    returned = pc.sum(tables.parts["attributed_gpu_hours"]).as_py()
+    returned = pc.sum(tables.parts["attributed_gpu_hours"]).as_py() or 0.0
     if not of:
-        return "No analysed job states its GPU-hours: what stragglers cost cannot be said in hours."
-    more = MORE_THAN_LOST if (returned or 0.0) > lost else ""
-    return (
-        f"Stragglers cost {wording.hours(lost)} of {wording.hours(of)} analysed GPU-hours "
-        f"({wording.percent(lost / of)}); fixing every cause found would return "
-        f"{wording.hours(returned or 0.0)}{more}."
+        return HEADLINES["no_hours"]
+    return HEADLINES["lost"].format(
+        lost=wording.hours(lost),
+        analysed=wording.hours(of),
+        share=wording.percent(lost / of),
+        returned=wording.hours(returned),
+        more=HEADLINES["more"] if returned > lost else "",
     )
 
 
 def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
-    """All that the page's script needs, in columns; positions stand for names."""
-    units, parts = tables.units, tables.parts
-    runs = _Codes(zip(units["job_id"].to_pylist(), units["run_id"].to_pylist(), strict=True))
-    days = _Codes(value.isoformat() for value in units["log_date"].to_pylist())
-    teams, clusters = (
-        _Codes(value or NOT_STATED for value in units[name].to_pylist()) for name in ("team", "cluster")
-    )
-    place = {key: number for number, key in enumerate(zip(days.codes, runs.codes, strict=True))}
-    hosts = _Codes(value for value in parts["host"].to_pylist() if value is not None)
-    pages = _pages(runs, days, publication)
+    """All that the page's script needs."""
+    places = {unit: place for place, unit in enumerate(_keys(tables.units))}
+    parts = tables.parts.select(_OF_PARTS)
     return {
         "day": publication.day.isoformat(),
         "first_day": publication.first_day.isoformat(),
-        "warehouse": publication.warehouse,
-        "runs": runs.names,
-        "days": days.names,
-        "teams": teams.names,
-        "clusters": clusters.names,
-        "hosts": hosts.names,
-        "statuses": [[name, wording.STATUS_WORDS[name], name in REPLAYED_STATUSES] for name in STATUSES],
-        "causes": [[name, *wording.CAUSE_WORDS[name][:2]] for name in CAUSES],
-        "straggling_slowdown": STRAGGLING_SLOWDOWN,
-        "more_than_lost": MORE_THAN_LOST,
-        "page_of_run": {run: name for (_, run), name in pages.items()},
-        "units": {
-            "day": days.codes,
-            "run": runs.codes,
-            "team": teams.codes,
-            "cluster": clusters.codes,
-            "status": [STATUSES.index(value) for value in units["status"].to_pylist()],
-            "world": units["world_size"].to_pylist(),
-            "hours": rounded(units["gpu_hours"].to_pylist()),
-            "wasted": rounded(units["wasted_gpu_hours"].to_pylist()),
-            "simulated": rounded(units["simulated_total_s"].to_pylist()),
-            "ideal": rounded(units["ideal_total_s"].to_pylist()),
-            "detail": [(value or "")[:_LONGEST_DETAIL] for value in units["status_detail"].to_pylist()],
-            "paged": [number for key, number in place.items() if key in pages],
+        "report_job": commands.command("report_job", publication.warehouse),
+        "statuses": {name: wording.STATUS_WORDS[name] for name in FUNNEL},
+        "causes": {
+            name: {"title": words.title, "fix": words.fix}
+            for name, words in wording.CAUSE_WORDS.items()
+            if name != CAUSE_UNEXPLAINED
         },
-        "parts": _parts(parts, place, runs, days, hosts),
-        "op_types": _op_types(tables.op_types),
-        "host_record": _host_record(tables.hosts),
+        "straggling_slowdown": STRAGGLING_SLOWDOWN,
+        "headlines": HEADLINES,
+        "units": templates.columns(_units(tables.units, publication)),
+        "parts": templates.columns(
+            parts.append_column("unit", pa.array([places[unit] for unit in _keys(tables.parts)], pa.int64()))
+        ),
+        "op_types": templates.columns(tables.op_types),
+        "hosts": templates.columns(tables.hosts.select(_OF_HOSTS)),
     }
 
 
-class _Codes:
-    """Distinct values in the order of their first appearance, and the position of each value."""
-
-    def __init__(self, values: Iterable[Any]) -> None:
-        position: dict[Any, int] = {}
-        self.codes = [position.setdefault(value, len(position)) for value in values]
-        self.position: Mapping[Any, int] = position
-        self.names = list(position)
-
-
-def _pages(runs: _Codes, days: _Codes, publication: Publication) -> dict[tuple[int, int], str]:
-    """(day, run) -> file name, of units that have a page."""
+def _units(units: pa.Table, publication: Publication) -> pa.Table:
+    """Rows of the page; `run` names a run as a command does, `page` leads to the page of the unit, if any."""
+    keys = _keys(units)
+    paths = [job_page_path(*unit) for unit in keys]
+    own = f"{publication.day}/"
+    pages = [path.removeprefix(own) if path.startswith(own) else f"../{path}" for path in paths]
     have = set(publication.pages)
-    found = {}
-    for day, run in zip(days.codes, runs.codes, strict=True):
-        path = job_page_path(days.names[day], *runs.names[run])
-        if path in have:
-            found[day, run] = path.rsplit("/", 1)[1]
-    return found
-
-
-def _parts(
-    parts: pa.Table, place: Mapping[tuple[int, int], int], runs: _Codes, days: _Codes, hosts: _Codes
-) -> dict[str, Sequence[object]]:
-    keys = zip(*(parts[name].to_pylist() for name in ("log_date", "job_id", "run_id")), strict=True)
-    return {
-        "unit": [place[days.position[day.isoformat()], runs.position[job, run]] for day, job, run in keys],
-        "cause": [CAUSES.index(value) for value in parts["cause"].to_pylist()],
-        "host": [-1 if value is None else hosts.position[value] for value in parts["host"].to_pylist()],
-        "flagged": [int(value) for value in parts["is_flagged"].to_pylist()],
-        "saved": rounded(parts["time_saved_fraction"].to_pylist(), 4),
-        "attributed": rounded(parts["attributed_gpu_hours"].to_pylist()),
-        "recoverable": rounded(parts["recoverable_gpu_hours"].to_pylist()),
+    texts = {
+        "run": [commands.of_run(unit) for unit in keys],
+        "page": [page if path in have else None for path, page in zip(paths, pages, strict=True)],
+        **{name: [each or NOT_STATED for each in units[name].to_pylist()] for name in ("team", "cluster")},
     }
+    details = pc.utf8_slice_codeunits(units["status_detail"], 0, _LONGEST_DETAIL)
+    kept = {name: units[name] for name in (*UNIT_KEY, "status", "world_size", *_SUMMED)}
+    return pa.table(
+        kept | {"detail": details} | {name: pa.array(each, pa.string()) for name, each in texts.items()}
+    )
 
 
-def _op_types(op_types: pa.Table) -> dict[str, Sequence[object]]:
-    days = [value.isoformat() for value in op_types["log_date"].to_pylist()]
-    return {
-        "day": days,
-        "op_type": op_types["op_type"].to_pylist(),
-        "jobs": op_types["jobs"].to_pylist(),
-        "hours": rounded(op_types["gpu_hours"].to_pylist()),
-        "wasted": rounded(op_types["wasted_gpu_hours"].to_pylist()),
-    }
-
-
-def _host_record(hosts: pa.Table) -> list[dict[str, object]]:
-    """Record of each slow host over the whole period."""
-    names = ("host", "jobs", "jobs_slow", "days_slow", "pattern", "is_beyond_chance")
-    record = []
-    for row in hosts.to_pylist():
-        days = {name: row[name].isoformat() for name in ("first_slow", "last_slow")}
-        expected, p_value = rounded([row["expected_jobs_slow"], row["p_value"]], 3)
-        record.append({name: row[name] for name in names} | days | {"expected": expected, "p_value": p_value})
-    return record
+def _keys(table: pa.Table) -> list[Unit]:
+    return [Unit(*key) for key in zip(*(table[name].to_pylist() for name in UNIT_KEY), strict=True)]

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from jobs.report.rows import Row, UnitTables
 from jobs.report.templates import rounded
@@ -17,17 +16,14 @@ _MOST_ROWS: Final = 128
 """Workers that the map by steps shows; of more, the slowest."""
 
 
-def worker_grid(workers: Sequence[Row]) -> Floats:
-    """Slowdown by each worker alone; shape (dp_rank, stage)."""
-    shape = tuple(max(row[name] for row in workers) + 1 for name in ("dp_rank", "pp_rank"))
-    grid = np.ones(shape)
-    for row in workers:
-        grid[row["dp_rank"], row["pp_rank"]] = row["slowdown"]
-    return grid
+def by_step(workers: Sequence[Row]) -> Floats | None:
+    """Slowdown by each worker alone, shape (worker, step); None where an earlier version left it out."""
+    slowdowns = [row["step_slowdowns"] for row in workers]
+    return None if None in slowdowns else np.array(slowdowns)
 
 
 def charts(tables: UnitTables) -> tuple[str, list[dict[str, Any]]]:
-    """What the map by steps shows, in words, and all charts of the page."""
+    """What the map by steps shows, in words (empty without one), and all charts of the page."""
     workers, steps = tables.workers, tables.steps
     slowest = max(workers, key=lambda row: row["slowdown"])
     drawn = [
@@ -55,11 +51,11 @@ def charts(tables: UnitTables) -> tuple[str, list[dict[str, Any]]]:
         ),
         _op_types(tables.op_types),
     ]
-    text = ""
-    if tables.step_map is not None:
-        text, chart = _step_map(tables.step_map, len(workers))
-        drawn.append(chart)
-    return text, drawn
+    slowdown = by_step(workers)
+    if slowdown is None:
+        return "", drawn
+    text, step_map = _step_map(slowdown, workers, [row["step"] for row in steps])
+    return text, [*drawn, step_map]
 
 
 def _op_types(op_types: Sequence[Row]) -> dict[str, Any]:
@@ -75,22 +71,18 @@ def _op_types(op_types: Sequence[Row]) -> dict[str, Any]:
     )
 
 
-def _step_map(step_map: pa.Table, workers: int) -> tuple[str, dict[str, Any]]:
+def _step_map(slowdown: Floats, workers: Sequence[Row], steps: Sequence[int]) -> tuple[str, dict[str, Any]]:
     """Map of workers by steps, stage by stage; of very many workers those that are slowest on the whole."""
-    stage, dp_rank, step = (step_map[name].to_numpy() for name in ("pp_rank", "dp_rank", "step"))
-    slowdown = step_map["slowdown"].to_numpy()
-    by_step = slowdown.reshape(-1, workers)
-    shown = np.sort(np.argsort(-by_step.mean(axis=0), kind="stable")[:_MOST_ROWS])
-    order = shown[np.lexsort((dp_rank[:workers][shown], stage[:workers][shown]))]
-    names = [f"{stage[each]} / {dp_rank[each]}" for each in order]
-    numbers = step[::workers]
-    text = f"One row per worker, stage by stage; one column for each of {len(numbers)} recorded steps."
-    if workers > len(order):
-        text += f" The {len(order)} slowest of {workers} workers."
+    slowest = np.argsort(-slowdown.mean(axis=1), kind="stable")[:_MOST_ROWS].tolist()
+    order = sorted(slowest, key=lambda place: (workers[place]["pp_rank"], workers[place]["dp_rank"]))
+    names = [f"{workers[place]['pp_rank']} / {workers[place]['dp_rank']}" for place in order]
+    text = f"One row per worker, stage by stage; one column for each of {len(steps)} recorded steps."
+    if len(workers) > len(order):
+        text += f" The {len(order)} slowest of {len(workers)} workers."
     columns: dict[str, Sequence[object]] = {
-        "worker": [name for name in names for _ in numbers],
-        "step": [int(each) for each in numbers] * len(names),
-        "excess": _excess(by_step[:, order].T.ravel().tolist()),
+        "worker": [name for name in names for _ in steps],
+        "step": [*steps] * len(names),
+        "excess": _excess(slowdown[order].ravel().tolist()),
     }
     return text, _chart("stepMap", "chart-step-map", columns, text)
 
@@ -101,5 +93,4 @@ def _excess(slowdown: Sequence[float]) -> list[float | None]:
 
 
 def _chart(name: str, place: str, columns: Mapping[str, Sequence[object]], text: str) -> dict[str, Any]:
-    rows = {"columns": list(columns), "values": list(columns.values())}
-    return {"name": name, "id": place, "rows": rows, "text": text}
+    return {"name": name, "id": place, "rows": columns, "text": text}

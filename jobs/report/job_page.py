@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from jobs.report import cause_words, commands, templates, wording
-from jobs.report.job_charts import charts, worker_grid
+from jobs.report.job_charts import by_step, charts
 from jobs.report.patterns import Pattern, name_pattern
 from jobs.report.rows import Row, UnitTables
 from schemas.vocabulary import NOT_STATED
@@ -34,11 +34,11 @@ def job_page(tables: UnitTables, warehouse: str = "", *, has_fleet_page: bool = 
         "commands": commands.deeper(unit, tables.causes, tables.op_types, tables.steps, warehouse),
     }
     if tables.workers:
-        values |= _replayed(tables, warehouse)
+        values |= _replayed(tables)
     return templates.page("job.html", values)
 
 
-def _replayed(tables: UnitTables, warehouse: str) -> dict[str, Any]:
+def _replayed(tables: UnitTables) -> dict[str, Any]:
     """What only a replayed unit has."""
     found = _pattern(tables)
     step_map_text, drawn = charts(tables)
@@ -48,7 +48,6 @@ def _replayed(tables: UnitTables, warehouse: str) -> dict[str, Any]:
         "causes": [cause_words.told(row) for row in sorted(held, key=_saved)],
         "others": [cause_words.short(row) for row in sorted(others, key=_saved)],
         "pattern": found,
-        "step_map_missing": _missing_map(tables, warehouse),
         "step_map_text": step_map_text,
         "slowest": _slowest(tables),
         "figures": _figures(tables.job),
@@ -57,27 +56,17 @@ def _replayed(tables: UnitTables, warehouse: str) -> dict[str, Any]:
     }
 
 
-def _missing_map(tables: UnitTables, warehouse: str) -> str:
-    """Why there is no map by steps; empty where there is one."""
-    if tables.step_map is not None:
-        return ""
-    if not tables.has_ops:
-        return "The recorded ops of this day are no longer kept: it cannot be replayed step by step."
-    again = commands.report_job(tables.key, warehouse)
-    return f"Not replayed step by step in this night. This makes the page with it: {again}"
-
-
 def _saved(row: Row) -> float:
     return -float(row["time_saved_fraction"])
 
 
 def _pattern(tables: UnitTables) -> Pattern:
     """Pattern of the map by steps where there is one, else of the mean over them."""
-    grid = worker_grid(tables.workers)
-    if tables.step_map is None:
-        return name_pattern(grid[None])
-    values = tables.step_map["slowdown"].to_numpy()
-    return name_pattern(np.asarray(values).reshape(-1, *grid.shape))
+    slowdown = by_step(tables.workers)
+    if slowdown is None:
+        slowdown = np.array([[row["slowdown"]] for row in tables.workers])
+    stages = max(row["pp_rank"] for row in tables.workers) + 1
+    return name_pattern(slowdown.T.reshape(slowdown.shape[1], -1, stages))
 
 
 def _about(job: Row) -> list[tuple[str, object]]:

@@ -49,8 +49,6 @@ class UnitTables:
     job      : of job_days. workers, steps, op_types, causes : of worker_slowdown, step_slowdown,
                op_type_slowdown and job_causes, ordered by their keys.
     hosts    : host -> row of the named query hosts, of those that were slow.
-    step_map : of udfs.step_workers.worker_steps; None where it was not replayed.
-    has_ops  : whether the recorded ops are still there to be replayed.
     """
 
     job: Row
@@ -59,8 +57,6 @@ class UnitTables:
     op_types: Sequence[Row] = ()
     causes: Sequence[Row] = ()
     hosts: Mapping[str, Row] = field(default_factory=dict)
-    step_map: pa.Table | None = None
-    has_ops: bool = True
 
     @property
     def key(self) -> Unit:

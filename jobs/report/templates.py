@@ -6,6 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
+import pyarrow as pa
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from jobs.report import wording
@@ -33,6 +34,20 @@ def shared_files() -> dict[str, bytes]:
 def rounded(values: Iterable[float | None], digits: int = 6) -> list[float | None]:
     """Numbers as short as a page needs them; what is no number is left out."""
     return [None if value is None or math.isnan(value) else float(f"{value:.{digits}g}") for value in values]
+
+
+def columns(table: pa.Table) -> dict[str, object]:
+    """Columns of a table as a page embeds them: numbers rounded, text and dates by place among `names`."""
+    return {name: _column(table[name].combine_chunks()) for name in table.column_names}
+
+
+def _column(values: pa.Array) -> object:
+    if pa.types.is_floating(values.type):
+        return rounded(values.to_pylist())
+    if not (pa.types.is_string(values.type) or pa.types.is_date(values.type)):
+        return values.to_pylist()
+    encoded = values.cast(pa.string()).dictionary_encode()
+    return {"names": encoded.dictionary.to_pylist(), "places": encoded.indices.to_pylist()}
 
 
 def _read(name: str) -> str:

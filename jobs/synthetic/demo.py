@@ -58,7 +58,6 @@ class DemoJob(NamedTuple):
     lost_ranks: Sequence[int] = ()
     status: str = STATUS_ANALYSED
     inspected: bool = False
-    inspected: bool = False
 
     def in_fleet(self, seed: int) -> FleetJob:
         """The job as a fleet has it."""

@@ -6,15 +6,14 @@ Sums are stored and ratios left to the reader, so that days add up to months.
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from schemas import groups
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     COVERAGE_DAY,
     FLEET_DAY,
     HOST_DAY,
     REPLAYED_STATUSES,
-    STATUS_ANALYSED,
     STATUSES,
-    STRAGGLING_SLOWDOWN,
 )
 
 _PERCENTILES = (50, 90, 99)
@@ -22,7 +21,7 @@ _PERCENTILES = (50, 90, 99)
 
 def fleet_day(job_slowdown: DataFrame) -> DataFrame:
     """Units by status, straggling units, GPU-hours and the distribution of waste; one row per day."""
-    is_analysed = F.col("status") == STATUS_ANALYSED
+    is_analysed = F.expr(groups.IS_ANALYSED)
     is_replayed = F.col("status").isin(*REPLAYED_STATUSES)
     waste = F.when(is_analysed, F.col("waste_fraction"))
     return (
@@ -31,7 +30,7 @@ def fleet_day(job_slowdown: DataFrame) -> DataFrame:
             F.count("*").alias("jobs"),
             *(F.count_if(F.col("status") == status).alias(status) for status in STATUSES),
             F.count_if(is_replayed).alias("replayed"),
-            F.count_if(is_analysed & (F.col("slowdown") >= STRAGGLING_SLOWDOWN)).alias("straggling"),
+            F.count_if(F.expr(groups.IS_STRAGGLING)).alias("straggling"),
             F.sum("gpu_hours").alias("gpu_hours"),
             F.sum(F.when(is_analysed, F.col("gpu_hours"))).alias("analysed_gpu_hours"),
             F.sum(F.when(is_analysed, F.col("wasted_gpu_hours"))).alias("wasted_gpu_hours"),

@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from schemas import views
-from schemas.sql_files import OF_PERIOD, SqlFile, load
+from schemas.sql_files import OF_PERIOD, SqlFile, load, runs_include
 
-_RUNS: Final = "runs"
-"""Include of several queries: the period's runs."""
+_RUNS: Final = runs_include("job_id, run_id", OF_PERIOD)
 _HOSTS: Final = "hosts"
 """The view host_record, over a period."""
 
@@ -34,8 +33,7 @@ QUERY_NAMES: Final = (
 def _load(name: str) -> SqlFile:
     if name == _HOSTS:
         return replace(load(views.__name__, "host_record", in_period=OF_PERIOD), name=name)
-    runs = load(__name__, _RUNS, in_period=OF_PERIOD).sql
-    return load(__name__, name, in_period=OF_PERIOD, runs=runs)
+    return load(__name__, name, in_period=OF_PERIOD, runs=_RUNS)
 
 
 QUERIES: Final[dict[str, SqlFile]] = {name: _load(name) for name in QUERY_NAMES}

@@ -3,10 +3,14 @@
 import re
 from typing import Final
 
-from schemas.sql_files import ALL_DAYS, VIEW_NAMES, SqlFile, load
+from schemas.sql_files import ALL_DAYS, VIEW_NAMES, SqlFile, load, runs_include
 from schemas.vocabulary import TABLE_NAMES
 
-VIEWS: Final[dict[str, SqlFile]] = {name: load(__name__, name, in_period=ALL_DAYS) for name in VIEW_NAMES}
+_RUNS: Final = runs_include("trunc(log_date, 'MONTH') AS month, job_id, run_id", ALL_DAYS)
+
+VIEWS: Final[dict[str, SqlFile]] = {
+    name: load(__name__, name, in_period=ALL_DAYS, runs_of_months=_RUNS) for name in VIEW_NAMES
+}
 
 
 def mentioned(sql: str) -> set[str]:

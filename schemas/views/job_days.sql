@@ -12,8 +12,8 @@ SELECT
     jobs.restarts,
     jobs.labels,
     $size_bucket AS size_bucket,
-    status = $analysed AS is_analysed,
-    status = $analysed AND slowdown >= $straggling_slowdown AS is_straggling
+    $is_analysed AS is_analysed,
+    $is_straggling AS is_straggling
 FROM job_slowdown
 LEFT JOIN (
     SELECT log_date, job_id, run_id, pp_size, team, cluster, model, gpu_type, framework, restarts, labels

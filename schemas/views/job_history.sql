@@ -7,7 +7,7 @@ SELECT
     max(log_date) AS last_day,
     count(*) AS days,
     count_if(status IN ($replayed_statuses)) AS replayed_days,
-    count_if(status = $analysed) AS analysed_days,
+    count_if($is_analysed) AS analysed_days,
     sum(steps) AS steps,
     sum(actual_total_s) AS actual_total_s,
     sum(simulated_total_s) AS simulated_total_s,

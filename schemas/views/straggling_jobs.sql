@@ -23,17 +23,17 @@ SELECT
     log_date,
     job_id,
     run_id,
-    jobs.cluster,
-    jobs.team,
-    jobs.model,
-    job_slowdown.world_size,
-    job_slowdown.slowdown,
-    job_slowdown.waste_fraction,
-    job_slowdown.gpu_hours,
-    job_slowdown.wasted_gpu_hours,
-    job_slowdown.slow_worker_share,
-    job_slowdown.last_stage_share,
-    job_slowdown.forward_backward_correlation,
+    cluster,
+    team,
+    model,
+    world_size,
+    slowdown,
+    waste_fraction,
+    gpu_hours,
+    wasted_gpu_hours,
+    slow_worker_share,
+    last_stage_share,
+    forward_backward_correlation,
     slowest_op_type.slowest.op_type AS slowest_op_type,
     slowest_op_type.slowest.slowdown AS slowest_op_type_slowdown,
     slowest_stage.slowest.pp_rank AS slowest_stage,
@@ -42,9 +42,8 @@ SELECT
     slowest_worker.slowest.pp_rank AS slowest_worker_pp_rank,
     slowest_worker.slowest.host AS slowest_worker_host,
     slowest_worker.slowest.slowdown AS slowest_worker_slowdown
-FROM job_slowdown
-LEFT JOIN jobs USING (log_date, job_id, run_id)
+FROM job_days
 LEFT JOIN slowest_op_type USING (log_date, job_id, run_id)
 LEFT JOIN slowest_stage USING (log_date, job_id, run_id)
 LEFT JOIN slowest_worker USING (log_date, job_id, run_id)
-WHERE job_slowdown.status = $analysed AND job_slowdown.slowdown >= $straggling_slowdown
+WHERE is_straggling

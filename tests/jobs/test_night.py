@@ -21,7 +21,7 @@ from jobs.synthetic.shape import JobShape
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import CAUSES, PIPELINE_RUNS, RESULT_TABLES, TABLE_NAMES
-from tests.jobs.report.pages import Page
+from tests.jobs.report.pages import Page, unpacked
 from tests.random_jobs import generate_job
 from tests.udfs.lines import crossed_stages, manifest, rank_steps
 from udfs.what_if import simulate_job
@@ -230,19 +230,15 @@ def test_the_nights_report_adds_up_to_its_tables(night: Night) -> None:
     assert good_page.startswith(f"{DAY}/jobs/good-")
     data = Page(pages[f"{DAY}/index.html"]).data
     (fleet,) = night.tables["fleet_day"]
-    units = data["units"]
-    assert len(units["day"]) == fleet["jobs"]
-    assert [data["runs"][units["run"][unit]][0] for unit in units["paged"]] == ["good"]
-    analysed = [
-        unit for unit, status in enumerate(units["status"]) if data["statuses"][status][0] == "analysed"
-    ]
-    assert sum(units["wasted"][unit] or 0 for unit in analysed) == pytest.approx(
-        fleet["wasted_gpu_hours"], rel=1e-5
-    )
+    units = unpacked(data["units"])
+    assert len(units) == fleet["jobs"]
+    assert units.job_id[units.page.notna()].tolist() == ["good"]
+    wasted = units.wasted_gpu_hours[units.status == "analysed"].sum()
+    assert wasted == pytest.approx(fleet["wasted_gpu_hours"], rel=1e-5)
     held = [row for row in night.tables["job_causes"] if row["is_cause"] and row["cause"] != "unexplained"]
     attributed = sum(row["attributed_gpu_hours"] or 0 for row in held)
     assert attributed > 0
-    assert sum(hours or 0 for hours in data["parts"]["attributed"]) == pytest.approx(attributed, rel=1e-5)
+    assert unpacked(data["parts"]).attributed_gpu_hours.sum() == pytest.approx(attributed, rel=1e-5)
     chart_names = [chart["name"] for chart in Page(pages[good_page]).data["charts"]]
     assert chart_names == ["workers", "steps", "opTypes", "stepMap"]
 

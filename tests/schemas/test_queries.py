@@ -63,9 +63,9 @@ def figures(row: Row, *names: str) -> tuple[Any, ...]:
     return tuple(row[name] for name in names)
 
 
-def test_every_file_is_a_query_or_their_include_and_says_what_it_means() -> None:
+def test_every_file_is_a_query_and_says_what_it_means() -> None:
     files = {file.stem for file in FOLDER.glob("*.sql")}
-    assert files | {"hosts"} == {*QUERY_NAMES, "runs"}
+    assert files | {"hosts"} == {*QUERY_NAMES}
     for query in QUERIES.values():
         assert "$" not in query.sql + query.meaning
         assert "--" not in query.sql

@@ -78,10 +78,10 @@ const CHARTS = {
     mark: { type: "bar" },
     encoding: {
       x: field("bucket", "ordinal", null, BUCKET_AXIS),
-      y: field("hours", "quantitative", "GPU-hours returned"),
+      y: field("hours", "quantitative", "GPU-hours returned", { aggregate: "sum" }),
       color: causeColour(names, { title: null, columns: 3 }),
       tooltip: [field("cause", "nominal", "cause"), field("bucket", "ordinal", "from"),
-        field("hours", "quantitative", "GPU-hours", { format: ",.0f" })],
+        field("hours", "quantitative", "GPU-hours", { aggregate: "sum", format: ",.0f" })],
     },
   }),
   sizes: () => spec(260, {
@@ -117,7 +117,7 @@ function trendLine() {
     color: field("figure", "nominal", null, {
       scale: { domain: TREND_FIGURES, range: [CAUSE_COLOURS[0], CAUSE_COLOURS[1]] }, legend: { columns: 1 } }),
     shape: field("figure", "nominal", null, { legend: null }),
-    tooltip: [field("from", "nominal", "from"), field("figure", "nominal", "share of"), field("value", "quantitative", "share", { format: ".1%" })],
+    tooltip: [field("bucket", "nominal", "from"), field("figure", "nominal", "share of"), field("value", "quantitative", "share", { format: ".1%" })],
   };
 }
 

@@ -4,8 +4,11 @@ function startJob(data) {
     .then(() => { document.body.dataset.shown = "job"; });
 }
 
-function unpacked({ columns, values }) {
-  return values[0].map((_, row) => Object.fromEntries(columns.map((name, place) => [name, values[place][row]])));
+// Rows of a table that the page has by columns; text may be given by its place among all names.
+function unpacked(columns) {
+  const read = Object.entries(columns).map(([name, values]) => (
+    [name, values.places?.map((place) => values.names[place] ?? null) ?? values]));
+  return read[0][1].map((_, row) => Object.fromEntries(read.map(([name, values]) => [name, values[row]])));
 }
 
 document.addEventListener("DOMContentLoaded", () => {

@@ -1,13 +1,11 @@
 // Charts of the fleet's page, and what changed since last week.
-async function showTrend(data, chosen, filters) {
-  const buckets = bucketsOf(filters.from, filters.to);
-  const rows = [];
-  for (const [bucket, places] of grouped(chosen.chosen, (k) => buckets.of(data.days[data.units.day[k]]))) {
-    const sums = hoursOf(data, places);
-    for (const [figure, value] of [[TREND_FIGURES[0], share(sums.wasted, sums.analysed)], [TREND_FIGURES[1], share(sums.analysed, sums.hours)]]) {
-      if (value !== null) rows.push({ bucket, from: bucket, figure, value });
-    }
-  }
+async function showTrend({ chosen }, filters) {
+  const buckets = bucketsOf(filters);
+  const rows = [...Map.groupBy(chosen, (unit) => buckets.of(unit.log_date))].flatMap(([bucket, units]) => {
+    const sums = hoursOf(units);
+    const values = [share(sums.wasted, sums.analysed), share(sums.analysed, sums.hours)];
+    return values.map((value, place) => ({ bucket, figure: TREND_FIGURES[place], value })).filter((row) => row.value !== null);
+  });
   const lost = rows.filter((row) => row.figure === TREND_FIGURES[0]);
   const text = lost.length > 1
     ? `By ${buckets.name}: ${percent(lost[0].value)} of the analysed GPU-hours were lost in the first, ${percent(lost.at(-1).value)} in the last.`
@@ -30,36 +28,27 @@ async function showWaste(runs) {
   await draw("waste", "chart-waste", rows, text);
 }
 
-async function showOpTypes(data, filters) {
-  const { day, op_type: names, hours, wasted } = data.op_types;
-  const places = day.flatMap((date, k) => (date >= filters.from && date <= filters.to && wasted[k] !== null ? [k] : []));
-  const rows = [...grouped(places, (k) => names[k])].map(([name, some]) => (
-    { op_type: name, value: share(sumOf(wasted, some), sumOf(hours, some)) })).filter((row) => row.value !== null);
+async function showOpTypes(data, { from, to }) {
+  const stated = data.op_types.filter((row) => row.log_date >= from && row.log_date <= to && row.wasted_gpu_hours !== null);
+  const rows = [...Map.groupBy(stated, (row) => row.op_type)].map(([name, days]) => (
+    { op_type: name, value: share(sumOf(days, "wasted_gpu_hours"), sumOf(days, "gpu_hours")) })).filter((row) => row.value !== null);
   rows.sort((a, b) => b.value - a.value);
   const text = rows.length ? `${rows[0].op_type} alone costs most: ${percent(rows[0].value)} of the GPU-hours of the jobs that have it.` : "No op types.";
   caption("op-types-text", text);
   await draw("opTypes", "chart-op-types", rows, text);
 }
 
-async function showCausesOverTime(data, chosen, filters) {
-  const buckets = bucketsOf(filters.from, filters.to);
-  const names = fixableCauses(data);
-  const { unit, cause, attributed } = data.parts;
-  const rows = [];
-  for (const [bucket, places] of grouped(chosen.parts, (k) => buckets.of(data.days[data.units.day[unit[k]]]))) {
-    for (const [number, some] of grouped(places, (k) => cause[k])) {
-      rows.push({ bucket, cause: names[number], hours: sumOf(attributed, some) ?? 0 });
-    }
-  }
-  await draw("causesOverTime", "chart-causes-over-time", rows, `GPU-hours that fixes would return, by ${buckets.name} and cause.`, names);
+async function showCausesOverTime(data, { parts }, filters) {
+  const buckets = bucketsOf(filters);
+  const rows = parts.map((part) => (
+    { bucket: buckets.of(part.unit.log_date), cause: data.causes[part.cause].title, hours: part.attributed_gpu_hours ?? 0 }));
+  const text = `GPU-hours that fixes would return, by ${buckets.name} and cause.`;
+  await draw("causesOverTime", "chart-causes-over-time", rows, text, titlesOf(data));
 }
 
-async function showSizes(data, runs) {
-  const paged = new Set(data.units.paged);
-  const rows = runs.filter((run) => run.slowdown !== null && run.world > 0).map((run) => {
-    const unit = run.units.find((k) => paged.has(k));
-    return { job: data.runs[run.run].join(", run "), gpus: run.world, slowdown: run.slowdown, page: unit === undefined ? null : pageOf(data, unit) };
-  });
+async function showSizes(runs) {
+  const rows = runs.filter((run) => run.slowdown !== null && run.gpus > 0).map((run) => ({
+    job: `${run.job_id}, run ${run.run_id}`, gpus: run.gpus, slowdown: run.slowdown, page: run.days.find((unit) => unit.page)?.page ?? null }));
   await draw("sizes", "chart-sizes", rows, `Slowdown of ${counted(rows.length, "analysed run")} against their number of GPUs.`);
 }
 
@@ -72,7 +61,7 @@ function showWeek(data, filters) {
   const last = dayNumber(filters.to);
   const weeks = [[last - 6, last], [last - 13, last - 7]].map(([from, to]) => {
     const chosen = select(data, { ...filters, from: dayText(from), to: dayText(to) });
-    return { chosen, runs: runsOf(data, chosen.chosen), sums: hoursOf(data, chosen.chosen), all: hoursOf(data, chosen.inScope) };
+    return { chosen, runs: runsOf(data, chosen.chosen), sums: hoursOf(chosen.chosen), all: hoursOf(chosen.inScope) };
   });
   const [now, before] = weeks;
   const figures = [
@@ -81,8 +70,8 @@ function showWeek(data, filters) {
     ["GPU-hours lost", (week) => week.sums.wasted, digits],
     ["share of analysed GPU-hours lost", (week) => share(week.sums.wasted, week.sums.analysed), percent],
     ["share of GPU-hours analysed", (week) => share(week.all.analysed, week.all.hours), percent],
-    ...data.causes.slice(0, -1).map(([, title], cause) => [`returned by fixing: ${title}`,
-      (week) => sumOf(data.parts.attributed, week.chosen.parts.filter((k) => data.parts.cause[k] === cause)) ?? 0, digits]),
+    ...Object.entries(data.causes).map(([cause, { title }]) => [`returned by fixing: ${title}`,
+      (week) => sumOf(week.chosen.parts.filter((part) => part.cause === cause), "attributed_gpu_hours") ?? 0, digits]),
   ];
   fillTable("week", [
     ["figure", false, ([name]) => name], ["last 7 days", true, ([, of, shown]) => shown(of(now))],
@@ -90,7 +79,7 @@ function showWeek(data, filters) {
     ["change", true, ([, of, shown]) => (before.runs.length ? changed(of(now), of(before), shown) : MISSING)],
   ], figures, "");
   document.getElementById("week").hidden = !before.runs.length;
-  caption("week-text", before.runs.length ? newcomers(data, now, before) : "There were no runs in the seven days before: nothing to compare with.");
+  caption("week-text", before.runs.length ? newcomers(now, before) : "There were no runs in the seven days before: nothing to compare with.");
 }
 
 function changed(now, before, shown) {
@@ -98,8 +87,8 @@ function changed(now, before, shown) {
   return `${now > before ? "+" : ""}${shown(now - before)}`;
 }
 
-function newcomers(data, now, before) {
-  const names = (week, keep) => new Set(week.runs.filter(keep).map((run) => data.runs[run.run][0]));
+function newcomers(now, before) {
+  const names = (week, keep) => new Set(week.runs.filter(keep).map((run) => run.job_id));
   const [slow, wasSlow] = [now, before].map((week) => names(week, (run) => run.isStraggling));
   const fine = names(now, (run) => run.slowdown !== null && !run.isStraggling);
   const listed = (some) => (some.length > 8 ? [...some.slice(0, 8), `${some.length - 8} more`] : some).join(", ") || "none";

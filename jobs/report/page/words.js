@@ -29,9 +29,3 @@ function counted(number, one, many = `${one}s`) {
 function share(part, whole) {
   return whole > 0 ? part / whole : null;
 }
-
-// A word as a shell takes it, whatever it holds; the same rules as jobs/report/commands.py.
-function quoted(text) {
-  if (/^[A-Za-z0-9_.,/:@%+=-]+$/.test(text)) return text;
-  return text.includes("'") && !/["$`\\!]/.test(text) ? `"${text}"` : `'${text.replaceAll("'", `'"'"'`)}'`;
-}

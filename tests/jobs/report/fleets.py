@@ -14,50 +14,6 @@ NAUGHTY: Final = "</script><img src=x onerror=\"document.title='owned'\">'; drop
 """A name that is markup, script, SQL and shell at once."""
 _TEAMS: Final = ("speech", "vision", None, "<b>research</b>")
 
-_UNITS: Final = pa.schema(
-    [
-        *[(name, pa.date32()) for name in ("log_date",)],
-        *[(name, pa.string()) for name in ("job_id", "run_id", "status", "status_detail", "team", "cluster")],
-        ("world_size", pa.int32()),
-        *[
-            (name, pa.float64())
-            for name in ("slowdown", "gpu_hours", "wasted_gpu_hours", "simulated_total_s", "ideal_total_s")
-        ],
-    ]
-)
-_PARTS: Final = pa.schema(
-    [
-        ("log_date", pa.date32()),
-        *[(name, pa.string()) for name in ("job_id", "run_id", "cause", "host")],
-        ("is_flagged", pa.bool_()),
-        *[
-            (name, pa.float64())
-            for name in ("time_saved_fraction", "attributed_gpu_hours", "recoverable_gpu_hours")
-        ],
-    ]
-)
-_OP_TYPES: Final = pa.schema(
-    [
-        ("log_date", pa.date32()),
-        ("op_type", pa.string()),
-        ("jobs", pa.int64()),
-        ("gpu_hours", pa.float64()),
-        ("wasted_gpu_hours", pa.float64()),
-    ]
-)
-_HOSTS: Final = pa.schema(
-    [
-        ("host", pa.string()),
-        *[(name, pa.int64()) for name in ("jobs", "jobs_slow", "days_slow")],
-        ("expected_jobs_slow", pa.float64()),
-        ("p_value", pa.float64()),
-        ("is_beyond_chance", pa.bool_()),
-        ("pattern", pa.string()),
-        ("first_slow", pa.date32()),
-        ("last_slow", pa.date32()),
-    ]
-)
-
 
 def fleet(runs: int = 40, days: int = 30, seed: int = 1) -> FleetTables:
     """So many runs, each on one to five days; every other one analysed, some states no GPU-hours."""
@@ -70,10 +26,8 @@ def fleet(runs: int = 40, days: int = 30, seed: int = 1) -> FleetTables:
             unit = _unit(number, LAST - timedelta(days=days - 1 - day), rng)
             units.append(unit)
             parts += _parts(unit, rng)
-    units.sort(key=lambda row: (row["log_date"], row["job_id"], row["run_id"]))
-    parts.sort(
-        key=lambda row: (row["log_date"], row["job_id"], row["run_id"], row["cause"], row["host"] or "")
-    )
+    units.sort(key=lambda row: (row["log_date"], row["job_id"]))
+    parts.sort(key=lambda row: (row["log_date"], row["job_id"], row["cause"]))
     ops = [
         {
             "log_date": LAST - timedelta(days=day),
@@ -93,12 +47,7 @@ def fleet(runs: int = 40, days: int = 30, seed: int = 1) -> FleetTables:
         }
         for number in range(3)
     ]  # fmt: skip
-    return FleetTables(
-        pa.Table.from_pylist(units, _UNITS),
-        pa.Table.from_pylist(parts, _PARTS),
-        pa.Table.from_pylist(ops, _OP_TYPES),
-        pa.Table.from_pylist(hosts, _HOSTS),
-    )
+    return FleetTables(*map(pa.Table.from_pylist, (units, parts, ops, hosts)))
 
 
 def publication(tables: FleetTables, *pages: str) -> Publication:

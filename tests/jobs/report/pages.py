@@ -1,8 +1,23 @@
 """What tests read out of a page: its embedded data, its links, its text."""
 
 import json
+from collections.abc import Mapping
 from html.parser import HTMLParser
 from typing import Any
+
+import pandas as pd
+
+
+def unpacked(columns: Mapping[str, Any]) -> pd.DataFrame:
+    """Rows of a table that a page has by columns; text may be given by its place among all names."""
+    return pd.DataFrame(
+        {
+            name: [None if place is None else values["names"][place] for place in values["places"]]
+            if isinstance(values, dict)
+            else values
+            for name, values in columns.items()
+        }
+    )
 
 
 class Page(HTMLParser):

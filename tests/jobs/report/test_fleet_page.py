@@ -1,21 +1,22 @@
 """The fleet's page: its data are the rows it was made of, names stay names, and it stays small."""
 
 import json
+import shlex
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pytest
 
 from jobs.report import templates
 from jobs.report.fleet_page import fleet_data, fleet_page, headline
 from jobs.report.names import job_page_path
 from jobs.report.rows import FleetTables
 from jobs.report.wording import hours
-from schemas.vocabulary import CAUSES, STATUSES
 from tests.jobs.report.fleets import LAST, NAUGHTY, fleet, publication
-from tests.jobs.report.pages import Page
+from tests.jobs.report.pages import Page, unpacked
 
 FLEET = fleet()
 
@@ -44,45 +45,43 @@ def test_without_jobs_or_hours_the_first_sentence_says_so() -> None:
     at = FLEET.units.schema.get_field_index("gpu_hours")
     hourless = FLEET.units.set_column(at, "gpu_hours", pa.nulls(FLEET.units.num_rows, pa.float64()))
     assert "No analysed job states its GPU-hours" in headline(replace(FLEET, units=hourless))
-    assert Page(fleet_page(empty, publication(empty))).data["units"]["day"] == []
+    assert Page(fleet_page(empty, publication(empty))).data["units"]["world_size"] == []
 
 
 def test_the_embedded_columns_are_the_rows() -> None:
     data = fleet_data(FLEET, publication(FLEET))
-    units = data["units"]
-    for number, row in enumerate(FLEET.units.to_pylist()):
-        assert data["days"][units["day"][number]] == row["log_date"].isoformat()
-        assert data["runs"][units["run"][number]] == (row["job_id"], row["run_id"])
-        assert data["teams"][units["team"][number]] == (row["team"] or "(not stated)")
-        assert STATUSES[units["status"][number]] == row["status"]
-        for name, column in (("wasted", "wasted_gpu_hours"), ("simulated", "simulated_total_s")):
-            assert units[name][number] == (
-                None if row[column] is None else pytest.approx(row[column], rel=1e-5)
-            )
-    parts = data["parts"]
-    for number, row in enumerate(FLEET.parts.to_pylist()):
-        unit = parts["unit"][number]
-        assert data["days"][units["day"][unit]] == row["log_date"].isoformat()
-        assert data["runs"][units["run"][unit]][0] == row["job_id"]
-        assert CAUSES[parts["cause"][number]] == row["cause"]
-        host = parts["host"][number]
-        assert (data["hosts"][host] if host >= 0 else None) == row["host"]
+    units, parts = unpacked(data["units"]), unpacked(data["parts"])
+    wanted = FLEET.units.to_pandas().astype({"log_date": str}).fillna({"team": "(not stated)"})
+    names = [name for name in units if name in wanted]
+    assert len(names) == 11
+    pd.testing.assert_frame_equal(units[names], wanted[names], check_dtype=False, rtol=1e-5)
+    assert units.detail.fillna("").tolist() == wanted.status_detail.fillna("").tolist()
+    of_unit = units.loc[parts.unit, ["log_date", "job_id", "run_id"]].reset_index(drop=True)
+    found = pd.concat([of_unit, parts.drop(columns="unit")], axis="columns")
+    wanted = FLEET.parts.to_pandas().astype({"log_date": str})
+    pd.testing.assert_frame_equal(found[wanted.columns], wanted, check_dtype=False, rtol=1e-5)
 
 
 def test_only_units_that_have_a_page_are_linked() -> None:
-    row = FLEET.units.to_pylist()[4]
-    path = job_page_path(row["log_date"], row["job_id"], row["run_id"])
-    data = fleet_data(FLEET, publication(FLEET, path, "2020-01-01/jobs/other.html"))
-    assert data["units"]["paged"] == [4]
-    assert data["page_of_run"] == {data["units"]["run"][4]: path.rsplit("/", 1)[1]}
+    rows = [row for row in _keys(FLEET) if row["log_date"] in {LAST, LAST - timedelta(days=1)}]
+    paths = [job_page_path(*row.values()) for row in (rows[0], rows[-1])]
+    units = unpacked(fleet_data(FLEET, publication(FLEET, *paths, "2020-01-01/jobs/other.html"))["units"])
+    linked = units[units.page.notna()]
+    assert linked.log_date.tolist() == [str(row["log_date"]) for row in (rows[0], rows[-1])]
+    assert linked.page.tolist() == [f"../{paths[0]}", paths[1].removeprefix(f"{LAST}/")]
 
 
 def test_names_that_are_markup_stay_names() -> None:
     page = fleet_page(FLEET, publication(FLEET))
     parsed = Page(page)
-    assert [NAUGHTY, "r1"] in parsed.data["runs"]
+    assert NAUGHTY in parsed.data["units"]["job_id"]["names"]
     assert "img" not in {tag for tag, _ in parsed.tags}
     assert page.count(b"</script>") == len(parsed.all("script", "src")) + 1
+    (run,) = {run for run in parsed.data["units"]["run"]["names"] if "onerror" in run}
+    command = shlex.split(f"{parsed.data['report_job']} {run}")
+    assert command[2:] == [
+        "jobs.report_job", "--warehouse", "a b/warehouse", f"--job-id={NAUGHTY}", "--run-id=r1",
+    ]  # fmt: skip
 
 
 def test_a_page_asks_nobody_else_for_anything() -> None:

@@ -49,17 +49,17 @@ def test_it_names_the_pattern_the_worker_and_its_host() -> None:
 def test_the_charts_hold_the_rows() -> None:
     charts = {chart["name"]: chart for chart in PAGE.data["charts"]}
     assert list(charts) == ["workers", "steps", "opTypes", "stepMap"]
-    workers = charts["workers"]["rows"]
-    found = dict(zip(workers["columns"], workers["values"], strict=True))
+    found = charts["workers"]["rows"]
     wanted = [100 * (row["slowdown"] - 1) for row in SICK.workers]
     np.testing.assert_allclose(found["excess"], wanted, rtol=1e-2, atol=1e-9)
     assert found["host"] == [row["host"] for row in SICK.workers]
-    cells = charts["stepMap"]["rows"]["values"]
-    assert SICK.step_map is not None
-    told = SICK.step_map.to_pandas().sort_values(["pp_rank", "dp_rank", "step"])
-    assert cells[0] == [f"{stage} / {dp}" for stage, dp in zip(told.pp_rank, told.dp_rank, strict=True)]
-    assert cells[1] == told.step.tolist()
-    np.testing.assert_allclose(cells[2], 100 * (told.slowdown - 1), rtol=1e-2, atol=1e-9)
+    cells = list(charts["stepMap"]["rows"].values())
+    by_stage = sorted(SICK.workers, key=lambda row: (row["pp_rank"], row["dp_rank"]))
+    steps = [row["step"] for row in SICK.steps]
+    assert cells[0] == [f"{row['pp_rank']} / {row['dp_rank']}" for row in by_stage for _ in steps]
+    assert cells[1] == steps * len(by_stage)
+    told = np.concatenate([row["step_slowdowns"] for row in by_stage])
+    np.testing.assert_allclose(cells[2], 100 * (told - 1), rtol=1e-2, atol=1e-9)
     for chart in charts.values():
         assert chart["id"] in PAGE.all("div", "id")
         assert chart["text"]
@@ -93,23 +93,17 @@ def test_names_that_are_markup_or_shell_stay_names() -> None:
     assert fix.text == "host = '" + NAUGHTY.replace("'", "''") + "'"
 
 
-def test_without_a_map_by_steps_it_says_how_to_get_one() -> None:
-    page = Page(job_page(sick_job(mapped=False)))
-    assert "Not replayed step by step in this night" in page.text
-    assert "jobs.report_job --job-id=job --run-id=r1 --log-date 2026-01-05" in page.text
+def test_without_slowdowns_by_step_it_says_how_to_get_them() -> None:
+    earlier = [dict(row, step_slowdowns=None) for row in SICK.workers]
+    page = Page(job_page(replace(SICK, workers=earlier)))
+    assert "This adds them: simulate_what_if --log-date 2026-01-05" in page.text
     assert "chart-step-map" not in page.all("div", "id")
-    assert "One worker is slow" in page.text
+    assert "One worker is slow, dp rank 0 of stage 0, in the mean over all steps." in page.text
 
 
 def test_it_leads_back_to_the_fleets_page_where_there_is_one() -> None:
     assert "../index.html" in PAGE.all("a", "href")
     assert Page(job_page(SICK, has_fleet_page=False)).all("a", "href") == ["#main"]
-
-
-def test_where_the_recorded_ops_have_expired_it_says_so() -> None:
-    page = Page(job_page(replace(sick_job(mapped=False), has_ops=False)))
-    assert "The recorded ops of this day are no longer kept" in page.text
-    assert "Not replayed step by step" not in page.text
 
 
 @pytest.mark.parametrize("steps", [12, 3])
@@ -157,14 +151,10 @@ def test_published_traces(published_traces: Path, trace: str, said: tuple[str, .
 
 def test_of_very_many_workers_the_map_by_steps_shows_the_slowest() -> None:
     workers = [
-        {"dp_rank": dp, "pp_rank": 0, "rank": dp, "host": None, "slowdown": 1 + dp / 1000}
+        dict(SICK.workers[0], dp_rank=dp, slowdown=1 + dp / 1000, step_slowdowns=[1 + dp / 1000] * 12)
         for dp in range(200)
     ]
-    assert SICK.step_map is not None
-    schema = SICK.step_map.schema
-    rows = [{**row, "step": step} for step in (1, 2) for row in workers]
-    many = replace(SICK, workers=workers, step_map=SICK.step_map.from_pylist(rows, schema))
-    page = Page(job_page(many))
-    (cells,) = [chart["rows"]["values"] for chart in page.data["charts"] if chart["name"] == "stepMap"]
-    assert list(dict.fromkeys(cells[0])) == [f"0 / {dp}" for dp in range(72, 200)]
+    page = Page(job_page(replace(SICK, workers=workers)))
+    (rows,) = [chart["rows"] for chart in page.data["charts"] if chart["name"] == "stepMap"]
+    assert list(dict.fromkeys(rows["worker"])) == [f"0 / {dp}" for dp in range(72, 200)]
     assert "The 128 slowest of 200 workers." in page.text

@@ -8,7 +8,7 @@ import pytest
 from jobs.report import patterns
 from jobs.report.patterns import Floats, name_pattern
 from tests import published
-from udfs.step_workers import worker_steps
+from udfs.what_if import simulate_job
 
 STEPS, DP_RANKS, STAGES = 20, 8, 4
 
@@ -91,8 +91,8 @@ def test_published_traces_look_as_the_paper_says(
 ) -> None:
     """SE is hot all over, by sequences of uneven length; ST in its last row, by the loss layer."""
     facts_of_trace = published.manifest(published_traces, trace)
-    steps = worker_steps(published.rank_steps(published_traces, trace), facts_of_trace)
-    shape = (-1, facts_of_trace["dp_size"], facts_of_trace["pp_size"])
-    found = name_pattern(steps["slowdown"].to_numpy().reshape(shape))
+    tables = simulate_job(published.rank_steps(published_traces, trace), facts_of_trace)
+    slowdown = np.array(tables["worker_slowdown"]["step_slowdowns"].to_pylist())
+    found = name_pattern(slowdown.T.reshape(-1, facts_of_trace["dp_size"], facts_of_trace["pp_size"]))
     assert found.name == name
     assert facts in found.told

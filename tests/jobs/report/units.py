@@ -10,7 +10,6 @@ from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.mechanisms.workers import SickHost
 from jobs.synthetic.shape import JobShape
 from tests.random_jobs import generate_job
-from udfs.step_workers import worker_steps
 from udfs.what_if import simulate_job
 
 DAY = date(2026, 1, 5)
@@ -18,9 +17,7 @@ ABOUT = ("team", "cluster", "model", "framework", "gpu_type")
 HOST_RECORD = {"jobs": 3, "jobs_slow": 2, "pattern": "chronic", "is_beyond_chance": True}
 
 
-def unit_tables(
-    rank_steps: pa.Table, manifest: dict[str, Any], job_id: str = "job", *, mapped: bool = True
-) -> UnitTables:
+def unit_tables(rank_steps: pa.Table, manifest: dict[str, Any], job_id: str = "job") -> UnitTables:
     """All rows of one unit as reads would give them."""
     found = {
         name: table.to_pylist(maps_as_pydicts="strict")
@@ -35,14 +32,13 @@ def unit_tables(
         op_types=found["op_type_slowdown"],
         causes=found["job_causes"],
         hosts={row["host"]: HOST_RECORD for row in found["worker_slowdown"] if row["host"] == "sick"},
-        step_map=worker_steps(rank_steps, manifest) if mapped and job["slowdown"] else None,
     )
 
 
-def sick_job(job_id: str = "job", host: str = "sick", *, mapped: bool = True, steps: int = 12) -> UnitTables:
+def sick_job(job_id: str = "job", host: str = "sick", *, steps: int = 12) -> UnitTables:
     """A job of four replicas and two stages with one slow host."""
     hosts = (host, *(f"well-{number}" for number in range(7)))
     identity = JobIdentity(job_id, hosts=hosts, fields={"gpu_hours": 192.0, "team": "speech"})
     shape = JobShape(dp_size=4, pp_size=2, tp_size=8, steps=steps)
     job = generate_job(shape, [SickHost(host, 1.5)], seed=3, identity=identity)
-    return unit_tables(job.rank_steps, job.manifest, job_id, mapped=mapped)
+    return unit_tables(job.rank_steps, job.manifest, job_id)

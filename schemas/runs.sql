@@ -1,9 +1,8 @@
--- Include of the queries: one row per run over the days of the period. Slowdown, waste and the shares of slow workers
--- and the last stage are ratios of sums over its analysed days, never means of ratios; the correlation is weighted by
+-- Include of views and queries: one row per run over the days of the period. Slowdown, waste, the shares of slow workers
+-- and of the last stage are ratios of sums over its analysed days, never means of ratios; the correlation is weighted by
 -- steps. status is the furthest that any of its days came.
 SELECT
-    job_id,
-    run_id,
+    $run,
     element_at($statuses, CAST(max(array_position($statuses, status)) AS INT)) AS status,
     count_if(is_analysed) > 0 AS is_analysed,
     try_divide(sum(simulated_total_s) FILTER (WHERE is_analysed), sum(ideal_total_s) FILTER (WHERE is_analysed))
@@ -39,4 +38,4 @@ SELECT
     max_by(framework, log_date) AS framework
 FROM job_days
 WHERE $in_period
-GROUP BY job_id, run_id
+GROUP BY ALL
