@@ -13,7 +13,6 @@ from jobs import run_nightly
 from jobs.report.names import job_page_path
 from jobs.settings import Settings
 from jobs.synthetic.identity import JobIdentity
-from jobs.synthetic.job import generate_job
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.nccl_inspector_files import write_inspector_logs
 from jobs.synthetic.rank_log_files import write_rank_logs
@@ -38,6 +37,7 @@ from tests.jobs.report.pages import Page
 from tests.jobs.test_night import Night, read_tables
 from tests.kineto_traces import data_parallel_traces, random_durations, slowdown
 from tests.line_cases import RUN
+from tests.random_jobs import generate_job
 
 DURATIONS: Final = random_durations(3, is_sharded=True, ranks=4)
 """Of a job with traces of torch.profiler, whose last rank is slow."""

@@ -12,9 +12,11 @@ from schemas.vocabulary import JOB_SLOWDOWN, STEP_SLOWDOWN
 from tests.examples import DAY
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from udfs import what_if
+from udfs.kernel import what_if as kernel
 from udfs.kernel.graph import Layout
 from udfs.kernel.program import Ints
-from udfs.kernel.what_if import How, JobRows, WhatIf
+from udfs.kernel.first_pass import JobRows
+from udfs.kernel.what_if import How, WhatIf
 from udfs.unit_batches import (
     RESULT_SCHEMA,
     SIMULATED_COLUMNS,
@@ -83,7 +85,7 @@ def test_a_defect_of_ours_leaves_its_traceback_and_costs_no_other_unit_its_resul
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Planted in the kernel, for the second of three units."""
-    replayed = what_if.analyse
+    replayed = kernel.analyse
     numbers = count()
 
     def planted(rows: JobRows, layout: Layout, rank: Ints, host: Ints, how: How) -> WhatIf:
