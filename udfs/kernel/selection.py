@@ -1,7 +1,7 @@
 """Order statistics: exact, and several times faster than NumPy's medians and quantiles of the same values."""
 
 from functools import cache
-from math import floor
+from math import floor, prod
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -68,7 +68,8 @@ def ascending(values: Floats, *axes: int) -> Floats:
     """
     kept = [axis for axis in range(values.ndim) if axis not in axes]
     ordered = values.transpose(*kept, *axes).copy(order="C")
-    ordered = ordered.reshape(*(values.shape[axis] for axis in kept), -1)
+    joined = prod(values.shape[axis] for axis in axes)  # known where another axis is empty
+    ordered = ordered.reshape(*(values.shape[axis] for axis in kept), joined)
     ordered.sort(axis=-1)
     return ordered
 
