@@ -31,7 +31,7 @@ from udfs.kernel.program import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.rank_rows import ReplayedRows
 
-SIMULATOR_VERSION: Final = "1.2.0"
+SIMULATOR_VERSION: Final = "1.3.0"
 """Raised whenever a result of the same trace changes by more than rounding."""
 
 Row: TypeAlias = dict[str, Any]

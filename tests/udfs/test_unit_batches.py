@@ -13,9 +13,9 @@ from tests.examples import DAY
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from udfs import what_if
 from udfs.kernel import what_if as kernel
+from udfs.kernel.first_pass import JobRows
 from udfs.kernel.graph import Layout
 from udfs.kernel.program import Ints
-from udfs.kernel.first_pass import JobRows
 from udfs.kernel.what_if import How, WhatIf
 from udfs.unit_batches import (
     RESULT_SCHEMA,
