@@ -1,11 +1,9 @@
 """What a night did, in one place: for the end of its log, its page among the data docs, and the DAG."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
-
-from pyspark.sql import functions as F
 
 from jobs.gates.quality_docs import docs_path
 from jobs.report.names import INDEX_NAME
@@ -14,10 +12,10 @@ from jobs.warehouse.tables import Warehouse
 from jobs.watch import Notice, coverage, waste
 from schemas.tables import TABLES
 from schemas.vocabulary import (
+    EXIT_DONE,
     FLEET_DAY,
     FLEET_TABLES,
     INGESTED_TABLES,
-    PIPELINE_RUNS,
     REJECTS,
     RESULT_TABLES,
     RUN_OUTCOMES,
@@ -25,7 +23,7 @@ from schemas.vocabulary import (
     STATUSES,
 )
 
-_COUNTED: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES)
+COUNTED: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES)
 _OF_GATES: Final = ("gate_seconds", "expectations", "released")
 
 
@@ -34,11 +32,13 @@ def night_summary(
     log_date: date,
     notices: list[Notice],
     report_folder: Path | None,
-    rows: Mapping[str, int] | None = None,
+    rows: Mapping[str, int],
+    runs: Sequence[Mapping[str, Any]],
 ) -> Summary:
     """Return what the tables say of a published night; what does not exist is null.
 
-    rows : of every table where they are known, as the stages of this run have published them
+    rows : of the night in every table that is counted
+    runs : rows of pipeline_runs
     """
     found = warehouse.rows(TABLES[FLEET_DAY], [log_date]).to_pylist()
     fleet = found[0] if found else None
@@ -52,8 +52,8 @@ def night_summary(
         "waste_fraction": waste(fleet) if fleet else None,
         "wasted_gpu_hours": fleet["wasted_gpu_hours"] if fleet else None,
         "analysed_gpu_hours": fleet["analysed_gpu_hours"] if fleet else None,
-        "rows": {name: rows[name] for name in _COUNTED} if rows else _rows(warehouse, log_date),
-        "stages": _stages(warehouse, log_date),
+        "rows": {name: rows[name] for name in COUNTED},
+        "stages": _stages(runs, log_date),
         "warnings": [notice._asdict() for notice in notices],
         "data_docs": docs_path(warehouse.root, log_date, "publish"),
         "report": str(report) if report and report.is_file() else None,
@@ -96,19 +96,12 @@ def _of_stage(stage: Mapping[str, Any]) -> str:
     return f"{took}; gates: {gates}{released}"
 
 
-def _rows(warehouse: Warehouse, log_date: date) -> dict[str, int]:
-    """Rows of the night in every table."""
-    few = {name: warehouse.few_rows(TABLES[name], [log_date]) for name in _COUNTED}
-    return {
-        name: warehouse.read(TABLES[name], [log_date]).count() if rows is None else rows.num_rows
-        for name, rows in few.items()
-    }
-
-
-def _stages(warehouse: Warehouse, log_date: date) -> list[dict[str, Any]]:
-    """What the latest runs that worked on this night alone did in each stage."""
-    runs = warehouse.read(TABLES[PIPELINE_RUNS], [log_date]).where(F.col("outcome") == RUN_OUTCOMES[0])
-    rows = runs.orderBy("started_at").select(F.inline("stages")).collect()
+def _stages(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str, Any]]:
+    """What the latest runs that worked on this night alone did in each phase."""
+    done = [run for run in runs if run["log_date"] == log_date and run["outcome"] == RUN_OUTCOMES[EXIT_DONE]]
+    done.sort(key=lambda run: run["started_at"])
     # A run of an earlier version did not count what its gates did.
-    latest = {row["stage"]: {**dict.fromkeys(_OF_GATES), **row.asDict()} for row in rows}
+    latest = {
+        each["stage"]: {**dict.fromkeys(_OF_GATES), **each} for run in done for each in run["stages"] or ()
+    }
     return [latest[stage] for stage in STAGE_NAMES if stage in latest]

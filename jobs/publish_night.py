@@ -8,7 +8,7 @@ way of making tables ends here: a night, a backfill, late data, another version 
 import argparse
 import logging
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import date
 from typing import Final
 
@@ -19,7 +19,7 @@ from jobs.cli import LOG_DATE, entry_point
 from jobs.fingerprints import built_on, record, recorded
 from jobs.gates.quality_docs import Page, TableChecks, write_docs
 from jobs.gates.result_rules import miscounted_causes, miscounted_units
-from jobs.night_summary import night_summary, told
+from jobs.night_summary import COUNTED, night_summary, told
 from jobs.progress import working
 from jobs.report_fleet import write_reports
 from jobs.run_summary import SUMMARY, Summary, leave
@@ -34,6 +34,7 @@ from schemas.vocabulary import (
     FLEET_DAY,
     JOB_CAUSES,
     JOBS,
+    PIPELINE_RUNS,
     STAGE_AGGREGATE,
     STAGE_PUBLISH,
     UNIT_FINGERPRINTS,
@@ -42,11 +43,9 @@ from schemas.vocabulary import (
 _LOG: Final = logging.getLogger(__name__)
 
 
-def run(
-    spark: SparkSession, settings: Settings, log_dates: Sequence[date], rows: Mapping[str, int] | None = None
-) -> dict[str, int]:
-    """Publish these days as `summaries` does. Publishes no rows but its fingerprints."""
-    summaries(spark, settings, log_dates, rows, with_report=log_dates[-1:])
+def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
+    """Publish these days as `summaries` does, with a report of the last. Returns no rows: it has none."""
+    summaries(spark, settings, log_dates, with_report=[max(log_dates)])
     return {}
 
 
@@ -54,12 +53,10 @@ def summaries(
     spark: SparkSession,
     settings: Settings,
     log_dates: Sequence[date],
-    rows: Mapping[str, int] | None = None,
     with_report: Collection[date] = (),
 ) -> list[Summary]:
     """Check these days across the phases, write reports, log and return what each night found.
 
-    rows : that the phases have just published, by table, where all are of one day
     with_report : days that get a report; of other days those are written anew that there are
     """
     warehouse = Warehouse.of(spark, settings)
@@ -72,34 +69,38 @@ def summaries(
     done = built_on(aggregated, STAGE_PUBLISH, settings)
     with publication(warehouse, STAGE_PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # not before the reports
         record(warehouse, STAGE_PUBLISH, done, log_dates, None)
-    known = rows if len(log_dates) == 1 else None
-    return [_told(warehouse, settings, day, held, known) for day in sorted(log_dates)]
+    notices = night_warnings(warehouse, settings.watch, log_dates)
+    runs = warehouse.rows(TABLES[PIPELINE_RUNS]).to_pylist()
+    counted = {name: warehouse.rows_by_day(TABLES[name], log_dates) for name in COUNTED}
+    found = []
+    for day in sorted(log_dates):
+        rows = {name: by_day.get(day, 0) for name, by_day in counted.items()}
+        broken = _warnings(held, day)
+        summary = night_summary(warehouse, day, notices[day] + broken, settings.report_folder, rows, runs)
+        _tell(warehouse, day, held, summary)
+        found.append(summary)
+    return found
 
 
-def _told(
-    warehouse: Warehouse,
-    settings: Settings,
-    day: date,
-    held: Sequence[TableChecks],
-    rows: Mapping[str, int] | None,
-) -> Summary:
-    """Log what a night found, and put it on its page."""
-    notices = night_warnings(warehouse, settings.watch, day)
-    notices += [
+def _warnings(held: Sequence[TableChecks], day: date) -> list[Notice]:
+    """What rules across tables warn of."""
+    return [
         Notice(RULE_BROKEN, f"{day}: {check.meaning}: not for {check.rows} rows")
         for table in held
         for check in table.checks
         if check.outcome == "warning" and day in (check.log_dates or [day])
     ]
-    summary = night_summary(warehouse, day, notices, settings.report_folder, rows)
-    texts = [notice.text for notice in notices]
+
+
+def _tell(warehouse: Warehouse, day: date, held: Sequence[TableChecks], summary: Summary) -> None:
+    """Log what a night found, and put it on its page."""
+    texts = [warning["text"] for warning in summary["warnings"]]
     figures = {name: value for name, value in summary.items() if name not in {"warnings", "rows", "stages"}}
     figures |= {f"rows of {name}": count for name, count in summary["rows"].items()}
     page = Page(STAGE_PUBLISH, [day], warehouse.root, held, figures=figures, warnings=texts)
     write_docs(warehouse.spark, page)
     for line in told(summary):
         _LOG.log(logging.WARNING if line.startswith("warning: ") else logging.INFO, line)
-    return summary
 
 
 @entry_point("publish_night", LOG_DATE, SUMMARY)

@@ -47,8 +47,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
             if name not in {STAGE_INGEST, STAGE_SIMULATE}:
                 days = with_later_days(Warehouse.of(spark, settings), settings, name, days)
             if name == STAGE_PUBLISH:
-                known = rows if days == list(log_dates) else None
-                summaries(spark, settings, days, known, with_report=log_dates)
+                summaries(spark, settings, days, with_report=log_dates)
             else:
                 rows |= STAGES[name](spark, settings, days)
     return rows

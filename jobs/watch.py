@@ -1,7 +1,7 @@
 """What of a night somebody should hear of though its tables are right: it never refuses, it warns."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from statistics import median
 from typing import Any, Final, NamedTuple
@@ -18,8 +18,12 @@ RULE_BROKEN: Final = "rule_broken"
 """Kind of a notice that a rule which only warns does not hold."""
 _MOST_HOSTS: Final = 5
 """Hosts that are told one by one."""
+_OF_HOSTS: Final = ("host", "log_date", "worker_slowdown_max")
 _OF_A_NORMAL: Final = 1.4826
 """Standard deviations in a median absolute deviation, were the past normal."""
+
+
+_Value = tuple[str, date, float | None]  # whose, when, how much
 
 
 class Notice(NamedTuple):
@@ -29,18 +33,35 @@ class Notice(NamedTuple):
     text: str
 
 
-def night_warnings(warehouse: Warehouse, watch: WatchSettings, log_date: date) -> list[Notice]:
-    """Hold a published night against the settings and against its own past."""
+def night_warnings(
+    warehouse: Warehouse, watch: WatchSettings, log_dates: Sequence[date]
+) -> dict[date, list[Notice]]:
+    """Compare published nights with the settings and with their own past; returns what to tell of each."""
+    days = sorted({day - timedelta(days=age) for day in log_dates for age in range(watch.days + 1)})
+    fleet = {row["log_date"]: row for row in warehouse.rows(TABLES[FLEET_DAY], days).to_pylist()}
+    hosts: dict[date, list[_Value]] = defaultdict(list)
+    for host, day, value in _columns(warehouse.rows(TABLES[HOST_DAY], days), *_OF_HOSTS):
+        hosts[day].append((host, day, value))
+    rules = _of_rules(warehouse, log_dates)
+    return {day: _of_night(fleet, hosts, watch, day) + rules[day] for day in log_dates}
+
+
+def _of_night(
+    fleet: Mapping[date, Mapping[str, Any]],
+    hosts: Mapping[date, Sequence[_Value]],
+    watch: WatchSettings,
+    log_date: date,
+) -> list[Notice]:
     days = [log_date - timedelta(days=age) for age in range(watch.days + 1)]
-    rows = {row["log_date"]: row for row in warehouse.rows(TABLES[FLEET_DAY], days).to_pylist()}
-    found = _of_coverage(rows, watch, log_date) + _of_rules(warehouse, log_date)
+    rows = {day: fleet[day] for day in days if day in fleet}
+    found = _of_coverage(rows, watch, log_date)
     if len(rows) > watch.minimum_days and log_date in rows:
         wastes = (("fleet", day, waste(row)) for day, row in rows.items())
         text = "{}: {:.1%} of the analysed GPU-hours wasted, usually {:.1%} (median of {} days)"
         found += [
             Notice("waste_rose", text.format(log_date, *row[1:])) for row in _risen(wastes, watch, log_date)
         ]
-        found += _of_hosts(warehouse.rows(TABLES[HOST_DAY], days), watch, log_date)
+        found += _of_hosts((each for day in days for each in hosts.get(day, ())), watch, log_date)
     return found
 
 
@@ -79,24 +100,30 @@ def _of_coverage(
     return found
 
 
-def _of_rules(warehouse: Warehouse, log_date: date) -> list[Notice]:
-    """Rules that only warn, of the night's tables as they were published, whichever run did that."""
+def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, list[Notice]]:
+    """Rules that only warn, of tables as they were published, whichever run did that."""
     kept = [table for table in TABLES.values() if any(e.severity == "warns" for e in table.expectations)]
-    frames = [(table, warehouse.read(table, [log_date])) for table in kept]
-    return [Notice(RULE_BROKEN, f"{log_date}: {broken}") for broken in warnings(frames)]
+    found: dict[date, list[Notice]] = {day: [] for day in log_dates}
+    for broken in warnings([(table, warehouse.read(table, log_dates)) for table in kept]):
+        for day in broken.log_dates:
+            found[day].append(Notice(RULE_BROKEN, f"{day}: {broken}"))
+    return found
 
 
-def _of_hosts(hosts: pa.Table, watch: WatchSettings, log_date: date) -> list[Notice]:
-    columns = (hosts[name].to_pylist() for name in ("host", "log_date", "worker_slowdown_max"))
-    rows = _risen(zip(*columns, strict=True), watch, log_date)
+def _of_hosts(hosts: Iterable[_Value], watch: WatchSettings, log_date: date) -> list[Notice]:
+    rows = _risen(hosts, watch, log_date)
     text = "{}: host {} slows a job {:.3f}-fold, usually {:.3f}-fold (median of {} days)"
     found = [Notice("host_rose", text.format(log_date, *row)) for row in rows[:_MOST_HOSTS]]
     more = len(rows) - _MOST_HOSTS
     return [*found, Notice("host_rose", f"{log_date}: and {more} more hosts")] if more > 0 else found
 
 
+def _columns(rows: pa.Table, *names: str) -> Iterable[tuple[Any, ...]]:
+    return zip(*(rows.column(name).to_pylist() for name in names), strict=True)
+
+
 def _risen(
-    values: Iterable[tuple[str, date, float | None]], watch: WatchSettings, log_date: date
+    values: Iterable[_Value], watch: WatchSettings, log_date: date
 ) -> list[tuple[str, float, float, int]]:
     """What stands out above its past, the largest first: name, value, median of the past, days of it."""
     now: dict[str, float] = {}

@@ -97,11 +97,11 @@ def _plain(row: dict[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
-def start(run: Run, warehouse: Path) -> subprocess.Popen[bytes]:
-    """Start a run on a warehouse, in a process group of its own."""
+def start(run: Run, warehouse: Path, *more: str) -> subprocess.Popen[bytes]:
+    """Start a run on a warehouse, in a process group of its own, with more arguments."""
     where = ["--landing", str(run.landing), "--warehouse", str(warehouse)]
     return subprocess.Popen(
-        [sys.executable, "-m", f"jobs.{run.name}", *run.arguments, *where],
+        [sys.executable, "-m", f"jobs.{run.name}", *run.arguments, *where, *more],
         cwd=PROJECT,
         env={**os.environ, "SPARK_SUBMIT_OPTS": SHORT_LIVED},
         start_new_session=True,

@@ -148,7 +148,7 @@ def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> 
 
 
 def warnings(frames: Sequence[tuple[Table, DataFrame]]) -> list[Refusal]:
-    """Return what published rows break of the expectations that only warn: in one query."""
+    """Return what published rows break of the expectations that only warn, day by day: in one query."""
     rules = [
         (table, frame, each)
         for table, frame in frames
@@ -156,12 +156,14 @@ def warnings(frames: Sequence[tuple[Table, DataFrame]]) -> list[Refusal]:
         if each.severity == "warns"
     ]
     counts = [
-        frame.where(_broken([each])).agg(F.lit(number).alias("rule"), F.count("*").alias("rows"))
+        frame.where(_broken([each])).select(F.lit(number).alias("rule"), _LOG_DATE)
         for number, (_, frame, each) in enumerate(rules)
     ]
-    found = reduce(DataFrame.union, counts).where("rows > 0").orderBy("rule").collect() if counts else []
-    told = [(*rules[number], rows) for number, rows in found]
-    return [Refusal(table.name, each.name, rows, each.meaning, (), "warns") for table, _, each, rows in told]
+    found = reduce(DataFrame.union, counts).groupBy("rule", _LOG_DATE).count().collect() if counts else []
+    return [
+        Refusal(rules[number][0].name, rules[number][2].name, rows, rules[number][2].meaning, (day,), "warns")
+        for number, day, rows in sorted(found)
+    ]
 
 
 def broken_rows(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> DataFrame:

@@ -3,6 +3,7 @@
 To Spark a table of ten rows is a plan, a look at its log and several jobs; here it is a file or two.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -62,6 +63,16 @@ def restore(path: str, version: int) -> None:
 def files(path: str, partitions: Filters | None, version: int | None) -> list[str]:
     """Files that hold the rows of some partitions, at a version or, with None, at the newest."""
     return sorted(DeltaTable(path, version=version).file_uris(file_pruning_predicate=partitions or None))
+
+
+def rows_by_day(path: str, version: int | None) -> dict[date, int]:
+    """How many rows each day has, as the table's log says."""
+    files = pa.table(DeltaTable(path, version=version).get_add_actions(flatten=True))
+    found: dict[date, int] = defaultdict(int)
+    days, counts = files["partition.log_date"].to_pylist(), files["num_records"].to_pylist()
+    for day, rows in zip(days, counts, strict=True):
+        found[day] += rows
+    return found
 
 
 def few_rows(

@@ -155,6 +155,16 @@ class Warehouse:
         few = self.few_rows(table, log_dates, units, also)
         return self.read(table, log_dates, units, also).toArrow() if few is None else few
 
+    def rows_by_day(self, table: Table, log_dates: Sequence[date]) -> dict[date, int]:
+        """How many rows each of these days has, where it has any."""
+        if not self.exists(table.name):
+            return {}
+        if self.is_local:
+            found = local_tables.rows_by_day(self.path(table.name), self._version(table.name))
+            return {day: found[day] for day in log_dates if day in found}
+        counts = self._rows(table.name).where(on_days(log_dates)).groupBy("log_date").count()
+        return {row["log_date"]: row["count"] for row in counts.collect()}
+
     def units(self, table: Table, log_dates: Sequence[date]) -> set[Unit]:
         """Units that have a row on these days."""
         return set(local_tables.keys_of(self.rows(table, log_dates)))

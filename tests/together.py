@@ -1,0 +1,62 @@
+"""Starts two runs together on one warehouse, and looks at what they have left.
+
+`python -m tests.together --times 20 --seed 1`: nights, backfills, late data, upkeep. After each pair the
+tables must be those of both runs, one after the other. In every second pair the second does not wait, and may
+end with the words of the lock. The exit status is 1 where once it was otherwise.
+"""
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.kills import Run, scenario, seen, start
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Start as many pairs as were asked for; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="together", description=__doc__)
+    parser.add_argument("--times", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args(argv)
+    draw, started, failures = random.Random(args.seed), time.monotonic(), 0  # noqa: S311  # nothing secret
+    with tempfile.TemporaryDirectory(prefix="together-") as folder:
+        runs = scenario(Path(folder))
+        backfill, night, late, refresh, upkeep = runs[0], *runs[2:]
+        pairs = [(night, night), (late, upkeep), (refresh, upkeep), (late, refresh), (backfill, backfill)]
+        for number in range(args.times):
+            first, second = pairs[number % len(pairs)]
+            waits = number % 2 == 0
+            wrong = _together(first, second, Path(folder) / "warehouse", draw.uniform(0.0, 3.0), waits=waits)
+            failures += bool(wrong)
+            how = "waiting" if waits else "not waiting"
+            said = wrong or "as it should be"
+            sys.stdout.write(f"{number + 1} {first.name} and {second.name}, {how}: {said}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{args.times} pairs: {failures} wrong, {time.monotonic() - started:.0f} s\n")
+    return bool(failures)
+
+
+def _together(first: Run, second: Run, warehouse: Path, apart_s: float, *, waits: bool) -> str:
+    """Do two runs at a time; returns what was wrong."""
+    shutil.rmtree(warehouse, ignore_errors=True)
+    shutil.copytree(first.before, warehouse)
+    one = start(first, warehouse)
+    time.sleep(apart_s)
+    other = start(second, warehouse, *([] if waits else ["--no-wait"]))
+    statuses = one.wait(), other.wait()
+    if waits and statuses != (0, 0):
+        return f"exit statuses {statuses}"
+    if not waits and statuses not in {(0, 1), (1, 0), (0, 0)}:
+        return f"exit statuses {statuses}"
+    return (
+        "" if seen(warehouse) == first.states[-1] else "the tables are not those of both, one after the other"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
