@@ -6,7 +6,7 @@
 # make airflow              a local Airflow with the DAGs and the demo's landing; PORT=8080
 # make package              dist/straggler-fleet.zip, for spark-submit --py-files
 # make emitter              dist/straggler_emitter-*.whl, for training images: what writes rank logs
-# make real-run             trains small models in processes and replays their logs: 7 minutes; the first time
+# make real-run             trains small models in processes and replays their logs: 8 minutes; the first time
 #                           it downloads torch with CUDA and megatron-core (3 GB) into .venv-torch
 # make lock                 pins what pyproject.toml and conf/*.in name, changing no other pin without need
 # PYTHON=/path/to/python    another interpreter than the first suitable one in PATH

@@ -60,6 +60,9 @@ class _Collective:
 class _Follower:
     """One sharded model; its microbatches count from the start of each step."""
 
+    _start: Mark | None
+    _nodes: set[Any]
+
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self._direction: str | None = None  # of the present pass
@@ -185,8 +188,7 @@ class _Follower:
         self._forget_step()
 
     def _forget_step(self) -> None:
-        self._start: Mark | None = None
-        self._nodes: set[Any] = set()
+        self._start, self._nodes = None, set()
         self._microbatch, self._chunk = -1, 0
         self._gathers: dict[int, tuple[Mark, Mark]] = {}
         self._reduces: dict[int, tuple[Mark, Mark]] = {}

@@ -131,8 +131,8 @@ def main() -> int:
         landing = options.landing or Path(temporary)
         for job in options.job or JOBS:
             script, *arguments = JOBS[job]
-            command = [options.torch, str(HERE / script), *arguments, "--landing", str(landing)]
-            command += ["--job", job, "--slow", str(FACTOR)]
+            command = [options.torch, "-W", "ignore::UserWarning", str(HERE / script), *arguments]
+            command += ["--landing", str(landing), "--job", job, "--slow", str(FACTOR)]
             subprocess.run(command, check=True, timeout=300)
             found = outcome(job, landing)
             failures = found.failures()
