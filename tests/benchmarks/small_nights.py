@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date, timedelta
-from functools import partial
 from operator import sub
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -77,11 +76,10 @@ def cpu_so_far() -> float:
 def night(spark: SparkSession, settings: Settings, day: date) -> dict[str, Cost]:
     """Run a night; returns what each phase cost."""
     found = {}
-    rows: dict[str, int] = {}
-    phases: dict[str, Stage] = {**STAGES, "publish": partial(publish_night, rows=rows)}
+    phases: dict[str, Stage] = {**STAGES, "publish": publish_night}
     for name, phase in phases.items():
         before = time.perf_counter(), cpu_so_far(), jobs_so_far(spark)
-        rows |= phase(spark, settings, [day])
+        phase(spark, settings, [day])
         after = time.perf_counter(), cpu_so_far(), jobs_so_far(spark)
         found[name] = Cost(*map(sub, after, before))
     return found

@@ -3,23 +3,33 @@
 from collections.abc import Mapping
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
-from jobs.night_summary import night_summary, told
+from jobs.night_summary import COUNTED, night_summary, told
 from jobs.settings import REPORT, Settings
 from jobs.settings_sections import WatchSettings
 from jobs.warehouse.tables import Warehouse
 from jobs.watch import Notice, night_warnings
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_DAY, HOST_DAY, PIPELINE_RUNS, REJECTS, STATUSES
-from tests.examples import frame, table_rows
+from tests.examples import ROWS, table_rows
 
 DAY = date(2026, 2, 10)
 BEFORE = [DAY - timedelta(days=age) for age in range(1, 8)]
+
+
+def summary_of(
+    notices: list[Notice],
+    folder: Path | None = None,
+    **of: Any,  # noqa: ANN401  # what night_summary takes
+) -> Mapping[str, Any]:
+    """Summary of a night in a warehouse without Spark."""
+    rows = dict.fromkeys(COUNTED, 0) | of.pop("rows", {})
+    warehouse = of.pop("warehouse", Warehouse(cast("SparkSession", None), "nowhere"))
+    return night_summary(warehouse, DAY, notices, folder, rows, of.pop("runs", []))
 
 
 class Past:
@@ -159,7 +169,8 @@ def test_many_hosts_are_counted(past: Past) -> None:
 
 def test_a_summary_says_the_night_in_lines(past: Past) -> None:
     past.fleet({DAY: {**of_units(), **waste(12.5), "straggling": 3}})
-    summary = night_summary(past.warehouse, DAY, [Notice("host_rose", "slow")], None)
+    notices = [Notice("host_rose", "slow")]
+    summary = {**summary_of(notices, warehouse=past.warehouse, rows={FLEET_DAY: 1})}
     summary["stages"] = [
         {"stage": "simulate", "seconds": 20.0, "gate_seconds": 1.0, "expectations": 90, "released": 1}
     ]
@@ -186,10 +197,10 @@ def test_runs_of_an_earlier_version_say_nothing_of_their_gates() -> None:
     assert stage == "2026-02-10: ingest took 12.5 s"
 
 
-def test_a_report_is_named_where_there_is_one(past: Past) -> None:
-    folder = Path(past.warehouse.root, REPORT)
+def test_a_report_is_named_where_there_is_one(tmp_path: Path) -> None:
+    folder = tmp_path / REPORT
     report = folder / "index.html"
-    assert night_summary(past.warehouse, DAY, [], folder)["report"] is None
+    assert summary_of([], folder)["report"] is None
     report.parent.mkdir(parents=True)
     report.touch()
-    assert told(night_summary(past.warehouse, DAY, [], folder))[-1] == f"report: {report}"
+    assert told(summary_of([], folder))[-1] == f"report: {report}"
