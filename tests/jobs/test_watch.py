@@ -192,7 +192,7 @@ def test_a_summary_says_the_night_in_lines(past: Past) -> None:
 
 
 def test_runs_of_an_earlier_version_say_nothing_of_their_gates() -> None:
-    run = ROWS[PIPELINE_RUNS] | {"log_date": DAY, "stages": [{"stage": "ingest", "seconds": 12.5}]}
+    run = dict(ROWS[PIPELINE_RUNS]) | {"log_date": DAY, "stages": [{"stage": "ingest", "seconds": 12.5}]}
     _, stage, *_ = told(summary_of([], runs=[run]))
     assert stage == "2026-02-10: ingest took 12.5 s"
 
