@@ -20,10 +20,8 @@ FILE: Final = pa.struct(
 TABLE = Table(
     name=UNIT_FINGERPRINTS,
     meaning=(
-        "One row per unit and stage whose rows of that unit are complete. It is taken away before the first "
-        "table of the stage is written and put back after the last: where it is missing, the stage has to be "
-        "done again. While causes are revised because an earlier day has changed, its inputs begin with "
-        "'unsettled:' instead. For aggregate: the unit as it is counted in the tables of its day."
+        "One row per unit and phase whose rows of that unit are published. Where it is missing, the phase has "
+        "to be done again. For aggregate and publish: the unit as it is counted in the tables of its day."
     ),
     grain=(*UNIT_KEY, "stage"),
     partition_by=("log_date", "stage"),  # so that a stage's days are replaced without a look into files
@@ -33,8 +31,8 @@ TABLE = Table(
         Column(
             "inputs",
             pa.string(),
-            "SHA-256 of what the stage read: the unit's files (names, sizes, contents), or inputs, settings "
-            "and version of the stage before",
+            "SHA-256 of what the phase read: the unit's files (names, sizes, contents), or inputs, settings "
+            "and version of the phase before; of revise also those of the days that it looks back on",
         ),
         Column("settings", pa.string(), "settings that matter to the stage, as JSON"),
         Column("version", pa.string(), "version of the stage's code; of simulate the simulator version"),
