@@ -20,7 +20,7 @@ FILE: Final = pa.struct(
 TABLE = Table(
     name=UNIT_FINGERPRINTS,
     meaning=(
-        "One row per unit and phase whose rows of that unit are published. Where it is missing, the phase has "
+        "One row per unit and phase whose rows of the unit are published. Where it is missing, the phase has "
         "to be done again. For aggregate and publish: the unit as it is counted in the tables of its day."
     ),
     grain=(*UNIT_KEY, "stage"),
