@@ -28,7 +28,8 @@ def told_by(dag: DAG, told: Path, conf: dict[str, Any] | None = None) -> list[st
     logical_date = datetime(DAY.year, DAY.month, DAY.day, tzinfo=UTC)
     run: Any = dag.test(logical_date=logical_date, run_conf=conf)
     assert [str(each.state) for each in run.get_task_instances()] == ["success"]
-    return told.read_text().removeprefix("<").removesuffix(">").split("><")[2:]
+    words = told.read_text().removeprefix("<").removesuffix(">").split("><")
+    return words[next(at for at, word in enumerate(words) if word.startswith("jobs/")) :]
 
 
 def test_upkeep_is_told_its_day_or_to_say_what_it_would_do(dag_bag: DagBag, told: Path) -> None:
@@ -42,7 +43,7 @@ def test_upkeep_is_told_its_day_or_to_say_what_it_would_do(dag_bag: DagBag, told
     [
         {"first_day": "5 January"},
         {"last_day": None},
-        {"stages": ["simulate", "publish"]},
+        {"stages": ["simulate", "upkeep"]},
         {"stages": "simulate"},
         {"job_ids": ["one\n--dry-run"]},
         {"job_ids": [""]},
