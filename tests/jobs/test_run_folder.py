@@ -1,4 +1,4 @@
-"""What a run leaves in temporary folders: nothing at its end; where it is killed, one that the next removes."""
+"""What a run leaves in temporary folders: nothing at its end; where killed, one that the next removes."""
 
 import os
 import signal
