@@ -12,6 +12,7 @@ from jobs.landing.files import Unit
 from jobs.report.rows import FleetTables, Row, UnitTables
 from jobs.settings import Settings
 from jobs.small_frames import collected
+from jobs.unit import read_rank_steps
 from jobs.warehouse.conditions import on_units
 from jobs.warehouse.tables import Warehouse
 from schemas.queries import QUERIES
@@ -22,7 +23,6 @@ from schemas.vocabulary import (
     JOBS,
     OP_TYPE_DAY,
     OP_TYPE_SLOWDOWN,
-    RANK_STEPS,
     STATUS_ANALYSED,
     STEP_SLOWDOWN,
     STRAGGLING_SLOWDOWN,
@@ -30,7 +30,6 @@ from schemas.vocabulary import (
     WORKER_SLOWDOWN,
 )
 from udfs.step_workers import worker_steps
-from udfs.unit_batches import SIMULATED_COLUMNS
 
 _HOSTS: Final = "hosts"
 _MOST_HOSTS: Final = 500
@@ -128,24 +127,15 @@ def read_units(
 def step_maps(warehouse: Warehouse, settings: Settings, units: Collection[Unit]) -> dict[Unit, pa.Table]:
     """Slowdown of every worker in every step, replayed here, of those units whose recorded ops are kept.
 
-    Manifests are those of the view that read_fleet has made.
+    No more than one unit's rows are held at a time. Manifests are those of the view that read_fleet has made.
     """
     if not units:
         return {}
     days = sorted({unit[0] for unit in units})
-    columns = [*UNIT_KEY, *SIMULATED_COLUMNS]
-    read = collected(
-        {
-            RANK_STEPS: warehouse.read(TABLES[RANK_STEPS], days, units).select(*columns),
-            JOBS: warehouse.spark.table(JOBS).where(on_units(days, units)),
-        }
-    )
-    manifests = _by_unit(read[JOBS])
-    rank_steps, found = read[RANK_STEPS], {}
+    manifests = _by_unit(collected({JOBS: warehouse.spark.table(JOBS).where(on_units(days, units))})[JOBS])
+    found = {}
     for unit in units:
-        _, job_id, run_id = unit
-        is_own = pc.and_(pc.equal(rank_steps["job_id"], job_id), pc.equal(rank_steps["run_id"], run_id))
-        rows = rank_steps.filter(is_own)
+        rows = read_rank_steps(warehouse, unit)
         if rows.num_rows:  # else they have expired
             found[unit] = worker_steps(rows, manifests[unit][0], simulation(settings))
     return found
