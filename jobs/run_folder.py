@@ -56,6 +56,7 @@ def _is_own(folder: Path) -> bool:
 
 def _is_alive(process: int, started: int) -> bool:
     try:
-        return abs(psutil.Process(process).create_time() - started) <= _SAME_START_S
+        began_s: float = psutil.Process(process).create_time()
     except psutil.NoSuchProcess:
         return False
+    return abs(began_s - started) <= _SAME_START_S

@@ -7,9 +7,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from socket import gethostname
 
 import psutil
 import pytest
+from pyspark import SparkConf
+from pyspark.errors import PySparkException
 
 from jobs import jvm, run_folder
 from jobs.project import PROJECT
@@ -70,7 +73,7 @@ def test_folders_of_living_processes_and_of_other_names_stay(
     monkeypatch.setattr(run_folder, "gettempdir", lambda: str(tmp_path))
     own = psutil.Process()
     started = round(own.create_time())
-    start = f"straggler-fleet-{run_folder.socket.gethostname()}-"
+    start = f"straggler-fleet-{gethostname()}-"
     living = f"{start}{own.pid}-{started}"
     stay = {living, f"{start}x", "straggler-fleet-elsewhere-1-1", f"{start}2-2"}
     for name in {*stay, f"{start}{own.pid}-{started - 60}"}:  # the last: an earlier process of this number
@@ -85,9 +88,9 @@ def test_what_may_be_secret_is_not_on_the_command_line_of_the_jvm(monkeypatch: p
     """The session sets it, once the JVM is there."""
     given: dict[str, str] = {}
 
-    def launch(conf: jvm.SparkConf, _: object) -> None:
+    def launch(conf: SparkConf, _: object) -> None:
         given.update(conf.getAll())
-        raise jvm.PySparkException("enough")
+        raise PySparkException("enough")
 
     monkeypatch.setattr(jvm, "launch_gateway", launch)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
