@@ -16,6 +16,7 @@ from jobs.cli import FORMAT, Parser, make_parser, option
 from jobs.nearest import suggestion
 from jobs.printing import FORMATS, Result, write
 from jobs.project import project_file
+from jobs.report.policy import of_inline
 from schemas.dictionary import Entry, entries
 from schemas.queries import QUERIES
 from schemas.sql_files import SqlFile, first_sentence
@@ -75,9 +76,10 @@ def render() -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    template = environment.from_string(project_file(*_TEMPLATE).read_text(encoding="utf-8"))
+    text = project_file(*_TEMPLATE).read_text(encoding="utf-8")
     columns = {name: [entry for entry in entries() if entry.table == name] for name in TABLES}
-    return template.render(
+    return environment.from_string(text).render(
+        policy=of_inline(text),
         groups=[(title, [TABLES[name] for name in names]) for title, names in GROUPS],
         columns=columns,
         symbols=SYMBOLS,

@@ -96,7 +96,8 @@ def _summary(unit: Unit, found: StepTimelines, ideal: str) -> str:
 def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
     """Write one step as recorded, replayed and ideal, for Perfetto or chrome://tracing."""
     with unit_to_replay("export_timeline", spark, settings, args) as (unit, rank_steps, manifest):
-        found = step_timelines(rank_steps, manifest, args.step, settings.simulation.ideal)
+        simulation = settings.simulation
+        found = step_timelines(rank_steps, manifest, args.step, simulation.ideal, simulation.ops_together)
         target = args.out or Path(file_name(unit, found.step))
         try:
             events = write_trace(target, unit, found, settings.simulation.ideal)

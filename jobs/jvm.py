@@ -1,6 +1,7 @@
 """Starts the JVM beneath a session, in an environment that this process sets right first."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -16,7 +17,11 @@ from pyspark.java_gateway import launch_gateway
 
 from jobs.java import find_java_home
 from jobs.project import PROJECT, is_zip
+from jobs.run_folder import run_folder
 
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_SECRET: Final = re.compile(r"secret|password|token|key([.]|$)", re.IGNORECASE)
+"""Names of settings that may hold a secret; a keytab is the name of a file."""
 _AT_EVERY_START: Final = b"WARNING: Using incubator modules"
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the Python that it starts
 
@@ -33,6 +38,8 @@ def is_submitted() -> bool:
 def launch_jvm(conf: Mapping[str, str], errors: IO[bytes] | None = None) -> JavaGateway:
     """Connect to the JVM of spark-submit where there is one, else start one with these Spark settings.
 
+    Settings that may be secret are left for the session to set: all see the command line of a JVM.
+
     errors : where a JVM started here writes what it has to say; standard error when not given, but for the
     line with which every JVM of Spark's begins
     Raises JavaNotFoundError without a suitable Java, JvmError when the JVM does not come up.
@@ -40,7 +47,9 @@ def launch_jvm(conf: Mapping[str, str], errors: IO[bytes] | None = None) -> Java
     if is_submitted():
         return launch_gateway()
     _set_environment(conf)
-    arguments = SparkConf(loadDefaults=False).setAll(list({**_logging(), **conf}.items()))
+    options = {name: value for name, value in {**_logging(), **conf}.items() if not _SECRET.search(name)}
+    options[_JAVA_OPTIONS] = f'"-Djava.io.tmpdir={run_folder()}" {options.get(_JAVA_OPTIONS, "")}'.strip()
+    arguments = SparkConf(loadDefaults=False).setAll(list(options.items()))
     try:
         gateway = launch_gateway(arguments, {"stderr": errors or subprocess.PIPE})
     except PySparkException as error:
@@ -73,4 +82,4 @@ def _logging() -> dict[str, str]:
     if is_zip():
         return {}
     file = PROJECT / "conf" / "log4j2.properties"
-    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={file}"}
+    return {_JAVA_OPTIONS: f"-Dlog4j2.configurationFile={file}"}

@@ -6,7 +6,6 @@ found here. Under spark-submit its own options win over conf/.
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from jobs.delta_jars import resolved_jars, resolver_conf
 from jobs.jvm import JvmError, is_submitted, launch_jvm
 from jobs.package import ZIP_NAME, write_zip
 from jobs.project import PROJECT, is_zip
+from jobs.run_folder import run_folder
 from jobs.settings import Settings
 from jobs.settings_sections import SparkSettings
 
@@ -116,7 +116,7 @@ def _is_local(master: str | None) -> bool:
 
 
 def _project_zip() -> Path:
-    return PROJECT if is_zip() else write_zip(Path(tempfile.mkdtemp(prefix="straggler-fleet-")) / ZIP_NAME)
+    return PROJECT if is_zip() else write_zip(run_folder() / ZIP_NAME)
 
 
 def _has_delta(gateway: JavaGateway) -> bool:

@@ -10,9 +10,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from jobs.landing.files import Unit as UnitKey
 from jobs.nearest import suggestion
 from jobs.progress import working
 from jobs.settings import Settings
+from jobs.warehouse.stored_units import Stored, rows_of, stored_units
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit
@@ -72,11 +74,23 @@ def read_unit(warehouse: Warehouse, unit: Unit) -> tuple[pa.Table, dict[str, Any
 
     Raises NothingToReplayError where the manifest is of no use.
     """
-    jobs, rank_steps = (warehouse.read(TABLES[name], [unit.log_date], [unit]) for name in (JOBS, RANK_STEPS))
-    (manifest,) = jobs.collect()
+    (manifest,) = warehouse.read(TABLES[JOBS], [unit.log_date], [unit]).collect()
     if manifest["manifest_status"] is not None:
         raise NothingToReplayError(f"{manifest['manifest_status']}: {manifest['manifest_detail']}")
-    return rank_steps.select(*SIMULATED_COLUMNS).toArrow(), manifest.asDict()
+    return read_rank_steps(warehouse, unit), manifest.asDict()
+
+
+def read_rank_steps(warehouse: Warehouse, unit: UnitKey) -> pa.Table:
+    """Rows of a unit straight from their files: through Spark the driver's JVM would hold them all too."""
+    table, days = TABLES[RANK_STEPS], [unit[0]]
+    try:
+        stored = stored_units(warehouse.files(table, days), {unit: {}}, [unit])
+    except (OSError, pa.ArrowException):  # a store that only Spark reaches
+        stored = Stored([], set(days))
+    if stored.mixed_days:
+        return warehouse.read(table, days, [unit]).select(*SIMULATED_COLUMNS).toArrow()
+    (found,) = stored.units
+    return rows_of(found)
 
 
 @contextmanager

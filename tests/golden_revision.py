@@ -114,4 +114,4 @@ if __name__ == "__main__":
     drawn = _drawn()
     assert set(REVISED_FROM) < set(drawn)
     rows = {name: table.to_pylist(maps_as_pydicts="strict") for name, table in drawn.items()}
-    _ROWS.write_text(json.dumps(rows, default=str, indent=1), encoding="utf-8")
+    _ROWS.write_text(json.dumps(rows, default=str) + "\n", encoding="utf-8")

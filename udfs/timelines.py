@@ -11,17 +11,21 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from udfs.clocks import correct_clocks
+from udfs.clocks import USUAL_LIMITS
 from udfs.errors import NoSuchStepError
 from udfs.ideals import IDEALS, PAPER_IDEAL
+from udfs.kernel.clocks.estimate import Clocks
+from udfs.kernel.clocks.listen import Listener
 from udfs.kernel.durations import replayed_durations
 from udfs.kernel.errors import TraceDefectError
+from udfs.kernel.first_pass import Block, read
 from udfs.kernel.graph import Layout, OpGraph
 from udfs.kernel.ideal import ideal_durations, ideal_of_ops
 from udfs.kernel.program import DIRECTIONS, Floats, Ints
 from udfs.kernel.replay import replay, step_time
 from udfs.kernel.timeline import CriticalOp, Place, Timeline, critical_path, replayed_timeline, timeline_of
-from udfs.kernel.trace import StepBlock, Trace, build_trace
+from udfs.kernel.trace import StepBlock, build_trace
+from udfs.kernel.what_if import OPS_TOGETHER
 from udfs.layout import read_layout
 from udfs.op_columns import BlockColumns, WorkerRows
 from udfs.rank_rows import ReplayedRows, rows_to_replay
@@ -79,11 +83,13 @@ def step_timelines(
     manifest: Mapping[str, object],
     step: int | None = None,
     ideal: str = PAPER_IDEAL,
+    ops_together: int = OPS_TOGETHER,
 ) -> StepTimelines:
     """Start and end of every op of one step: as recorded, replayed (T), and ideal (T_ideal).
 
     rank_steps : rows of the whole unit in any order, from which the ideal follows; see replay_scenarios.
     step       : training step number; the one that takes longest replayed where left out.
+    ops_together : ops that are laid out at a time; of all other steps only durations are kept.
     raises     : LayoutError, NothingToReplayError, NoSuchStepError, TraceError.
     """
     layout = read_layout(manifest)
@@ -91,56 +97,58 @@ def step_timelines(
         rows = rows_to_replay(rank_steps, layout, manifest)
         at = None if step is None else _position(rows, step)
         try:
-            trace = build_trace(rows.stages(), layout, len(rows.steps))
+            recorded = read(rows, layout, ops_together, USUAL_LIMITS, diagnosed=False)
         except TraceDefectError as defect:
             raise trace_error(defect, rows) from None
-        correct_clocks(trace, rows, layout)
-        replayed_s = [
-            replayed_durations(each.graph, each.start_s, each.duration_s)[0] for each in trace.blocks
-        ]
-        ideal_s = ideal_durations(
-            [(block.graph, found) for block, found in zip(trace.blocks, replayed_s, strict=True)],
-            IDEALS[ideal],
-        )
-        at = _slowest(trace, replayed_s) if at is None else at
-        block, local, duration_s = _of_step(trace, replayed_s, at)
-        refuse_endless(_recorded_step_s(trace, len(rows.steps)), rows)
-        return _timelines(rows, layout, block, local, duration_s, ideal_of_ops(block.graph, ideal_s))
+        refuse_endless(recorded.actual_s, rows)
+        blocks = recorded.blocks
+        ideal_s = ideal_durations([(block.graph, block.duration_s) for block in blocks], IDEALS[ideal])
+        at = _slowest(blocks) if at is None else at
+        drawn = _laid_out(rows, layout, at, recorded.clocks)
+        return _timelines(rows, layout, drawn, ideal_of_ops(drawn.graph, ideal_s))
 
 
-def _timelines(
-    rows: ReplayedRows, layout: Layout, block: StepBlock, local: int, duration_s: Floats, ideal_of_op: Floats
-) -> StepTimelines:
-    """Lay out one step of a block; local is its place among the block's steps."""
+def _laid_out(rows: ReplayedRows, layout: Layout, at: int, clocks: Clocks | None) -> StepBlock:
+    """Lay one step out, by one clock; at is its place among the replayed ones."""
+    (block,) = build_trace(rows.stages(at, at + 1), layout, 1).blocks
+    placed = block._replace(steps=np.array([at]))
+    if clocks is not None and clocks.is_corrected:
+        Listener(rows.clock, rows.time_s, layout, USUAL_LIMITS).correct(placed, clocks)
+    return placed
+
+
+def _timelines(rows: ReplayedRows, layout: Layout, block: StepBlock, ideal_of_op: Floats) -> StepTimelines:
+    """Three timelines of the one step of a block."""
     graph = block.graph
+    duration_s = replayed_durations(graph, block.start_s, block.duration_s)[0][:, 0]
     ideal_s = np.broadcast_to(ideal_of_op[:, None], duration_s.shape)
-    start_s = block.start_s[:, local] - block.start_s[:, local].min()
+    start_s = block.start_s[:, 0] - block.start_s.min()
     timelines = {
-        RECORDED: timeline_of(graph, start_s, start_s + block.duration_s[:, local]),
+        RECORDED: timeline_of(graph, start_s, start_s + block.duration_s[:, 0]),
         REPLAYED: replayed_timeline(graph, duration_s),
         IDEAL: replayed_timeline(graph, ideal_s),
     }
-    at = block.steps[local]
+    at = block.steps[0]
     columns = BlockColumns(block, rows.steps, WorkerRows.of(rows.table, rows))
     return StepTimelines(
         layout=layout,
         step=int(rows.steps[at]),
         t0_us=_zero_us(rows, int(at)),
         op_type=np.array(graph.op_types),
-        facts={name: _fact(columns, name, local) for name in FACTS},
+        facts={name: _fact(columns, name) for name in FACTS},
         hosts=columns.workers.hosts,
-        duration_s={RECORDED: block.duration_s[:, local], REPLAYED: duration_s, IDEAL: ideal_s},
+        duration_s={RECORDED: block.duration_s[:, 0], REPLAYED: duration_s, IDEAL: ideal_s},
         timelines=timelines,
         critical={kind: critical_path(graph, timeline) for kind, timeline in timelines.items()},
         peers=_peers(graph, duration_s.shape[1]),
     )
 
 
-def _fact(columns: BlockColumns, name: str, local: int) -> Ints:
-    """What a column says of the ops of one step of a block; shape (op, lane)."""
+def _fact(columns: BlockColumns, name: str) -> Ints:
+    """What a column says of the ops of a block of one step; shape (op, lane)."""
     found, block = columns(name), columns.block
     values = np.where(found.is_known, found.values, UNKNOWN)
-    of_ops = np.broadcast_to(values, block.start_s.shape)[:, local]
+    of_ops = np.broadcast_to(values, block.start_s.shape)[:, 0]
     return _with_transfers(block.graph, of_ops) if name in {"microbatch", "model_chunk"} else of_ops
 
 
@@ -172,31 +180,14 @@ def _position(rows: ReplayedRows, step: int) -> int:
     )
 
 
-def _slowest(trace: Trace, replayed_s: list[Floats]) -> int:
+def _slowest(blocks: Sequence[Block]) -> int:
     """Place of the step that takes longest."""
     longest = (-1.0, 0)
-    for block, duration_s in zip(trace.blocks, replayed_s, strict=True):
-        step_s = step_time(replay(block.graph, duration_s[:, None]))[0]
+    for block in blocks:
+        step_s = step_time(replay(block.graph, block.duration_s[:, None]))[0]
         if step_s.max() > longest[0]:
             longest = (float(step_s.max()), int(block.steps[step_s.argmax()]))
     return longest[1]
-
-
-def _of_step(trace: Trace, replayed_s: list[Floats], at: int) -> tuple[StepBlock, int, Floats]:
-    """Block of a step, its place there, and its replayed durations, shape (op, lane)."""
-    for block, duration_s in zip(trace.blocks, replayed_s, strict=True):
-        (local,) = np.nonzero(block.steps == at)
-        if len(local):
-            return block, int(local[0]), duration_s[:, local[0]]
-    raise AssertionError(f"step {at} is in no block")
-
-
-def _recorded_step_s(trace: Trace, steps: int) -> Floats:
-    step_s = np.zeros(steps)
-    for block in trace.blocks:
-        latest_s = (block.start_s + block.duration_s).max(axis=(0, 2))
-        step_s[block.steps] = latest_s - block.start_s.min(axis=(0, 2))
-    return step_s
 
 
 def _zero_us(rows: ReplayedRows, at: int) -> int:

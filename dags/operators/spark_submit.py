@@ -52,6 +52,8 @@ trap 'kill -KILL "$watch"; rm -rf "$scratch" "$WHAT_IF_PROPERTIES"' EXIT
 trap 'exit 143' TERM
 unset SPARK_HOME PYSPARK_DRIVER_PYTHON  # whatever the worker has exported: Spark is the environment's own
 export PYSPARK_PYTHON="$PROGRAMS/python"
+# What Spark leaves behind goes with the task.
+export SPARK_SUBMIT_OPTS="-Djava.io.tmpdir=$scratch ${{SPARK_SUBMIT_OPTS:-}}"
 export SPARK_CONF_DIR="${{SPARK_CONF_DIR:-$PWD/conf}}" SPARK_DRIVER_MEMORY="${{SPARK_DRIVER_MEMORY:-4g}}"
 JAVA_HOME="$(python -m jobs.java)" || exit {EXIT_WRONG_SETTINGS}
 export JAVA_HOME

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from jobs.gates.audit import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION, Refusal, Rule
 from jobs.project import project_file
 from jobs.releases import NEVER
+from jobs.report.policy import of_inline
 from schemas.table import Severity
 from schemas.tables import TABLES
 
@@ -183,7 +184,7 @@ def html(page: Page) -> str:
     """Return a page as HTML that needs nothing else."""
     text = project_file("jobs", "quality.html").read_text(encoding="utf-8")
     template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
-    return template.render(page=page, stages=STAGES_TOLD)
+    return template.render(page=page, stages=STAGES_TOLD, policy=of_inline(text))
 
 
 def _write_text(spark: SparkSession, path: str, text: str) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from jobs.report import wording
+from jobs.report.policy import OF_FILES_BESIDE
 
 _SCRIPTS: Final = ("words.js", "figures.js", "charts.js", "tables.js", "fleet.js", "overview.js", "job.js")
 _STYLE: Final = "report.css"
@@ -67,6 +68,10 @@ def _environment() -> Environment:
     for each in (wording.hours, wording.percent, wording.ratio, wording.seconds, wording.number):
         made.filters[each.__name__] = each
     made.globals.update(
-        library=LIBRARY_NAME, script=SCRIPT_NAME, style=STYLE_NAME, cause_words=wording.CAUSE_WORDS
+        library=LIBRARY_NAME,
+        script=SCRIPT_NAME,
+        style=STYLE_NAME,
+        policy=OF_FILES_BESIDE,
+        cause_words=wording.CAUSE_WORDS,
     )
     return made

@@ -38,6 +38,12 @@ OPTION = """
     const {options} = document.getElementById(arguments[0]);
     return [...options].find((option) => option.text === arguments[1]).value;
 """
+SLIPPED_IN = """
+    const script = document.createElement("script");
+    script.textContent = "document.body.dataset.slipped = 1";
+    document.body.append(script);
+    return fetch("http://127.0.0.1:9/").catch(() => null);
+"""
 FOCUS = "const e = document.activeElement; return e.id || e.className || e.textContent"
 CELLS = """
     const cells = document.querySelectorAll("#chart-workers svg .mark-rect.role-mark path");
@@ -145,6 +151,15 @@ def test_names_that_are_markup_are_shown_as_they_are(browser: Browser, drawn_fle
     assert NAUGHTY in browser.text("fix-jobs") + browser.text("left-out")
     assert browser.run("return document.images.length") == 0
     assert browser.driver.title == f"Fleet report, {LAST}"
+
+
+def test_what_gets_into_a_page_all_the_same_is_not_run(browser: Browser, drawn_fleet: Path) -> None:
+    """An element that slips through, a request: the page's policy refuses both, and says so."""
+    browser.open(drawn_fleet)
+    browser.run(SLIPPED_IN)
+    assert browser.run("return document.body.dataset.slipped") is None
+    refused = " ".join(browser.console())
+    assert ["script-src" in refused, "connect-src" in refused] == [True, True]
 
 
 def test_the_keyboard_reaches_everything_in_order(browser: Browser, drawn_fleet: Path) -> None:

@@ -12,11 +12,12 @@ from udfs.what_if import simulate_job
 JOBS = {name: named_job(name) for name in (*LAYOUTS, "disagreeing")}
 
 
+@pytest.mark.parametrize("ops_together", [1_000_000, 300])
 @pytest.mark.parametrize("name", JOBS)
-def test_step_times_are_those_of_the_results(name: str) -> None:
+def test_step_times_are_those_of_the_results(name: str, ops_together: int) -> None:
     job = JOBS[name]
     for row in simulate_job(job.rank_steps, job.manifest)[STEP_SLOWDOWN].to_pylist():
-        found = step_timelines(job.rank_steps, job.manifest, row["step"])
+        found = step_timelines(job.rank_steps, job.manifest, row["step"], ops_together=ops_together)
         told = {RECORDED: "actual_step_s", REPLAYED: "simulated_step_s", IDEAL: "ideal_step_s"}
         for kind in KINDS:
             assert found.step_s(kind) == pytest.approx(row[told[kind]], rel=1e-12)

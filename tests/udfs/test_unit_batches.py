@@ -11,12 +11,10 @@ from schemas.tables import TABLES
 from schemas.vocabulary import JOB_SLOWDOWN, STEP_SLOWDOWN
 from tests.examples import DAY
 from tests.udfs.lines import Ops, line, manifest, rank_steps
-from udfs import what_if
-from udfs.kernel import what_if as kernel
 from udfs.kernel.first_pass import JobRows
 from udfs.kernel.graph import Layout
 from udfs.kernel.program import Ints
-from udfs.kernel.what_if import How, WhatIf
+from udfs.kernel.what_if import How, WhatIf, analyse
 from udfs.unit_batches import (
     RESULT_SCHEMA,
     SIMULATED_COLUMNS,
@@ -85,15 +83,14 @@ def test_a_defect_of_ours_leaves_its_traceback_and_costs_no_other_unit_its_resul
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Planted in the kernel, for the second of three units."""
-    replayed = kernel.analyse
     numbers = count()
 
     def planted(rows: JobRows, layout: Layout, rank: Ints, host: Ints, how: How) -> WhatIf:
         if next(numbers) == 1:
             raise ZeroDivisionError("no step\nat all")
-        return replayed(rows, layout, rank, host, how)
+        return analyse(rows, layout, rank, host, how)
 
-    monkeypatch.setattr(what_if, "analyse", planted)
+    monkeypatch.setattr("udfs.what_if.analyse", planted)
     found = results_of(pa.Table.from_batches(simulate_batches(SETTINGS, reader(3))([])))
     jobs = found[JOB_SLOWDOWN].to_pylist()
     assert [job["status"] for job in jobs] == ["analysed", "failed", "analysed"]

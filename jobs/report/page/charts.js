@@ -5,6 +5,8 @@ const WIDEST_CELL = 48;
 const HIGHEST_CELL = 24;
 const HIGHEST_MAP = 420;
 const NARROWEST_MAP = 380;
+// No code from text, and no style but that of report.css: the page's policy lets a browser run neither.
+const INERT = { ast: true, defaultStyle: false, tooltip: { disableDefaultStyle: true } };
 const views = new Map();
 
 function colour(name) {
@@ -159,7 +161,7 @@ async function draw(name, id, rows, text, ...more) {
 }
 
 async function embed(place, description, made) {
-  const options = { actions: false, renderer: made.rows.length > 1500 ? "canvas" : "svg", config: theme(), ast: false };
+  const options = { actions: false, renderer: made.rows.length > 1500 ? "canvas" : "svg", config: theme(), ...INERT };
   description.data.values = made.rows;
   if (description.mark?.type === "rect") sizeCells(place, description, made.rows);
   made.view = vegaEmbed(place, description, options).then((result) => result.view);

@@ -1,0 +1,50 @@
+"""What pages let a browser do: each states it, and what stands in a page itself is named by its hash."""
+
+import re
+from base64 import b64decode
+from hashlib import sha256
+
+import pytest
+
+from jobs.describe import render
+from jobs.gates.quality_docs import Page as QualityPage
+from jobs.gates.quality_docs import html
+from jobs.report import templates
+from jobs.report.fleet_page import fleet_page
+from jobs.report.job_page import job_page
+from tests.examples import DAY
+from tests.jobs.report.fleets import fleet, publication
+from tests.jobs.report.pages import Page
+from tests.jobs.report.units import sick_job
+
+FLEET = fleet(runs=3, days=3)
+LIST = {"root": ".", "title": "Fleet reports", "publications": []}
+PAGES = {
+    "fleet": fleet_page(FLEET, publication(FLEET)),
+    "job": job_page(sick_job()),
+    "list of reports": templates.page("index.html", LIST),
+    "data docs": html(QualityPage("ingest", [DAY], "/w")).encode(),
+    "dictionary": render().encode(),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_loads_nothing_from_elsewhere_and_runs_only_what_is_ours(name: str) -> None:
+    page = Page(PAGES[name])
+    stated = [
+        dict(values)["content"] or "" for tag, values in page.tags if tag == "meta" and "content" in values
+    ]
+    (policy,) = [text for text in stated if text.startswith("default-src 'none'; ")]
+    allowed = {rule.split()[0]: rule.split()[1:] for rule in policy.split("; ")}
+    assert allowed.pop("connect-src") == allowed.pop("base-uri") == allowed.pop("form-action") == ["'none'"]
+    assert set(allowed) <= {"default-src", "script-src", "style-src", "img-src"}
+    assert allowed.pop("img-src", ["data:"]) == ["data:"]
+    text = PAGES[name].decode()
+    inline = {tag: re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL) for tag in ("style", "script")}
+    for tag, contents in inline.items():
+        sources = allowed.get(f"{tag}-src", [])
+        hashes = [b64decode(source[8:-1]) for source in sources if source.startswith("'sha256-")]
+        assert hashes == [sha256(content.encode()).digest() for content in contents]
+        if not contents:
+            assert sources in ([], ["'self'", "file:"])
+    assert not re.search(r"<[^>]+\s(?:style|on[a-z]+)=", text)
