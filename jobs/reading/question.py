@@ -1,0 +1,150 @@
+"""A question: one SELECT in Spark's SQL over tables and views, put over for the engine that answers it.
+
+What an engine gets is never the text that was given: it is parsed, checked and written anew.
+"""
+
+import logging
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from sqlglot import exp, parse
+from sqlglot.errors import ErrorLevel, SqlglotError
+
+from jobs.nearest import suggestion
+from jobs.settings import SettingsError
+from schemas.sql_files import VIEW_NAMES
+from schemas.vocabulary import TABLE_NAMES
+
+NAMES: Final = (*TABLE_NAMES, *VIEW_NAMES)
+"""All that a question can read."""
+
+WHOLE: Final = "CREATE MACRO whole(x DOUBLE) AS trunc(x), (x BIGINT) AS x, (x) AS x"
+"""DuckDB rounds where a number becomes a whole one; Spark cuts off its decimals."""
+
+_SHOW_TABLES: Final = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*", re.IGNORECASE)
+_ONLY: Final = "only one SELECT can be asked, or DESCRIBE, or SHOW TABLES"
+_CHANGES: Final = (exp.DDL, exp.DML, exp.Into, exp.QueryTransform, exp.Command, exp.Lock)
+_CALLS_JAVA: Final = {"reflect", "try_reflect", "java_method"}
+
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it does not understand is an error here
+
+
+class QuestionError(SettingsError):
+    """Raised for a question that cannot be asked: wrong SQL, unknown names, no tables."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question that was found to read tables and views of the warehouse, and to do nothing else."""
+
+    tree: exp.Expression
+
+    @cached_property
+    def reads(self) -> tuple[str, ...]:
+        """Tables and views that it names."""
+        named = {each.name.lower() for each in self.tree.find_all(exp.Table)}
+        return tuple(name for name in NAMES if name in named)
+
+    @property
+    def is_select(self) -> bool:
+        """Whether it is no list of tables."""
+        return not isinstance(self.tree, exp.Command)
+
+    @property
+    def for_spark(self) -> str:
+        """The question as Spark gets it."""
+        return self.tree.sql("spark", comments=False)
+
+    @property
+    def for_duckdb(self) -> str:
+        """The question as DuckDB gets it. Raises QuestionError where it cannot be put over."""
+        try:
+            tree = self.tree.copy()
+            _name(tree)
+            _put_over(tree)
+            return tree.sql("duckdb", comments=False, unsupported_level=ErrorLevel.RAISE)
+        except SqlglotError as error:
+            raise QuestionError(f"{error}: --engine spark knows it".replace("\n", " ")) from None
+
+
+def question(sql: str) -> Question:
+    """Read a question. Raises QuestionError unless it is one that only reads, and what there is."""
+    if _SHOW_TABLES.fullmatch(sql):
+        return Question(exp.Command(this="SHOW", expression="TABLES"))
+    try:
+        trees = parse(sql, read="spark")
+    except SqlglotError as error:
+        raise QuestionError(_first(error)) from None
+    if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Describe):
+        raise QuestionError(_ONLY)
+    for hint in list(trees[0].find_all(exp.Hint)):
+        hint.pop()
+    _check(trees[0])
+    return Question(trees[0])
+
+
+def _check(tree: exp.Expression) -> None:
+    """Raise QuestionError for what does more than read the warehouse."""
+    if next(tree.find_all(*_CHANGES), None) is not None:
+        raise QuestionError(_ONLY)
+    for call in tree.find_all(exp.Anonymous):
+        if call.name.lower() in _CALLS_JAVA:
+            raise QuestionError(f"{call.name} calls Java, which no question may")
+    known = {*NAMES, *(each.alias.lower() for each in tree.find_all(exp.CTE))}
+    for table in tree.find_all(exp.Table):
+        name = table.name.lower() if isinstance(table.this, exp.Identifier) and not table.db else None
+        if name not in known or table.args.get("version"):
+            asked = table.copy()
+            asked.set("alias", None)
+            told = asked.sql("spark", comments=False, identify=False).replace("`", "")
+            raise QuestionError(f"no table or view {told}: {suggestion(told, NAMES)}")
+
+
+def _name(tree: exp.Expression) -> None:
+    """Name columns without a name of their own as they were written, before they are put over."""
+    for select in tree.find_all(exp.Select):
+        for column in list(select.expressions):
+            if not column.output_name and not column.is_star:
+                name = column.sql("spark", comments=False, normalize_functions="lower").replace("`", "")
+                column.replace(exp.alias_(column.copy(), name, quoted=True))
+
+
+def _put_over(tree: exp.Expression) -> None:
+    """Make the tree mean to DuckDB what it means to Spark 4, where sqlglot by itself does not."""
+    inmost_first = reversed(list(tree.find_all(exp.TryCast, exp.Div, exp.Quantile, exp.Bracket, exp.Lambda)))
+    for each in inmost_first:
+        if isinstance(each, exp.TryCast) and not each.args.get("safe"):  # was no try_cast
+            each.replace(_cast(each.this, each.to))
+        elif isinstance(each, exp.Div):  # by zero: an error
+            each.args.pop("safe", None)
+        elif isinstance(each, exp.Quantile):
+            each.replace(exp.func("quantile_cont", each.this, each.args["quantile"]))
+        elif isinstance(each, exp.Bracket) and not each.args.get("offset"):  # is no element_at
+            if not all(place.is_int or place.is_string for place in each.expressions):
+                raise SqlglotError("x[i]: write element_at(x, i), which counts from 1")
+        elif isinstance(each, exp.Lambda) and isinstance(each.parent, exp.Transform | exp.ArrayFilter):
+            _count_from_zero(each)
+
+
+def _cast(value: exp.Expression, to: exp.DataType) -> exp.Expression:
+    if to.this in exp.DataType.INTEGER_TYPES and not isinstance(value, exp.Literal):
+        value = exp.func("trunc" if value.find(exp.AggFunc) else "whole", value)  # no overload takes those
+    return exp.Cast(this=value, to=to)
+
+
+def _count_from_zero(steps: exp.Lambda) -> None:
+    """Take one from the places that a lambda is given: DuckDB counts from one, Spark from zero."""
+    for place in steps.expressions[1:]:
+        for each in list(steps.this.find_all(exp.Identifier)):
+            if each.name == place.name and not isinstance(each.parent, exp.Column | exp.Dot):
+                each.replace(exp.paren(exp.Sub(this=each.copy(), expression=exp.Literal.number(1))))
+
+
+def _first(error: SqlglotError) -> str:
+    """Say on one line what is wrong with SQL, and where."""
+    for each in getattr(error, "errors", ()):
+        at = f"line {each['line']}, column {each['col']}, at {each['highlight']!r}"
+        return f"{each['description']}: {at}"
+    return str(error).splitlines()[0]
