@@ -10,7 +10,8 @@ from deltalake import DeltaTable
 from sqlglot import exp
 
 from jobs.nearest import suggestion
-from jobs.reading.question import WHOLE, QuestionError, question
+from jobs.reading.dialect import WHOLE
+from jobs.reading.question import QuestionError, question
 from schemas.dictionary import type_name
 from schemas.table import Table
 from schemas.tables import TABLES

@@ -32,18 +32,19 @@ class DuckDbReader:
         names = needed(asked.reads) if asked.reads or asked.is_select else {*NAMES}
         with self._database.connection(names) as connection:
             try:
-                return _answer(connection, asked, limit)
+                return answer(connection, asked.for_duckdb, limit)
             except _NOT_UNDERSTOOD as error:
                 raise QuestionError(_advice(connection, error, asked)) from error
             except duckdb.Error as error:
                 raise AnswerError(first_line(error)) from error
 
 
-def _answer(connection: duckdb.DuckDBPyConnection, asked: Question, limit: int) -> Result:
-    (statement,) = connection.extract_statements(asked.for_duckdb)
-    if statement.type != duckdb.StatementType.SELECT:
-        raise QuestionError(f"not a question: {asked.for_duckdb}")
-    connection.execute(statement)
+def answer(connection: duckdb.DuckDBPyConnection, sql: str, limit: int = 0) -> Result:
+    """Answer by DuckDB what DuckDB itself takes for one SELECT. Raises QuestionError for anything else."""
+    statements = connection.extract_statements(sql)
+    if [each.type for each in statements] != [duckdb.StatementType.SELECT]:
+        raise QuestionError(f"not one SELECT: {sql}")
+    connection.execute(statements[0])
     columns = connection.description or []
     rows = connection.fetchmany(limit + 1) if limit else connection.fetchall()
     return Result(

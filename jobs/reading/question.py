@@ -10,18 +10,17 @@ from functools import cached_property
 from typing import Final
 
 from sqlglot import exp, parse
-from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.errors import SqlglotError
 
 from jobs.nearest import suggestion
+from jobs.reading.advice import first_line
+from jobs.reading.dialect import put_over
 from jobs.settings import SettingsError
 from schemas.sql_files import VIEW_NAMES
 from schemas.vocabulary import TABLE_NAMES
 
 NAMES: Final = (*TABLE_NAMES, *VIEW_NAMES)
 """All that a question can read."""
-
-WHOLE: Final = "CREATE MACRO whole(x DOUBLE) AS trunc(x), (x BIGINT) AS x, (x) AS x"
-"""DuckDB rounds where a number becomes a whole one; Spark cuts off its decimals."""
 
 _SHOW_TABLES: Final = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*", re.IGNORECASE)
 _ONLY: Final = "only one SELECT can be asked, or DESCRIBE, or SHOW TABLES"
@@ -61,12 +60,9 @@ class Question:
     def for_duckdb(self) -> str:
         """The question as DuckDB gets it. Raises QuestionError where it cannot be put over."""
         try:
-            tree = self.tree.copy()
-            _name(tree)
-            _put_over(tree)
-            return tree.sql("duckdb", comments=False, unsupported_level=ErrorLevel.RAISE)
+            return put_over(self.tree)
         except SqlglotError as error:
-            raise QuestionError(f"{error}: --engine spark knows it".replace("\n", " ")) from None
+            raise QuestionError(f"{first_line(error)} (--engine spark knows it)") from None
 
 
 def question(sql: str) -> Question:
@@ -100,46 +96,6 @@ def _check(tree: exp.Expression) -> None:
             asked.set("alias", None)
             told = asked.sql("spark", comments=False, identify=False).replace("`", "")
             raise QuestionError(f"no table or view {told}: {suggestion(told, NAMES)}")
-
-
-def _name(tree: exp.Expression) -> None:
-    """Name columns without a name of their own as they were written, before they are put over."""
-    for select in tree.find_all(exp.Select):
-        for column in list(select.expressions):
-            if not column.output_name and not column.is_star:
-                name = column.sql("spark", comments=False, normalize_functions="lower").replace("`", "")
-                column.replace(exp.alias_(column.copy(), name, quoted=True))
-
-
-def _put_over(tree: exp.Expression) -> None:
-    """Make the tree mean to DuckDB what it means to Spark 4, where sqlglot by itself does not."""
-    inmost_first = reversed(list(tree.find_all(exp.TryCast, exp.Div, exp.Quantile, exp.Bracket, exp.Lambda)))
-    for each in inmost_first:
-        if isinstance(each, exp.TryCast) and not each.args.get("safe"):  # was no try_cast
-            each.replace(_cast(each.this, each.to))
-        elif isinstance(each, exp.Div):  # by zero: an error
-            each.args.pop("safe", None)
-        elif isinstance(each, exp.Quantile):
-            each.replace(exp.func("quantile_cont", each.this, each.args["quantile"]))
-        elif isinstance(each, exp.Bracket) and not each.args.get("offset"):  # is no element_at
-            if not all(place.is_int or place.is_string for place in each.expressions):
-                raise SqlglotError("x[i]: write element_at(x, i), which counts from 1")
-        elif isinstance(each, exp.Lambda) and isinstance(each.parent, exp.Transform | exp.ArrayFilter):
-            _count_from_zero(each)
-
-
-def _cast(value: exp.Expression, to: exp.DataType) -> exp.Expression:
-    if to.this in exp.DataType.INTEGER_TYPES and not isinstance(value, exp.Literal):
-        value = exp.func("trunc" if value.find(exp.AggFunc) else "whole", value)  # no overload takes those
-    return exp.Cast(this=value, to=to)
-
-
-def _count_from_zero(steps: exp.Lambda) -> None:
-    """Take one from the places that a lambda is given: DuckDB counts from one, Spark from zero."""
-    for place in steps.expressions[1:]:
-        for each in list(steps.this.find_all(exp.Identifier)):
-            if each.name == place.name and not isinstance(each.parent, exp.Column | exp.Dot):
-                each.replace(exp.paren(exp.Sub(this=each.copy(), expression=exp.Literal.number(1))))
 
 
 def _first(error: SqlglotError) -> str:
