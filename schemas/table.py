@@ -44,7 +44,8 @@ class Column:
     @property
     def is_numbers(self) -> bool:
         """Whether each row holds a list of numbers."""
-        return isinstance(self.type, pa.ListType) and pa.types.is_primitive(self.type.value_type)
+        element = self.type.value_type if isinstance(self.type, pa.ListType) else pa.null()
+        return bool(pa.types.is_integer(element) or pa.types.is_floating(element))
 
     def expectations(self) -> tuple[Expectation, ...]:
         """Return what the declaration of this column alone asks of every row, as SQL."""
@@ -82,7 +83,7 @@ class Column:
         """
         low, high = f"array_min({self.name})", f"array_max({self.name})"
         without_nulls = f"forall({self.name}, element -> element IS NOT NULL)"
-        if pa.types.is_primitive(element):
+        if self.is_numbers:
             without_nulls = f"(NOT array_contains({self.name}, {_least(element)})) OR {without_nulls}"
         found = [self._unless_null("elements_not_null", without_nulls, "no element is null")]
         if pa.types.is_floating(element):

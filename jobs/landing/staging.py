@@ -135,9 +135,9 @@ class Staging:
         remove(self._root, self.close())
 
     def _create(self, table: str, partition: Partition, schema: pa.Schema) -> _Open:
-        folder = "/".join(f"{name}={value}" for name, value in partition)
+        folder = "".join(f"{name}={value}/" for name, value in partition)
         self._filesystem.create_dir(f"{self._path}/{table}/{folder}", recursive=True)
-        path = f"{folder}/part-{self._run}-{uuid.uuid4()}.parquet"
+        path = f"{folder}part-{self._run}-{uuid.uuid4()}.parquet"
         writer = pq.ParquetWriter(
             f"{self._path}/{table}/{path}",
             schema,

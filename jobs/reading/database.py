@@ -110,7 +110,7 @@ class _Tables:
         """Version of each table in the latest publication; None before the first."""
         if not self._is_stored(PUBLICATIONS):
             return None
-        files = DeltaTable(f"{self._root}/{PUBLICATIONS}").file_uris()
+        files = self._stored(PUBLICATIONS, None)
         if not files:
             return None
         with duckdb.connect(":memory:", config=dict(_ALONE)) as connection:
@@ -128,9 +128,17 @@ class _Tables:
         """Files that hold the rows of a table."""
         if not self.is_there(name):
             return []
-        is_newest = self._published is None or name not in PUBLISHED_TABLES
-        version = None if is_newest or self._published is None else self._published[name]
-        return sorted(DeltaTable(f"{self._root}/{name}", version=version).file_uris())
+        published = self._published if name in PUBLISHED_TABLES else None
+        for column in TABLES[name].partition_by:  # DuckDB would take its value from there
+            if f"/{column}=" in self._root:
+                raise QuestionError(f"{self._root}: no folder above a table may be called {column}=...")
+        return self._stored(name, None if published is None else published[name])
+
+    def _stored(self, name: str, version: int | None) -> list[str]:
+        """Files of a version, by their names in Delta's log: its URLs have other names for odd folders."""
+        path = f"{self._root}/{name}"
+        files = DeltaTable(path, version=version).get_add_actions().column("path").to_pylist()
+        return [f"{path}/{file}" for file in sorted(files)]
 
     def _is_stored(self, name: str) -> bool:
         return Path(self._root, name).is_dir() and DeltaTable.is_deltatable(f"{self._root}/{name}")
