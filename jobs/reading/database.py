@@ -18,7 +18,7 @@ from schemas.tables import TABLES
 from schemas.views import VIEWS, mentioned
 from schemas.vocabulary import INGESTED_TABLES, PUBLICATIONS, PUBLISHED_TABLES
 
-_ALONE: Final = {
+_ALONE: Final[dict[str, str | bool | int | float | list[str]]] = {
     "allow_community_extensions": False,
     "allow_persistent_secrets": False,
     "autoinstall_known_extensions": False,
@@ -56,7 +56,7 @@ class Database:
 
         names : a view needs what it reads. A table that is not there yet is empty.
         """
-        connection = duckdb.connect(":memory:", config=dict(_ALONE))
+        connection = duckdb.connect(":memory:", config=_ALONE)
         for statement in (*_SETTINGS, WHOLE):
             connection.execute(statement)
         for name in filter(names.__contains__, TABLES):
@@ -113,7 +113,7 @@ class _Tables:
         files = self._stored(PUBLICATIONS, None)
         if not files:
             return None
-        with duckdb.connect(":memory:", config=dict(_ALONE)) as connection:
+        with duckdb.connect(":memory:", config=_ALONE) as connection:
             latest = f"SELECT versions FROM {read_parquet(files, ())} ORDER BY publication DESC LIMIT 1"
             found = connection.execute(latest).fetchone()
         return found[0] if found else None

@@ -25,7 +25,7 @@ _UNLIKE: Final = (
 _UNLIKE_BY_NAME: Final = {"printf", "weekday"}
 
 
-def put_over(question: exp.Expression) -> str:
+def put_over(question: exp.Expr) -> str:
     """Return a question, parsed as Spark's, as SQL of DuckDB's. Raises SqlglotError where there is none."""
     tree = question.copy()
     _name_columns(tree)
@@ -38,7 +38,7 @@ def put_over(question: exp.Expression) -> str:
     return tree.sql("duckdb", comments=False, unsupported_level=ErrorLevel.RAISE)
 
 
-def _name_columns(tree: exp.Expression) -> None:
+def _name_columns(tree: exp.Expr) -> None:
     """Name columns without a name of their own as they were written."""
     for select in tree.find_all(exp.Select):
         for column in list(select.expressions):
@@ -47,25 +47,25 @@ def _name_columns(tree: exp.Expression) -> None:
                 column.replace(exp.alias_(column.copy(), name, quoted=True))
 
 
-def _array_position(each: exp.Expression) -> None:
+def _array_position(each: exp.Expr) -> None:
     """Give 0 for what an array lacks, where DuckDB gives null."""
     known = exp.and_(each.this.is_(exp.null()).not_(), each.expression.is_(exp.null()).not_())
     place = exp.func("coalesce", each.copy(), exp.Literal.number(0))
     each.replace(exp.Case().when(known, place))
 
 
-def _as_date(each: exp.Expression) -> None:
+def _as_date(each: exp.Expr) -> None:
     """Keep a date a date, where DuckDB makes it a timestamp."""
     each.replace(exp.Cast(this=each.copy(), to=exp.DataType.build("date")))
 
 
-def _bracket(each: exp.Expression) -> None:
+def _bracket(each: exp.Expr) -> None:
     is_known = all(place.is_int or place.is_string for place in each.expressions)
     if not is_known and not each.args.get("offset"):  # is no element_at
         raise SqlglotError("x[i]: write element_at(x, i), which counts from 1")
 
 
-def _cast(each: exp.Expression) -> None:
+def _cast(each: exp.Expr) -> None:
     value, to = each.this, each.args["to"]
     if each.args.get("safe"):  # was try_cast
         return
@@ -74,37 +74,37 @@ def _cast(each: exp.Expression) -> None:
     each.replace(exp.Cast(this=value, to=to))
 
 
-def _collected(each: exp.Expression) -> None:
+def _collected(each: exp.Expr) -> None:
     """Collect an empty list of no rows, where DuckDB gives null."""
     whole = each.parent if isinstance(each.parent, exp.Filter) else each
     if not isinstance(whole.parent, exp.Window):
         whole.replace(exp.func("coalesce", whole.copy(), exp.array()))
 
 
-def _count_if(each: exp.Expression) -> None:
+def _count_if(each: exp.Expr) -> None:
     """Count no rows as 0, where DuckDB gives null."""
     each.replace(exp.Count(this=exp.Case().when(each.this, "1")))
 
 
-def _day_of_week(each: exp.Expression) -> None:
+def _day_of_week(each: exp.Expr) -> None:
     """Count from 1, Sunday, where DuckDB counts from 0."""
     each.replace(exp.paren(each.copy() + 1))
 
 
-def _division(each: exp.Expression) -> None:
+def _division(each: exp.Expr) -> None:
     each.args.pop("safe", None)  # by zero: an error
 
 
-def _greatest_struct(each: exp.Expression) -> None:
+def _greatest_struct(each: exp.Expr) -> None:
     if isinstance(each.this, exp.Struct):
         raise SqlglotError("max or min of a struct: write max_by or min_by")
 
 
-def _is_nan(each: exp.Expression) -> None:
+def _is_nan(each: exp.Expr) -> None:
     each.replace(exp.func("coalesce", each.copy(), exp.false()))
 
 
-def _lambda(steps: exp.Expression) -> None:
+def _lambda(steps: exp.Expr) -> None:
     """Take one from the places that a lambda is given: DuckDB counts from one, Spark from zero."""
     if not isinstance(steps.parent, exp.Transform | exp.ArrayFilter):
         return
@@ -114,14 +114,14 @@ def _lambda(steps: exp.Expression) -> None:
                 each.replace(exp.paren(exp.Sub(this=each.copy(), expression=exp.Literal.number(1))))
 
 
-def _like(each: exp.Expression) -> None:
+def _like(each: exp.Expr) -> None:
     """Let a backslash escape, which it does not do in DuckDB."""
     pattern = each.expression
     if not pattern.is_string or "\\" in pattern.name:
         each.replace(exp.Escape(this=each.copy(), expression=exp.Literal.string("\\")))
 
 
-def _outer(each: exp.Expression) -> None:
+def _outer(each: exp.Expr) -> None:
     """Keep a row whose list is empty or null."""
     if not each.args.get("outer"):
         return
@@ -132,18 +132,18 @@ def _outer(each: exp.Expression) -> None:
     each.this.set("this", kept)
 
 
-def _quantile(each: exp.Expression) -> None:
+def _quantile(each: exp.Expr) -> None:
     each.replace(exp.func("quantile_cont", each.this, each.args["quantile"]))
 
 
-def _sequence(each: exp.Expression) -> None:
+def _sequence(each: exp.Expr) -> None:
     """Count down where the end comes first."""
     if each.args.get("step") is None:
         up = exp.LTE(this=each.args["start"].copy(), expression=each.args["end"].copy())
         each.set("step", exp.Case().when(up, "1").else_("-1"))
 
 
-_RULES: Final[Mapping[type, Callable[[exp.Expression], None]]] = {
+_RULES: Final[Mapping[type, Callable[[exp.Expr], None]]] = {
     exp.AddMonths: _as_date,
     exp.ArrayAgg: _collected,
     exp.ArrayPosition: _array_position,

@@ -38,7 +38,7 @@ class QuestionError(SettingsError):
 class Question:
     """A question that was found to read tables and views of the warehouse, and to do nothing else."""
 
-    tree: exp.Expression
+    tree: exp.Expr
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ def question(sql: str) -> Question:
     return Question(trees[0])
 
 
-def _check(tree: exp.Expression) -> None:
+def _check(tree: exp.Expr) -> None:
     """Raise QuestionError for what does more than read the warehouse."""
     if next(tree.find_all(*_CHANGES), None) is not None:
         raise QuestionError(_ONLY)

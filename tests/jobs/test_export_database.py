@@ -27,7 +27,8 @@ def test_the_file_has_tables_and_views_with_their_meanings(
     target.write_text("what an earlier export left")
     assert main([str(target), "--warehouse", warehouse, *(["--with-ops"] if with_ops else [])]) == 0
     assert [*tmp_path.iterdir()] == [target]
-    wanted = {name: each.meaning for name, each in {**TABLES, **VIEWS}.items()}
+    wanted = {name: each.meaning for name, each in TABLES.items()}
+    wanted |= {name: each.meaning for name, each in VIEWS.items()}
     if not with_ops:
         wanted = {name: meaning for name, meaning in wanted.items() if name not in OF_OPS}
     with duckdb.connect(str(target), read_only=True) as file:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -108,13 +109,14 @@ NOT_PUT_OVER = (
 
 @pytest.fixture(scope="module")
 def readers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Reader, Reader]:
-    units = [
+    units: list[dict[str, Any]] = [
         {},
         UNREPLAYED | {"job_id": "b", "status": "no_ops"},
         {"job_id": "a_%c", "slowdown": 1.75, "log_date": NEXT_DAY},
         {"job_id": "d", "slowdown": 2.5},
     ]
-    causes = table_rows(JOB_CAUSES, [{}, {"job_id": "e", "culprits": [], "evidence": []}])
+    none: dict[str, Any] = {"job_id": "e", "culprits": [], "evidence": []}
+    causes = table_rows(JOB_CAUSES, [{}, none])
     root = tmp_path_factory.mktemp("warehouse")
     made = warehouse_of(root, job_slowdown=table_rows(JOB_SLOWDOWN, units), job_causes=causes)
     return both(spark, made.root)
