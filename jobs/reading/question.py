@@ -25,7 +25,10 @@ NAMES: Final = (*TABLE_NAMES, *VIEW_NAMES)
 _SHOW_TABLES: Final = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*", re.IGNORECASE)
 _ONLY: Final = "only one SELECT can be asked, or DESCRIBE, or SHOW TABLES"
 _CHANGES: Final = (exp.DDL, exp.DML, exp.Into, exp.QueryTransform, exp.Command, exp.Lock)
-_CALLS_JAVA: Final = {"reflect", "try_reflect", "java_method"}
+_REFUSED: Final = {"reflect", "try_reflect", "java_method", "identifier"}
+"""Functions that call Java, or whose argument is the name of another."""
+_EXPLODES: Final = (exp.Explode, exp.Inline, exp.Stack, exp.Subquery)
+"""What a LATERAL may make rows of; a table function could read anything."""
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it does not understand is an error here
 
@@ -86,8 +89,11 @@ def _check(tree: exp.Expr) -> None:
     if next(tree.find_all(*_CHANGES), None) is not None:
         raise QuestionError(_ONLY)
     for call in tree.find_all(exp.Anonymous):
-        if call.name.lower() in _CALLS_JAVA:
-            raise QuestionError(f"{call.name} calls Java, which no question may")
+        if call.name.lower() in _REFUSED:
+            raise QuestionError(f"{call.name}: no question may call it")
+    for lateral in tree.find_all(exp.Lateral):
+        if not isinstance(lateral.this, _EXPLODES):
+            raise QuestionError(f"LATERAL {lateral.this.sql('spark')}: only explode and its like")
     known = {*NAMES, *(each.alias.lower() for each in tree.find_all(exp.CTE))}
     for table in tree.find_all(exp.Table):
         name = table.name.lower() if isinstance(table.this, exp.Identifier) and not table.db else None

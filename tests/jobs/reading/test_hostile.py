@@ -28,6 +28,8 @@ FILES = [
     "SELECT * FROM '{other}'",
     "SELECT * FROM query('SELECT * FROM read_text(''{secret}'')')",
     "SELECT * FROM query_table('{other}')",
+    "SELECT * FROM job_slowdown, LATERAL read_text('{secret}')",
+    "SELECT * FROM job_slowdown JOIN LATERAL read_text('{secret}') AS t",
     "SELECT (SELECT content FROM read_text('{secret}'))",
     "WITH job_slowdown AS (SELECT * FROM read_text('{secret}')) SELECT * FROM job_slowdown",
     "SELECT 1 WHERE EXISTS (SELECT 1 FROM read_text('{secret}'))",
@@ -72,6 +74,8 @@ STATEMENTS = [
     "FROM job_slowdown MAP job_id USING 'cat {secret}'",
     "SELECT reflect('java.lang.System', 'getProperty', 'user.home')",
     "SELECT `reflect`('java.lang.System', 'getProperty', 'user.home')",
+    "SELECT system.builtin.reflect('java.lang.System', 'getProperty', 'user.home')",
+    "SELECT 1 FROM job_slowdown LATERAL VIEW reflect('java.lang.System', 'getProperty', 'user.home') t AS x",
     "SELECT try_reflect('java.lang.System', 'getProperty', 'user.home')",
     "SELECT java_method('java.lang.Runtime', 'getRuntime')",
     "SELECT * FROM delta.`{folder}/warehouse/job_slowdown`",
@@ -115,23 +119,20 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.parametrize("sql", [*FILES, *STATEMENTS])
-def test_what_does_more_than_read_the_tables_is_refused(
+def test_what_does_more_than_read_the_tables_is_refused_before_an_engine_has_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path, sql: str
 ) -> None:
     monkeypatch.chdir(folder)
     before = contents(folder)
+    if "getenv" not in sql:  # a function that neither has
+        with pytest.raises(QuestionError):
+            question(filled(sql, folder))
     status = main([filled(sql, folder), "--warehouse", str(folder / "warehouse")])
     told = capsys.readouterr()
     assert (status, told.out) == (2, "")
     assert told.err.startswith("query: error: ")
     assert told.err.count("\n") == 1
     assert contents(folder) == before
-
-
-@pytest.mark.parametrize("sql", [each for each in [*FILES, *STATEMENTS] if "getenv" not in each])
-def test_no_engine_is_given_it(folder: Path, sql: str) -> None:
-    with pytest.raises(QuestionError):
-        question(filled(sql, folder))
 
 
 @pytest.mark.parametrize("sql", FILES)
