@@ -1,7 +1,6 @@
 # make demo · make test     each prepares what it needs, from nothing
 # make setup                only prepares: .venv with packages, Java where none is found, Delta's JARs
 # make test-all · bench     cluster, servers and browser · ops per second and peak memory
-# make sql-server           tables and views for JDBC and ODBC; WAREHOUSE=folder, PORT=10000
 # make screenshots          pictures of the demo's report for README.md, by Chromium; after make demo
 # make airflow              a local Airflow with the DAGs and the demo's landing; PORT=8080
 # make package              dist/straggler-fleet.zip, for spark-submit --py-files
@@ -21,7 +20,7 @@ PIP      := $(VENV) -m pip install --quiet --disable-pip-version-check --require
 LOCK     := $(VENV) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
             --no-emit-index-url --no-emit-find-links --no-header
 
-.PHONY: setup demo airflow test test-all bench sql-server screenshots package emitter real-run lock java jars
+.PHONY: setup demo airflow test test-all bench screenshots package emitter real-run lock java jars
 .DEFAULT_GOAL := setup
 
 setup: $(PACKAGES) $(JARS)
@@ -90,9 +89,6 @@ screenshots: setup
 
 bench: setup
 	@$(VENV) -m tests.benchmarks
-
-sql-server: setup
-	@exec $(VENV) -m jobs.sql_server $(if $(WAREHOUSE),--warehouse "$(WAREHOUSE)") $(if $(PORT),--port "$(PORT)")
 
 package: setup
 	@$(VENV) -m jobs.package

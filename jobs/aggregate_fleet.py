@@ -13,7 +13,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.cli import LOG_DATE, entry_point
+from jobs.arguments import LOG_DATE
+from jobs.cli import entry_point
 from jobs.fingerprints import built_on, recorded
 from jobs.progress import working
 from jobs.run_log import stage_work

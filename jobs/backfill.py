@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from jobs.arguments import log_date, option
 from jobs.blocks import AFTER_SIMULATE, Block, blocks_of, rates, seconds_for
 from jobs.changed_units import Wanted, changed_in_landing, days_after, recollect, wanted
-from jobs.cli import entry_point, log_date, option, own_warehouse
+from jobs.cli import entry_point, own_warehouse
 from jobs.do_blocks import do_blocks
 from jobs.fingerprints import Fingerprint
 from jobs.printing import Result, write

@@ -12,11 +12,13 @@ from datetime import date
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs import backfill
+from jobs.arguments import FORMAT, PERIOD, not_negative, not_negative_number, option
 from jobs.blocks import AFTER_SIMULATE
-from jobs.cli import FORMAT, PERIOD, entry_point, not_negative, not_negative_number, option
+from jobs.cli import entry_point
 from jobs.fingerprints import recorded
-from jobs.printing import Result, write
+from jobs.printing import write
 from jobs.progress import working
+from jobs.reading.spark_reader import collected
 from jobs.run_log import added
 from jobs.settings import Settings, SettingsError, with_new_warehouse
 from jobs.stage import publish
@@ -105,7 +107,7 @@ def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> d
     changes = run(spark, settings, new, days, args.tolerance).persist()
     try:
         with working("compare_versions: comparing"):
-            result = Result.of(changes, args.limit)
+            result = collected(changes, args.limit)
         write(result, args.format, sys.stdout)
         compared = len(Warehouse(spark, new.paths.warehouse).units(TABLES[JOB_SLOWDOWN], days))
         found = changes.groupBy("changed").count().orderBy("changed").collect()

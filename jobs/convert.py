@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.cli import Parser, log_date, make_parser, option
+from jobs.arguments import Parser, log_date, make_parser, option
 from jobs.emitter.rank_log_writer import SAFE_NAME
 from jobs.landing.conversion import Conversion, Understood
 from jobs.landing.files import MANIFEST

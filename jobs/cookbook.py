@@ -7,20 +7,14 @@ page of this project; over another warehouse it answers the same questions for t
 import argparse
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql import SparkSession
-
-from jobs import query
-from jobs.cli import entry_point
 from jobs.printing import Result, write
-from jobs.progress import steps
-from jobs.settings import Settings
+from jobs.reading.command import Reader, reader_entry_point
 from schemas.cookbook import RECIPES
 from schemas.sql_files import SqlFile
 
-_BY_NAME: Final = {recipe.name: recipe for recipe in RECIPES}
 _HEAD: Final = """# Cookbook
 
 Questions to the warehouse with their SQL and the answers that the demo's fleet gives: `make demo`, then
@@ -30,13 +24,6 @@ Questions to the warehouse with their SQL and the answers that the demo's fleet 
 .venv/bin/python -m jobs.query --warehouse demo/warehouse < schemas/cookbook/04_fix_first.sql
 ```
 """
-
-
-def run(spark: SparkSession, settings: Settings) -> Iterator[tuple[SqlFile, Result]]:
-    """Answer every question; raises query.QueryError where there are no tables."""
-    with steps("cookbook", list(_BY_NAME)) as names:
-        for name in names:
-            yield _BY_NAME[name], Result.of(query.run(spark, settings, _BY_NAME[name].sql))
 
 
 def page(answers: Sequence[tuple[SqlFile, Result]]) -> str:
@@ -49,11 +36,10 @@ def page(answers: Sequence[tuple[SqlFile, Result]]) -> str:
     return "\n".join(parts)
 
 
-@entry_point("cookbook", is_recorded=False)
-def main(spark: SparkSession, settings: Settings, _args: argparse.Namespace) -> dict[str, int]:
+@reader_entry_point("cookbook")
+def main(reader: Reader, _args: argparse.Namespace) -> None:
     """Answer the cookbook's questions from a warehouse, as Markdown."""
-    sys.stdout.write(page(list(run(spark, settings))))
-    return {}
+    sys.stdout.write(page([(recipe, reader.ask(recipe.sql)) for recipe in RECIPES]))
 
 
 if __name__ == "__main__":

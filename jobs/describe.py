@@ -12,7 +12,7 @@ from typing import Final
 
 from jinja2 import Environment, StrictUndefined
 
-from jobs.cli import FORMAT, Parser, make_parser, option
+from jobs.arguments import FORMAT, Parser, make_parser, option
 from jobs.nearest import suggestion
 from jobs.printing import FORMATS, Result, write
 from jobs.project import project_file

@@ -16,7 +16,8 @@ from typing import Final, TextIO
 
 from pyspark.sql import SparkSession
 
-from jobs.cli import OF_UNIT, entry_point, not_negative, option
+from jobs.arguments import OF_UNIT, not_negative, option
+from jobs.cli import entry_point
 from jobs.printing import shown
 from jobs.settings import Settings, SettingsError
 from jobs.unit import unit_to_replay

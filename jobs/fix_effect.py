@@ -14,8 +14,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from jobs.arguments import FORMAT, log_date, option, positive
 from jobs.before_after import Comparison, comparisons
-from jobs.cli import FORMAT, entry_point, log_date, option, positive
+from jobs.cli import entry_point
 from jobs.printing import Result, write
 from jobs.progress import working
 from jobs.settings import Settings

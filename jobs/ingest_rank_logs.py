@@ -15,7 +15,8 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from jobs.cli import LOG_DATE, entry_point
+from jobs.arguments import LOG_DATE
+from jobs.cli import entry_point
 from jobs.fingerprints import of_units
 from jobs.landing.files import Landing, Unit
 from jobs.landing.formats.rows import Bounds

@@ -13,7 +13,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from jobs.cli import LOG_DATE, entry_point, option
+from jobs.arguments import LOG_DATE, option
+from jobs.cli import entry_point
 from jobs.printing import Result, write
 from jobs.settings import Settings
 from jobs.warehouse.publication import publication

@@ -12,10 +12,12 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs import run_nightly
-from jobs.cli import entry_point, option
-from jobs.printing import Result, write
+from jobs.arguments import option
+from jobs.cli import entry_point
+from jobs.printing import write
 from jobs.progress import working
 from jobs.project import data_root
+from jobs.reading.spark_reader import collected
 from jobs.report.names import INDEX_NAME
 from jobs.run_log import added
 from jobs.settings import REPORT, Settings, SettingsError
@@ -158,7 +160,7 @@ def show(spark: SparkSession, settings: Settings) -> None:
     spark.createDataFrame(planted, "job_id string, planted string").createOrReplaceTempView("planted")
     for title, sql in SUMMARY:
         sys.stdout.write(f"\n{title}\n")
-        write(Result.of(spark.sql(sql)), "table", sys.stdout)
+        write(collected(spark.sql(sql)), "table", sys.stdout)
     warehouse = Path(settings.paths.warehouse)
     if warehouse.is_relative_to(Path.cwd()):
         warehouse = warehouse.relative_to(Path.cwd())

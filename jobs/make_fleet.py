@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from jobs.cli import Parser, log_date, make_parser, not_negative, option, positive
+from jobs.arguments import Parser, log_date, make_parser, not_negative, option, positive
 from jobs.synthetic import paper
 from jobs.synthetic.fleet import FIRST_DAY, Fleet, write_fleet
 from jobs.synthetic.plan_fleet import MOST_OPS, plan_fleet, plan_history

@@ -6,37 +6,23 @@
 import argparse
 import sys
 
-from pyspark.sql import DataFrame, SparkSession
-
-from jobs import query
-from jobs.cli import FORMAT, PERIOD, entry_point, option
-from jobs.printing import Result, write
-from jobs.progress import working
-from jobs.settings import Settings
+from jobs.arguments import FORMAT, PERIOD, option
+from jobs.printing import write
+from jobs.reading.command import Reader, reader_entry_point
 from schemas.queries import QUERIES
 from schemas.sql_files import first_sentence
 
 
-def run(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> DataFrame:
-    """Return the answer to the query that the arguments name; raises QueryError where there are no tables."""
-    named = QUERIES[args.name]
-    return query.run(spark, settings, named.over(args.first, args.last), named.sources)
-
-
-@entry_point(
+@reader_entry_point(
     "named_query",
     option("name NAME", "one of those below", choices=list(QUERIES)),
     *PERIOD,
     FORMAT,
     epilog="\n".join(f"  {each.name:<20}{first_sentence(each.meaning)}" for each in QUERIES.values()),
-    is_recorded=False,
 )
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def main(reader: Reader, args: argparse.Namespace) -> None:
     """Answer a named query over a period, both of its ends included."""
-    with working(f"named_query: {args.name}"):
-        result = Result.of(run(spark, settings, args))
-    write(result, args.format, sys.stdout)
-    return {}
+    write(reader.ask(QUERIES[args.name].over(args.first, args.last)), args.format, sys.stdout)
 
 
 if __name__ == "__main__":

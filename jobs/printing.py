@@ -7,11 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Any, Final, Self, TextIO
+from typing import Any, Final, TextIO
 
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
-from pyspark.sql.types import NumericType, TimestampType
 from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -37,27 +34,6 @@ class Result:
     is_number: Sequence[bool]
     rows: Sequence[Sequence[Any]]
     is_cut: bool = False
-
-    @classmethod
-    def of(cls, frame: DataFrame, limit: int = 0) -> Self:
-        """Collect at most `limit` rows of a frame, all where it is 0. Timestamps become text, in UTC."""
-        names = [f"column_{place}" for place in range(len(frame.columns))]  # its own may be there twice
-        plain = frame.toDF(*names)
-        fields = plain.schema.fields
-        wanted = [
-            F.col(field.name).cast("string")
-            if isinstance(field.dataType, TimestampType)
-            else F.col(field.name)
-            for field in fields
-        ]
-        plain = plain.select(wanted)
-        rows = (plain.limit(limit + 1) if limit else plain).collect()
-        return cls(
-            columns=frame.columns,
-            is_number=[isinstance(field.dataType, NumericType) for field in fields],
-            rows=rows[:limit] if limit else rows,
-            is_cut=bool(limit) and len(rows) > limit,
-        )
 
 
 def write(result: Result, form: str, out: TextIO) -> None:
@@ -141,6 +117,4 @@ def _plain(value: object) -> object:
         return value.isoformat()
     if isinstance(value, dict):
         return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, Row):
-        return _plain(value.asDict())
     return [_plain(each) for each in value] if isinstance(value, list) else value

@@ -14,8 +14,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from jobs.arguments import LOG_DATE
 from jobs.changed_units import with_later_days
-from jobs.cli import LOG_DATE, entry_point
+from jobs.cli import entry_point
 from jobs.fingerprints import built_on, record, recorded
 from jobs.gates.quality_docs import Page, TableChecks, write_docs
 from jobs.gates.result_rules import miscounted_causes, miscounted_units

@@ -13,7 +13,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs import backfill
-from jobs.cli import LOG_DATE, entry_point
+from jobs.arguments import LOG_DATE
+from jobs.cli import entry_point
 from jobs.landing.files import Landing
 from jobs.progress import working
 from jobs.run_summary import SUMMARY, leave, of_history

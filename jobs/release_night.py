@@ -11,7 +11,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.cli import LOG_DATE, entry_point, option
+from jobs.arguments import LOG_DATE, option
+from jobs.cli import entry_point
 from jobs.releases import ENTRY_POINT, NEVER, Release, record_release, refused
 from jobs.settings import Settings, SettingsError
 from jobs.warehouse.tables import Warehouse

@@ -11,7 +11,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from jobs import report_files
-from jobs.cli import LOG_DATE, entry_point
+from jobs.arguments import LOG_DATE
+from jobs.cli import entry_point
 from jobs.project import data_root
 from jobs.read_report import read_fleet, read_units, straggling_units
 from jobs.report.fleet_page import fleet_page, headline

@@ -11,7 +11,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from jobs import report_files
-from jobs.cli import OF_UNIT, entry_point
+from jobs.arguments import OF_UNIT
+from jobs.cli import entry_point
 from jobs.read_report import read_fleet, read_units
 from jobs.report.job_page import job_page
 from jobs.report.names import INDEX_NAME, job_page_path

@@ -12,8 +12,9 @@ from datetime import date
 
 from pyspark.sql import SparkSession
 
+from jobs.arguments import LOG_DATE
 from jobs.changed_units import days_before, with_later_days
-from jobs.cli import LOG_DATE, entry_point
+from jobs.cli import entry_point
 from jobs.fingerprints import built_on, looked_back_on, recorded
 from jobs.gates.result_rules import units_of_other_gpu_hours
 from jobs.progress import working

@@ -9,8 +9,9 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs import aggregate_fleet, ingest_rank_logs, revise_causes, simulate_what_if
+from jobs.arguments import LOG_DATE
 from jobs.changed_units import with_later_days
-from jobs.cli import LOG_DATE, entry_point
+from jobs.cli import entry_point
 from jobs.progress import steps
 from jobs.publish_night import summaries
 from jobs.settings import Settings

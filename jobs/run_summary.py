@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.cli import option
+from jobs.arguments import option
 from jobs.run_log import work_of_stages
 from schemas.vocabulary import TABLE_NAMES
 

@@ -93,7 +93,7 @@ def _start_jvm(spark: SparkSettings) -> JavaGateway:
 
 
 def _by_path(jars: Sequence[str], conf: Mapping[str, str]) -> dict[str, str]:
-    """Give executors these JARs, and the driver's own class path: the SQL server's threads know no other."""
+    """Give these JARs to executors, and to the driver by its own class path."""
     class_path = [*filter(None, [conf.get(_CLASS_PATH, "")]), *jars]
     return {"spark.jars": ",".join(jars), _CLASS_PATH: os.pathsep.join(class_path)}
 

@@ -14,7 +14,8 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from jobs.cli import LOG_DATE, entry_point
+from jobs.arguments import LOG_DATE
+from jobs.cli import entry_point
 from jobs.fingerprints import built_on, recorded, simulation
 from jobs.gates.result_rules import incomplete_units, units_of_other_gpu_hours, units_without_result
 from jobs.landing.files import Unit

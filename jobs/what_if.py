@@ -11,7 +11,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.cli import FORMAT, OF_UNIT, entry_point, not_negative_number, option
+from jobs.arguments import FORMAT, OF_UNIT, not_negative_number, option
+from jobs.cli import entry_point
 from jobs.printing import FORMATS, Result, shown, write
 from jobs.settings import Settings
 from jobs.unit import unit_to_replay

@@ -3,10 +3,10 @@ SELECT
     log_date,
     cause,
     round(time_saved_fraction, 3) AS time_saved,
-    get(culprits, 0).dp_rank AS dp_rank,
-    get(culprits, 0).pp_rank AS pp_rank,
-    get(culprits, 0).host AS host,
-    get(culprits, 0).pattern AS pattern,
+    try_element_at(culprits, 1).dp_rank AS dp_rank,
+    try_element_at(culprits, 1).pp_rank AS pp_rank,
+    try_element_at(culprits, 1).host AS host,
+    try_element_at(culprits, 1).pattern AS pattern,
     flag_reason
 FROM job_causes
 WHERE job_id = 'gpt-175b' AND is_cause

@@ -3,8 +3,8 @@
 WITH runs AS ($runs),
 
 grouped AS (
-    SELECT *, inline($groups) AS (dimension, value)
-    FROM runs
+    SELECT *, one.dimension, one.value
+    FROM (SELECT *, explode($groups) AS one FROM runs)
 )
 
 SELECT

@@ -95,7 +95,7 @@ judged AS (
                     transform(sequence(1, CAST(jobs_slow AS INT)), place -> IF(place = 1, 1D, 0D)),
                     (found, p) -> transform(
                         found,
-                        (probability, k) -> probability * (1 - p) + IF(k = 0, 0D, p * found[greatest(k - 1, 0)])
+                        (probability, k) -> probability * (1 - p) + IF(k = 0, 0D, p * element_at(found, greatest(k, 1)))
                     )
                 ),
                 0D,

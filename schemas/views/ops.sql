@@ -13,12 +13,28 @@ SELECT
     host,
     gpu,
     t0_us,
-    position,
+    one.position,
     element_at(array($op_names), one.op + 1) AS op_type,
-    one.start_us AS start_us,
-    one.duration_us AS duration_us,
+    one.start_us,
+    one.duration_us,
     one.start_us + one.duration_us AS end_us,
-    one.microbatch AS microbatch,
-    one.model_chunk AS model_chunk
-FROM rank_steps
-LATERAL VIEW posexplode(arrays_zip(op, start_us, duration_us, microbatch, model_chunk)) exploded AS position, one
+    one.microbatch,
+    one.model_chunk
+FROM (
+    SELECT
+        *,
+        explode(
+            transform(
+                op,
+                (code, place) -> struct(
+                    place AS position,
+                    code AS op,
+                    element_at(start_us, place + 1) AS start_us,
+                    element_at(duration_us, place + 1) AS duration_us,
+                    element_at(microbatch, place + 1) AS microbatch,
+                    element_at(model_chunk, place + 1) AS model_chunk
+                )
+            )
+        ) AS one
+    FROM rank_steps
+)

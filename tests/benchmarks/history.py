@@ -21,7 +21,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs import aggregate_fleet, backfill, ingest_rank_logs, publish_night, simulate_what_if
-from jobs.cli import positive
+from jobs.arguments import positive
 from jobs.project import PROJECT
 from jobs.run_log import work_of_stages
 from jobs.session import session

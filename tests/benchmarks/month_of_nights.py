@@ -19,7 +19,7 @@ from typing import Any, Final
 from dags.operators.local_airflow import LocalAirflow
 from dags.operators.spark_submit import POOL
 from jobs import backfill
-from jobs.cli import positive
+from jobs.arguments import positive
 from jobs.project import PROJECT
 from jobs.session import session
 from jobs.settings import load_settings

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import psutil
 from pyspark.sql import SparkSession
 
-from jobs.cli import positive
+from jobs.arguments import positive
 from jobs.publish_night import run as publish_night
 from jobs.run_nightly import STAGES, Stage
 from jobs.session import session

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.cli import Parser, make_parser, not_negative, option, positive
+from jobs.arguments import Parser, make_parser, not_negative, option, positive
 from jobs.synthetic.simulation import LABELS
 from schemas.vocabulary import EXIT_DONE
 from tests.evaluation.answers import Diagnose

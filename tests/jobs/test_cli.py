@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from jobs.cli import LOG_DATE, Body, entry_point
+from jobs.arguments import LOG_DATE
+from jobs.cli import Body, entry_point
 from jobs.gates.audit import GateRefusedError, Refusal
 from jobs.java import JavaNotFoundError
 from jobs.package import write_zip

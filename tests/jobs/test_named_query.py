@@ -3,23 +3,21 @@
 import json
 
 import pytest
-from pyspark.sql import SparkSession
 
 from jobs.named_query import main
-from jobs.warehouse.tables import Warehouse
 from schemas.queries import QUERY_NAMES
-from schemas.tables import TABLES
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS
-from tests.examples import DAY, NEXT_DAY, table_rows
+from tests.examples import NEXT_DAY, table_rows
+from tests.jobs.reading.warehouses import warehouse_of
 
 
 @pytest.fixture(scope="module")
-def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    made = Warehouse(spark, str(tmp_path_factory.mktemp("warehouse")))
-    days = [{}, {"log_date": NEXT_DAY, "job_id": "other"}]
-    for name in (JOB_SLOWDOWN, JOBS):
-        made.replace(TABLES[name], table_rows(name, days), [DAY, NEXT_DAY])
-    return made.root
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
+    rows = {
+        name: table_rows(name, [{}, {"log_date": NEXT_DAY, "job_id": "other"}])
+        for name in (JOB_SLOWDOWN, JOBS)
+    }
+    return warehouse_of(tmp_path_factory.mktemp("warehouse"), **rows).root
 
 
 def test_the_answer_over_a_period(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:

@@ -9,9 +9,10 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from jobs.printing import FORMATS, Result, shown, write
+from jobs.reading.spark_reader import collected
 
 RESULT = Result(
     columns=["job", "slowdown", "tags", "when"],
@@ -109,7 +110,7 @@ def test_markdown_is_a_table_whose_cells_stay_cells() -> None:
 
 
 def test_json_knows_no_nan_and_takes_decimals_and_structs() -> None:
-    row = [math.nan, Decimal("1.20"), Row(a=1, b=[Row(c=math.inf)])]
+    row = [math.nan, Decimal("1.20"), {"a": 1, "b": [{"c": math.inf}]}]
     told = json.loads(written(Result(["x", "y", "z"], [True, True, False], [row]), "json"))
     assert told == [{"x": None, "y": 1.2, "z": {"a": 1, "b": [{"c": None}]}}]
 
@@ -145,13 +146,13 @@ def test_rows_of_a_frame_are_cut_at_the_limit_and_times_are_utc_wherever_this_ru
     frame = spark.createDataFrame(
         [(1, datetime(2026, 1, 5, 8, 30, tzinfo=UTC)), (2, None)], "n int, t timestamp"
     ).orderBy("n")
-    cut = Result.of(frame, 1)
+    cut = collected(frame, 1)
     assert (cut.columns, cut.is_number, cut.is_cut) == (["n", "t"], [True, False], True)
     assert [tuple(row) for row in cut.rows] == [(1, "2026-01-05 08:30:00")]
-    assert not Result.of(frame, 2).is_cut
-    assert len(Result.of(frame).rows) == 2
+    assert not collected(frame, 2).is_cut
+    assert len(collected(frame).rows) == 2
 
 
 def test_columns_of_one_name_are_both_shown(spark: SparkSession) -> None:
-    result = Result.of(spark.sql("SELECT 1 AS a, 2 AS a"))
+    result = collected(spark.sql("SELECT 1 AS a, 2 AS a"))
     assert (result.columns, [tuple(row) for row in result.rows]) == (["a", "a"], [(1, 2)])

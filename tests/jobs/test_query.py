@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,27 +12,22 @@ from pyspark.sql import SparkSession
 
 from jobs.project import PROJECT
 from jobs.query import main
-from jobs.warehouse.tables import Warehouse
 from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
 from schemas.views import mentioned
 from schemas.vocabulary import JOB_SLOWDOWN, TABLE_NAMES
-from tests.examples import DAY, table_rows
+from tests.examples import table_rows
+from tests.jobs.reading.warehouses import warehouse_of
 
 BY_SLOWDOWN = "SELECT job_id, round(slowdown,2), status FROM job_slowdown ORDER BY 2 DESC"
 UNREPLAYED = {column.name: None for column in TABLES[JOB_SLOWDOWN].columns if column.nullable}
 
 
 @pytest.fixture(scope="module")
-def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A warehouse with one table of two units."""
-    made = Warehouse(spark, str(tmp_path_factory.mktemp("warehouse")))
-    made.replace(
-        TABLES[JOB_SLOWDOWN],
-        table_rows(JOB_SLOWDOWN, [{}, UNREPLAYED | {"job_id": "b", "status": "no_ops"}]),
-        [DAY],
-    )
-    return made.root
+    rows = table_rows(JOB_SLOWDOWN, [{}, UNREPLAYED | {"job_id": "b", "status": "no_ops"}])
+    return warehouse_of(tmp_path_factory.mktemp("warehouse"), job_slowdown=rows).root
 
 
 def ask(capsys: pytest.CaptureFixture[str], warehouse: str, *arguments: str) -> tuple[int, str, str]:
@@ -72,17 +68,18 @@ def test_rows_beyond_the_limit_are_left_out_and_it_says_so(
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [
-        ("SELEC 1", "PARSE_SYNTAX_ERROR"),
+        ("SELEC 1", "Unexpected token: line 1, column 7, at '1'"),
         ("SELECT slowdwn FROM job_slowdown", "no column slowdwn: did you mean slowdown?"),
         ("SELECT j.worlds_size FROM job_slowdown AS j", "no column worlds_size: did you mean world_size?"),
         ("SELECT frist_day FROM job_history", "no column frist_day: did you mean first_day?"),
         ("SELECT a FROM (SELECT 1 AS aa)", "no column a: did you mean aa?"),
-        ("SELECT zzz FROM (SELECT 1 AS b, 2 AS c)", "no column zzz: there are b, c"),
+        ("SELECT zzz FROM (SELECT 1 AS b, 2 AS c)", "no column zzz: there are b"),
         ("SELECT team FROM job_slowdown", "no column team in job_slowdown: jobs have it"),
         ("SELECT * FROM slow_hosts", "no table or view slow_hosts: there are rank_steps, jobs,"),
         ("SELECT * FROM job_slowdwn", "no table or view job_slowdwn: did you mean job_slowdown?"),
         ("SELECT * FROM zzz", "no table or view zzz: there are rank_steps, jobs, rejects,"),
-        ("", "PARSE_EMPTY_STATEMENT"),
+        ("SELECT nosuch(steps) FROM job_slowdown", "nosuch does not exist! (--engine spark may know it)"),
+        ("", "only one SELECT can be asked"),
     ],
 )
 def test_a_query_that_is_not_understood_is_told_in_one_line(
@@ -90,7 +87,7 @@ def test_a_query_that_is_not_understood_is_told_in_one_line(
 ) -> None:
     status, out, err = ask(capsys, warehouse, sql)
     assert (status, out) == (2, "")
-    (line,) = (line for line in err.splitlines() if "incubator" not in line)
+    (line,) = err.splitlines()
     assert line.startswith("query: error: ")
     assert reason in line
 
@@ -100,8 +97,30 @@ def test_a_query_that_fails_on_the_data_is_told_in_one_line(
 ) -> None:
     status, out, err = ask(capsys, warehouse, "SELECT 1 / (steps - steps) FROM job_slowdown")
     assert (status, out) == (1, "")
-    assert err.splitlines()[-1].startswith("query: error: ")
+    assert err.startswith("query: error: ")
+    assert "Division by zero" in err
+    assert err.count("\n") == 1
+
+
+def test_spark_says_what_is_wrong_in_the_same_words(
+    capsys: pytest.CaptureFixture[str], spark: SparkSession, warehouse: str
+) -> None:
+    by_spark = ("--engine", "spark", "--format", "csv")
+    assert ask(capsys, warehouse, "SELECT count(*) AS n FROM job_slowdown", *by_spark)[:2] == (0, "n\n2\n")
+    status, _, err = ask(capsys, warehouse, "SELECT slowdwn FROM job_slowdown", *by_spark)
+    assert (status, err) == (2, "query: error: no column slowdwn: did you mean slowdown?\n")
+    status, _, err = ask(capsys, warehouse, "SELECT 1 / (steps - steps) FROM job_slowdown", *by_spark)
+    assert status == 1
     assert "DIVIDE_BY_ZERO" in err.splitlines()[-1]
+    status, _, err = ask(capsys, warehouse, "SELECT * FROM text.`/etc/hostname`", *by_spark)
+    assert status == 2
+    assert "no table or view text./etc/hostname" in err
+
+
+def test_a_warehouse_in_a_store_is_sparks(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
+    status, _, err = ask(capsys, f"file://{warehouse}", BY_SLOWDOWN, "--engine", "duckdb")
+    assert status == 2
+    assert "is no folder of this machine: --engine spark reads it" in err
 
 
 def test_a_folder_without_tables_is_a_wrong_argument(
@@ -109,7 +128,19 @@ def test_a_folder_without_tables_is_a_wrong_argument(
 ) -> None:
     status, out, err = ask(capsys, str(tmp_path), BY_SLOWDOWN)
     assert (status, out) == (2, "")
-    assert f"no tables in {tmp_path}: run a night first, or name another --warehouse" in err.splitlines()[-1]
+    assert err == f"query: error: no tables in {tmp_path}: run a night first, or name another --warehouse\n"
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_a_misspelt_folder_is_told_with_the_one_that_may_be_meant(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, warehouse: str, engine: str
+) -> None:
+    monkeypatch.setattr("jobs.session.session", lambda *_: pytest.fail("a session was made"))
+    misspelt = f"{warehouse}x"
+    status, _, err = ask(capsys, misspelt, BY_SLOWDOWN, "--engine", engine)
+    assert status == 2
+    meant = Path(warehouse)
+    assert err == f"query: error: no tables in {misspelt}: did you mean {meant.name} in {meant.parent}?\n"
 
 
 @pytest.mark.parametrize("arguments", [[BY_SLOWDOWN, "--format", "xml"], [BY_SLOWDOWN, "--limit", "-1"]])
@@ -150,9 +181,10 @@ def test_only_what_a_query_reads_is_made_ready() -> None:
     assert mentioned("SHOW TABLES") == {*TABLE_NAMES, *VIEW_NAMES}
 
 
-@pytest.mark.slow
-def test_the_command_prints_the_answer_and_nothing_else_on_standard_output(warehouse: str) -> None:
+def test_the_command_prints_the_answer_alone_and_never_imports_spark(warehouse: str, tmp_path: Path) -> None:
+    (tmp_path / "pyspark.py").write_text("raise ImportError('not without --engine spark')")
     command = [sys.executable, "-m", "jobs.query", BY_SLOWDOWN, "--warehouse", warehouse, "--format", "csv"]
-    told = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
+    path = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    told = subprocess.run(command, cwd=PROJECT, env=path, capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stderr) == (0, "")
     assert told.stdout == 'job_id,"round(slowdown, 2)",status\ngpt-175b,1.25,analysed\nb,,no_ops\n'

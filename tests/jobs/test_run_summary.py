@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli import make_parser
+from jobs.arguments import make_parser
 from jobs.gates.audit import GateWork
 from jobs.run_log import stage_work
 from jobs.run_summary import SUMMARY, leave, of_history

@@ -4,10 +4,9 @@ from datetime import date
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from schemas.views import VIEWS
 from schemas.vocabulary import JOB_CAUSES
+from tests.answers import answer
 from tests.examples import DAY, NEXT_DAY
 from tests.schemas.test_views import view
 
@@ -30,10 +29,9 @@ def worker(host: str | None, effect: float, share_of_steps: float = 1.0) -> tupl
     return (0, 1, 4, host, effect, share_of_steps, "always")
 
 
-def test_cause_month_counts_a_run_once_and_sums_its_hours(spark: SparkSession) -> None:
+def test_cause_month_counts_a_run_once_and_sums_its_hours() -> None:
     flagged = {"flag_reason": "few_peers"}
     rows = view(
-        spark,
         "cause_month",
         {
             JOB_CAUSES: [
@@ -55,9 +53,8 @@ def test_cause_month_counts_a_run_once_and_sums_its_hours(spark: SparkSession) -
     }
 
 
-def test_fix_first_adds_up_what_a_host_does_to_several_jobs_and_days(spark: SparkSession) -> None:
+def test_fix_first_adds_up_what_a_host_does_to_several_jobs_and_days() -> None:
     rows = view(
-        spark,
         "fix_first",
         {
             JOB_CAUSES: [
@@ -81,12 +78,11 @@ def test_fix_first_adds_up_what_a_host_does_to_several_jobs_and_days(spark: Spar
     assert {(row.first_day, row.last_day) for row in rows if row.host} == {(DAY, NEXT_DAY)}
 
 
-def test_fix_first_shares_the_hours_of_a_unit_among_its_culprits(spark: SparkSession) -> None:
+def test_fix_first_shares_the_hours_of_a_unit_among_its_culprits() -> None:
     """Effects 0.5 in all steps, 0.5 in half of them, and 0.25 of a whole dp rank: 4 to 2 to 2."""
     replica = (None, 1, None, None, 0.25, 1.0, "always")
     even = {"culprits": [worker("p", 0.0), worker("q", 0.0)], "cause": "pause"}
     rows = view(
-        spark,
         "fix_first",
         {
             JOB_CAUSES: [
@@ -99,10 +95,9 @@ def test_fix_first_shares_the_hours_of_a_unit_among_its_culprits(spark: SparkSes
     assert found == {"x": (4.0, 8.0), "y": (2.0, 4.0), None: (2.0, 4.0), "p": (0.5, 1.0), "q": (0.5, 1.0)}
 
 
-def test_fix_parts_share_out_each_unit_and_cause_once(spark: SparkSession) -> None:
+def test_fix_parts_share_out_each_unit_and_cause_once() -> None:
     culprits = [worker("x", 0.5), worker("y", 0.5, 0.5), worker(None, 0.25)]
     rows = view(
-        spark,
         "fix_parts",
         {
             JOB_CAUSES: [
@@ -126,12 +121,9 @@ def test_fix_parts_share_out_each_unit_and_cause_once(spark: SparkSession) -> No
     }
 
 
-def test_fix_first_is_ordered_by_attributed_hours_then_by_what_units_without_hours_save(
-    spark: SparkSession,
-) -> None:
-    view(
-        spark,
-        "fix_first",
+def test_fix_first_is_ordered_by_attributed_hours_then_by_what_units_without_hours_save() -> None:
+    rows = answer(
+        "SELECT job_ids[0] AS job_id, time_saved_fraction_max FROM fix_first",
         {
             JOB_CAUSES: [
                 cause("few-hours", DAY, 1.0, 90.0, time_saved_fraction=0.9),
@@ -141,8 +133,6 @@ def test_fix_first_is_ordered_by_attributed_hours_then_by_what_units_without_hou
             ]
         },
     )
-    spark.sql(VIEWS["fix_first"].sql).createOrReplaceTempView("fix_first")
-    rows = spark.sql("SELECT job_ids[0] AS job_id, time_saved_fraction_max FROM fix_first").collect()
     assert [tuple(row) for row in rows] == [
         ("many-hours", pytest.approx(0.05)),
         ("few-hours", pytest.approx(0.9)),

@@ -6,12 +6,13 @@ from math import prod
 from typing import Any
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Row
 
 from schemas.queries import QUERIES
 from schemas.views import VIEWS
 from schemas.vocabulary import WORKER_SLOWDOWN
-from tests.examples import DAY, frame
+from tests.answers import answer
+from tests.examples import DAY
 
 Workers = list[dict[str, Any]]
 
@@ -31,10 +32,9 @@ def job(job_id: str, day: int, hosts: str, slow: str = "") -> Workers:
     ]
 
 
-def hosts_of(spark: SparkSession, workers: Workers, *period: date) -> dict[str, Row]:
-    frame(spark, WORKER_SLOWDOWN, workers).createOrReplaceTempView(WORKER_SLOWDOWN)
+def hosts_of(workers: Workers, *period: date) -> dict[str, Row]:
     sql = QUERIES["hosts"].over(*period) if period else VIEWS["host_record"].sql
-    return {row.host: row for row in spark.sql(sql).collect()}
+    return {row.host: row for row in answer(sql, {WORKER_SLOWDOWN: workers})}
 
 
 def tail(chances: list[float], slow: int) -> float:
@@ -47,14 +47,14 @@ def tail(chances: list[float], slow: int) -> float:
     )
 
 
-def test_the_chance_is_that_of_a_random_host_in_the_same_places(spark: SparkSession) -> None:
+def test_the_chance_is_that_of_a_random_host_in_the_same_places() -> None:
     workers = [
         *job("1", 0, "abcd", "a"),
         *job("2", 0, "abefghij", "ab"),
         *job("3", 1, "ae"),
         *job("4", 1, "a", "a"),  # all of its hosts are slow: says nothing
     ]
-    found = hosts_of(spark, workers)
+    found = hosts_of(workers)
     chances = [1 / 4, 2 / 8, 0.0, 1.0]
     assert found["a"].p_value == pytest.approx(tail(chances, 3), rel=1e-12)
     assert found["b"].p_value == pytest.approx(tail([1 / 4, 2 / 8], 1), rel=1e-12)
@@ -64,33 +64,33 @@ def test_the_chance_is_that_of_a_random_host_in_the_same_places(spark: SparkSess
     assert next(iter(found)) == "a"
 
 
-def test_a_busy_host_is_not_a_bad_host(spark: SparkSession) -> None:
+def test_a_busy_host_is_not_a_bad_host() -> None:
     """Host b serves 40 jobs and is slow in 5, as are all hosts of them; x serves 6 and is slow in all."""
     others = "cdefghi"
     busy = [worker for n in range(40) for worker in job(f"b{n}", n, "b" + others, ("b" + others)[n % 8])]
     bad = [worker for n in range(6) for worker in job(f"x{n}", n, "xyzuvwst", "x")]
-    found = hosts_of(spark, busy + bad)
+    found = hosts_of(busy + bad)
     assert (found["b"].jobs_slow, found["x"].jobs_slow) == (5, 6)
     assert found["b"].p_value > 0.3
     assert found["x"].p_value == pytest.approx((1 / 8) ** 6, rel=1e-9)
     assert {host for host, row in found.items() if row.is_beyond_chance} == {"x"}
 
 
-def test_several_days_of_one_job_are_one_trial(spark: SparkSession) -> None:
+def test_several_days_of_one_job_are_one_trial() -> None:
     """A host at the last stage is slow every day that the job runs, and that is no news."""
     week = [worker for day in range(7) for worker in job("long", day, "abcdefgh", "h")]
-    found = hosts_of(spark, week)
+    found = hosts_of(week)
     assert found["h"].p_value == pytest.approx(1 / 8, rel=1e-12)
     assert (found["h"].days_slow, found["h"].jobs_slow, found["h"].is_beyond_chance) == (7, 1, False)
 
 
-def test_chronic_intermittent_and_one_off(spark: SparkSession) -> None:
+def test_chronic_intermittent_and_one_off() -> None:
     workers = [
         worker
         for day in range(10)
         for worker in job(str(day), day, "coiq", "c" * (day >= 2) + "o" * (day == 4) + "i" * (day in {1, 8}))
     ]
-    found = hosts_of(spark, workers)
+    found = hosts_of(workers)
     patterns = {host: row.pattern for host, row in found.items()}
     assert patterns == {"c": "chronic", "o": "one_off", "i": "intermittent", "q": None}
     chronic, never = found["c"], found["q"]
@@ -99,14 +99,14 @@ def test_chronic_intermittent_and_one_off(spark: SparkSession) -> None:
     assert (never.first_slow, never.days_slow, never.jobs_not_slow) == (None, 0, 10)
 
 
-def test_the_same_over_a_period(spark: SparkSession) -> None:
+def test_the_same_over_a_period() -> None:
     workers = [*job("1", 0, "ab", "a"), *job("2", 5, "ab", "a"), *job("3", 9, "ab", "a")]
-    found = hosts_of(spark, workers, DAY, DAY + timedelta(days=5))
+    found = hosts_of(workers, DAY, DAY + timedelta(days=5))
     assert (found["a"].jobs_slow, found["a"].p_value) == (2, 0.25)
 
 
-def test_slow_is_who_slows_the_unit_and_not_merely_the_slowest_of_a_healthy_one(spark: SparkSession) -> None:
+def test_slow_is_who_slows_the_unit_and_not_merely_the_slowest_of_a_healthy_one() -> None:
     workers = [*job("1", 0, "ab", "a"), *job("2", 0, "ab")]
     workers[0]["slowdown"] = 1.09
     workers[3] |= {"slowdown": 1.9}
-    assert {row.jobs_slow for row in hosts_of(spark, workers).values()} == {0}
+    assert {row.jobs_slow for row in hosts_of(workers).values()} == {0}

@@ -13,7 +13,7 @@ from jobs.transforms.causes import cause_day
 from jobs.transforms.groups import group_day, op_type_day
 from schemas.queries import QUERIES, QUERY_NAMES
 from schemas.tables import TABLES
-from schemas.views import VIEWS, mentioned
+from schemas.views import mentioned
 from schemas.vocabulary import (
     CAUSE_DAY,
     GROUP_DAY,
@@ -25,25 +25,26 @@ from schemas.vocabulary import (
     STEP_SLOWDOWN,
 )
 from tests import known_history as known
+from tests.answers import Stated, answer
 from tests.examples import DAY, NEXT_DAY, frame
 
 FOLDER = Path(schemas.__file__).parent / "queries"
 
 
-def register(spark: SparkSession, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Make these tables, what the days sum up of them, and job_days temporary views; others are empty."""
-    made = {name: frame(spark, name, tables.get(name, [])) for name in TABLES}
-    made[GROUP_DAY] = group_day(made[JOB_SLOWDOWN], made[JOBS])
-    made[OP_TYPE_DAY] = op_type_day(made[OP_TYPE_SLOWDOWN], made[JOB_SLOWDOWN])
-    made[CAUSE_DAY] = cause_day(made[JOB_CAUSES])
-    for name, rows in made.items():
-        rows.persist().createOrReplaceTempView(name)
-    spark.sql(VIEWS["job_days"].sql).createOrReplaceTempView("job_days")
+def stated(spark: SparkSession, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Stated:
+    """These tables, with what the days sum up of them."""
+    rows = {name: frame(spark, name, tables.get(name, [])) for name in TABLES}
+    days = {
+        GROUP_DAY: group_day(rows[JOB_SLOWDOWN], rows[JOBS]),
+        OP_TYPE_DAY: op_type_day(rows[OP_TYPE_SLOWDOWN], rows[JOB_SLOWDOWN]),
+        CAUSE_DAY: cause_day(rows[JOB_CAUSES]),
+    }
+    return {**tables, **{name: each.toArrow() for name, each in days.items()}}
 
 
 @pytest.fixture(scope="module")
-def history(spark: SparkSession) -> SparkSession:
-    register(
+def history(spark: SparkSession) -> Stated:
+    return stated(
         spark,
         {
             JOB_SLOWDOWN: known.job_slowdown(),
@@ -52,11 +53,10 @@ def history(spark: SparkSession) -> SparkSession:
             OP_TYPE_SLOWDOWN: known.op_types(),
         },
     )
-    return spark
 
 
-def ask(spark: SparkSession, name: str, *period: date) -> list[Row]:
-    return spark.sql(QUERIES[name].over(*period)).collect()
+def ask(tables: Stated, name: str, *period: date) -> list[Row]:
+    return answer(QUERIES[name].over(*period), tables)
 
 
 def figures(row: Row, *names: str) -> tuple[Any, ...]:
@@ -79,7 +79,7 @@ def test_only_what_a_query_reads_is_made_ready() -> None:
     assert mentioned(" ".join(QUERIES["trend"].sources)) == {"group_day"}
 
 
-def test_straggling_jobs_and_what_they_waste(history: SparkSession) -> None:
+def test_straggling_jobs_and_what_they_waste(history: Stated) -> None:
     (row,) = ask(history, "straggling")
     assert figures(row, "jobs", "analysed", "straggling") == (400, 200, 85)
     assert figures(row, "analysed_share", "straggling_share") == (0.5, 0.425)
@@ -93,7 +93,7 @@ def test_straggling_jobs_and_what_they_waste(history: SparkSession) -> None:
     assert row.wasted_gpu_hours_share == pytest.approx(0.104, rel=1e-12)
 
 
-def test_a_period_takes_both_of_its_ends(history: SparkSession) -> None:
+def test_a_period_takes_both_of_its_ends(history: Stated) -> None:
     (january,) = ask(history, "straggling", known.JANUARY, known.JANUARY)
     assert figures(january, "jobs", "analysed", "straggling") == (200, 100, 43)
     (both,) = ask(history, "straggling", known.JANUARY, known.FEBRUARY)
@@ -102,7 +102,7 @@ def test_a_period_takes_both_of_its_ends(history: SparkSession) -> None:
     assert figures(none, "jobs", "straggling_share", "wasted_gpu_hours_share") == (0, None, None)
 
 
-def test_the_funnel_of_statuses(history: SparkSession) -> None:
+def test_the_funnel_of_statuses(history: Stated) -> None:
     rows = ask(history, "coverage")
     assert {row.status: row.jobs for row in rows} == known.LEFT_OUT | {"analysed": 200}
     assert [row.status for row in rows] == [*known.LEFT_OUT, "analysed"]
@@ -111,7 +111,7 @@ def test_the_funnel_of_statuses(history: SparkSession) -> None:
     assert sum(row.gpu_hours for row in rows) == 30000.0
 
 
-def test_percentiles_of_waste_are_exact(history: SparkSession) -> None:
+def test_percentiles_of_waste_are_exact(history: Stated) -> None:
     """Of 200 wastes in order the 180th is 0.16 and the 181st 0.3: the 90th percentile is a tenth between."""
     (row,) = ask(history, "waste_distribution")
     assert row.waste_p50 == pytest.approx(known.LITTLE, rel=1e-12)
@@ -120,21 +120,21 @@ def test_percentiles_of_waste_are_exact(history: SparkSession) -> None:
     assert row.wasted_gpu_hours_p90 == pytest.approx(17.4, rel=1e-12)
 
 
-def test_waste_by_op_type(history: SparkSession) -> None:
+def test_waste_by_op_type(history: Stated) -> None:
     computes, transfers = ask(history, "waste_by_op_type")
     assert figures(computes, "op_type", "job_days", "slowed_job_days") == ("forward-compute", 200, 20)
     assert computes.wasted_gpu_hours_share == pytest.approx(0.052, rel=1e-12)
     assert figures(transfers, "op_type", "wasted_gpu_hours_share") == ("grads-reduce-scatter", 0.0)
 
 
-def test_slowness_persists_from_step_to_step(history: SparkSession) -> None:
+def test_slowness_persists_from_step_to_step(history: Stated) -> None:
     (row,) = ask(history, "step_persistence")
     assert figures(row, "is_straggling", "job_days", "steps") == (True, 85, 850)
     assert row.normalised_slowdown_p50 == pytest.approx(1.0, rel=1e-12)
     assert row.normalised_slowdown_p90 == pytest.approx(1.02 + 0.1 * 0.04, rel=1e-12)
 
 
-def test_drivers_of_slowness(history: SparkSession) -> None:
+def test_drivers_of_slowness(history: Stated) -> None:
     (workers,) = ask(history, "slow_workers")
     assert figures(workers, "straggling", "worker_driven") == (85, 2)
     assert workers.worker_driven_share == pytest.approx(2 / 85, rel=1e-15)
@@ -149,7 +149,7 @@ def test_drivers_of_slowness(history: SparkSession) -> None:
     assert sequences.sequence_driven_slowdown == pytest.approx(1 / 0.84, rel=1e-12)
 
 
-def test_groups_have_their_shares_and_how_much_of_them_was_analysed(history: SparkSession) -> None:
+def test_groups_have_their_shares_and_how_much_of_them_was_analysed(history: Stated) -> None:
     found = {(row.dimension, row.value): row for row in ask(history, "groups")}
     fleet = found["fleet", "fleet"]
     assert figures(fleet, "jobs", "analysed", "straggling", "straggling_share") == (400, 200, 85, 0.425)
@@ -163,7 +163,7 @@ def test_groups_have_their_shares_and_how_much_of_them_was_analysed(history: Spa
     assert figures(found["team", "(not stated)"], "jobs", "analysed", "straggling_share") == (200, 0, None)
 
 
-def test_the_trend_by_weeks(history: SparkSession) -> None:
+def test_the_trend_by_weeks(history: Stated) -> None:
     january, february = ask(history, "trend")
     assert figures(january, "week", "job_days", "analysed_job_days", "straggling_job_days") == (
         known.JANUARY,
@@ -176,7 +176,7 @@ def test_the_trend_by_weeks(history: SparkSession) -> None:
     assert wasted == pytest.approx(2080.0, rel=1e-12)
 
 
-def test_discrepancies_of_those_analysed_and_of_all_replayed(history: SparkSession) -> None:
+def test_discrepancies_of_those_analysed_and_of_all_replayed(history: Stated) -> None:
     (row,) = ask(history, "discrepancy")
     assert figures(row, "replayed_job_days", "analysed_job_days") == (280, 200)
     assert figures(row, "analysed_p50", "analysed_p90", "replayed_p90") == (0.02, 0.04, 0.5)
@@ -188,12 +188,12 @@ def test_a_run_of_several_days_counts_once_by_its_sums(spark: SparkSession) -> N
     second = {"simulated_total_s": 100.0, "ideal_total_s": 95.0, "slow_worker_share": 0.25}
     later = {"status": "no_ops", "slowdown": None, "log_date": known.FEBRUARY}
     mild = {"job_id": "mild", "simulated_total_s": 109.0, "ideal_total_s": 100.0, "slowdown": 9.0}
-    register(spark, {JOB_SLOWDOWN: [first, second | {"log_date": NEXT_DAY}, later, mild]})
-    (row,) = ask(spark, "straggling")
+    tables = stated(spark, {JOB_SLOWDOWN: [first, second | {"log_date": NEXT_DAY}, later, mild]})
+    (row,) = ask(tables, "straggling")
     assert figures(row, "jobs", "analysed", "straggling") == (2, 2, 1)
-    (workers,) = ask(spark, "slow_workers")
+    (workers,) = ask(tables, "slow_workers")
     assert figures(workers, "worker_driven", "worker_driven_slowdown") == (1, 1.1)
-    assert [(row.status, row.jobs) for row in ask(spark, "coverage")] == [("analysed", 2)]
+    assert [(row.status, row.jobs) for row in ask(tables, "coverage")] == [("analysed", 2)]
 
 
 def test_causes_share_what_all_fixes_return(spark: SparkSession) -> None:
@@ -203,8 +203,8 @@ def test_causes_share_what_all_fixes_return(spark: SparkSession) -> None:
         {"cause": "pause", "attributed_gpu_hours": 20.0, "log_date": NEXT_DAY, "flag_reason": "few_steps"},
         {"cause": "pause", "attributed_gpu_hours": 99.0, "log_date": known.FEBRUARY},
     ]
-    register(spark, {JOB_CAUSES: rows})
-    worker, pause = ask(spark, "causes", DAY, NEXT_DAY)
+    tables = stated(spark, {JOB_CAUSES: rows})
+    worker, pause = ask(tables, "causes", DAY, NEXT_DAY)
     names = ("cause", "replayed_job_days", "job_days", "flagged_job_days", "attributed_share")
     assert figures(worker, *names) == ("slow_worker", 2, 1, 0, 0.75)
     assert figures(pause, *names) == ("pause", 1, 1, 1, 0.25)

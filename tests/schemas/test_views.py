@@ -3,18 +3,17 @@
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Row
 
 import schemas
 from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
-from schemas.views import VIEWS, mentioned
+from schemas.views import VIEWS
 from schemas.vocabulary import (
     HOST_CLOCK,
     JOB_SLOWDOWN,
@@ -25,25 +24,16 @@ from schemas.vocabulary import (
     STAGE_SLOWDOWN,
     WORKER_SLOWDOWN,
 )
-from tests.examples import DAY, NEXT_DAY, ROWS, frame
+from tests.answers import Stated, answer
+from tests.examples import DAY, NEXT_DAY, ROWS
 
 PACKAGE = Path(schemas.__file__).parent
 FEBRUARY = date(2026, 2, 1)
 
 
-def view(spark: SparkSession, name: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Row]:
-    """Rows of a view over these tables; every other table that it reads is empty."""
-    for source in sorted(mentioned(name) - {name}, key=_making):
-        if source in VIEWS:
-            spark.sql(VIEWS[source].sql).createOrReplaceTempView(source)
-        else:
-            frame(spark, source, tables.get(source, [])).createOrReplaceTempView(source)
-    return spark.sql(f"SELECT * FROM ({VIEWS[name].sql}) ORDER BY 1, 2, 3").collect()
-
-
-def _making(source: str) -> int:
-    """Tables come before the views that read them."""
-    return VIEW_NAMES.index(source) + 1 if source in VIEWS else 0
+def view(name: str, tables: Stated) -> list[Row]:
+    """Rows of a view over these tables; every other table is empty."""
+    return answer(f"SELECT * FROM {name} ORDER BY 1, 2, 3", tables)
 
 
 def unit(job: str, day: date, simulated_s: float, ideal_s: float, gpu_hours: float | None) -> dict[str, Any]:
@@ -103,12 +93,12 @@ def test_views_load_from_a_zip(tmp_path: Path) -> None:
     assert str(archive) in told.stdout
 
 
-def test_ops_has_one_row_per_op_with_its_name_place_and_times(spark: SparkSession) -> None:
+def test_ops_has_one_row_per_op_with_its_name_place_and_times() -> None:
     two_lines = [
         {},
         {"rank": 1, "op": [], "start_us": [], "duration_us": [], "microbatch": [], "model_chunk": []},
     ]
-    rows = view(spark, "ops", {RANK_STEPS: two_lines})
+    rows = view("ops", {RANK_STEPS: two_lines})
     told = [
         (row.position, row.op_type, row.start_us, row.end_us, row.microbatch, row.model_chunk) for row in rows
     ]
@@ -122,18 +112,17 @@ def test_ops_has_one_row_per_op_with_its_name_place_and_times(spark: SparkSessio
     }
 
 
-def test_ops_names_every_op_type(spark: SparkSession) -> None:
+def test_ops_names_every_op_type() -> None:
     count = len(OP_TYPES)
     numbers = {name: [1.0] * count for name in ("start_us", "duration_us")}
     integers = {name: [0] * count for name in ("microbatch", "model_chunk")}
-    rows = view(spark, "ops", {RANK_STEPS: [{"op": list(range(count))} | numbers | integers]})
+    rows = view("ops", {RANK_STEPS: [{"op": list(range(count))} | numbers | integers]})
     assert tuple(row.op_type for row in sorted(rows, key=lambda row: row.position)) == OP_TYPES
 
 
-def test_fleet_month_counts_a_run_once_and_judges_it_by_its_sums(spark: SparkSession) -> None:
+def test_fleet_month_counts_a_run_once_and_judges_it_by_its_sums() -> None:
     # a: days of 2.0 and 1.0, by sums 110/105 = 1.047..., not straggling though the mean of ratios is 1.5
     rows = view(
-        spark,
         "fleet_month",
         {
             JOB_SLOWDOWN: [
@@ -158,9 +147,8 @@ def test_fleet_month_counts_a_run_once_and_judges_it_by_its_sums(spark: SparkSes
     assert january.waste_p99 == pytest.approx(5 / 110 + 0.99 * (2 / 12 - 5 / 110), rel=1e-14)
 
 
-def test_fleet_month_of_units_without_results_has_counts_and_no_ratios(spark: SparkSession) -> None:
+def test_fleet_month_of_units_without_results_has_counts_and_no_ratios() -> None:
     (month,) = view(
-        spark,
         "fleet_month",
         {JOB_SLOWDOWN: [NOT_REPLAYED | {"log_date": DAY, "job_id": "d", "status": "no_ops"}]},
     )
@@ -170,9 +158,8 @@ def test_fleet_month_of_units_without_results_has_counts_and_no_ratios(spark: Sp
     assert month.waste_p50 is None
 
 
-def test_job_history_sums_days_and_never_means_ratios(spark: SparkSession) -> None:
+def test_job_history_sums_days_and_never_means_ratios() -> None:
     (run,) = view(
-        spark,
         "job_history",
         {
             JOB_SLOWDOWN: [
@@ -190,9 +177,8 @@ def test_job_history_sums_days_and_never_means_ratios(spark: SparkSession) -> No
     assert (run.gpu_hours, run.wasted_gpu_hours) == (300.0, 50.0)
 
 
-def test_straggling_jobs_are_analysed_units_from_1_1_with_what_slows_them_most(spark: SparkSession) -> None:
+def test_straggling_jobs_are_analysed_units_from_1_1_with_what_slows_them_most() -> None:
     rows = view(
-        spark,
         "straggling_jobs",
         {
             JOBS: [{"job_id": "a"}],
@@ -223,14 +209,13 @@ def test_straggling_jobs_are_analysed_units_from_1_1_with_what_slows_them_most(s
     assert (second.team, second.slowest_op_type, second.slowest_worker_host) == (None, None, None)
 
 
-def test_host_recurrence_wants_several_slow_jobs_or_days(spark: SparkSession) -> None:
+def test_host_recurrence_wants_several_slow_jobs_or_days() -> None:
     def worker(
         host: str | None, job: str, day: date, slowdown: float, *, is_slowest: bool = True
     ) -> dict[str, Any]:
         return {"host": host, "job_id": job, "log_date": day, "slowdown": slowdown, "is_slowest": is_slowest}
 
     rows = view(
-        spark,
         "host_recurrence",
         {
             WORKER_SLOWDOWN: [
@@ -255,7 +240,7 @@ def test_host_recurrence_wants_several_slow_jobs_or_days(spark: SparkSession) ->
     assert (days.first_slow, days.last_slow, days.jobs_slow, days.days_slow) == (DAY, NEXT_DAY, 1, 2)
 
 
-def test_host_clocks_names_hosts_whose_clocks_were_corrected(spark: SparkSession) -> None:
+def test_host_clocks_names_hosts_whose_clocks_were_corrected() -> None:
     def clock(host: str, job: str, day: date, offset_s: float, **more: object) -> dict[str, Any]:
         return {
             "host": host,
@@ -267,7 +252,6 @@ def test_host_clocks_names_hosts_whose_clocks_were_corrected(spark: SparkSession
         } | more
 
     rows = view(
-        spark,
         "host_clocks",
         {
             HOST_CLOCK: [

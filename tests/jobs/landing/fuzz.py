@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from jobs.cli import positive
+from jobs.arguments import positive
 from jobs.landing.content import Content
 from jobs.landing.formats.manifest import ManifestError, manifest_fields, manifest_row, parse_published_meta
 from jobs.landing.formats.published_trace import read_trace

@@ -1,0 +1,69 @@
+"""Export: all tables and views as one file of DuckDB's, for its clients, BI tools and notebooks.
+
+`python -m jobs.export_database fleet.duckdb --warehouse demo/warehouse`; the file needs nothing beside it.
+"""
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import duckdb
+
+from jobs.arguments import WHERE, make_parser, option
+from jobs.reading.advice import AnswerError, first_line
+from jobs.reading.command import opened, run_reader
+from jobs.reading.database import Database
+from jobs.settings import Settings, SettingsError
+from schemas.sql_files import VIEW_NAMES
+from schemas.tables import TABLES
+from schemas.views import VIEWS, mentioned
+from schemas.vocabulary import RANK_STEPS
+
+OF_OPS: Final = (RANK_STEPS, *(name for name in VIEW_NAMES if RANK_STEPS in mentioned(name)))
+"""By far the largest table, and what reads it."""
+
+
+def export(database: Database, target: Path, names: tuple[str, ...]) -> None:
+    """Write these tables and views, all as of one publication; replaces the file when all is written.
+
+    Raises AnswerError where the file cannot be written.
+    """
+    beside = target.with_name(f".{target.name}.{uuid4().hex}")
+    try:
+        database.write(beside, names)
+        beside.replace(target)
+    except (OSError, duckdb.IOException) as error:
+        raise AnswerError(f"{target} could not be written: {first_line(error)}") from error
+    finally:
+        for left in (beside, beside.with_name(f"{beside.name}.wal")):
+            left.unlink(missing_ok=True)
+
+
+def _run(settings: Settings, args: argparse.Namespace) -> None:
+    target: Path = args.file
+    if not target.parent.is_dir():
+        raise SettingsError(f"{target}: no such folder: {target.parent}")
+    names = tuple(name for name in (*TABLES, *VIEWS) if args.with_ops or name not in OF_OPS)
+    export(opened(settings), target, names)
+    size = f"{target.stat().st_size / 1e6:,.1f} MB"
+    sys.stdout.write(f"{target}: {len(TABLES.keys() & {*names})} tables, ")
+    sys.stdout.write(f"{len(VIEWS.keys() & {*names})} views, {size}\n")
+
+
+main: Final = partial(
+    run_reader,
+    make_parser(
+        "export_database",
+        "Write all tables and views as of one publication into one file of DuckDB's.",
+        *WHERE,
+        option("file FILE", "such as fleet.duckdb; replaced if it exists", Path),
+        option("--with-ops", "also every recorded op: rank_steps, by far the largest, and the view ops"),
+    ),
+    _run,
+)
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+"""What to say of a question that an engine does not understand, and of an answer that fails."""
+
+from collections.abc import Sequence
+
+from jobs.nearest import suggestion
+from schemas.tables import TABLES
+
+
+class AnswerError(Exception):
+    """Raised where a question was understood and its answer fails, on the data or for want of memory."""
+
+
+def no_column(name: str, reads: Sequence[str], columns: Sequence[str]) -> str:
+    """Name the column that may be meant, or the tables that have the one asked for.
+
+    reads : tables and views that the question names
+    columns : those that it could have named
+    """
+    owners = [table.name for table in TABLES.values() if name.lower() in table.column_names]
+    if owners and not set(owners) <= set(reads):
+        return f"no column {name} in {', '.join(reads) or 'the query'}: {', '.join(owners)} have it"
+    return f"no column {name}: {suggestion(name, list(dict.fromkeys(columns)))}"
+
+
+def first_line(error: Exception) -> str:
+    """Return what an engine says, without the lines that point into the SQL."""
+    return next(iter(str(error).strip().splitlines()), "")

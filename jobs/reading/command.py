@@ -1,0 +1,106 @@
+"""What commands that answer questions share: arguments, an engine, exit status, one line of what is wrong."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from importlib import import_module
+from typing import Final, Protocol, cast
+
+from jobs.arguments import WHERE, Option, Parser, make_parser, option
+from jobs.printing import Result
+from jobs.reading.advice import AnswerError, first_line
+from jobs.reading.database import Database
+from jobs.reading.duckdb_reader import DuckDbReader
+from jobs.settings import Settings, SettingsError, load_settings
+from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
+
+DUCKDB: Final = "duckdb"
+SPARK: Final = "spark"
+ENGINE: Final = option(
+    "--engine",
+    "what answers: duckdb, from a folder of this machine, at once; spark, from any warehouse of any size "
+    "(left out: duckdb where the warehouse is a folder)",
+    choices=(DUCKDB, SPARK),
+)
+
+_SPARKS: Final = "jobs.reading.spark_reader"
+"""Imported where it is asked for: Spark alone takes longer to import than DuckDB to answer."""
+
+logger = logging.getLogger(__name__)
+
+
+class Reader(Protocol):
+    """An engine over one warehouse."""
+
+    def ask(self, sql: str, limit: int = 0) -> Result:
+        """Answer a question with at most `limit` rows, all where it is 0."""
+
+
+Body = Callable[[Reader, argparse.Namespace], None]
+
+
+def reader_entry_point(
+    name: str, *options: Option, epilog: str | None = None
+) -> Callable[[Body], partial[int]]:
+    """Make a command of the function that asks, as cli.entry_point does of one that needs a session."""
+
+    def of(body: Body) -> partial[int]:
+        parser = make_parser(name, body.__doc__ or "", *WHERE, ENGINE, *options, epilog=epilog)
+        return partial(run_reader, parser, lambda settings, args: _ask(name, body, settings, args))
+
+    return of
+
+
+def run_reader(
+    parser: Parser,
+    body: Callable[[Settings, argparse.Namespace], None],
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Parse the arguments, run `body` and return the exit status; see cli.run_entry_point."""
+    try:
+        args = parser.parse_args(argv)
+        body(load_settings(args.settings, args.landing, args.warehouse), args)
+    except SystemExit as end:  # the parser has said what is wrong, or printed its help
+        return int(end.code or EXIT_DONE)
+    except (SettingsError, AnswerError) as error:
+        sys.stderr.write(f"{parser.prog}: error: {error}\n")
+        return EXIT_WRONG_SETTINGS if isinstance(error, SettingsError) else EXIT_FAILED
+    except Exception as error:
+        logger.exception("%s failed", parser.prog)
+        sys.stderr.write(f"{parser.prog}: error: {type(error).__name__}: {first_line(error)}\n")
+        return EXIT_FAILED
+    return EXIT_DONE
+
+
+def opened(settings: Settings) -> Database:
+    """Open the warehouse that the settings name. Raises SettingsError unless it is a folder with tables."""
+    paths = settings.paths
+    if is_elsewhere(settings):
+        raise SettingsError(f"{paths.warehouse} is no folder of this machine: --engine spark reads it")
+    database = Database(paths.warehouse, paths.silver)
+    database.hold_there()
+    return database
+
+
+def is_elsewhere(settings: Settings) -> bool:
+    """Whether tables lie in a store."""
+    return "://" in settings.paths.warehouse + (settings.paths.silver or "")
+
+
+def _ask(name: str, body: Body, settings: Settings, args: argparse.Namespace) -> None:
+    engine = args.engine or (SPARK if is_elsewhere(settings) else DUCKDB)
+    reader: AbstractContextManager[Reader]
+    if engine == SPARK:
+        if not is_elsewhere(settings):
+            opened(settings)  # says what is missing before Spark starts
+        lend = cast(
+            "Callable[[Settings, str], AbstractContextManager[Reader]]", import_module(_SPARKS).spark_reader
+        )
+        reader = lend(settings, name)
+    else:
+        reader = nullcontext(DuckDbReader(opened(settings)))
+    with reader as lent:
+        body(lent, args)

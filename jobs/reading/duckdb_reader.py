@@ -1,0 +1,76 @@
+"""Answers by DuckDB, from a warehouse on this machine, without a JVM."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import duckdb
+
+from jobs.printing import Result
+from jobs.reading.advice import AnswerError, first_line, no_column
+from jobs.reading.database import Database, needed
+from jobs.reading.question import NAMES, Question, QuestionError, question
+
+_NOT_UNDERSTOOD: Final = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
+_NO_COLUMN: Final = re.compile(r'(?:column|column named|key) "([^"]+)"(?: not found| in struct|\s)')
+_QUOTED: Final = re.compile(r'"([^"]+)"')
+_NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
+
+
+class DuckDbReader:
+    """Answers questions from one warehouse, all as of the publication that was the latest at the start."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def ask(self, sql: str, limit: int = 0) -> Result:
+        """Answer a question with at most `limit` rows, all where it is 0. Times are text, in UTC.
+
+        Raises QuestionError where it cannot be asked, AnswerError where it fails on the data.
+        """
+        asked = question(sql)
+        names = needed(asked.reads) if asked.reads or asked.is_select else {*NAMES}
+        with self._database.connection(names) as connection:
+            try:
+                return answer(connection, asked.for_duckdb, limit)
+            except _NOT_UNDERSTOOD as error:
+                raise QuestionError(_advice(connection, error, asked)) from error
+            except duckdb.Error as error:
+                raise AnswerError(first_line(error)) from error
+
+
+def answer(connection: duckdb.DuckDBPyConnection, sql: str, limit: int = 0) -> Result:
+    """Answer by DuckDB what DuckDB itself takes for one SELECT. Raises QuestionError for anything else."""
+    statements = connection.extract_statements(sql)
+    if [each.type for each in statements] != [duckdb.StatementType.SELECT]:
+        raise QuestionError(f"not one SELECT: {sql}")
+    connection.execute(statements[0])
+    columns = connection.description or []
+    rows = connection.fetchmany(limit + 1) if limit else connection.fetchall()
+    return Result(
+        columns=[str(name) for name, *_ in columns],
+        is_number=[str(kind).startswith(_NUMBERS) and not str(kind).endswith("]") for _, kind, *_ in columns],
+        rows=[tuple(map(_plain, row)) for row in (rows[:limit] if limit else rows)],
+        is_cut=bool(limit) and len(rows) > limit,
+    )
+
+
+def _plain(value: object) -> object:
+    """Return times and lengths of time as text."""
+    if isinstance(value, datetime):
+        in_utc = value.astimezone(UTC) if value.tzinfo else value
+        text = in_utc.replace(tzinfo=None).isoformat(" ")
+        return text.rstrip("0") if "." in text else text
+    return str(value) if isinstance(value, timedelta) else value
+
+
+def _advice(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, asked: Question) -> str:
+    """Say what DuckDB does not understand and, of a column, which one may be meant."""
+    missing = _NO_COLUMN.search(str(error))
+    if missing is None:
+        return f"{first_line(error)} (--engine spark may know it)"
+    offered = str(error).partition("Candidate")[2].splitlines()
+    columns = [name.split(".")[-1] for name in _QUOTED.findall(offered[0] if offered else "")]
+    for name in asked.reads:
+        columns += [row[0] for row in connection.execute(f"DESCRIBE {name}").fetchall()]
+    return no_column(missing[1], asked.reads, columns)

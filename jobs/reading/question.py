@@ -1,0 +1,112 @@
+"""A question: one SELECT in Spark's SQL over tables and views, put over for the engine that answers it.
+
+What an engine gets is never the text that was given: it is parsed, checked and written anew.
+"""
+
+import logging
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from sqlglot import exp, parse
+from sqlglot.errors import SqlglotError
+
+from jobs.nearest import suggestion
+from jobs.reading.advice import first_line
+from jobs.reading.dialect import put_over
+from jobs.settings import SettingsError
+from schemas.sql_files import VIEW_NAMES
+from schemas.vocabulary import TABLE_NAMES
+
+NAMES: Final = (*TABLE_NAMES, *VIEW_NAMES)
+"""All that a question can read."""
+
+_SHOW_TABLES: Final = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*", re.IGNORECASE)
+_ONLY: Final = "only one SELECT can be asked, or DESCRIBE, or SHOW TABLES"
+_CHANGES: Final = (exp.DDL, exp.DML, exp.Into, exp.QueryTransform, exp.Command, exp.Lock)
+_REFUSED: Final = {"reflect", "try_reflect", "java_method", "identifier"}
+"""Functions that call Java, or whose argument is the name of another."""
+_EXPLODES: Final = (exp.Explode, exp.Inline, exp.Stack, exp.Subquery)
+"""What a LATERAL may make rows of; a table function could read anything."""
+
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it does not understand is an error here
+
+
+class QuestionError(SettingsError):
+    """Raised for a question that cannot be asked: wrong SQL, unknown names, no tables."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question that was found to read tables and views of the warehouse, and to do nothing else."""
+
+    tree: exp.Expr
+
+    @cached_property
+    def reads(self) -> tuple[str, ...]:
+        """Tables and views that it names."""
+        named = {each.name.lower() for each in self.tree.find_all(exp.Table)}
+        return tuple(name for name in NAMES if name in named)
+
+    @property
+    def is_select(self) -> bool:
+        """Whether it is no list of tables."""
+        return not isinstance(self.tree, exp.Command)
+
+    @property
+    def for_spark(self) -> str:
+        """The question as Spark gets it."""
+        return self.tree.sql("spark", comments=False)
+
+    @property
+    def for_duckdb(self) -> str:
+        """The question as DuckDB gets it. Raises QuestionError where it cannot be put over."""
+        try:
+            return put_over(self.tree)
+        except SqlglotError as error:
+            raise QuestionError(f"{first_line(error)} (--engine spark knows it)") from None
+
+
+def question(sql: str) -> Question:
+    """Read a question. Raises QuestionError unless it is one that only reads, and what there is."""
+    if _SHOW_TABLES.fullmatch(sql):
+        return Question(exp.Command(this="SHOW", expression="TABLES"))
+    try:
+        trees = parse(sql, read="spark")
+    except SqlglotError as error:
+        raise QuestionError(_first(error)) from None
+    if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Describe):
+        raise QuestionError(_ONLY)
+    for hint in list(trees[0].find_all(exp.Hint)):
+        hint.pop()
+    _check(trees[0])
+    return Question(trees[0])
+
+
+def _check(tree: exp.Expr) -> None:
+    """Raise QuestionError for what does more than read the warehouse."""
+    if next(tree.find_all(*_CHANGES), None) is not None:
+        raise QuestionError(_ONLY)
+    for call in tree.find_all(exp.Anonymous):
+        if call.name.lower() in _REFUSED:
+            raise QuestionError(f"{call.name}: no question may call it")
+    for lateral in tree.find_all(exp.Lateral):
+        if not isinstance(lateral.this, _EXPLODES):
+            raise QuestionError(f"LATERAL {lateral.this.sql('spark')}: only explode and its like")
+    known = {*NAMES, *(each.alias.lower() for each in tree.find_all(exp.CTE))}
+    for table in tree.find_all(exp.Table):
+        name = table.name.lower() if isinstance(table.this, exp.Identifier) and not table.db else None
+        if name not in known or table.args.get("version"):
+            asked = table.copy()
+            asked.set("alias", None)
+            told = asked.sql("spark", comments=False, identify=False).replace("`", "")
+            raise QuestionError(f"no table or view {told}: {suggestion(told, NAMES)}")
+
+
+def _first(error: SqlglotError) -> str:
+    """Say on one line what is wrong with SQL, and where."""
+    for each in getattr(error, "errors", ()):
+        at = f"line {each['line']}, column {each['col']}, at {each['highlight']!r}"
+        return f"{each['description']}: {at}"
+    return str(error).splitlines()[0]

@@ -1,0 +1,85 @@
+"""Answers by Spark, from warehouses that are more than one machine reads, or lie in a store."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import NumericType, TimestampType
+
+from jobs.java import JavaNotFoundError
+from jobs.printing import Result
+from jobs.progress import working
+from jobs.reading.advice import AnswerError, first_line, no_column
+from jobs.reading.question import Question, QuestionError, question
+from jobs.session import SessionError, session
+from jobs.settings import Settings
+from jobs.warehouse.tables import Warehouse
+from schemas.views import mentioned
+
+
+class SparkReader:
+    """Answers questions from one warehouse, all as of the publication that was the latest at the start."""
+
+    def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
+        self._spark, self._warehouse = spark, warehouse
+        # What is wrong is told in one line; Spark's own logger would add pages of JSON.
+        PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+
+    def ask(self, sql: str, limit: int = 0) -> Result:
+        """Answer as duckdb_reader.DuckDbReader.ask does, and raise the same errors."""
+        asked = question(sql)
+        if not self._warehouse.register_views(mentioned(" ".join(asked.reads))):
+            root = self._warehouse.root
+            raise QuestionError(f"no tables in {root}: run a night first, or name another --warehouse")
+        try:
+            with working("asking Spark"):
+                return collected(self._spark.sql(asked.for_spark), limit)
+        except (AnalysisException, ParseException) as error:
+            raise QuestionError(self._advice(error, asked)) from error
+        except PySparkException as error:
+            raise AnswerError(first_line(error)) from error
+
+    def _advice(self, error: PySparkException, asked: Question) -> str:
+        facts = error.getMessageParameters() or {}
+        if not (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+            return first_line(error)
+        name = facts.get("objectName", "").replace("`", "").split(".")[-1]
+        offered = facts.get("proposal", "").replace("`", "").split(", ")
+        columns = [each.split(".")[-1] for each in offered if each]
+        columns += [column for each in asked.reads for column in self._spark.table(each).columns]
+        return no_column(name, asked.reads, columns)
+
+
+@contextmanager
+def spark_reader(settings: Settings, name: str) -> Iterator[SparkReader]:
+    """Lend a reader in a session of Spark's. Raises AnswerError where none can be made."""
+    with ExitStack() as open_session:
+        try:
+            with working(f"{name}: starting Spark"):
+                spark = open_session.enter_context(session(settings, name))
+        except (SessionError, JavaNotFoundError) as error:
+            raise AnswerError(str(error)) from error
+        yield SparkReader(spark, Warehouse.of(spark, settings))
+
+
+def collected(frame: DataFrame, limit: int = 0) -> Result:
+    """Collect at most `limit` rows of a frame, all where it is 0. Timestamps become text, in UTC."""
+    names = [f"column_{place}" for place in range(len(frame.columns))]  # its own may be there twice
+    plain = frame.toDF(*names)
+    fields = plain.schema.fields
+    wanted = [
+        F.col(field.name).cast("string") if isinstance(field.dataType, TimestampType) else F.col(field.name)
+        for field in fields
+    ]
+    plain = plain.select(wanted)
+    rows = (plain.limit(limit + 1) if limit else plain).collect()
+    return Result(
+        columns=frame.columns,
+        is_number=[isinstance(field.dataType, NumericType) for field in fields],
+        rows=[tuple(row.asDict(recursive=True).values()) for row in (rows[:limit] if limit else rows)],
+        is_cut=bool(limit) and len(rows) > limit,
+    )

@@ -1,0 +1,97 @@
+"""A warehouse as readers see it: as of one publication, whatever its files were written with."""
+
+from pathlib import Path
+
+import pytest
+from deltalake import write_deltalake
+
+from jobs.printing import Result
+from jobs.reading.database import Database
+from jobs.reading.duckdb_reader import DuckDbReader
+from jobs.reading.question import QuestionError
+from jobs.warehouse.publication import publication
+from schemas.tables import TABLES
+from schemas.vocabulary import FLEET_DAY, JOB_SLOWDOWN, JOBS, PIPELINE_RUNS, STAGE_SIMULATE
+from tests.examples import DAY, NEXT_DAY, table_rows
+from tests.jobs.reading.warehouses import warehouse_of
+
+JOB_IDS = "SELECT job_id FROM job_slowdown ORDER BY job_id"
+
+
+def ask(root: str | Path, sql: str, silver: str | None = None) -> Result:
+    return DuckDbReader(Database(str(root), silver)).ask(sql)
+
+
+def values(root: str | Path, sql: str) -> list[object]:
+    return [value for row in ask(root, sql).rows for value in row]
+
+
+def test_all_tables_are_read_as_of_the_latest_publication(tmp_path: Path) -> None:
+    made = warehouse_of(tmp_path)
+    for job in ("first", "second"):
+        with publication(made, STAGE_SIMULATE, [DAY], [JOB_SLOWDOWN]):
+            made.replace(TABLES[JOB_SLOWDOWN], table_rows(JOB_SLOWDOWN, [{"job_id": job}]), [DAY])
+    made.replace(TABLES[JOB_SLOWDOWN], table_rows(JOB_SLOWDOWN, [{"job_id": "unpublished"}]), [DAY])
+    made.replace(TABLES[FLEET_DAY], table_rows(FLEET_DAY), [DAY])
+    made.append(TABLES[PIPELINE_RUNS], table_rows(PIPELINE_RUNS))
+    assert values(tmp_path, JOB_IDS) == ["second"]
+    assert values(tmp_path, "SELECT count(*) FROM fleet_day") == [0]
+    assert values(tmp_path, "SELECT count(*) FROM pipeline_runs") == [1]
+    assert values(tmp_path, "SELECT max(publication) FROM publications") == [made.published.number]
+
+
+def test_a_reader_stays_with_its_publication_while_another_is_written(tmp_path: Path) -> None:
+    made = warehouse_of(tmp_path)
+    readers = []
+    for job in ("first", "second"):
+        with publication(made, STAGE_SIMULATE, [DAY], [JOB_SLOWDOWN]):
+            made.replace(TABLES[JOB_SLOWDOWN], table_rows(JOB_SLOWDOWN, [{"job_id": job}]), [DAY])
+        reader = DuckDbReader(Database(str(tmp_path)))
+        reader.ask("SELECT count(*) FROM job_slowdown")
+        readers.append(reader)
+    assert [list(reader.ask(JOB_IDS).rows) for reader in readers] == [[("first",)], [("second",)]]
+
+
+def test_a_warehouse_without_publications_is_read_as_it_is_now(tmp_path: Path) -> None:
+    made = warehouse_of(tmp_path, job_slowdown=table_rows(JOB_SLOWDOWN))
+    made.replace(TABLES[JOB_SLOWDOWN], table_rows(JOB_SLOWDOWN, [{"job_id": "new"}]), [DAY])
+    assert values(tmp_path, JOB_IDS) == ["new"]
+
+
+def test_a_column_that_files_were_written_without_is_null(tmp_path: Path) -> None:
+    old = table_rows(JOBS).drop_columns(["team", "labels"])
+    write_deltalake(tmp_path / JOBS, old, partition_by=["log_date"])
+    assert values(tmp_path, "SELECT team, labels FROM jobs") == [None, None]
+    new = table_rows(JOBS, [{"log_date": NEXT_DAY}]).drop_columns("labels")
+    write_deltalake(tmp_path / JOBS, new, mode="append", schema_mode="merge", partition_by=["log_date"])
+    found = ask(tmp_path, "SELECT log_date, team, labels FROM jobs ORDER BY log_date")
+    assert list(found.rows) == [(DAY, None, None), (NEXT_DAY, "language", None)]
+
+
+def test_ingested_tables_may_lie_elsewhere_with_publications_of_their_own(tmp_path: Path) -> None:
+    silver = warehouse_of(tmp_path / "silver")
+    with publication(silver, STAGE_SIMULATE, [DAY], [JOBS]):
+        silver.replace(TABLES[JOBS], table_rows(JOBS), [DAY])
+    own = warehouse_of(tmp_path / "own", job_slowdown=table_rows(JOB_SLOWDOWN))
+    found = ask(own.root, "SELECT team, slowdown FROM job_days", silver.root)
+    assert list(found.rows) == [("language", 1.25)]
+
+
+@pytest.mark.parametrize("name", ["it's a [warehouse]*?", "cluster=b", "Zoë"])
+def test_a_warehouse_may_lie_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    made = warehouse_of(tmp_path / name, job_slowdown=table_rows(JOB_SLOWDOWN))
+    found = ask(made.root, "SELECT log_date, job_id FROM job_slowdown WHERE log_date = '2026-01-05'")
+    assert list(found.rows) == [(DAY, "gpt-175b")]
+
+
+def test_times_are_text_in_utc(tmp_path: Path) -> None:
+    made = warehouse_of(tmp_path)
+    made.append(TABLES[PIPELINE_RUNS], table_rows(PIPELINE_RUNS))
+    sql = "SELECT started_at, started_at + INTERVAL 1500 MILLISECONDS FROM pipeline_runs"
+    assert values(tmp_path, sql) == ["2026-01-06 01:00:00", "2026-01-06 01:00:01.5"]
+
+
+def test_a_folder_that_would_pass_for_a_partition_is_refused(tmp_path: Path) -> None:
+    made = warehouse_of(tmp_path / "log_date=2020-01-01", job_slowdown=table_rows(JOB_SLOWDOWN))
+    with pytest.raises(QuestionError, match="no folder above a table may be called log_date="):
+        ask(made.root, JOB_IDS)

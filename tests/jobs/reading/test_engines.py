@@ -1,0 +1,194 @@
+"""DuckDB and Spark give one answer: to expressions whose meaning differs, and to all SQL of this project."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.printing import Result
+from jobs.reading.advice import AnswerError
+from jobs.reading.command import Reader
+from jobs.reading.database import Database
+from jobs.reading.duckdb_reader import DuckDbReader
+from jobs.reading.question import NAMES, QuestionError, question
+from jobs.reading.spark_reader import SparkReader
+from jobs.warehouse.tables import Warehouse
+from schemas.cookbook import RECIPES
+from schemas.queries import QUERIES
+from schemas.tables import TABLES
+from schemas.views import VIEWS
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
+from tests.examples import NEXT_DAY, table_rows
+from tests.jobs.conftest import Demo
+from tests.jobs.reading.warehouses import warehouse_of
+
+CLOSE = 1e-9
+"""Relative: sums are taken in another order."""
+
+UNREPLAYED = {column.name: None for column in TABLES[JOB_SLOWDOWN].columns if column.nullable}
+
+OF_ROWS = (
+    *("cast(slowdown AS int)", "cast(-slowdown AS bigint)", "int(slowdown)", "cast(true AS int)"),
+    *(
+        "steps / 3",
+        "steps div 3",
+        "-7 % 3",
+        "try_divide(steps, 0)",
+        "greatest(slowdown, 2)",
+        "least(slowdown, null)",
+    ),
+    *("round(2.5)", "round(-2.5)", "round(slowdown, 1)", "floor(slowdown)", "isnan(slowdown)"),
+    *(
+        "date_add(log_date, 3)",
+        "date_sub(log_date, 3)",
+        "add_months(log_date, 1)",
+        "trunc(log_date, 'MONTH')",
+    ),
+    *(
+        "dayofweek(log_date)",
+        "weekofyear(log_date)",
+        "datediff(log_date, date'2026-01-01')",
+        "last_day(log_date)",
+    ),
+    *("date_format(log_date, 'yyyy-MM-dd EEE')", "log_date > '2026-01-05'", "date_trunc('WEEK', log_date)"),
+    *(
+        "job_id LIKE 'a\\_%'",
+        "job_id LIKE '%b'",
+        "substr(job_id, -2)",
+        "split(job_id, '-')",
+        "concat(job_id, null)",
+    ),
+    *("regexp_extract(job_id, '([a-z]+)-(\\\\d+)', 2)", "concat_ws(',', job_id, null, run_id)"),
+    *("array_position(array(1, 2), 9)", "array_position(array('x', job_id), job_id)", "array(1, 2)[0]"),
+    *(
+        "element_at(array(1, 2), -1)",
+        "transform(array(5, 6), (x, i) -> x * i)",
+        "array_sort(array(3, 1, null))",
+    ),
+    *("filter(array(5, 6, 7), (x, i) -> i > 0)", "aggregate(array(1, 2), 0, (a, x) -> a + x)"),
+    *("sequence(1, 3)", "sequence(3, 1)", "size(array())", "map('a', 1)['z']", "slowdown <=> null"),
+)
+OF_GROUPS = (
+    *(
+        "count(*)",
+        "count(slowdown)",
+        "count(DISTINCT job_id, run_id)",
+        "count_if(slowdown > 1)",
+        "count_if(null)",
+    ),
+    *("sum(steps)", "avg(slowdown)", "median(slowdown)", "percentile(slowdown, 0.9)", "stddev(slowdown)"),
+    *("max_by(job_id, slowdown)", "min_by(job_id, slowdown)", "sum(slowdown) FILTER (WHERE slowdown > 2)"),
+    *("array_sort(collect_list(slowdown))", "array_sort(collect_set(run_id))", "bool_or(slowdown > 1)"),
+    *("sum(cast(slowdown > 1 AS int))", "cast(avg(slowdown) AS bigint)", "sum(slowdown) / count(*)"),
+)
+QUESTIONS = (
+    f"SELECT job_id, {', '.join(OF_ROWS)} FROM job_slowdown ORDER BY job_id",
+    f"SELECT {', '.join(OF_GROUPS)} FROM job_slowdown",
+    f"SELECT {', '.join(OF_GROUPS)} FROM job_slowdown WHERE false",
+    "SELECT job_id FROM job_slowdown ORDER BY slowdown",
+    "SELECT job_id FROM job_slowdown ORDER BY slowdown DESC",
+    "SELECT job_id, lag(job_id) OVER (ORDER BY job_id) FROM job_slowdown ORDER BY 1",
+    "SELECT job_id, rank() OVER (ORDER BY slowdown) FROM job_slowdown ORDER BY 1",
+    "SELECT job_id, c.host FROM job_causes LATERAL VIEW OUTER explode(culprits) e AS c ORDER BY 1, c.pp_rank",
+    "SELECT job_id, place FROM job_causes LATERAL VIEW posexplode(culprits) e AS place, c ORDER BY 1, 2",
+    "SELECT job_id, evidence['effect'], evidence['none'] FROM job_causes ORDER BY job_id",
+    "SELECT slowdown * 2 AS twice, twice + 1 FROM job_slowdown ORDER BY job_id",
+    "SELECT status, run_id, count(*) FROM job_slowdown GROUP BY ROLLUP (status, run_id) ORDER BY 1, 2",
+    "SELECT job_id FROM job_slowdown MINUS SELECT job_id FROM job_causes ORDER BY 1",
+    "SELECT a.job_id FROM job_slowdown a LEFT ANTI JOIN job_causes b ON a.job_id = b.job_id ORDER BY 1",
+    "SELECT * EXCEPT (labels) FROM (SELECT job_id, map('a', 1) AS labels FROM job_slowdown) ORDER BY ALL",
+)
+NOT_PUT_OVER = (
+    *("culprits[steps]", "weekday(log_date)", "typeof(steps)", "format_string('%d', steps)"),
+    *("skewness(slowdown)", "max(struct(slowdown, job_id))", "array_distinct(array(2, 1))"),
+)
+
+
+@pytest.fixture(scope="module")
+def readers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Reader, Reader]:
+    units: list[dict[str, Any]] = [
+        {},
+        UNREPLAYED | {"job_id": "b", "status": "no_ops"},
+        {"job_id": "a_%c", "slowdown": 1.75, "log_date": NEXT_DAY},
+        {"job_id": "d", "slowdown": 2.5},
+    ]
+    none: dict[str, Any] = {"job_id": "e", "culprits": [], "evidence": []}
+    causes = table_rows(JOB_CAUSES, [{}, none])
+    root = tmp_path_factory.mktemp("warehouse")
+    made = warehouse_of(root, job_slowdown=table_rows(JOB_SLOWDOWN, units), job_causes=causes)
+    return both(spark, made.root)
+
+
+def both(spark: SparkSession, root: str) -> tuple[Reader, Reader]:
+    return DuckDbReader(Database(root)), SparkReader(spark, Warehouse(spark, root))
+
+
+def same(left: object, right: object) -> bool:
+    """Whether two values are one, but for rounding."""
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return [*left] == [*right] and same([*left.values()], [*right.values()])
+    if isinstance(left, Sequence) and isinstance(right, Sequence) and not isinstance(left, str):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, bool) or isinstance(right, bool) or left is None or right is None:
+        return left is right
+    if isinstance(left, str) or not hasattr(left, "__float__") or not hasattr(right, "__float__"):
+        return left == right
+    return math.isclose(left, right, rel_tol=CLOSE)
+
+
+def differing(found: Result, wanted: Result) -> list[tuple[str, object, object]]:
+    """Columns that differ, with both of their values."""
+    assert len(found.rows) == len(wanted.rows)
+    return [
+        (name, left, right)
+        for row, other in zip(found.rows, wanted.rows, strict=True)
+        for name, left, right in zip(found.columns, row, other, strict=True)
+        if not same(left, right)
+    ]
+
+
+@pytest.mark.parametrize("sql", QUESTIONS)
+def test_a_question_means_the_same_to_both(readers: tuple[Reader, Reader], sql: str) -> None:
+    duckdb, spark = (reader.ask(sql) for reader in readers)
+    assert differing(duckdb, spark) == []
+    assert duckdb.rows or "false" in sql
+
+
+@pytest.mark.parametrize("asked", NOT_PUT_OVER)
+def test_what_would_mean_something_else_is_not_asked_of_duckdb(
+    readers: tuple[Reader, Reader], asked: str
+) -> None:
+    with pytest.raises(QuestionError, match="--engine spark"):
+        readers[0].ask(f"SELECT {asked} FROM {JOB_CAUSES if 'culprits' in asked else JOB_SLOWDOWN}")
+
+
+@pytest.mark.parametrize("asked", ["1 / (steps - steps)", "cast(job_id AS int)"])
+def test_an_answer_that_fails_fails_in_both(readers: tuple[Reader, Reader], asked: str) -> None:
+    for reader in readers:
+        with pytest.raises(AnswerError):
+            reader.ask(f"SELECT {asked} FROM job_slowdown")
+
+
+def test_both_understand_all_sql_of_this_project(spark: SparkSession, tmp_path: Path) -> None:
+    made = warehouse_of(tmp_path, job_slowdown=table_rows(JOB_SLOWDOWN))
+    reader = DuckDbReader(Database(made.root))
+    Warehouse(spark, made.root).register_views()
+    asked = [*(f"SELECT * FROM {name}" for name in NAMES), *(each.over() for each in QUERIES.values())]
+    for sql in (*asked, *(recipe.sql for recipe in RECIPES)):
+        assert list(reader.ask(sql).columns) == spark.sql(question(sql).for_spark).columns, sql
+
+
+def test_both_give_the_same_answers_of_the_demo(spark: SparkSession, demo: Demo) -> None:
+    duckdb, by_spark = both(spark, str(demo.warehouse))
+    unlike = {"ops": None, "rank_steps": None, "job_days": "log_date, job_id, run_id"}  # maps have no order
+    orders = {name: unlike.get(name, "ALL") for name in VIEWS}
+    orders |= {name: ", ".join(table.grain) for name, table in TABLES.items() if name not in unlike}
+    ordered = [f"SELECT * FROM {name} ORDER BY {order}" for name, order in orders.items() if order]
+    asked = [*ordered, *(each.over() for each in QUERIES.values()), *(recipe.sql for recipe in RECIPES)]
+    for sql in asked:
+        assert differing(duckdb.ask(sql), by_spark.ask(sql)) == [], sql
+    ops = "SELECT op_type, count(*), sum(start_us), max(end_us), sum(position) FROM ops GROUP BY 1 ORDER BY 1"
+    assert differing(duckdb.ask(ops), by_spark.ask(ops)) == []

@@ -1,0 +1,24 @@
+"""The README's lines for other readers of the tables."""
+
+import re
+import sys
+from pathlib import Path
+
+from jobs.project import PROJECT
+from schemas.vocabulary import FLEET_DAY
+from tests.examples import table_rows
+from tests.jobs.commands import start
+from tests.jobs.reading.warehouses import warehouse_of
+
+READERS = re.compile(r"```python\n(# Every table by .*?)```", re.DOTALL)
+
+
+def test_the_lines_of_the_readme_read_the_tables_without_spark(tmp_path: Path) -> None:
+    warehouse = warehouse_of(tmp_path, fleet_day=table_rows(FLEET_DAY))
+    (block,) = READERS.findall((PROJECT / "README.md").read_text(encoding="utf-8"))
+    lines = block.replace("demo/warehouse", warehouse.root)
+    names = re.findall(r"^(by_\w+) =", block, re.MULTILINE)
+    assert names == ["by_deltalake", "by_pandas", "by_polars", "by_duckdb"]
+    counted = f"{lines}\nprint(*map(len, [{', '.join(names)}]))"
+    done = start([sys.executable, "-c", counted])
+    assert (done.stdout, done.stderr) == ("1 1 1 1\n", "")

@@ -1,0 +1,74 @@
+"""One file of DuckDB's with all tables and views, written whole or not at all."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from jobs.export_database import OF_OPS, main
+from schemas.tables import TABLES
+from schemas.views import VIEWS
+from schemas.vocabulary import JOB_SLOWDOWN, RANK_STEPS
+from tests.examples import table_rows
+from tests.jobs.reading.warehouses import warehouse_of
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
+    rows = {name: table_rows(name) for name in (JOB_SLOWDOWN, RANK_STEPS)}
+    return warehouse_of(tmp_path_factory.mktemp("warehouse"), **rows).root
+
+
+@pytest.mark.parametrize("with_ops", [False, True])
+def test_the_file_has_tables_and_views_with_their_meanings(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, warehouse: str, *, with_ops: bool
+) -> None:
+    target = tmp_path / "fleet.duckdb"
+    target.write_text("what an earlier export left")
+    assert main([str(target), "--warehouse", warehouse, *(["--with-ops"] if with_ops else [])]) == 0
+    assert [*tmp_path.iterdir()] == [target]
+    wanted = {name: each.meaning for name, each in TABLES.items()}
+    wanted |= {name: each.meaning for name, each in VIEWS.items()}
+    if not with_ops:
+        wanted = {name: meaning for name, meaning in wanted.items() if name not in OF_OPS}
+    with duckdb.connect(str(target), read_only=True) as file:
+        found = file.execute(
+            "SELECT table_name, comment FROM duckdb_tables() UNION ALL "
+            "SELECT view_name, comment FROM duckdb_views() WHERE NOT internal"
+        ).fetchall()
+        assert dict(found) == wanted
+        assert file.execute("SELECT job_id, slowdown FROM job_history").fetchall() == [("gpt-175b", 1.25)]
+        for name in wanted:
+            file.execute(f"SELECT * FROM {name}")
+        comment = (
+            "SELECT comment FROM duckdb_columns() WHERE table_name = 'job_slowdown' AND column_name = 'ideal'"
+        )
+        assert file.execute(comment).fetchone() == (
+            next(each.meaning for each in TABLES[JOB_SLOWDOWN].columns if each.name == "ideal"),
+        )
+        if with_ops:
+            assert file.execute("SELECT count(*) FROM ops").fetchone() == (3,)
+    assert capsys.readouterr().out.startswith(f"{target}: ")
+
+
+def test_what_is_there_stays_where_the_file_cannot_be_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, warehouse: str
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("disk full")
+
+    target = tmp_path / "fleet.duckdb"
+    target.write_text("before")
+    monkeypatch.setattr("jobs.reading.database.create_views", full)
+    assert main([str(target), "--warehouse", warehouse]) == 1
+    assert capsys.readouterr().err == f"export_database: error: {target} could not be written: disk full\n"
+    assert [(file, file.read_text()) for file in tmp_path.iterdir()] == [(target, "before")]
+
+
+def test_a_folder_that_is_not_there_is_a_wrong_argument(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, warehouse: str
+) -> None:
+    assert main([str(tmp_path / "none" / "fleet.duckdb"), "--warehouse", warehouse]) == 2
+    assert "no such folder" in capsys.readouterr().err
+    assert main([str(tmp_path / "fleet.duckdb"), "--warehouse", str(tmp_path)]) == 2
+    assert "no tables in" in capsys.readouterr().err
