@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs import refresh_changed_days
+from jobs import refresh_changed_days, run_nightly
 from jobs.fingerprints import STAGE_VERSIONS
-from schemas.vocabulary import JOB_SLOWDOWN, UNIT_FINGERPRINTS
+from jobs.settings import REPORT
+from schemas.vocabulary import JOB_SLOWDOWN, PUBLICATIONS, UNIT_FINGERPRINTS
 from tests.jobs.history import DAYS, JOB_IDS, History, assert_same_tables, history_in
 
 FIRST, LAST = DAYS[0], DAYS[-1]
@@ -23,8 +24,9 @@ def refresh(history: History, log_date: date = AFTER) -> dict[str, int]:
     return {name.removesuffix(".units"): count for name, count in counts.items() if name.endswith(".units")}
 
 
-ONE_UNIT = {"ingest": 1, "simulate": 1, "aggregate": 2}
-"""Done where one unit has changed: itself, and the aggregates of its day with its two units."""
+ONE_UNIT = {"ingest": 1, "simulate": 1, "revise": 4, "aggregate": 4}
+"""Done where one unit of the first day has changed: itself, and all of that day and of the next."""
+ONE_UNIT_OF_LAST = ONE_UNIT | {"revise": 2, "aggregate": 2}
 
 
 def test_late_files_give_the_tables_of_files_on_time(filled: History, tmp_path: Path) -> None:
@@ -44,7 +46,7 @@ def test_late_files_give_the_tables_of_files_on_time(filled: History, tmp_path: 
     }
     for path in (late_rank, late_job):
         (tmp_path / path.name).rename(path)
-    assert refresh(history) == {"ingest": 2, "simulate": 2, "aggregate": 4}
+    assert refresh(history) == {"ingest": 2, "simulate": 2, "revise": 4, "aggregate": 4}
     assert_same_tables(history.tables(), filled.tables())
     assert history.rows(UNIT_FINGERPRINTS) == filled.rows(UNIT_FINGERPRINTS)
 
@@ -70,7 +72,8 @@ def test_a_day_sent_twice_changes_nothing_and_redoes_nothing(filled: History, hi
             os.utime(file, (1.8e9, 1.8e9))
     assert refresh(history) == {}
     after = history.versions()
-    assert after.pop(UNIT_FINGERPRINTS) == before.pop(UNIT_FINGERPRINTS) + 1
+    for name in (UNIT_FINGERPRINTS, PUBLICATIONS):
+        assert after.pop(name) == before.pop(name) + 1
     assert after == before
     # The new times are known now: contents are not looked at again.
     with pytest.MonkeyPatch.context() as patch:
@@ -83,7 +86,7 @@ def test_other_contents_of_the_same_size_are_seen(history: History) -> None:
     text = log.read_text()
     log.write_text(text.replace('"host":"n', '"host":"m'))
     assert log.stat().st_size == len(text)
-    assert refresh(history) == ONE_UNIT
+    assert refresh(history) == ONE_UNIT_OF_LAST
 
 
 def test_only_finished_days_that_are_near_enough_are_looked_at(history: History) -> None:
@@ -95,7 +98,7 @@ def test_only_finished_days_that_are_near_enough_are_looked_at(history: History)
     assert refresh(history) == ONE_UNIT
     history.finish()
     assert refresh(history, LAST) == {}
-    assert refresh(history) == ONE_UNIT
+    assert refresh(history) == ONE_UNIT_OF_LAST
 
 
 def test_another_version_is_not_late_data(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,4 +116,29 @@ def test_the_command_line_refreshes(history: History, capsys: pytest.CaptureFixt
     told = json.loads(summary.read_text())
     assert (told["days"], told["rows"]["jobs"], told["dry_run"]) == ([LAST.isoformat()], 1, False)
     (run,) = history.rows("pipeline_runs")
-    assert [(each["stage"], each["units"]) for each in run["stages"]] == list(ONE_UNIT.items())
+    assert [(each["stage"], each["units"]) for each in run["stages"]] == list(ONE_UNIT_OF_LAST.items())
+
+
+def test_a_late_file_gives_the_tables_and_pages_of_nights_in_order(history: History) -> None:
+    """Also of a later day, whose report looks back on it."""
+    shutil.rmtree(history.warehouse)
+    for day in DAYS:
+        run_nightly.run(history.spark, history.settings, [day])
+    early = pages(history)
+    history.put("alpha", DAYS[0], slow=2.0)
+    history.finish()
+    refresh(history)
+    late, tables = pages(history), history.tables()
+    shutil.rmtree(history.warehouse)
+    for day in DAYS:
+        run_nightly.run(history.spark, history.settings, [day])
+    assert_same_tables(tables, history.tables())
+    assert late == pages(history)
+    for day in DAYS:
+        assert late[f"{day}/index.html"] != early[f"{day}/index.html"]
+
+
+def pages(history: History) -> dict[str, bytes]:
+    """All pages of the report."""
+    root = history.warehouse / REPORT
+    return {page.relative_to(root).as_posix(): page.read_bytes() for page in root.rglob("*.html")}
