@@ -17,7 +17,7 @@ from tests.jobs.report.fleets import fleet, publication
 from tests.jobs.report.pages import Page
 from tests.jobs.report.units import sick_job
 
-FLEET = fleet(runs=3, days=3)
+FLEET = fleet(runs=12, days=3)
 LIST = {"root": ".", "title": "Fleet reports", "publications": []}
 PAGES = {
     "fleet": fleet_page(FLEET, publication(FLEET)),
