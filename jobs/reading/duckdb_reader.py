@@ -30,13 +30,14 @@ class DuckDbReader:
         """
         asked = question(sql)
         names = needed(asked.reads) if asked.reads or asked.is_select else {*NAMES}
-        with self._database.connection(names) as connection:
-            try:
-                return answer(connection, asked.for_duckdb, limit)
-            except _NOT_UNDERSTOOD as error:
-                raise QuestionError(_advice(connection, error, asked)) from error
-            except duckdb.Error as error:
-                raise AnswerError(first_line(error)) from error
+        try:
+            with self._database.connection(names) as connection:
+                try:
+                    return answer(connection, asked.for_duckdb, limit)
+                except _NOT_UNDERSTOOD as error:
+                    raise QuestionError(_advice(connection, error, asked)) from error
+        except duckdb.Error as error:
+            raise AnswerError(first_line(error)) from error
 
 
 def answer(connection: duckdb.DuckDBPyConnection, sql: str, limit: int = 0) -> Result:

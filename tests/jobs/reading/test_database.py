@@ -6,6 +6,7 @@ import pytest
 from deltalake import write_deltalake
 
 from jobs.printing import Result
+from jobs.reading.advice import AnswerError
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.question import QuestionError
@@ -82,6 +83,14 @@ def test_a_warehouse_may_lie_in_a_folder_of_any_name(tmp_path: Path, name: str) 
     made = warehouse_of(tmp_path / name, job_slowdown=table_rows(JOB_SLOWDOWN))
     found = ask(made.root, "SELECT log_date, job_id FROM job_slowdown WHERE log_date = '2026-01-05'")
     assert list(found.rows) == [(DAY, "gpt-175b")]
+
+
+def test_a_file_that_is_gone_is_told_in_one_line(tmp_path: Path) -> None:
+    made = warehouse_of(tmp_path, job_slowdown=table_rows(JOB_SLOWDOWN))
+    (file,) = (tmp_path / JOB_SLOWDOWN).glob("*/*.parquet")
+    file.unlink()
+    with pytest.raises(AnswerError, match=file.name):
+        ask(made.root, JOB_IDS)
 
 
 def test_times_are_text_in_utc(tmp_path: Path) -> None:
