@@ -16,9 +16,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -124,7 +125,7 @@ def undisturbed(root: Path, name: str, arguments: Sequence[str], landing: Path, 
     return Run(name, arguments, landing, before, after, states, time.monotonic() - started)
 
 
-def scenario(root: Path) -> list[Run]:
+def scenario(root: Path) -> Iterator[Run]:
     """A backfill, nights, a night and a refresh whose day has late data, and upkeep."""
     landing, late, empty = root / "landing", root / "late", root / "empty"
     empty.mkdir(parents=True)
@@ -134,17 +135,13 @@ def scenario(root: Path) -> list[Run]:
         finish_day(landing, day)
     shutil.copytree(landing, late)
     _write(late, DAYS[1], "alpha", 2.0)
-    span = ["--from", str(DAYS[0]), "--to", str(DAYS[-1])]
-    backfill = undisturbed(root, "backfill", span, landing, empty)
-    night = undisturbed(root, "run_nightly", ["--log-date", str(DAYS[0])], landing, empty)
-    return [
-        backfill,
-        night,
-        undisturbed(root, "run_nightly", ["--log-date", str(DAYS[2])], landing, night.after),
-        undisturbed(root, "run_nightly", ["--log-date", str(DAYS[1])], late, backfill.after),
-        undisturbed(root, "refresh_changed_days", ["--log-date", str(DAYS[-1])], late, backfill.after),
-        undisturbed(root, "maintain_tables", ["--log-date", str(DAYS[-1])], landing, backfill.after),
-    ]
+    first, second, third, last = map(str, DAYS)
+    yield (filled := undisturbed(root, "backfill", ["--from", first, "--to", last], landing, empty))
+    yield undisturbed(root, "run_nightly", ["--log-date", second], late, filled.after)
+    yield (night := undisturbed(root, "run_nightly", ["--log-date", first], landing, empty))
+    yield undisturbed(root, "run_nightly", ["--log-date", third], landing, night.after)
+    yield undisturbed(root, "refresh_changed_days", ["--log-date", last], late, filled.after)
+    yield undisturbed(root, "maintain_tables", ["--log-date", last], landing, filled.after)
 
 
 def _write(landing: Path, day: date, job: str, slow: float) -> None:
@@ -192,7 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     counts: Counter[str] = Counter()
     failures = 0
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
-        runs = scenario(Path(folder))
+        runs = list(islice(scenario(Path(folder)), args.kills))
         for number in range(args.kills):
             run, target = runs[number % len(runs)], draw.choice(TARGETS)
             after_s = run.seconds * draw.uniform(0.25, 1.0)

@@ -25,8 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     draw, started, failures = random.Random(args.seed), time.monotonic(), 0  # noqa: S311  # nothing secret
     with tempfile.TemporaryDirectory(prefix="together-") as folder:
-        runs = scenario(Path(folder))
-        backfill, night, late, refresh, upkeep = runs[0], *runs[2:]
+        backfill, late, _, night, refresh, upkeep = scenario(Path(folder))
         pairs = [(night, night), (late, upkeep), (refresh, upkeep), (late, refresh), (backfill, backfill)]
         for number in range(args.times):
             first, second = pairs[number % len(pairs)]
