@@ -12,9 +12,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
+from typing import Final
 
 from tests.kills import Run, scenario, seen, start
+
+_PAIRS: Final = ((0, 0), (1, 5), (3, 3), (4, 5), (1, 4))
+"""Runs of tests.kills.scenario, by their place, that are started together."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,10 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     draw, started, failures = random.Random(args.seed), time.monotonic(), 0  # noqa: S311  # nothing secret
     with tempfile.TemporaryDirectory(prefix="together-") as folder:
-        backfill, late, _, night, refresh, upkeep = scenario(Path(folder))
-        pairs = [(night, night), (late, upkeep), (refresh, upkeep), (late, refresh), (backfill, backfill)]
+        wanted = 1 + max(max(pair) for pair in _PAIRS[: args.times])
+        runs = list(islice(scenario(Path(folder)), wanted))
         for number in range(args.times):
-            first, second = pairs[number % len(pairs)]
+            first, second = (runs[place] for place in _PAIRS[number % len(_PAIRS)])
             waits = number % 2 == 0
             wrong = _together(first, second, Path(folder) / "warehouse", draw.uniform(0.0, 3.0), waits=waits)
             failures += bool(wrong)

@@ -1,4 +1,4 @@
-"""Runs that are killed, for real, and runs that are started together: a few of what the commands do many of."""
+"""Runs that are killed, for real, and runs that are started together: a few of many."""
 
 import pytest
 
