@@ -129,7 +129,7 @@ def both(spark: SparkSession, root: str) -> tuple[Reader, Reader]:
 def same(left: object, right: object) -> bool:
     """Whether two values are one, but for rounding."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return [*left] == [*right] and same([*left.values()], [*right.values()])
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
     if isinstance(left, Sequence) and isinstance(right, Sequence) and not isinstance(left, str):
         return len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, bool) or isinstance(right, bool) or left is None or right is None:
