@@ -25,6 +25,7 @@ from schemas.vocabulary import (
     OP_TYPE_DAY,
     OP_TYPE_SLOWDOWN,
     PIPELINE_RUNS,
+    PUBLICATIONS,
     RANK_STEPS,
     REJECTS,
     SOURCE_FILES,
@@ -237,6 +238,13 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "slowed": 0,
         "gpu_hours": 192.0,
         "wasted_gpu_hours": 9.6,
+    },
+    PUBLICATIONS: {
+        "publication": 1,
+        "published_at": datetime(2026, 1, 6, 1, 0, tzinfo=UTC),
+        "phase": "ingest",
+        "log_dates": [DAY],
+        "versions": [("jobs", 1)],
     },
     PIPELINE_RUNS: {
         "pipeline_run_id": "0b1c2d3e-0000-4000-8000-000000000000",

@@ -6,7 +6,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 
 from jobs.arguments import LOG_DATE
 from jobs.cli import Body, entry_point
@@ -18,7 +18,6 @@ from jobs.session import SessionError
 from jobs.settings import Settings, SettingsError
 from jobs.warehouse.tables import Warehouse
 from schemas.pipeline_runs import TABLE
-from schemas.table import Table
 from tests.jobs.commands import spark_submit, start
 
 DAY = ["--log-date", "2026-01-05"]
@@ -151,17 +150,17 @@ def test_a_session_that_cannot_be_made_is_one_line(
         raise error
 
     monkeypatch.setattr("jobs.cli.session", refuse)
-    assert entry_point("night")(doing_nothing)([]) == 1
+    assert entry_point("night", is_recorded=False)(doing_nothing)([]) == 1
     assert capsys.readouterr().err == f"night: error: {error}\n"
 
 
 def test_a_row_that_cannot_be_written_hides_neither_an_error_nor_itself(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def append(warehouse: Warehouse, table: Table, frame: DataFrame) -> None:
+    def rewrite(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(Warehouse, "append", append)
+    monkeypatch.setattr(Warehouse, "rewrite", rewrite)
     assert entry_point("night")(failing_with(REFUSED))([]) == 3
     assert last_line(capsys.readouterr().err).startswith("night: error: gate refused")
     assert entry_point("night")(doing_nothing)([]) == 1

@@ -10,11 +10,13 @@ from pyspark.sql import SparkSession
 
 from jobs import maintain_tables
 from jobs.settings import Settings
+from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     JOB_SLOWDOWN,
     JOBS,
+    PUBLICATIONS,
     RANK_STEPS,
     RESULT_TABLES,
     STAGE_SIMULATE,
@@ -64,6 +66,7 @@ def warehouse(made: Path, spark: SparkSession, settings: Settings) -> Warehouse:
 def maintain(warehouse: Warehouse, settings: Settings, age: int) -> Done:
     """Maintain so many days after the first day, with what was done to each table."""
     done = maintain_tables.run(warehouse.spark, settings, DAY + timedelta(days=age))
+    warehouse.reread_publication()
     return {name: (expired, before, after, deleted) for name, expired, before, after, deleted in done}
 
 
@@ -74,7 +77,8 @@ def days_of(warehouse: Warehouse, name: str) -> list[object]:
 def newest(warehouse: Warehouse, age: int) -> None:
     """Another unit is ingested so many days after the first."""
     day = DAY + timedelta(days=age)
-    warehouse.replace(TABLES[JOBS], table_rows(JOBS, [{"log_date": day}]), [day])
+    with publication(warehouse, "ingest", [day], [JOBS]):
+        warehouse.replace(TABLES[JOBS], table_rows(JOBS, [{"log_date": day}]), [day])
 
 
 def test_recorded_ops_expire_and_results_stay(warehouse: Warehouse, settings: Settings) -> None:
@@ -103,6 +107,7 @@ def test_small_files_become_one_and_say_the_same(warehouse: Warehouse, settings:
     assert after.toArrow().sort_by("pp_rank") == before
     again = maintain(warehouse, settings, 1)
     assert set(again) == set(TABLE_NAMES)
+    assert again.pop(PUBLICATIONS)[1:3] == (2, 1), "the publication of the first time"
     assert set(again.values()) == {NOTHING}
 
 

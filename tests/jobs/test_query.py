@@ -126,9 +126,11 @@ def test_a_warehouse_in_a_store_is_sparks(capsys: pytest.CaptureFixture[str], wa
 def test_a_folder_without_tables_is_a_wrong_argument(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    status, out, err = ask(capsys, str(tmp_path), BY_SLOWDOWN)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    status, out, err = ask(capsys, str(empty), BY_SLOWDOWN)
     assert (status, out) == (2, "")
-    assert err == f"query: error: no tables in {tmp_path}: run a night first, or name another --warehouse\n"
+    assert err == f"query: error: no tables in {empty}: run a night first, or name another --warehouse\n"
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])

@@ -17,10 +17,8 @@ from jobs.stage import publish
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
-    CAUSE_DAY,
     DP_RANK_SLOWDOWN,
     EXIT_WRONG_SETTINGS,
-    FLEET_TABLES,
     PIPELINE_RUNS,
     RESULT_TABLES,
     STAGE_SLOWDOWN,
@@ -53,7 +51,7 @@ def release(warehouse: Warehouse, *names: str, day: date = DAY) -> None:
 
 def page(warehouse: Warehouse, day: date = DAY) -> str:
     """What is told of the stage, of which only some tables are published here."""
-    return Path(docs_path(warehouse.root, day, "simulate-later")).read_text()
+    return Path(docs_path(warehouse.root, day, "simulate")).read_text()
 
 
 def test_a_refused_night_is_published_once_all_of_it_is_released(
@@ -69,7 +67,7 @@ def test_a_refused_night_is_published_once_all_of_it_is_released(
     assert warehouse.read(TABLES[STAGE_SLOWDOWN]).count() == 1
     assert f"table {REFUSED.split('.', maxsplit=1)[0]}, expectation pp_rank_in_range, 1 row" in caplog.text
     kept = warehouse.spark.read.format("delta").load(
-        f"{warehouse.refused_path('simulate-later', [DAY])}/{STAGE_SLOWDOWN}"
+        f"{warehouse.refused_path('simulate', [DAY])}/{STAGE_SLOWDOWN}"
     )
     assert kept.count() == 1
     runs = warehouse.read(TABLES[PIPELINE_RUNS]).where("accepted_by IS NOT NULL").collect()
@@ -174,20 +172,15 @@ def test_days_without_refused_rows_need_no_release(warehouse: Warehouse) -> None
 
 
 def test_the_page_of_a_whole_night_stays_when_a_part_of_it_changes(warehouse: Warehouse) -> None:
-    publish("aggregate", warehouse, {name: table_rows(name) for name in FLEET_TABLES}, [DAY])
-    whole = Path(docs_path(warehouse.root, DAY, "aggregate"))
+    tables = {name: table_rows(name) for name in RESULT_TABLES}
+    publish("simulate", warehouse, tables, [DAY])
+    whole = Path(docs_path(warehouse.root, DAY, "simulate"))
     before = whole.read_text()
-    publish("aggregate", warehouse, {CAUSE_DAY: table_rows(CAUSE_DAY)}, [DAY])
-    units = [(DAY, "gpt-175b", "r3")]
-    publish("simulate", warehouse, {name: table_rows(name) for name in RESULT_TABLES}, [DAY], (), units)
+    publish("simulate", warehouse, tables, [DAY], (), [(DAY, "gpt-175b", "r3")])
     assert whole.read_text() == before
-    assert {each.name for each in whole.parent.iterdir() if each.suffix == ".html"} == {
-        "aggregate.html",
-        "aggregate-later.html",
-        "simulate-later.html",
-    }
-    publish("aggregate", warehouse, {name: table_rows(name) for name in FLEET_TABLES}, [DAY])
-    assert not whole.with_name("aggregate-later.html").exists()
+    assert whole.with_name("simulate-later.html").exists()
+    publish("simulate", warehouse, tables, [DAY])
+    assert not whole.with_name("simulate-later.html").exists()
 
 
 def test_a_page_offers_no_release_that_would_not_do() -> None:
@@ -203,19 +196,19 @@ def test_the_page_of_a_night_says_what_was_held_and_what_was_refused(
     good = {STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN)}
     held = publish("simulate", warehouse, good, [DAY]).gates.expectations
     assert held == len(TABLES[STAGE_SLOWDOWN].all_expectations()) + 3
-    assert "simulate-later, 2026-01-05: held" in page(warehouse)
+    assert "simulate, 2026-01-05: held" in page(warehouse)
     assert page(warehouse).count("<td>0</td>") == held
     with pytest.raises(GateRefusedError):
         publish_bad(warehouse)
     refused = page(warehouse)
-    assert "simulate-later, 2026-01-05: refused" in refused
-    assert f"kept in {warehouse.refused_path('simulate-later', [DAY])}" in refused
+    assert "simulate, 2026-01-05: refused" in refused
+    assert f"kept in {warehouse.refused_path('simulate', [DAY])}" in refused
     told = f"release_night --warehouse {warehouse.root} --log-date 2026-01-05"
     assert f"{told} --accept {REFUSED} --accept {RULE} --by" in refused
     assert '<tr class="refused"><td>pp_rank_in_range</td><td>at least 0</td><td>1</td></tr>' in refused
     release(warehouse, REFUSED, RULE)
     publish_bad(warehouse)
-    assert "simulate-later, 2026-01-05: released by hand" in page(warehouse)
+    assert "simulate, 2026-01-05: released by hand" in page(warehouse)
     assert page(warehouse).count('class="released"') == 2
 
 
@@ -234,5 +227,5 @@ def test_a_page_that_cannot_be_written_stops_nothing(
     Path(warehouse.root).mkdir()
     Path(warehouse.root, "_quality").touch()
     publish("simulate", warehouse, {STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN)}, [DAY])
-    assert "data docs of simulate-later could not be written" in caplog.text
+    assert "data docs of simulate could not be written" in caplog.text
     assert warehouse.read(TABLES[STAGE_SLOWDOWN]).count() == 1

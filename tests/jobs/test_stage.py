@@ -112,7 +112,7 @@ def test_a_rule_that_only_warns_publishes_its_rows_and_says_so(
     }
     for name in ("text_is_cut", "whole"):
         assert f"this rule only warns: table rejects, expectation {name}, 1 row" in caplog.text
-    docs = Path(docs_path(warehouse.root, DAY, "ingest-later")).read_text()
+    docs = Path(docs_path(warehouse.root, DAY, "ingest")).read_text()
     assert ": held</h1>" in docs
     assert docs.count('<tr class="warning">') == 2
     with pytest.raises(GateRefusedError) as raised:
