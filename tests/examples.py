@@ -244,7 +244,7 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "published_at": datetime(2026, 1, 6, 1, 0, tzinfo=UTC),
         "phase": "ingest",
         "log_dates": [DAY],
-        "versions": [("jobs", 1)],
+        "versions": {"jobs": 1},
     },
     PIPELINE_RUNS: {
         "pipeline_run_id": "0b1c2d3e-0000-4000-8000-000000000000",

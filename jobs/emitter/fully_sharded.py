@@ -81,9 +81,9 @@ class _Follower:
             unit.register_forward_hook(partial(self._has_forwarded, chunk))
             for group in unit._get_fsdp_state()._fsdp_param_groups:  # noqa: SLF001  # who asks for what was set
                 if id(group) not in known:  # modules sharded as one unit share it
-                    unit.set_custom_all_gather(_Collective(group._all_gather_comm, GATHER, chunk, self))  # noqa: SLF001
+                    unit.set_custom_all_gather(_Collective(group._all_gather_comm, GATHER, chunk, self))  # noqa: SLF001  # the same
                     unit.set_custom_reduce_scatter(
-                        _Collective(group._reduce_scatter_comm, REDUCE, chunk, self)  # noqa: SLF001
+                        _Collective(group._reduce_scatter_comm, REDUCE, chunk, self)  # noqa: SLF001  # the same
                     )
                 known.add(id(group))
 

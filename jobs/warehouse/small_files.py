@@ -77,7 +77,7 @@ class HadoopFiles:
         context: Any = spark.sparkContext
         self._jvm = context._jvm  # noqa: SLF001  # no public way to Hadoop's files
         self._root = self._jvm.org.apache.hadoop.fs.Path(root)
-        self._store = self._root.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
+        self._store = self._root.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001  # the same
 
     def read(self, name: str) -> bytes | None:
         """Return what a file holds; None where there is none."""
@@ -99,9 +99,9 @@ class HadoopFiles:
 
         The store decides between two that try at once. S3 does so where Hadoop uses its conditional writes.
         """
-        making = self._store.createFile(self._path(name)).recursive().overwrite(False)  # noqa: FBT003
+        making = self._store.createFile(self._path(name)).recursive().overwrite(False)  # noqa: FBT003  # Java has no names for arguments
         try:
-            self._fill(making.opt(_CONDITIONAL, True).build(), content)  # noqa: FBT003
+            self._fill(making.opt(_CONDITIONAL, True).build(), content)  # noqa: FBT003  # Java has no names for arguments
         except Py4JJavaError as error:
             if self._store.exists(self._path(name)):
                 return False
@@ -110,7 +110,7 @@ class HadoopFiles:
 
     def remove(self, name: str) -> None:
         """Remove a file, if it exists."""
-        self._store.delete(self._path(name), False)  # noqa: FBT003
+        self._store.delete(self._path(name), False)  # noqa: FBT003  # Java has no names for arguments
 
     def _path(self, name: str) -> Any:  # noqa: ANN401  # an object of Java's
         return self._jvm.org.apache.hadoop.fs.Path(self._root, name)
