@@ -185,7 +185,7 @@ def say_killed(warehouse: Warehouse) -> int:
     if left.num_rows:
         killed = pa.repeat(pa.scalar(RUN_KILLED), left.num_rows)
         said = left.set_column(left.schema.get_field_index("outcome"), "outcome", killed)
-        warehouse.rewrite(TABLE, said, "pipeline_run_id", left["pipeline_run_id"].to_pylist())
+        warehouse.rewrite(TABLE, said, "pipeline_run_id")
     return int(left.num_rows)
 
 
@@ -204,7 +204,7 @@ def _ended(
 
 
 def _complete(warehouse: Warehouse, row: Mapping[str, object]) -> None:
-    warehouse.rewrite(TABLE, _rows_of(row), "pipeline_run_id", [str(row["pipeline_run_id"])])
+    warehouse.rewrite(TABLE, _rows_of(row), "pipeline_run_id")
 
 
 def _rows_of(row: Mapping[str, object]) -> pa.Table:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from jobs.landing.files import Unit
@@ -141,10 +141,17 @@ def _read(file: str, path: str, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def commit(path: str, table: Table, staged: Sequence[StagedFile], replaced: Filters | None) -> bool:
+def commit(
+    path: str,
+    table: Table,
+    staged: Sequence[StagedFile],
+    replaced: Filters | None,
+    removed: Sequence[str] = (),
+) -> bool:
     """Make staged files the rows of these partitions; false for a table that was made with other columns.
 
     replaced : None adds the rows to those that are there
+    removed : files, by their paths below the table's folder, whose rows go
     """
     log = DeltaTable(path)
     if [each.name for each in log.schema().fields] != [*table.column_names]:
@@ -163,14 +170,32 @@ def commit(path: str, table: Table, staged: Sequence[StagedFile], replaced: Filt
         )
         for file in staged
     ]
+    actions += [RemoveAction(name, True, now_ms) for name in removed]  # noqa: FBT003  # it changes data
     mode = "append" if replaced is None else "overwrite"
     log.create_write_transaction(actions, mode, log.schema(), [*table.partition_by], replaced)
     return True
 
 
-def rewrite(path: str, rows: pa.Table, condition: str) -> None:
-    """Put these rows in the place of those that fulfil a condition."""
-    write_deltalake(path, rows, mode="overwrite", predicate=condition)
+def files_with(path: str, column: str, values: Collection[str]) -> list[str]:
+    """Paths, below the table's folder, of files that may hold rows with one of these values.
+
+    Not of files without statistics of the column.
+    """
+    files = pa.table(DeltaTable(path).get_add_actions(flatten=True))
+    if f"min.{column}" not in files.column_names:
+        return []
+    facts = (files[name].to_pylist() for name in ("path", f"min.{column}", f"max.{column}"))
+    return [
+        file
+        for file, least, greatest in zip(*facts, strict=True)
+        if least is not None and any(least <= value <= greatest for value in values)
+    ]
+
+
+def rows_in(path: str, table: Table, names: Sequence[str]) -> pa.Table:
+    """Rows of some files of a table."""
+    rows = (_read(f"{path}/{name}", path, table.arrow_schema) for name in names)
+    return pa.concat_tables([table.arrow_schema.empty_table(), *rows])
 
 
 def partitions_of(table: Table, rows: pa.Table) -> dict[tuple[tuple[str, str], ...], pa.Table]:

@@ -8,6 +8,7 @@ from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -267,13 +268,23 @@ class Warehouse:
         if not self._commit(table, rows, None):
             self._write(table, rows, "append")
 
-    def rewrite(self, table: Table, rows: pa.Table, column: str, values: Sequence[str]) -> None:
-        """Put these rows in the place of those that have one of these values in a column."""
-        condition = f"{column} IN ({sql_strings(values)})"
-        if self.is_local:
-            local_tables.rewrite(self.path(table.name), rows, condition)
-        else:
-            self._write(table, rows, "overwrite", replaceWhere=condition)
+    def rewrite(self, table: Table, rows: pa.Table, key: str) -> None:
+        """Put rows in the place of those that have the same key; of a table that is not partitioned.
+
+        On this machine only files are looked at whose statistics tell of the key.
+        """
+        path, keys = self.path(table.name), rows[key].to_pylist()
+        if not self.is_local:
+            self._write(table, rows, "overwrite", replaceWhere=f"{key} IN ({sql_strings(keys)})")
+            return
+        removed = local_tables.files_with(path, key, keys)
+        found = local_tables.rows_in(path, table, removed)
+        kept = found.filter(pc.invert(pc.is_in(found[key], pa.array(keys))))
+        staging = Staging(self.root, uuid4().hex)
+        staging.write(table.name, (), pa.concat_tables([kept, rows]))
+        if not local_tables.commit(path, table, staging.close(), None, removed):
+            staging.drop()
+            self._write(table, rows, "overwrite", replaceWhere=f"{key} IN ({sql_strings(keys)})")
 
     def refused_path(self, stage: str, log_dates: Sequence[date]) -> str:
         """Where rows of these days are kept that a gate of this stage refused, a folder for each table.

@@ -1,0 +1,41 @@
+"""Rows of runs: there from their start, completed at their end, and said to be killed by the next writer."""
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.run_log import recorded_run, say_killed
+from jobs.warehouse.tables import Warehouse
+from schemas.pipeline_runs import TABLE
+from tests.examples import table_rows
+
+
+def outcomes(warehouse: Warehouse) -> list[tuple[str, str]]:
+    rows = warehouse.rows(TABLE)
+    return sorted(zip(rows["entry_point"].to_pylist(), rows["outcome"].to_pylist(), strict=True))
+
+
+def test_a_run_has_one_row_from_its_start_to_its_end(tmp_path: Path) -> None:
+    warehouse = Warehouse(cast("SparkSession", None), str(tmp_path))
+    with recorded_run(warehouse, "backfill", []) as counts:
+        assert outcomes(warehouse) == [("backfill", "started")]
+        counts["jobs"] = 3
+    assert outcomes(warehouse) == [("backfill", "done")]
+    with pytest.raises(KeyboardInterrupt), recorded_run(warehouse, "query", []):
+        raise KeyboardInterrupt
+    assert outcomes(warehouse) == [("backfill", "done"), ("query", "failed")]
+    assert warehouse.rows(TABLE)["rows_out"].to_pylist() == [3, None]
+
+
+def test_what_has_started_and_not_ended_was_killed(tmp_path: Path) -> None:
+    warehouse = Warehouse(cast("SparkSession", None), str(tmp_path))
+    runs = [
+        {"pipeline_run_id": run, "entry_point": run, "outcome": outcome}
+        for run, outcome in (("a", "started"), ("b", "done"), ("c", "started"))
+    ]
+    warehouse.append(TABLE, table_rows(TABLE.name, runs))
+    assert say_killed(warehouse) == 2
+    assert outcomes(warehouse) == [("a", "killed"), ("b", "done"), ("c", "killed")]
+    assert say_killed(warehouse) == 0
