@@ -26,7 +26,7 @@ def test_a_run_has_one_row_from_its_start_to_its_end(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), recorded_run(warehouse, "query", []):
         raise KeyboardInterrupt
     assert outcomes(warehouse) == [("backfill", "done"), ("query", "failed")]
-    assert warehouse.rows(TABLE)["rows_out"].to_pylist() == [3, None]
+    assert set(warehouse.rows(TABLE)["rows_out"].to_pylist()) == {3, None}
 
 
 def test_what_has_started_and_not_ended_was_killed(tmp_path: Path) -> None:
