@@ -273,7 +273,7 @@ def test_without_a_folder_for_reports_there_is_a_night_but_no_report(
     spark: SparkSession, night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Settings, "report_folder", None)
-    monkeypatch.setattr("jobs.report_fleet.run", lambda *_: pytest.fail("a report was written"))
+    monkeypatch.setattr("jobs.report_fleet.read_fleet", lambda *_: pytest.fail("a report was written"))
     publish_night.run(spark, night.settings, [DAY])
     with pytest.raises(SettingsError, match=r"paths\.report"):
         report_fleet.run(spark, night.settings, DAY)
