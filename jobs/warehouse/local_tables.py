@@ -62,7 +62,8 @@ def restore(path: str, version: int) -> None:
 
 def files(path: str, partitions: Filters | None, version: int | None) -> list[str]:
     """Files that hold the rows of some partitions, at a version or, with None, at the newest."""
-    return sorted(DeltaTable(path, version=version).file_uris(file_pruning_predicate=partitions or None))
+    found = DeltaTable(path, version=version).file_uris(file_pruning_predicate=partitions or None)
+    return sorted(map(unquote, found))  # of folders with names such as Zoë it makes URLs
 
 
 def rows_by_day(path: str, version: int | None) -> dict[date, int]:

@@ -153,3 +153,8 @@ def test_what_another_commits_is_seen_with_the_next_publication(tmp_path: Path) 
         pass
     assert seen(tmp_path) == [[7.0], [1.0]]
     assert stored.newest_version(NO_SPARK, warehouse.path(STAGE_SLOWDOWN)) == 2
+
+
+def test_a_warehouse_may_have_any_name(tmp_path: Path) -> None:
+    publish(tmp_path / "Zoë's warehouse", 1.0)
+    assert seen(tmp_path / "Zoë's warehouse") == [[1.0], [1.0]]
