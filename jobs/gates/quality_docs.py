@@ -18,9 +18,7 @@ from jobs.releases import NEVER
 from jobs.report.policy import of_inline
 from schemas.table import Severity
 from schemas.tables import TABLES
-
-STAGES_TOLD: Final = ("ingest", "simulate", "aggregate", "publish")
-"""Pages of a night, each of which links to the others."""
+from schemas.vocabulary import STAGE_NAMES
 
 LATER: Final = "-later"
 """Ends the names of pages of what changes of a night when it is over."""
@@ -184,7 +182,7 @@ def html(page: Page) -> str:
     """Return a page as HTML that needs nothing else."""
     text = project_file("jobs", "quality.html").read_text(encoding="utf-8")
     template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
-    return template.render(page=page, stages=STAGES_TOLD, policy=of_inline(text))
+    return template.render(page=page, stages=STAGE_NAMES, policy=of_inline(text))
 
 
 def _write_text(spark: SparkSession, path: str, text: str) -> None:
