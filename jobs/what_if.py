@@ -74,7 +74,8 @@ def _predicate(text: str) -> OpPredicate:
 def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
     """Replay one unit with some of its ops ideal, or scaled, and all others as recorded."""
     with unit_to_replay("what_if", spark, settings, args) as (unit, rank_steps, manifest):
-        answers = replay_scenarios(rank_steps, manifest, args.fix, args.factor, settings.simulation.ideal)
+        how = settings.simulation
+        answers = replay_scenarios(rank_steps, manifest, args.fix, args.factor, how.ideal, how.ops_together)
     # A program that reads csv or json finds nothing but rows on standard output.
     (sys.stdout if args.format == FORMATS[0] else sys.stderr).write(_heading(unit, answers))
     write(_result(answers, args.factor), args.format, sys.stdout)

@@ -3,22 +3,21 @@
 `replay_scenarios(rows, manifest, ["op_type = 'forward-compute' AND pp_rank = 3"]).answers[0].time_saved_s`
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
-from udfs.clocks import correct_clocks
 from udfs.ideals import IDEALS, PAPER_IDEAL
+from udfs.kernel.clocks.estimate import USUAL_LIMITS
 from udfs.kernel.custom import CustomTimes, replay_changes
 from udfs.kernel.errors import TraceDefectError
+from udfs.kernel.first_pass import Block, read
 from udfs.kernel.masked import Mask
-from udfs.kernel.program import Floats
-from udfs.kernel.trace import Trace, build_trace
+from udfs.kernel.what_if import OPS_TOGETHER
 from udfs.layout import read_layout
 from udfs.op_columns import BlockColumns, WorkerRows
 from udfs.op_predicate import OpPredicate, parse_predicate
@@ -80,6 +79,7 @@ def replay_scenarios(
     predicates: Sequence[str | OpPredicate],
     factor: float | None = None,
     ideal: str = PAPER_IDEAL,
+    ops_together: int = OPS_TOGETHER,
 ) -> Answers:
     """Replay one unit with some of its ops changed and all others as recorded.
 
@@ -88,55 +88,49 @@ def replay_scenarios(
     predicates : one scenario each; which ops it changes.
     factor     : None makes these ops ideal; a number gives each its own replayed duration times that number.
     ideal      : how ideal durations are chosen, a name in IDEALS.
+    ops_together : ops that are laid out, asked about and replayed at a time; a step is never divided.
     raises     : PredicateError, LayoutError for a manifest without sizes, NothingToReplayError, TraceError
                  where the recorded ops contradict each other, ValueError for a factor below 0.
     """
-    chosen = [parse_predicate(each) if isinstance(each, str) else each for each in predicates]
+    understood = [parse_predicate(each) if isinstance(each, str) else each for each in predicates]
+    chosen = {each.text: each for each in understood}
     layout = read_layout(manifest)
     with garbage_collection_paused():
         rows = rows_to_replay(rank_steps, layout, manifest)
         try:
-            trace = build_trace(rows.stages(), layout, len(rows.steps))
-            correct_clocks(trace, rows, layout)
-            scenarios = _scenarios(trace, rows, rank_steps, chosen)
-            times = replay_changes(trace, list(scenarios.values()), factor, IDEALS[ideal])
+            recorded = read(rows, layout, ops_together, USUAL_LIMITS, diagnosed=False)
+            masks = _masks(recorded.blocks, rows, list(chosen.values()))
+            times = replay_changes(recorded, masks, factor, IDEALS[ideal])
         except TraceDefectError as defect:
             raise trace_error(defect, rows) from None
-    refuse_endless(times.actual, rows)
-    counts = [_count(trace, masks) for masks in scenarios.values()]
-    return _answers(times, rows, list(scenarios), counts, manifest.get("gpu_hours"), ideal)
+    refuse_endless(recorded.actual_s, rows)
+    names = [*chosen, ALL_TOGETHER] if len(chosen) > 1 else [*chosen]
+    actual_s = float(recorded.actual_s.mean())
+    return _answers(times, actual_s, rows, names, manifest.get("gpu_hours"), ideal)
 
 
-def _scenarios(
-    trace: Trace, rows: ReplayedRows, rank_steps: pa.Table, predicates: Sequence[OpPredicate]
-) -> dict[str, list[Mask]]:
-    """Which ops of each block every scenario changes."""
-    workers = WorkerRows.of(rank_steps, rows)
-    blocks = [BlockColumns(block, rows.steps, workers) for block in trace.blocks]
-    scenarios = {each.text: [each.chosen(columns) for columns in blocks] for each in predicates}
-    if len(scenarios) > 1:
-        scenarios[ALL_TOGETHER] = [reduce(or_, masks) for masks in zip(*scenarios.values(), strict=True)]
-    return scenarios
-
-
-def _count(trace: Trace, masks: Sequence[Mask]) -> int:
-    """Number of ops that a scenario changes."""
-    shapes = (block.start_s.shape for block in trace.blocks)
-    return sum(int(np.broadcast_to(mask, shape).sum()) for mask, shape in zip(masks, shapes, strict=True))
+def _masks(
+    blocks: Sequence[Block], rows: ReplayedRows, predicates: Sequence[OpPredicate]
+) -> Iterator[list[Mask]]:
+    """Which ops every scenario changes, one block at a time; behind several, what any of them changes."""
+    workers = WorkerRows.of(rows)
+    for block in blocks:
+        columns = BlockColumns(block, rows.steps, workers)
+        masks = [each.chosen(columns) for each in predicates]
+        yield [*masks, reduce(or_, masks)] if len(masks) > 1 else masks
 
 
 def _answers(
     times: CustomTimes,
+    actual_step_s: float,
     rows: ReplayedRows,
     names: Sequence[str],
-    counts: Sequence[int],
     gpu_hours: object,
     ideal: str,
 ) -> Answers:
     simulated_s, ideal_s = float(times.recorded.mean()), float(times.ideal.mean())
 
-    def answer(name: str, ops: int, step_times: Floats) -> Answer:
-        step_s = float(step_times.mean())
+    def answer(name: str, ops: int, step_s: float) -> Answer:
         fraction = (simulated_s - step_s) / simulated_s
         return Answer(
             scenario=name,
@@ -152,10 +146,10 @@ def _answers(
     return Answers(
         steps=len(rows.steps),
         ops=rows.ops,
-        actual_step_s=float(times.actual.mean()),
+        actual_step_s=actual_step_s,
         simulated_step_s=simulated_s,
         ideal_step_s=ideal_s,
         slowdown=simulated_s / ideal_s,
         ideal=ideal,
-        answers=tuple(answer(*each) for each in zip(names, counts, times.changed, strict=True)),
+        answers=tuple(map(answer, names, times.changed_ops.tolist(), times.changed.mean(axis=1).tolist())),
     )

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from schemas.vocabulary import OP_TYPES
 from udfs.kernel import op_type as ot
+from udfs.kernel.first_pass import Block
 from udfs.kernel.masked import Mask, op_dp_ranks, op_stages
 from udfs.kernel.program import Ints
 from udfs.kernel.trace import StepBlock
@@ -54,15 +55,15 @@ class WorkerRows:
     hosts: Sequence[str]
 
     @classmethod
-    def of(cls, rank_steps: pa.Table, rows: ReplayedRows) -> "WorkerRows":
+    def of(cls, rows: ReplayedRows) -> "WorkerRows":
         """Read rank and host of the rows that are replayed."""
         at = pa.array(rows.replayed_row.ravel())
         shape = rows.replayed_row.shape
-        rank = rank_steps.column("rank").take(at).to_numpy().astype(np.int64).reshape(shape)
+        rank = rows.table.column("rank").take(at).to_numpy().astype(np.int64).reshape(shape)
         hosts: list[str] = []
         host = np.zeros(shape, dtype=np.int64)
-        if "host" in rank_steps.column_names:
-            names = rank_steps.column("host").take(at).combine_chunks().cast(pa.string()).dictionary_encode()
+        if "host" in rows.table.column_names:
+            names = rows.table.column("host").take(at).combine_chunks().cast(pa.string()).dictionary_encode()
             hosts = names.dictionary.to_pylist()
             host = names.indices.fill_null(len(hosts)).to_numpy().astype(np.int64).reshape(shape)
         return cls(_once(rank), _once(host), hosts)
@@ -80,13 +81,13 @@ class BlockColumns:
     steps : int64, shape (step,); training step numbers of the job's replayed steps.
     """
 
-    block: StepBlock
+    block: StepBlock | Block
     steps: Ints
     workers: WorkerRows
 
     def __call__(self, name: str) -> OpColumn:
         """Give one of COLUMNS by its name."""
-        graph, lanes = self.block.graph, self.block.start_s.shape[2]
+        graph, lanes = self.block.graph, self.block.duration_s.shape[2]
         op_types = np.array(graph.op_types)[:, None, None]
         made: dict[str, Callable[[], OpColumn]] = {
             "op_type": lambda: OpColumn(op_types, _ALWAYS, OP_TYPES),
@@ -105,7 +106,7 @@ class BlockColumns:
         return np.array(chunks)[:, None, None]
 
     def _microbatches(self) -> Ints:
-        values = np.zeros(self.block.start_s.shape, dtype=np.int64)
+        values = np.zeros(self.block.duration_s.shape, dtype=np.int64)
         for first, of_computes in zip(self.block.graph.first_op[:-1], self.block.microbatch, strict=True):
             values[first : first + len(of_computes)] = of_computes
         return values
@@ -122,5 +123,5 @@ class BlockColumns:
         return of_steps[
             op_stages(self.block.graph)[:, 0],
             :,
-            op_dp_ranks(self.block.graph, self.block.start_s.shape[2])[:, 0],
+            op_dp_ranks(self.block.graph, self.block.duration_s.shape[2])[:, 0],
         ][:, :, None]

@@ -11,10 +11,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from udfs.clocks import USUAL_LIMITS
 from udfs.errors import NoSuchStepError
 from udfs.ideals import IDEALS, PAPER_IDEAL
-from udfs.kernel.clocks.estimate import Clocks
+from udfs.kernel.clocks.estimate import USUAL_LIMITS, Clocks
 from udfs.kernel.clocks.listen import Listener
 from udfs.kernel.durations import replayed_durations
 from udfs.kernel.errors import TraceDefectError
@@ -129,7 +128,7 @@ def _timelines(rows: ReplayedRows, layout: Layout, block: StepBlock, ideal_of_op
         IDEAL: replayed_timeline(graph, ideal_s),
     }
     at = block.steps[0]
-    columns = BlockColumns(block, rows.steps, WorkerRows.of(rows.table, rows))
+    columns = BlockColumns(block, rows.steps, WorkerRows.of(rows))
     return StepTimelines(
         layout=layout,
         step=int(rows.steps[at]),
@@ -148,7 +147,7 @@ def _fact(columns: BlockColumns, name: str) -> Ints:
     """What a column says of the ops of a block of one step; shape (op, lane)."""
     found, block = columns(name), columns.block
     values = np.where(found.is_known, found.values, UNKNOWN)
-    of_ops = np.broadcast_to(values, block.start_s.shape)[:, 0]
+    of_ops = np.broadcast_to(values, block.duration_s.shape)[:, 0]
     return _with_transfers(block.graph, of_ops) if name in {"microbatch", "model_chunk"} else of_ops
 
 

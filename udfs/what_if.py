@@ -27,9 +27,8 @@ from schemas.vocabulary import (
     STATUS_TOO_MANY_RESTARTS,
     STATUS_UNKNOWN_CLOCKS,
 )
-from udfs.clocks import USUAL_LIMITS
 from udfs.ideals import IDEALS, PAPER_IDEAL
-from udfs.kernel.clocks.estimate import Clocks, Limits
+from udfs.kernel.clocks.estimate import USUAL_LIMITS, Clocks, Limits
 from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph import Layout
 from udfs.kernel.what_if import OPS_TOGETHER, How, WhatIf, analyse

@@ -170,8 +170,10 @@ def test_timelines_and_custom_scenarios_see_corrected_times() -> None:
     true, found = (step_timelines(each, job.manifest, step) for each in (job.rank_steps, rows))
     for kind in ("recorded", "replayed"):
         assert found.step_s(kind) == pytest.approx(true.step_s(kind), rel=SAME)
-    answer = replay_scenarios(rows, job.manifest, ["pp_rank = 0"])
-    assert answer.slowdown == pytest.approx(simulated(rows, job.manifest)["slowdown"], rel=1e-12)
+    slowdown = simulated(rows, job.manifest)["slowdown"]
+    for ops_together in (10**9, 1):
+        answer = replay_scenarios(rows, job.manifest, ["pp_rank = 0"], ops_together=ops_together)
+        assert answer.slowdown == pytest.approx(slowdown, rel=1e-12)
 
 
 def test_causes_stay_what_they_are() -> None:

@@ -1,12 +1,17 @@
 """Custom scenarios: drawn by hand, and against the scenarios that the simulation always answers."""
 
+import tracemalloc
+from dataclasses import astuple
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from jobs.synthetic.job import GeneratedJob
 from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
-from tests.random_jobs import LAYOUTS, named_job
+from tests import published
+from tests.random_jobs import LAYOUTS, LONG, generate_job, named_job
 from tests.udfs.lines import Ops, crossed_stages, line, manifest, rank_steps
 from udfs.custom_scenario import ALL_TOGETHER, Answer, Answers, replay_scenarios
 from udfs.errors import NothingToReplayError, PredicateError, TraceError
@@ -70,7 +75,8 @@ def test_a_slow_microbatch_on_one_of_two_replicas(
     )
 
 
-def test_a_step_alone_and_a_worker_that_moves_to_another_host_and_rank() -> None:
+@pytest.mark.parametrize("ops_together", [20, 7])
+def test_a_step_alone_and_a_worker_that_moves_to_another_host_and_rank(ops_together: int) -> None:
     """Step 7: T = 11; step 9: T = 7. Ideal forward 12 / 8 = 1.5: T_ideal = 8. T = 9 on average."""
     rows = rank_steps(
         replica(7, 0, 1, 5, host="a"),
@@ -79,7 +85,7 @@ def test_a_step_alone_and_a_worker_that_moves_to_another_host_and_rank() -> None
         replica(9, 1, 1, 1, rank=101),
     )
     predicates = ["step = 7", "host = 'b'", "NOT host = 'b'", "rank = 101"]
-    found = replay_scenarios(rows, manifest(dp_size=2), predicates)
+    found = replay_scenarios(rows, manifest(dp_size=2), predicates, ops_together=ops_together)
     assert (found.simulated_step_s, found.ideal_step_s) == (9.0, 8.0)
     answers = {each.scenario: (each.ops, each.step_s) for each in found.answers}
     assert answers == {
@@ -90,6 +96,8 @@ def test_a_step_alone_and_a_worker_that_moves_to_another_host_and_rank() -> None
         ALL_TOGETHER: (20, 8.0),
     }
     assert found.answers[0].gpu_hours_saved is None
+    warm = replay_scenarios(rows, manifest(dp_size=2, warm_up_steps=1), ["rank = 101"])
+    assert (warm.steps, warm.answers[0].ops) == (1, 5), "step 9 alone, with its own rows"
 
 
 def test_ops_that_two_predicates_choose_count_once_in_all_together() -> None:
@@ -151,6 +159,51 @@ def test_what_answers_are_measured_against_is_what_the_simulation_says(job: str 
     nothing, everything, _ = found.answers
     assert (nothing.step_s, nothing.time_saved_s) == (found.simulated_step_s, 0.0)
     assert (everything.step_s, everything.slowdown, everything.ops_share) == (found.ideal_step_s, 1.0, 1.0)
+
+
+def assert_same_by_blocks(rows: pa.Table, facts: dict[str, Any], ops_together: int) -> None:
+    steps = sorted(set(rows["step"].to_pylist()))
+    predicates = ["microbatch < 2", f"dp_rank = 1 OR step > {steps[len(steps) // 2]}", "rank > 1"]
+
+    def figures(factor: float | None, ops_together: int) -> list[float]:
+        found = replay_scenarios(rows, facts, predicates, factor, ops_together=ops_together)
+        *of_unit, answers = astuple(found)
+        each = [*of_unit, *(figure for answer in answers for figure in answer)]
+        return [figure for figure in each if isinstance(figure, int | float)]
+
+    for factor in (None, 0.9):
+        assert figures(factor, ops_together) == pytest.approx(figures(factor, 10**9), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("ops_together", [7, 20_000])
+@pytest.mark.parametrize("name", published.NAMES)
+def test_blocks_of_published_traces(name: str, ops_together: int, published_traces: Path) -> None:
+    rows, facts = published.rank_steps(published_traces, name), published.manifest(published_traces, name)
+    assert_same_by_blocks(rows, facts, ops_together)
+
+
+@pytest.mark.parametrize("job", ["disagreeing", *SEEDS])
+def test_blocks_of_one_step(job: str | int) -> None:
+    made = named_job(job)
+    assert_same_by_blocks(made.rank_steps, made.manifest, 7)
+
+
+def peak_bytes(job: GeneratedJob, ops_together: int) -> int:
+    """Most that NumPy and Python hold at a time."""
+    predicates = ["rank > 3", "microbatch = 1"]
+    tracemalloc.start()
+    try:
+        replay_scenarios(job.rank_steps, job.manifest, predicates, ops_together=ops_together)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_of_a_unit_in_blocks_only_durations_are_kept() -> None:
+    """8 bytes an op are durations; the median of a type lays its ops side by side once more."""
+    job = generate_job(LONG, [], seed=3)
+    whole, parts = peak_bytes(job, 10**9), peak_bytes(job, job.ops // LONG.steps)
+    assert parts < 20 * job.ops < 40 * job.ops < whole
 
 
 def ask(rows: list[dict[str, Any]], facts: dict[str, Any], predicate: str = "TRUE") -> Answers:

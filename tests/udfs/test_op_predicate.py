@@ -1,6 +1,7 @@
 """Predicates over ops: what they choose, against the log itself, and what is refused."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,7 +15,8 @@ from tests.random_jobs import named_job
 from udfs import op_predicate
 from udfs.errors import PredicateError
 from udfs.kernel import op_type as ot
-from udfs.kernel.trace import build_trace
+from udfs.kernel.first_pass import read
+from udfs.kernel.what_if import OPS_TOGETHER
 from udfs.layout import read_layout
 from udfs.op_columns import COLUMNS, TEXT_COLUMNS, BlockColumns, WorkerRows
 from udfs.op_predicate import parse_predicate
@@ -35,9 +37,9 @@ def traced(name: str) -> tuple[pa.Table, ReplayedRows, list[BlockColumns]]:
         row["microbatch"] = [microbatch + (0, 1, 100)[number // 2 % 3] for microbatch in row["microbatch"]]
     table = pa.Table.from_pylist(lines, schema=JOBS[name].rank_steps.schema)
     rows = replayed_rows(table, layout)
-    trace = build_trace(rows.stages(), layout, len(rows.steps))
-    workers = WorkerRows.of(table, rows)
-    return table, rows, [BlockColumns(block, rows.steps, workers) for block in trace.blocks]
+    blocks = read(rows, layout, OPS_TOGETHER, diagnosed=False).blocks
+    workers = WorkerRows.of(rows)
+    return table, rows, [BlockColumns(block, rows.steps, workers) for block in blocks]
 
 
 @cache
@@ -63,7 +65,7 @@ def chosen(name: str, predicate: str) -> set[OpKey]:
     for columns in traced(name)[2]:
         graph = columns.block.graph
         mask = parse_predicate(predicate).chosen(columns)
-        for op, step, dp in np.argwhere(np.broadcast_to(mask, columns.block.start_s.shape)).tolist():
+        for op, step, dp in np.argwhere(np.broadcast_to(mask, columns.block.duration_s.shape)).tolist():
             ref = graph.ref(op)
             number = int(columns.steps[columns.block.steps[step]])
             dp_rank = dp if graph.has_dp_lanes else ref.dp_rank
@@ -108,14 +110,14 @@ def test_a_unit_whose_hosts_nobody_logged() -> None:
     _, rows, (columns,) = traced("usual")
     bare = JOBS["usual"].rank_steps.drop_columns(["host"])
     for table in (bare, bare.append_column("host", pa.nulls(len(bare)))):
-        hostless = BlockColumns(columns.block, rows.steps, WorkerRows.of(table, rows))
+        hostless = BlockColumns(columns.block, rows.steps, WorkerRows.of(replace(rows, table=table)))
         assert not parse_predicate("host = 'a' OR NOT host LIKE '%'").chosen(hostless).any()
         assert parse_predicate("host IS NULL").chosen(hostless).all()
 
 
 def test_conditions_are_asked_along_the_axes_that_their_columns_have() -> None:
     _, _, (columns,) = traced("usual")
-    ops, steps, dp = columns.block.start_s.shape
+    ops, steps, dp = columns.block.duration_s.shape
     shapes = [
         parse_predicate(f"{name} IS NULL").chosen(columns).shape for name in ("pp_rank", "dp_rank", "step")
     ]

@@ -1,5 +1,6 @@
 """First pass over a job: durations of all its steps, and all that only recorded times tell."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
@@ -15,7 +16,7 @@ from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.exchanged import Exchanged, exchanged
 from udfs.kernel.graph import Layout, OpGraph
 from udfs.kernel.program import Floats, Ints
-from udfs.kernel.rows import StageRows
+from udfs.kernel.rows import Int32s, StageRows
 from udfs.kernel.trace import Graphs, StepBlock, Trace, build_trace
 
 
@@ -47,12 +48,14 @@ class Block(NamedTuple):
 
     steps      : int, shape (step,); positions among the job's steps.
     duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
+    microbatch : as in StepBlock.
     diagnosed  : the same steps as the diagnosis replays them; None where it is not wanted.
     """
 
     steps: Ints
     graph: OpGraph
     duration_s: Floats
+    microbatch: tuple[Int32s, ...]
     diagnosed: BlockTimes | None
 
 
@@ -92,6 +95,17 @@ def read(
         # Only all steps together tell: what was read before they were known is read again.
         found = reading.of(spans, listener, found.clocks)
     return found
+
+
+def refuse_timeless(blocks: Sequence[Block], recorded_s: Floats, ideal_s: Floats) -> None:
+    """Raise TraceDefectError where the ops take no time, so that there is nothing to compare with.
+
+    recorded_s, ideal_s : shape (step,); replayed step times, T and T_ideal. [s]
+    """
+    for block in blocks:
+        if not ideal_s[block.steps[0]] > 0.0 or not recorded_s.mean() > 0.0:
+            defect = "the replayed ops take no time at all, beginning with"
+            raise TraceDefectError(defect, [block.graph.ref(0)], int(block.steps[0]))
 
 
 class _Reading(NamedTuple):
@@ -168,4 +182,4 @@ def _settle(
     clamped_delays = clamped_launch_delays(graph, start_s, end_s)
     clamped_transfers = put_transfers(graph, start_s, end_s, duration_s)
     kept = block_times(block, end_s, layout) if diagnosed else None
-    return Block(block.steps, graph, duration_s, kept), (clamped_transfers, clamped_delays)
+    return Block(block.steps, graph, duration_s, block.microbatch, kept), (clamped_transfers, clamped_delays)

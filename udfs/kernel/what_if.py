@@ -10,9 +10,8 @@ from udfs.kernel.cause import Diagnosis
 from udfs.kernel.clocks.estimate import Clocks, Limits
 from udfs.kernel.correlation import median_correlation
 from udfs.kernel.diagnosis.diagnose import Job, diagnose
-from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.exchanged import Exchanged
-from udfs.kernel.first_pass import Block, JobRows, Recorded, read
+from udfs.kernel.first_pass import Block, JobRows, Recorded, read, refuse_timeless
 from udfs.kernel.graph import Layout
 from udfs.kernel.ideal import POOLED_MEAN_MEDIAN, Ideal, ideal_durations, ideal_of_ops
 from udfs.kernel.masked import Mask, op_dp_ranks, op_stages, replay_masks, replay_one_by_one
@@ -122,7 +121,7 @@ def analyse(
     ideal_s = ideal_durations([(block.graph, block.duration_s) for block in recorded.blocks], chosen.ideal)
     replays = [_Replay.of(block, layout, ideal_s) for block in recorded.blocks]
     times = _in_step_order([replay.times for replay in replays], recorded.blocks)
-    _refuse_timeless(recorded.blocks, times)
+    refuse_timeless(recorded.blocks, times.recorded, times.ideal)
     approx = _approximate_worker_slowdown(times)
     is_slowest = _slowest(approx, worker_rank)
     slowest_ideal_s = np.empty(len(times.ideal))
@@ -206,13 +205,6 @@ class _Replay(NamedTuple):
             lanes[first:end] = list(own_s.reshape(end - first, 1, -1))
         step_s: Floats = replay_rows(graph, lanes, {}, (1, *duration_s.shape[1:]), self.is_last)[0]
         return step_s
-
-
-def _refuse_timeless(blocks: list[Block], times: ScenarioTimes) -> None:
-    for block in blocks:
-        if not times.ideal[block.steps[0]] > 0.0 or not times.recorded.mean() > 0.0:
-            defect = "the replayed ops take no time at all, beginning with"
-            raise TraceDefectError(defect, [block.graph.ref(0)], int(block.steps[0]))
 
 
 def _in_step_order(found: list[ScenarioTimes], blocks: list[Block]) -> ScenarioTimes:

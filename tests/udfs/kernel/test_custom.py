@@ -5,22 +5,29 @@ import pytest
 
 from jobs.synthetic.job import GeneratedJob
 from tests.random_jobs import LAYOUTS, USUAL, named_job
-from udfs.kernel.custom import replay_changes
+from udfs.kernel.custom import CustomTimes, replay_changes
 from udfs.kernel.durations import replayed_durations
+from udfs.kernel.first_pass import Recorded, read
 from udfs.kernel.ideal import ideal_durations
 from udfs.kernel.masked import Mask
 from udfs.kernel.replay import replay, step_time
 from udfs.kernel.trace import Trace, build_trace
+from udfs.kernel.what_if import OPS_TOGETHER
 from udfs.layout import read_layout
 from udfs.rank_rows import replayed_rows
 
-JOBS = {name: named_job(name) for name in (*LAYOUTS, "disagreeing")}
+JOBS = {name: named_job(name) for name in (*LAYOUTS, "disagreeing")} | {"middle_step_alone": named_job(53)}
 
 
 def trace_of(job: GeneratedJob) -> Trace:
     layout = read_layout(job.manifest)
     rows = replayed_rows(job.rank_steps, layout)
     return build_trace(rows.stages(), layout, len(rows.steps))
+
+
+def recorded_of(job: GeneratedJob) -> Recorded:
+    layout = read_layout(job.manifest)
+    return read(replayed_rows(job.rank_steps, layout), layout, OPS_TOGETHER, diagnosed=False)
 
 
 def masks_of(trace: Trace, share: float, seed: int = 0) -> list[Mask]:
@@ -54,7 +61,8 @@ def by_hand(trace: Trace, masks: list[Mask], factor: float | None) -> dict[int, 
 def test_scenarios_are_replays_of_one_step_at_a_time_bit_for_bit(name: str, factor: float | None) -> None:
     trace = trace_of(JOBS[name])
     scenarios = [masks_of(trace, share, seed) for seed, share in enumerate((0.1, 0.5))]
-    times = replay_changes(trace, scenarios, factor)
+    times = replay_changes(recorded_of(JOBS[name]), zip(*scenarios, strict=True), factor)
+    assert times.changed_ops.tolist() == [sum(mask.sum() for mask in masks) for masks in scenarios]
     for changed, masks in zip(times.changed, scenarios, strict=True):
         assert dict(enumerate(changed.tolist())) == by_hand(trace, masks, factor)
 
@@ -66,20 +74,24 @@ def test_the_disagreeing_job_has_graphs_with_and_without_lanes() -> None:
 
 @pytest.mark.parametrize("name", JOBS)
 def test_nothing_everything_and_a_factor_of_one(name: str) -> None:
-    trace = trace_of(JOBS[name])
-    nothing, everything = ([np.full((1, 1, 1), value) for _ in trace.blocks] for value in (False, True))
-    times = replay_changes(trace, [nothing, everything])
+    recorded = recorded_of(JOBS[name])
+    nothing, everything = (np.full((1, 1, 1), value) for value in (False, True))
+
+    def times_of(masks: list[Mask], factor: float | None = None) -> CustomTimes:
+        return replay_changes(recorded, [masks] * len(recorded.blocks), factor)
+
+    times = times_of([nothing, everything])
     assert np.array_equal(times.changed[0], times.recorded)
     assert np.array_equal(times.changed[1], times.ideal)
-    assert np.array_equal(replay_changes(trace, [everything], 1.0).changed[0], times.recorded)
-    assert np.array_equal(replay_changes(trace, [nothing], 0.1).changed[0], times.recorded)
+    assert np.array_equal(times_of([everything], 1.0).changed[0], times.recorded)
+    assert np.array_equal(times_of([nothing], 0.1).changed[0], times.recorded)
 
 
 def test_no_scenario_at_all() -> None:
-    assert replay_changes(trace_of(JOBS["usual"]), []).changed.shape == (0, USUAL.steps)
+    assert replay_changes(recorded_of(JOBS["usual"]), [[]]).changed.shape == (0, USUAL.steps)
 
 
 @pytest.mark.parametrize("factor", [-0.1, float("nan"), float("inf")])
 def test_a_factor_that_is_no_factor(factor: float) -> None:
     with pytest.raises(ValueError, match="wanted a finite number from 0 on"):
-        replay_changes(trace_of(JOBS["one_worker"]), [], factor)
+        replay_changes(recorded_of(JOBS["one_worker"]), [[]], factor)

@@ -41,6 +41,9 @@ class Limits(NamedTuple):
     floor_fraction: float
 
 
+USUAL_LIMITS: Final = Limits(floor_s=1e-3, floor_fraction=1.5e-4)
+
+
 class Clocks(NamedTuple):
     """The clocks of a job.
 
