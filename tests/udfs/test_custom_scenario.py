@@ -1,11 +1,9 @@
 """Custom scenarios: drawn by hand, and against the scenarios that the simulation always answers."""
 
 import tracemalloc
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from jobs.synthetic.job import GeneratedJob
@@ -146,11 +144,14 @@ def test_all_but_one_part_ideal_is_the_slowdown_of_that_part(job: str | int) -> 
     ) == pytest.approx(workers, rel=1e-12)
 
 
-@pytest.mark.parametrize("job", [*LAYOUTS, *SEEDS])
-def test_what_answers_are_measured_against_is_what_the_simulation_says(job: str | int) -> None:
+@pytest.mark.parametrize("ops_together", [10**9, 7])
+@pytest.mark.parametrize("job", [*LAYOUTS, "disagreeing", *SEEDS])
+def test_what_answers_are_measured_against_is_what_the_simulation_says(
+    job: str | int, ops_together: int
+) -> None:
     made = named_job(job)
     (row,) = simulate_job(made.rank_steps, made.manifest)["job_slowdown"].to_pylist()
-    found = replay_scenarios(made.rank_steps, made.manifest, ["FALSE", "TRUE"])
+    found = replay_scenarios(made.rank_steps, made.manifest, ["FALSE", "TRUE"], ops_together=ops_together)
     names = ("actual_step_s", "simulated_step_s", "ideal_step_s", "slowdown")
     assert {name: getattr(found, name) for name in names} == pytest.approx(
         {name: row[name] for name in names}, rel=1e-12
@@ -161,48 +162,34 @@ def test_what_answers_are_measured_against_is_what_the_simulation_says(job: str 
     assert (everything.step_s, everything.slowdown, everything.ops_share) == (found.ideal_step_s, 1.0, 1.0)
 
 
-def assert_same_by_blocks(rows: pa.Table, facts: dict[str, Any], ops_together: int) -> None:
-    steps = sorted(set(rows["step"].to_pylist()))
-    predicates = ["microbatch < 2", f"dp_rank = 1 OR step > {steps[len(steps) // 2]}", "rank > 1"]
-
-    def figures(factor: float | None, ops_together: int) -> list[float]:
-        found = replay_scenarios(rows, facts, predicates, factor, ops_together=ops_together)
-        *of_unit, answers = astuple(found)
-        each = [*of_unit, *(figure for answer in answers for figure in answer)]
-        return [figure for figure in each if isinstance(figure, int | float)]
-
-    for factor in (None, 0.9):
-        assert figures(factor, ops_together) == pytest.approx(figures(factor, 10**9), rel=1e-12, abs=1e-12)
-
-
 @pytest.mark.parametrize("ops_together", [7, 20_000])
 @pytest.mark.parametrize("name", published.NAMES)
 def test_blocks_of_published_traces(name: str, ops_together: int, published_traces: Path) -> None:
     rows, facts = published.rank_steps(published_traces, name), published.manifest(published_traces, name)
-    assert_same_by_blocks(rows, facts, ops_together)
-
-
-@pytest.mark.parametrize("job", ["disagreeing", *SEEDS])
-def test_blocks_of_one_step(job: str | int) -> None:
-    made = named_job(job)
-    assert_same_by_blocks(made.rank_steps, made.manifest, 7)
-
-
-def peak_bytes(job: GeneratedJob, ops_together: int) -> int:
-    """Most that NumPy and Python hold at a time."""
-    predicates = ["rank > 3", "microbatch = 1"]
-    tracemalloc.start()
-    try:
-        replay_scenarios(job.rank_steps, job.manifest, predicates, ops_together=ops_together)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    middle = sorted(rows["step"].to_pylist())[len(rows) // 2]
+    predicates = ["microbatch < 2", f"dp_rank = 1 OR step > {middle}", "rank > 1"]
+    whole, parts = (
+        replay_scenarios(rows, facts, predicates, 0.9, ops_together=ops) for ops in (10**9, ops_together)
+    )
+    for found, wanted in [(parts, whole), *zip(parts.answers, whole.answers, strict=True)]:
+        figures, others = (
+            [each for each in vars(of).values() if isinstance(each, int | float)] for of in (found, wanted)
+        )
+        assert figures == pytest.approx(others, rel=1e-12, abs=1e-12)
 
 
 def test_of_a_unit_in_blocks_only_durations_are_kept() -> None:
     """8 bytes an op are durations; the median of a type lays its ops side by side once more."""
     job = generate_job(LONG, [], seed=3)
-    whole, parts = peak_bytes(job, 10**9), peak_bytes(job, job.ops // LONG.steps)
+    peak_bytes = []
+    for ops_together in (10**9, job.ops // LONG.steps):
+        tracemalloc.start()
+        replay_scenarios(
+            job.rank_steps, job.manifest, ["rank > 3", "microbatch = 1"], ops_together=ops_together
+        )
+        peak_bytes.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    whole, parts = peak_bytes
     assert parts < 20 * job.ops < 40 * job.ops < whole
 
 
