@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import islice
@@ -164,7 +165,6 @@ def kill(process: subprocess.Popen[bytes], target: str) -> None:
 
 def disturbed(run: Run, warehouse: Path, after_s: float, target: str) -> list[str]:
     """Kill a run, look, run again, look again; returns what was wrong."""
-    shutil.rmtree(warehouse, ignore_errors=True)
     shutil.copytree(run.before, warehouse)
     process = start(run, warehouse)
     time.sleep(after_s)
@@ -176,6 +176,7 @@ def disturbed(run: Run, warehouse: Path, after_s: float, target: str) -> list[st
         wrong.append("after the next run the tables are others than those of an undisturbed one")
     elif any(row["outcome"] == RUN_STARTED for row in rows_of(warehouse, PIPELINE_RUNS)):
         wrong.append("pipeline_runs has a run that neither runs nor was killed")
+    shutil.rmtree(warehouse)
     return wrong
 
 
@@ -184,21 +185,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--at-a-time", type=int, default=1)
     args = parser.parse_args(argv)
     draw, started = random.Random(args.seed), time.monotonic()  # noqa: S311  # nothing secret
     counts: Counter[str] = Counter()
     failures = 0
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
         runs = list(islice(scenario(Path(folder)), args.kills))
-        for number in range(args.kills):
-            run, target = runs[number % len(runs)], draw.choice(TARGETS)
-            after_s = run.seconds * draw.uniform(0.25, 1.0)
-            wrong = disturbed(run, Path(folder) / "warehouse", after_s, target)
-            failures += bool(wrong)
-            counts[target] += 1
-            said = "; ".join(wrong) or "as it should be"
-            sys.stdout.write(f"{number + 1} {run.name}, {target} after {after_s:.1f} s: {said}\n")
-            sys.stdout.flush()
+        plan = [(runs[number % len(runs)], draw.choice(TARGETS)) for number in range(args.kills)]
+        moments_s = [run.seconds * draw.uniform(0.25, 1.0) for run, _ in plan]
+
+        def one(number: int) -> list[str]:
+            run, target = plan[number]
+            return disturbed(run, Path(folder) / f"warehouse-{number}", moments_s[number], target)
+
+        with ThreadPoolExecutor(args.at_a_time) as pool:
+            for number, wrong in enumerate(pool.map(one, range(args.kills))):
+                run, target = plan[number]
+                failures += bool(wrong)
+                counts[target] += 1
+                said = "; ".join(wrong) or "as it should be"
+                moment = f"{target} after {moments_s[number]:.1f} s"
+                sys.stdout.write(f"{number + 1} {run.name}, {moment}: {said}\n")
+                sys.stdout.flush()
     killed = ", ".join(f"{count} {target}" for target, count in sorted(counts.items()))
     sys.stdout.write(f"{args.kills} kills ({killed}), seed {args.seed}: {failures} wrong, ")
     sys.stdout.write(f"{time.monotonic() - started:.0f} s\n")
