@@ -9,6 +9,7 @@ from jobs.fingerprints import STAGE_VERSIONS
 from jobs.gates.audit import GateRefusedError, Refusal
 from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import (
+    COLLECTIVE_ARRIVAL,
     INGESTED_TABLES,
     JOB_CAUSES,
     JOB_SLOWDOWN,
@@ -50,7 +51,7 @@ def test_a_block_is_one_commit_of_each_table(filled: History) -> None:
     """Version 0 creates the table; no rows are no commit."""
     versions = filled.versions()
     assert versions.pop(UNIT_FINGERPRINTS) == len(STAGE_NAMES)
-    assert versions.pop(REJECTS) == 0
+    assert (versions.pop(REJECTS), versions.pop(COLLECTIVE_ARRIVAL)) == (0, 0)
     assert versions.pop(JOB_CAUSES) == 2  # measured, then revised
     assert versions.pop(PUBLICATIONS) == 1 + len(STAGE_NAMES)
     assert set(versions.values()) == {1}

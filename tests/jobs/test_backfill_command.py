@@ -32,7 +32,9 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     assert [(row[0], row[3], row[4]) for row in rows] == [
         ("2026-01-06", "ingest", "1"),
         ("2026-01-06", "simulate", "1"),
+        ("2026-01-06", "revise", "2"),
         ("2026-01-06", "aggregate", "2"),
+        ("2026-01-06", "publish", "2"),
     ]
     size = sum(file.stat().st_size for file in history.folder("alpha", DAYS[-1]).iterdir())
     assert float(rows[0][-1]) == pytest.approx(size / (4096 / 12.5), abs=0.1)
@@ -53,6 +55,7 @@ def test_a_run_tells_a_summary_and_how_fast_its_stages_were(
     assert {stage: each["units"] for stage, each in work.items()} == {
         "ingest": 1,
         "simulate": 1,
+        "revise": 2,
         "aggregate": 2,
     }
     mine = {"stage": "ingest", "job_id": "alpha", "log_date": DAYS[-1]}
