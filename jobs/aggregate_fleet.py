@@ -14,6 +14,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs.arguments import LOG_DATE
+from jobs.changed_units import with_later_days
 from jobs.cli import entry_point
 from jobs.fingerprints import built_on, recorded
 from jobs.progress import working
@@ -67,9 +68,10 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 @entry_point("aggregate_fleet", LOG_DATE)
 def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
-    """Aggregate a log date: result tables to the fleet's tables."""
-    with working(f"aggregate_fleet: {args.log_date}"):
-        return run(spark, settings, [args.log_date])
+    """Aggregate a log date, and later days whose causes were revised: result tables to the fleet's tables."""
+    days = with_later_days(Warehouse.of(spark, settings), settings, STAGE_AGGREGATE, [args.log_date])
+    with working(f"aggregate_fleet: {', '.join(map(str, days))}"):
+        return run(spark, settings, days)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from schemas.vocabulary import STAGE_AGGREGATE, STAGE_INGEST, STAGE_PUBLISH, STA
 
 _LOG: Final = logging.getLogger(__name__)
 
-_OF_UNITS: Final = {STAGE_INGEST: ingest_rank_logs.run, STAGE_SIMULATE: simulate_what_if.run}
-_OF_DAYS: Final = {STAGE_REVISE: revise_causes.run, STAGE_AGGREGATE: aggregate_fleet.run}
+_OF_UNITS: Final = {STAGE_INGEST: ingest_rank_logs, STAGE_SIMULATE: simulate_what_if}
+_OF_DAYS: Final = {STAGE_REVISE: revise_causes, STAGE_AGGREGATE: aggregate_fleet}
 
 
 def do_blocks(
@@ -129,7 +129,7 @@ def _do(spark: SparkSession, settings: Settings, block: Block, stage: str, want:
     now = recollect(Warehouse.of(spark, settings), settings, block.log_dates)
     if stage in _OF_DAYS:
         days = sorted(now.due(stage, want) & {unit[0] for unit in todo})
-        return _OF_DAYS[stage](spark, settings, days) if days else {}
+        return dict(_OF_DAYS[stage].run(spark, settings, days)) if days else {}
     if stage == STAGE_SIMULATE:
         todo &= changed_results(now.done[STAGE_INGEST], now.done[STAGE_SIMULATE], now.jobs, want)
     if not todo:
@@ -137,4 +137,4 @@ def _do(spark: SparkSession, settings: Settings, block: Block, stage: str, want:
     dates = {unit[0] for unit in todo}
     others = {unit for unit in (*now.jobs, *block.sizes) if unit[0] in dates and unit not in todo}
     # Whole days are replaced without a look at the rows that they had.
-    return _OF_UNITS[stage](spark, settings, sorted(dates), todo if others else None)
+    return dict(_OF_UNITS[stage].run(spark, settings, sorted(dates), todo if others else None))
