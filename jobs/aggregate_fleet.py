@@ -4,7 +4,6 @@ job_slowdown and its companions, job_causes, jobs -> fleet_day, cause_day, host_
 op_type_day.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.arguments import LOG_DATE
+from jobs.arguments import LOG_DATE, Arguments
 from jobs.changed_units import with_later_days
 from jobs.cli import entry_point
 from jobs.fingerprints import built_on, recorded
@@ -67,7 +66,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 
 @entry_point("aggregate_fleet", LOG_DATE)
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Aggregate a log date, and later days whose causes were revised: result tables to the fleet's tables."""
     days = with_later_days(Warehouse.of(spark, settings), settings, STAGE_AGGREGATE, [args.log_date])
     with working(f"aggregate_fleet: {', '.join(map(str, days))}"):

@@ -3,7 +3,6 @@
 What is done and unchanged is skipped: started again after whatever ended it, a backfill goes on where it was.
 """
 
-import argparse
 import logging
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from jobs.arguments import log_date, option
+from jobs.arguments import Arguments, log_date, option
 from jobs.blocks import AFTER_SIMULATE, Block, blocks_of, rates, seconds_for
 from jobs.changed_units import Wanted, changed_in_landing, days_after, recollect, wanted
 from jobs.cli import entry_point, own_warehouse
@@ -147,9 +146,7 @@ def _stages(text: str) -> list[str]:
     named = text.split(",")
     unknown = [name for name in named if name not in STAGE_NAMES]
     if unknown:
-        raise argparse.ArgumentTypeError(
-            f"{unknown[0]!r} is not a stage; stages are {', '.join(STAGE_NAMES)}"
-        )
+        raise ValueError(f"{unknown[0]!r} is not a stage; stages are {', '.join(STAGE_NAMES)}")
     return [name for name in STAGE_NAMES if name in named]
 
 
@@ -167,7 +164,7 @@ def days_between(first: date, last: date) -> list[date]:
     return [first + timedelta(days=day) for day in range((last - first).days + 1)]
 
 
-def _writes_to(settings: Settings, args: argparse.Namespace) -> str | None:
+def _writes_to(settings: Settings, args: Arguments) -> str | None:
     if args.warehouse_new is not None and not args.dry_run:
         return with_new_warehouse(settings, args.warehouse_new).paths.warehouse
     return own_warehouse(settings, args)
@@ -181,7 +178,7 @@ def _writes_to(settings: Settings, args: argparse.Namespace) -> str | None:
     option(
         "--job-id JOB",
         "only this job, and the aggregates of its days; may be given several times",
-        action="append",
+        multiple=True,
         default=[],
     ),
     option("--dry-run", "say what would be done and do nothing"),
@@ -192,7 +189,7 @@ def _writes_to(settings: Settings, args: argparse.Namespace) -> str | None:
     SUMMARY,
     writes_to=_writes_to,
 )
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Run stages of the night over a range of log dates, where not done."""
     log_dates = days_between(args.first, args.last)
     stages = args.stages or list(STAGE_NAMES)

@@ -4,7 +4,6 @@ A new version is backfilled into a warehouse of its own, beside the current one,
 reads: `backfill --warehouse-new DIR`. Here it is held against the current one, and made current if told to.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from datetime import date
@@ -12,7 +11,7 @@ from datetime import date
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs import backfill
-from jobs.arguments import FORMAT, PERIOD, not_negative, not_negative_number, option
+from jobs.arguments import FORMAT, PERIOD, Arguments, not_negative, not_negative_number, option
 from jobs.blocks import AFTER_SIMULATE
 from jobs.cli import entry_point
 from jobs.fingerprints import recorded
@@ -89,7 +88,7 @@ def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[d
     *PERIOD,
     option(
         "--tolerance X",
-        "differences of slowdown up to this are none (%(default)s)",
+        "differences of slowdown up to this are none",
         not_negative_number,
         default=1e-9,
     ),
@@ -98,7 +97,7 @@ def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[d
     option("--make-current", "then put the new results in the place of the current ones"),
     writes_to=lambda settings, args: settings.paths.warehouse if args.make_current else None,
 )
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Say which units change status, slowdown or causes under a new version."""
     new = with_new_warehouse(settings, args.warehouse_new)
     days = _days(Warehouse(spark, new.paths.warehouse), args.first, args.last)

@@ -3,14 +3,15 @@
 `python -m jobs.convert FOLDER --check` needs no Spark. A job.json among the files says what they do not.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.arguments import Parser, log_date, make_parser, option
+import click
+
+from jobs.arguments import Arguments, command, log_date, option
 from jobs.emitter.rank_log_writer import SAFE_NAME
 from jobs.landing.conversion import Conversion, Understood
 from jobs.landing.files import MANIFEST
@@ -22,18 +23,28 @@ from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, TRANSFERS_MEASURED
 _MOST_LAST: Final = 3
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Convert one run; returns the exit status: 1 for a log that no replay can be made of."""
-    parser = _parser()
-    args = parser.parse_args(argv)
+@command(
+    "convert",
+    option("path PATH", "files of the run, or its folder", Path, nargs=-1, required=True),
+    option("--check", "only say what would come"),
+    option("--landing DIR", "where to write", Path),
+    option("--job-id JOB", "the job"),
+    option("--run-id RUN", "its run"),
+    option("--log-date DATE", "the day under which to write, as 2026-01-05", log_date),
+)
+def main(args: Arguments) -> int:
+    """Convert the logs that another tool wrote of one run, or say what is in them.
+
+    Ends with 1 for a log that no replay can be made of.
+    """
     if not args.check and None in (args.landing, args.job_id, args.run_id, args.log_date):
-        parser.error("--landing, --job-id, --run-id and --log-date say where to; or --check")
+        raise click.UsageError("--landing, --job-id, --run-id and --log-date say where to; or --check")
     for name in filter(None, (args.job_id, args.run_id)):
         if not SAFE_NAME.fullmatch(name):
-            parser.error(f"{name!r} cannot name a job or run: letters, digits and ._+@=~- can")
+            raise click.UsageError(f"{name!r} cannot name a job or run: letters, digits and ._+@=~- can")
     try:
         files = [file for path in args.path for file in _files(path)]
-        given = _given(files, parser)
+        given = _given(files)
         found = Conversion(
             [file for file in files if file.name != MANIFEST],
             {name: value for name, value in given.items() if name not in {"job_id", "run_id"}},
@@ -55,16 +66,16 @@ def _files(path: Path) -> list[Path]:
     return sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
 
 
-def _given(files: Sequence[Path], parser: argparse.ArgumentParser) -> dict[str, Any]:
+def _given(files: Sequence[Path]) -> dict[str, Any]:
     """Return the fields of the job.json among the files."""
     for file in files:
         if file.name == MANIFEST:
             try:
                 found = json.loads(file.read_bytes())
             except (ValueError, RecursionError) as error:
-                parser.error(f"{file} is not JSON: {error}")
+                raise click.UsageError(f"{file} is not JSON: {error}") from None
             if not isinstance(found, dict):
-                parser.error(f"{file} is no JSON object")
+                raise click.UsageError(f"{file} is no JSON object")
             return found
     return {}
 
@@ -91,19 +102,6 @@ def _report(found: Understood) -> Iterator[str]:
         yield f"broken: {name}: {why}"
     for what, count in found.left_out.most_common():
         yield f"left out: {count:,} x {what}"
-
-
-def _parser() -> Parser:
-    return make_parser(
-        "convert",
-        "Convert the logs that another tool wrote of one run, or say what is in them.",
-        option("path PATH", "files of the run, or its folder", Path, nargs="+"),
-        option("--check", "only say what would come"),
-        option("--landing DIR", "where to write", Path),
-        option("--job-id JOB", "the job"),
-        option("--run-id RUN", "its run"),
-        option("--log-date DATE", "the day under which to write, as 2026-01-05", log_date),
-    )
 
 
 if __name__ == "__main__":

@@ -4,12 +4,12 @@
 page of this project; over another warehouse it answers the same questions for that one.
 """
 
-import argparse
 import io
 import sys
 from collections.abc import Sequence
 from typing import Final
 
+from jobs.arguments import Arguments
 from jobs.printing import Result, write
 from jobs.reading.command import Reader, reader_entry_point
 from schemas.cookbook import RECIPES
@@ -37,7 +37,7 @@ def page(answers: Sequence[tuple[SqlFile, Result]]) -> str:
 
 
 @reader_entry_point("cookbook")
-def main(reader: Reader, _args: argparse.Namespace) -> None:
+def main(reader: Reader, _args: Arguments) -> None:
     """Answer the cookbook's questions from a warehouse, as Markdown."""
     sys.stdout.write(page([(recipe, reader.ask(recipe.sql)) for recipe in RECIPES]))
 

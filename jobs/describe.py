@@ -4,16 +4,13 @@
 declared of one, `python -m jobs.describe --html FILE` writes the whole as one page. No Spark, no warehouse.
 """
 
-import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from jinja2 import Environment, StrictUndefined
 
-from jobs.arguments import FORMAT, Parser, make_parser, option
-from jobs.nearest import suggestion
+from jobs.arguments import FORMAT, Arguments, command, option
 from jobs.printing import FORMATS, Result, write
 from jobs.project import project_file
 from jobs.report.policy import of_inline
@@ -46,28 +43,28 @@ _LISTED: Final = ("name", "kind", "one_row_per", "meaning")
 _COLUMNS: Final = ("column", "type", "unit", "key", "null", "meaning", "formula")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the dictionary, or one table of it; returns the exit status."""
-    try:
-        return _describe(_parser().parse_args(argv))
-    except SystemExit as end:  # the parser has said what is wrong, or printed its help
-        return int(end.code or EXIT_DONE)
-
-
-def _describe(args: argparse.Namespace) -> int:
-    name = args.name and args.name.lower()
+@command(
+    "describe",
+    option(
+        "name TABLE",
+        "a table, view or named query; all are listed if left out",
+        choices=(*TABLES, *VIEWS, *QUERIES),
+        required=False,
+    ),
+    option("--html FILE", "write the whole dictionary as one page", Path),
+    FORMAT,
+)
+def main(args: Arguments) -> int:
+    """Say what tables, views and columns mean."""
+    name = args.name
     if args.html is not None:
         return _write_page(args.html)
     if name is None:
         write(_list(), args.format, sys.stdout)
     elif name in TABLES:
         _describe_table(TABLES[name], args.format)
-    elif name in VIEWS or name in QUERIES:
-        _describe_sql(VIEWS[name] if name in VIEWS else QUERIES[name], args.format)
     else:
-        known = (*TABLES, *VIEWS, *QUERIES)
-        sys.stderr.write(f"describe: error: no table or view {args.name}: {suggestion(name, known)}\n")
-        return EXIT_WRONG_SETTINGS
+        _describe_sql(VIEWS[name] if name in VIEWS else QUERIES[name], args.format)
     return EXIT_DONE
 
 
@@ -133,16 +130,6 @@ def _describe_sql(told: SqlFile, form: str) -> None:
         write(Result(("name", "meaning", "reads", "sql"), [False] * 4, [row]), form, sys.stdout)
         return
     sys.stdout.write(f"{told.name}: {told.meaning}\nReads {', '.join(told.sources)}.\n\n{told.sql}\n")
-
-
-def _parser() -> Parser:
-    return make_parser(
-        "describe",
-        "Tell what tables, views and columns mean.",
-        option("name TABLE", "a table, view or named query; all are listed if left out", nargs="?"),
-        option("--html FILE", "write the whole dictionary as one page", Path),
-        FORMAT,
-    )
 
 
 if __name__ == "__main__":

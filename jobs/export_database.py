@@ -3,18 +3,16 @@
 `python -m jobs.export_database fleet.duckdb --warehouse demo/warehouse`; the file needs nothing beside it.
 """
 
-import argparse
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
 import duckdb
 
-from jobs.arguments import WHERE, make_parser, option
+from jobs.arguments import Arguments, option
 from jobs.reading.advice import AnswerError, first_line
-from jobs.reading.command import opened, run_reader
+from jobs.reading.command import opened, settings_entry_point
 from jobs.reading.database import Database
 from jobs.settings import Settings, SettingsError
 from schemas.sql_files import VIEW_NAMES
@@ -42,7 +40,13 @@ def export(database: Database, target: Path, names: tuple[str, ...]) -> None:
             left.unlink(missing_ok=True)
 
 
-def _run(settings: Settings, args: argparse.Namespace) -> None:
+@settings_entry_point(
+    "export_database",
+    option("file FILE", "such as fleet.duckdb; replaced if it exists", Path),
+    option("--with-ops", "also every recorded op: rank_steps, by far the largest, and the view ops"),
+)
+def main(settings: Settings, args: Arguments) -> None:
+    """Write all tables and views as of one publication into one file of DuckDB's."""
     target: Path = args.file
     if not target.parent.is_dir():
         raise SettingsError(f"{target}: no such folder: {target.parent}")
@@ -52,18 +56,6 @@ def _run(settings: Settings, args: argparse.Namespace) -> None:
     sys.stdout.write(f"{target}: {len(TABLES.keys() & {*names})} tables, ")
     sys.stdout.write(f"{len(VIEWS.keys() & {*names})} views, {size}\n")
 
-
-main: Final = partial(
-    run_reader,
-    make_parser(
-        "export_database",
-        "Write all tables and views as of one publication into one file of DuckDB's.",
-        *WHERE,
-        option("file FILE", "such as fleet.duckdb; replaced if it exists", Path),
-        option("--with-ops", "also every recorded op: rank_steps, by far the largest, and the view ops"),
-    ),
-    _run,
-)
 
 if __name__ == "__main__":
     sys.exit(main())

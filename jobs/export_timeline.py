@@ -3,7 +3,6 @@
 `python -m jobs.export_timeline --job-id J --step N` writes a trace and says where; nothing else is written.
 """
 
-import argparse
 import gzip
 import json
 import re
@@ -16,7 +15,7 @@ from typing import Final, TextIO
 
 from pyspark.sql import SparkSession
 
-from jobs.arguments import OF_UNIT, not_negative, option
+from jobs.arguments import OF_UNIT, Arguments, not_negative, option
 from jobs.cli import entry_point
 from jobs.printing import shown
 from jobs.settings import Settings, SettingsError
@@ -94,7 +93,7 @@ def _summary(unit: Unit, found: StepTimelines, ideal: str) -> str:
     ),
     is_recorded=False,
 )
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Write one step as recorded, replayed and ideal, for Perfetto or chrome://tracing."""
     with unit_to_replay("export_timeline", spark, settings, args) as (unit, rank_steps, manifest):
         simulation = settings.simulation

@@ -6,7 +6,6 @@ as independent of each other, each by the mean of its days; of a single job its 
 beside it: what changed there as well was not the fix. Nothing is written.
 """
 
-import argparse
 import sys
 from datetime import timedelta
 from typing import Final
@@ -14,7 +13,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.arguments import FORMAT, log_date, option, positive
+from jobs.arguments import FORMAT, Arguments, log_date, option, positive
 from jobs.before_after import Comparison, comparisons
 from jobs.cli import entry_point
 from jobs.printing import Result, write
@@ -29,7 +28,7 @@ CONFIDENCE: Final = 0.95
 _TEXTS: Final = {"compared", "trials", "verdict"}
 
 
-def run(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> list[Comparison]:
+def run(spark: SparkSession, settings: Settings, args: Arguments) -> list[Comparison]:
     """Compare the job days of the window on both sides of the date."""
     first, last = args.date - timedelta(days=args.days), args.date + timedelta(days=args.days - 1)
     log_dates = [first + timedelta(days=day) for day in range((last - first).days + 1)]
@@ -63,7 +62,7 @@ def _of_host(units: DataFrame, worker_slowdown: DataFrame, host: str) -> DataFra
     return units.withColumn("gpu_hours", F.lit(None).cast("double")).join(both, list(UNIT_KEY))
 
 
-def _is_chosen(args: argparse.Namespace) -> Column:
+def _is_chosen(args: Arguments) -> Column:
     """Whether a row is one of those that the fix was meant for."""
     wanted = F.expr("true")
     for name, value in (("job_id", args.job_id), ("team", args.team), ("host", args.host)):
@@ -101,7 +100,7 @@ def _row(found: Comparison) -> dict[str, object]:
 def _label(text: str) -> tuple[str, str]:
     key, is_there, value = text.partition("=")
     if not (key and is_there):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a label such as sequence_balancing=on")
+        raise ValueError(f"{text!r} is not a label such as sequence_balancing=on")
     return key, value
 
 
@@ -111,7 +110,7 @@ def _confidence(text: str) -> float:
     except ValueError:
         probability = 0.0
     if not 0 < probability < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a probability between 0 and 1, such as 0.95")
+        raise ValueError(f"{text!r} is not a probability between 0 and 1, such as 0.95")
     return probability
 
 
@@ -123,12 +122,12 @@ def _confidence(text: str) -> float:
     option("--host HOST", "of this host: slowdown by its slowest worker alone", group="scope"),
     option("--fleet", "of all jobs", group="scope"),
     option("--label KEY=VALUE", "days after with this label against days before without", _label),
-    option("--days N", "days on each side (%(default)s)", positive, default=WINDOW_DAYS),
-    option("--confidence P", "of the interval (%(default)s)", _confidence, default=CONFIDENCE),
+    option("--days N", "days on each side", positive, default=WINDOW_DAYS),
+    option("--confidence P", "of the interval", _confidence, default=CONFIDENCE),
     FORMAT,
     is_recorded=False,
 )
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Compare before and after a date: did the fix help?"""
     with working("fix_effect: comparing before and after"):
         rows = [_row(each) for each in run(spark, settings, args)]

@@ -3,7 +3,6 @@
 landing -> rank_steps, jobs, rejects, source_files, collective_arrival.
 """
 
-import argparse
 import logging
 import sys
 import time
@@ -15,7 +14,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from jobs.arguments import LOG_DATE
+from jobs.arguments import LOG_DATE, Arguments
 from jobs.cli import entry_point
 from jobs.fingerprints import of_units
 from jobs.landing.files import Landing, Unit
@@ -106,7 +105,7 @@ def _key(unit: Unit) -> dict[str, object]:
 
 
 @entry_point("ingest_rank_logs", LOG_DATE)
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Ingest a log date: landing to rank_steps, jobs, rejects."""
     with working(f"ingest_rank_logs: {args.log_date}"):
         return run(spark, settings, [args.log_date])

@@ -4,7 +4,6 @@ Results, manifests, rejects and all aggregates stay: what expires are the record
 the largest table. Safe beside a night, safe to end at any moment, and again.
 """
 
-import argparse
 import sys
 from collections.abc import Mapping
 from datetime import date, timedelta
@@ -13,7 +12,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from jobs.arguments import LOG_DATE, option
+from jobs.arguments import LOG_DATE, Arguments, option
 from jobs.cli import entry_point
 from jobs.printing import Result, write
 from jobs.settings import Settings
@@ -89,7 +88,7 @@ def _expire(warehouse: Warehouse, condition: str) -> int:
     LOG_DATE,
     option("--dry-run", "only say what would expire and be deleted"),
 )
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> Mapping[str, int]:
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> Mapping[str, int]:
     """Expire old recorded ops, compact small files, delete unused ones."""
     columns, work = (_PLANNED, plan) if args.dry_run else (_DONE, run)
     rows = work(spark, settings, args.log_date)

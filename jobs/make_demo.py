@@ -1,6 +1,5 @@
 """Make the demo: generate a small fleet, run its nights, show what they found."""
 
-import argparse
 import logging
 import shutil
 import sys
@@ -12,7 +11,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs import run_nightly
-from jobs.arguments import option
+from jobs.arguments import Arguments, not_negative, option, where
 from jobs.cli import entry_point
 from jobs.printing import write
 from jobs.progress import working
@@ -178,12 +177,12 @@ def _say(text: str) -> None:
 
 @entry_point(
     "make_demo",
-    option("--seed N", "another fleet (%(default)s)", int, default=0),
-    defaults={name: str(data_root() / "demo" / name) for name in ("landing", "warehouse")},
+    option("--seed N", "another fleet", not_negative, default=0),
+    where=where(*(str(data_root() / "demo" / name) for name in ("landing", "warehouse"))),
     spark_conf=SHORT_LIVED,
     spark_log="spark.log",
 )
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Generate a small fleet with known faults, run its nights, show them."""
     return run(spark, settings, args.seed)
 

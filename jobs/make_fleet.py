@@ -4,13 +4,13 @@ With `--history` it is months of a fleet drawn like the paper's, of any size, wr
 read: its truth says what was planned, and not what each cause really costs.
 """
 
-import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from jobs.arguments import Parser, log_date, make_parser, not_negative, option, positive
+import click
+
+from jobs.arguments import Arguments, command, log_date, not_negative, option, positive
 from jobs.synthetic import paper
 from jobs.synthetic.fleet import FIRST_DAY, Fleet, write_fleet
 from jobs.synthetic.plan_fleet import MOST_OPS, plan_fleet, plan_history
@@ -20,48 +20,42 @@ OPS_PER_JOB: Final = 100_000
 """Of a history that is not told how many ops: what the paper's 3,079 jobs have at 300 million."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Make a fleet; returns the exit status."""
-    parser = _parser()
-    args = parser.parse_args(argv)
+@command(
+    "make_fleet",
+    option("--landing DIR", "an empty or new folder", Path, required=True),
+    option("--history", "months of a fleet drawn like the paper's, without true savings"),
+    option("--jobs N", f"jobs over all days; a history has {paper.JOBS:,} if left out", positive),
+    option("--days N", f"days (1; of a history {paper.DAYS})", positive),
+    option("--seed N", "another fleet", not_negative, default=0),
+    option("--workers N", "processes", positive, default=1),
+    option("--first-day DATE", "first log date", log_date, default=FIRST_DAY),
+    option("--most-ops N", f"ops of a job of a fleet a day (about {MOST_OPS})", positive),
+    option("--ops N", f"ops of a history (about {OPS_PER_JOB:,} for each job)", positive),
+)
+def main(args: Arguments) -> int:
+    """Generate rank logs of a fleet, with the truth about every job under _truth."""
     if args.landing.exists() and (not args.landing.is_dir() or any(args.landing.iterdir())):
-        parser.error(f"{args.landing} is not an empty folder; name another --landing")
+        raise click.UsageError(f"{args.landing} is not an empty folder; name another --landing")
     if args.history and args.most_ops is not None:
-        parser.error("--most-ops goes with a fleet; a history has --ops")
+        raise click.UsageError("--most-ops goes with a fleet; a history has --ops")
     if not args.history and args.ops is not None:
-        parser.error("--ops goes with --history; a fleet has --most-ops")
+        raise click.UsageError("--ops goes with --history; a fleet has --most-ops")
     if not args.history and args.jobs is None:
-        parser.error("a fleet needs --jobs")
+        raise click.UsageError("a fleet needs --jobs")
     try:
         fleet = _plan(args)
     except ValueError as error:
-        parser.error(f"{error}; name more --ops or fewer --jobs")
+        raise click.UsageError(f"{error}; name more --ops or fewer --jobs") from None
     write_fleet(args.landing, fleet, args.workers)
     return EXIT_DONE
 
 
-def _plan(args: argparse.Namespace) -> Fleet:
+def _plan(args: Arguments) -> Fleet:
     """Draw what the arguments ask for; raises ValueError for a history that cannot be had in so few ops."""
     if not args.history:
         return plan_fleet(args.jobs, args.days or 1, args.seed, args.first_day, args.most_ops or MOST_OPS)
     jobs, days = args.jobs or paper.JOBS, args.days or paper.DAYS
     return plan_history(jobs, days, args.seed, args.first_day, args.ops or jobs * OPS_PER_JOB)
-
-
-def _parser() -> Parser:
-    return make_parser(
-        "make_fleet",
-        "Generate rank logs of a fleet, with the truth about every job under _truth.",
-        option("--landing DIR", "an empty or new folder", Path, required=True),
-        option("--history", "months of a fleet drawn like the paper's, without true savings"),
-        option("--jobs N", f"jobs over all days; a history has {paper.JOBS:,} if left out", positive),
-        option("--days N", f"days (1; of a history {paper.DAYS})", positive),
-        option("--seed N", "another fleet (%(default)s)", not_negative, default=0),
-        option("--workers N", "processes (%(default)s)", positive, default=1),
-        option("--first-day DATE", "first log date (%(default)s)", log_date, default=FIRST_DAY),
-        option("--most-ops N", f"ops of a job of a fleet a day (about {MOST_OPS})", positive),
-        option("--ops N", f"ops of a history (about {OPS_PER_JOB:,} for each job)", positive),
-    )
 
 
 if __name__ == "__main__":

@@ -3,10 +3,9 @@
 `python -m jobs.named_query straggling --from 2026-01-01 --to 2026-03-31`; --help lists the names.
 """
 
-import argparse
 import sys
 
-from jobs.arguments import FORMAT, PERIOD, option
+from jobs.arguments import FORMAT, PERIOD, Arguments, option
 from jobs.printing import write
 from jobs.reading.command import Reader, reader_entry_point
 from schemas.queries import QUERIES
@@ -15,12 +14,12 @@ from schemas.sql_files import first_sentence
 
 @reader_entry_point(
     "named_query",
-    option("name NAME", "one of those below", choices=list(QUERIES)),
+    option("name NAME", "one of those below", choices=QUERIES),
     *PERIOD,
     FORMAT,
     epilog="\n".join(f"  {each.name:<20}{first_sentence(each.meaning)}" for each in QUERIES.values()),
 )
-def main(reader: Reader, args: argparse.Namespace) -> None:
+def main(reader: Reader, args: Arguments) -> None:
     """Answer a named query over a period, both of its ends included."""
     write(reader.ask(QUERIES[args.name].over(args.first, args.last)), args.format, sys.stdout)
 

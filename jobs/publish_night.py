@@ -5,7 +5,6 @@ checked here: that the fleet's counts are those of the units that were ingested,
 way of making tables ends here: a night, a backfill, late data, another version made current.
 """
 
-import argparse
 import logging
 import sys
 from collections.abc import Collection, Sequence
@@ -14,7 +13,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.arguments import LOG_DATE
+from jobs.arguments import LOG_DATE, Arguments
 from jobs.changed_units import with_later_days
 from jobs.cli import entry_point
 from jobs.fingerprints import built_on, record, recorded
@@ -105,7 +104,7 @@ def _tell(warehouse: Warehouse, day: date, held: Sequence[TableChecks], summary:
 
 
 @entry_point("publish_night", LOG_DATE, SUMMARY)
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Check a log date, and later days that look back on it, across tables; say what the night found."""
     day: date = args.log_date
     with working(f"publish_night: {day}"):

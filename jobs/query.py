@@ -3,12 +3,11 @@
 The SQL is the argument, or standard input: `python -m jobs.query < question.sql`.
 """
 
-import argparse
 import sys
 import time
 from typing import Final
 
-from jobs.arguments import FORMAT, not_negative, option
+from jobs.arguments import FORMAT, Arguments, not_negative, option
 from jobs.printing import write
 from jobs.reading.command import Reader, reader_entry_point
 
@@ -23,9 +22,7 @@ def _sql(text: str) -> str:
     if text != _STANDARD_INPUT:
         return text
     if sys.stdin.isatty():
-        raise argparse.ArgumentTypeError(
-            'is missing: such as "SELECT * FROM straggling_jobs", or a file by <'
-        )
+        raise ValueError('is missing: such as "SELECT * FROM straggling_jobs", or a file by <')
     return sys.stdin.read()
 
 
@@ -35,13 +32,12 @@ def _sql(text: str) -> str:
         "sql SQL",
         'such as "SELECT * FROM straggling_jobs", as Spark spells it; - or nothing: read from standard input',
         _sql,
-        nargs="?",
         default=_STANDARD_INPUT,
     ),
     FORMAT,
-    option("--limit N", "rows to show at most; 0: all (%(default)s)", not_negative, default=DEFAULT_LIMIT),
+    option("--limit N", "rows to show at most; 0: all", not_negative, default=DEFAULT_LIMIT),
 )
-def main(reader: Reader, args: argparse.Namespace) -> None:
+def main(reader: Reader, args: Arguments) -> None:
     """Answer a SQL query over the warehouse's tables and views. Times are UTC."""
     started = time.monotonic()
     result = reader.ask(args.sql, args.limit)

@@ -4,7 +4,6 @@ Only units of other data are done: what another version or other settings would 
 for compare_versions before that. A day counts once its producers have written _SUCCESS.
 """
 
-import argparse
 import logging
 import sys
 from datetime import date, timedelta
@@ -13,7 +12,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs import backfill
-from jobs.arguments import LOG_DATE
+from jobs.arguments import LOG_DATE, Arguments
 from jobs.cli import entry_point
 from jobs.landing.files import Landing
 from jobs.progress import working
@@ -54,7 +53,7 @@ def days_before(log_date: date, count: int) -> list[date]:
 
 
 @entry_point("refresh_changed_days", LOG_DATE, SUMMARY)
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Do changed units of the days before a log date again."""
     return run(spark, settings, args.log_date, args.summary)
 

@@ -3,7 +3,6 @@
 Nothing is published by it: the refused stage has to run again, and then publishes with a warning.
 """
 
-import argparse
 import logging
 import shlex
 import sys
@@ -11,7 +10,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.arguments import LOG_DATE, option
+from jobs.arguments import LOG_DATE, Arguments, option
 from jobs.cli import entry_point
 from jobs.releases import ENTRY_POINT, NEVER, Release, record_release, refused
 from jobs.settings import Settings, SettingsError
@@ -37,17 +36,15 @@ def run(spark: SparkSession, settings: Settings, release: Release, arguments: st
 def _refusal(text: str) -> str:
     table, dot, expectation = text.partition(".")
     if not (table and dot and expectation):
-        raise argparse.ArgumentTypeError(f"{text!r} is not table.expectation, as the refusal named it")
+        raise ValueError(f"{text!r} is not table.expectation, as the refusal named it")
     if expectation in NEVER:
-        raise argparse.ArgumentTypeError(
-            f"{text}: without it the table cannot be written; nothing releases it"
-        )
+        raise ValueError(f"{text}: without it the table cannot be written; nothing releases it")
     return text
 
 
 def _said(text: str) -> str:
     if not text.strip():
-        raise argparse.ArgumentTypeError("must not be empty")
+        raise ValueError("must not be empty")
     return text
 
 
@@ -58,14 +55,14 @@ def _said(text: str) -> str:
         "--accept NAME",
         "what the refusal named, such as fleet_day.every_unit_has_one_status; may be given several times",
         _refusal,
-        action="append",
+        multiple=True,
         required=True,
     ),
     option("--by WHO", "who takes the responsibility", _said, required=True),
     option("--because WHY", "why the rows are good enough", _said, required=True),
     is_recorded=False,
 )
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Let through what a gate has refused on a log date."""
     release = Release(args.log_date, args.accept, args.by, args.because)
     run(spark, settings, release, shlex.join(args.arguments))

@@ -78,10 +78,10 @@ def list_publications(root: Path) -> None:
 
 def _shared(root: Path) -> dict[str, bytes]:
     """Style, script and chart library of a publication."""
-    return {**templates.shared_files(), templates.LIBRARY_NAME: _library(root)}
+    return {**templates.shared_files(), templates.LIBRARY_NAME: chart_library(root)}
 
 
-def _library(root: Path) -> bytes:
+def chart_library(root: Path) -> bytes:
     """Vega, Vega-Lite and Vega-Embed as one script, which takes seconds to put together: kept in the root."""
     kept = root / f".{version('vl-convert-python')}-{templates.LIBRARY_NAME}"
     if not kept.is_file():

@@ -1,6 +1,5 @@
 """Write the fleet's report: the period up to a log date, and a page for each of its straggling jobs."""
 
-import argparse
 import logging
 import sys
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from jobs import report_files
-from jobs.arguments import LOG_DATE
+from jobs.arguments import LOG_DATE, Arguments
 from jobs.cli import entry_point
 from jobs.project import data_root
 from jobs.read_report import read_fleet, read_units, straggling_units
@@ -84,7 +83,7 @@ def warehouse_name(settings: Settings) -> str:
 
 
 @entry_point("report_fleet", LOG_DATE)
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Write the report of the period up to a log date, as pages."""
     sys.stdout.write(f"{run(spark, settings, args.log_date) / INDEX_NAME}\n")
     return {}

@@ -3,7 +3,6 @@
 `python -m jobs.report_job --job-id J`: of its latest day; the page lies in the publication of that day.
 """
 
-import argparse
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from jobs import report_files
-from jobs.arguments import OF_UNIT
+from jobs.arguments import OF_UNIT, Arguments
 from jobs.cli import entry_point
 from jobs.read_report import read_fleet, read_units
 from jobs.report.job_page import job_page
@@ -36,7 +35,7 @@ def run(spark: SparkSession, settings: Settings, unit: Unit) -> Path:
 
 
 @entry_point("report_job", *OF_UNIT, is_recorded=False)
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Write the page of one job on one of its days."""
     warehouse = Warehouse.of(spark, settings)
     unit = find_unit(warehouse, args.job_id, args.run_id, args.log_date)

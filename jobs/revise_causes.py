@@ -4,7 +4,6 @@ job_causes, job_baseline, job_slowdown, worker_slowdown -> job_causes. A row tha
 `unrevised` what was measured. A day is due again when a day that it looks back on has other results.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from datetime import date
 
 from pyspark.sql import SparkSession
 
-from jobs.arguments import LOG_DATE
+from jobs.arguments import LOG_DATE, Arguments
 from jobs.changed_units import days_before, with_later_days
 from jobs.cli import entry_point
 from jobs.fingerprints import built_on, looked_back_on, recorded
@@ -45,7 +44,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 
 @entry_point("revise_causes", LOG_DATE)
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Revise the causes of a log date, and of later days that look back on it."""
     days = with_later_days(Warehouse.of(spark, settings), settings, STAGE_REVISE, [args.log_date])
     with working(f"revise_causes: {', '.join(map(str, days))}"):

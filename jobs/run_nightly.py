@@ -1,6 +1,5 @@
 """A whole night in one session: ingest, simulate, revise, aggregate, publish."""
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -9,7 +8,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs import aggregate_fleet, ingest_rank_logs, revise_causes, simulate_what_if
-from jobs.arguments import LOG_DATE
+from jobs.arguments import LOG_DATE, Arguments
 from jobs.changed_units import with_later_days
 from jobs.cli import entry_point
 from jobs.progress import steps
@@ -55,7 +54,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 
 @entry_point("run_nightly", LOG_DATE)
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Run a night: ingest, simulate, revise, aggregate and publish one log date."""
     return run(spark, settings, [args.log_date])
 

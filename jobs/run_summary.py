@@ -1,6 +1,5 @@
 """Summaries: what a run did, left as JSON for whoever started it; a DAG's task makes its XCom of it."""
 
-import argparse
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,7 @@ def _file_to_be(name: str) -> str | None:
     """
     name = name or os.environ.get(_VARIABLE, "")
     if name and (not os.access(Path(name).parent, os.W_OK) or Path(name).is_dir()):
-        raise argparse.ArgumentTypeError(f"{name}: no file can be written there")
+        raise ValueError(f"{name}: no file can be written there")
     return name or None
 
 

@@ -3,7 +3,6 @@
 rank_steps, jobs -> job_slowdown and its companions, job_causes as the unit's own steps show them.
 """
 
-import argparse
 import logging
 import sys
 import time
@@ -14,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from jobs.arguments import LOG_DATE
+from jobs.arguments import LOG_DATE, Arguments
 from jobs.cli import entry_point
 from jobs.fingerprints import built_on, recorded, simulation
 from jobs.gates.result_rules import incomplete_units, units_of_other_gpu_hours, units_without_result
@@ -94,7 +93,7 @@ def _simulate(
 
 
 @entry_point("simulate_what_if", LOG_DATE)
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Simulate a log date: rank_steps to the result tables."""
     with working(f"simulate_what_if: {args.log_date}"):
         return run(spark, settings, [args.log_date])

@@ -1,6 +1,5 @@
 """One unit of the warehouse: which one the arguments mean, and what it holds."""
 
-import argparse
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -10,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from jobs.arguments import Arguments
 from jobs.landing.files import Unit as UnitKey
 from jobs.nearest import suggestion
 from jobs.progress import working
@@ -95,7 +95,7 @@ def read_rank_steps(warehouse: Warehouse, unit: UnitKey) -> pa.Table:
 
 @contextmanager
 def unit_to_replay(
-    name: str, spark: SparkSession, settings: Settings, args: argparse.Namespace
+    name: str, spark: SparkSession, settings: Settings, args: Arguments
 ) -> Iterator[tuple[Unit, pa.Table, dict[str, Any]]]:
     """Lend the unit that the arguments of an entry point name, its rows of rank_steps and its manifest.
 

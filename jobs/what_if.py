@@ -4,14 +4,13 @@
 `--set 0.9` each takes 0.9 times as long as it did. Nothing is written.
 """
 
-import argparse
 import sys
 from dataclasses import astuple, fields
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.arguments import FORMAT, OF_UNIT, not_negative_number, option
+from jobs.arguments import FORMAT, OF_UNIT, Arguments, not_negative_number, option
 from jobs.cli import entry_point
 from jobs.printing import FORMATS, Result, shown, write
 from jobs.settings import Settings
@@ -49,7 +48,7 @@ def _predicate(text: str) -> OpPredicate:
     try:
         return parse_predicate(text)
     except PredicateError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        raise ValueError(str(error)) from None
 
 
 @entry_point(
@@ -59,7 +58,7 @@ def _predicate(text: str) -> OpPredicate:
         "--fix PREDICATE",
         f"which ops, as SQL over {', '.join(COLUMNS)}; given again: another scenario, and all together",
         _predicate,
-        action="append",
+        multiple=True,
         required=True,
     ),
     option(
@@ -71,7 +70,7 @@ def _predicate(text: str) -> OpPredicate:
     FORMAT,
     is_recorded=False,
 )
-def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
+def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Replay one unit with some of its ops ideal, or scaled, and all others as recorded."""
     with unit_to_replay("what_if", spark, settings, args) as (unit, rank_steps, manifest):
         how = settings.simulation

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from jobs.landing.files import LandedFile, Unit
+from jobs.landing.files import LOGS, MANIFEST, META, LandedFile, Unit
+from jobs.landing.formats.rows import Bounds
 
 Keys = dict[tuple[int, int], str]
 """(rank, step) of every row of a unit, and the file that it came from."""
@@ -59,3 +60,13 @@ class UnitAccount:
     files: list[FileAccount] = field(default_factory=list)
     ops: int = 0
     keys: Keys = field(default_factory=dict)
+
+
+def whole_unit(unit: Unit, files: Sequence[LandedFile], bounds: Bounds) -> UnitPart:
+    """Return all of a unit as one part: manifests, logs, evidence, and what is beyond `bounds.unit_files`."""
+    manifests = [file for kind in (MANIFEST, META) for file in files if file.is_one_of(kind)]
+    own = [file for file in files if file.is_one_of(*LOGS)]
+    others = [file for file in files if file.is_log_of_other_tool]
+    logs, evidence = (own, others) if own else (others, [])
+    most, left = bounds.unit_files, max(bounds.unit_files - len(logs), 0)
+    return UnitPart(unit, manifests, logs[:most], evidence[:left], logs[most:] + evidence[left:])

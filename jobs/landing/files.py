@@ -80,6 +80,11 @@ class LandedFile(NamedTuple):
         """Whether it is a log, and not a manifest."""
         return self.is_one_of(*LOGS) or self.is_log_of_other_tool
 
+    @property
+    def is_input(self) -> bool:
+        """Whether its name is one under which something is read."""
+        return self.is_one_of(*_OWN) or self.is_log_of_other_tool
+
     def is_one_of(self, *patterns: str) -> bool:
         """Tell whether the file's name is like one of these."""
         return any(fnmatchcase(self.name, pattern) for pattern in patterns)
@@ -123,21 +128,15 @@ class Landing:
                 if unit is not None:
                     units.setdefault(unit, [])
                 file = None if unit is None else _file(unit, source_file, entry)
-                if (
-                    unit is not None
-                    and file is not None
-                    and (file.is_one_of(*_OWN) or file.is_log_of_other_tool)
-                    and source_file not in seen
-                ):
+                if unit is not None and file is not None and file.is_input and source_file not in seen:
                     units[unit].append(file)
                     seen.add(source_file)
                 elif entry.names != (_MARKER,):
                     misplaced.append(f"{source_file} ({entry.defect})" if entry.defect else source_file)
         for files in units.values():
-            if any(file.is_one_of(*LOGS) for file in files):  # what else lies there is none
-                beside = {file for file in files if file.is_log_of_other_tool and not file.is_evidence}
-                misplaced += [file.source_file for file in files if file in beside]
-                files[:] = [file for file in files if file not in beside]
+            inputs = inputs_of(files)
+            misplaced += [file.source_file for file in files if file not in inputs]
+            files[:] = inputs
         if misplaced:
             _LOG.warning("%d files are misplaced and not read, the first is %s", len(misplaced), misplaced[0])
         return {unit: sorted(units[unit]) for unit in sorted(units)}, misplaced
@@ -145,6 +144,13 @@ class Landing:
     def finished_days(self) -> set[date]:
         """Days of which the producers have said, by the marker that they write last, that all is there."""
         return {day for day in self._days if self._store.exists(f"{_folder(day)}/{_MARKER}")}
+
+
+def inputs_of(files: Sequence[LandedFile]) -> list[LandedFile]:
+    """Files of a run folder that are read: beside this project's own logs those of another tool are none."""
+    if not any(file.is_one_of(*LOGS) for file in files):
+        return list(files)
+    return [file for file in files if file.is_evidence or not file.is_log_of_other_tool]
 
 
 def spelled(name: str) -> str:

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from jobs.landing.accounts import Keys, UnitAccount, UnitPart
+from jobs.landing.accounts import Keys, UnitAccount, UnitPart, whole_unit
 from jobs.landing.content import Content
-from jobs.landing.files import LOGS, MANIFEST, META, LandedFile, Landing, Unit
+from jobs.landing.files import LandedFile, Landing, Unit
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_unit import read_unit
 from jobs.landing.staging import StagedFile, Staging, sweep
@@ -103,7 +103,7 @@ def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bou
 
     A large unit is split into tasks of its own, by files.
     """
-    parts = [_whole(unit, files, bounds) for unit, files in units.items()]
+    parts = [whole_unit(unit, files, bounds) for unit, files in units.items()]
     small = [part for part in parts if _bytes(part.logs) <= _LARGE_UNIT]
     total = sum(_bytes([*part.logs, *part.evidence]) for part in small)
     most = min(_TASK_BYTES, total // least + 1)
@@ -117,15 +117,6 @@ def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bou
         tasks[-1].append(part)
         filled += size
     return tasks + [[piece] for part in parts if _bytes(part.logs) > _LARGE_UNIT for piece in _split(part)]
-
-
-def _whole(unit: Unit, files: Sequence[LandedFile], bounds: Bounds) -> UnitPart:
-    manifests = [file for kind in (MANIFEST, META) for file in files if file.is_one_of(kind)]
-    own = [file for file in files if file.is_one_of(*LOGS)]
-    others = [file for file in files if file.is_log_of_other_tool]
-    logs, evidence = (own, others) if own else (others, [])
-    most, left = bounds.unit_files, max(bounds.unit_files - len(logs), 0)
-    return UnitPart(unit, manifests, logs[:most], evidence[:left], logs[most:] + evidence[left:])
 
 
 def _split(part: UnitPart) -> Iterable[UnitPart]:

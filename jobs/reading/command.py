@@ -1,15 +1,14 @@
 """What commands that answer questions share: arguments, an engine, exit status, one line of what is wrong."""
 
-import argparse
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib import import_module
 from typing import Final, Protocol, cast
 
-from jobs.arguments import WHERE, Option, Parser, make_parser, option
+from jobs.arguments import WHERE, Arguments, Command, Option, called, command, option
 from jobs.printing import Result
 from jobs.reading.advice import AnswerError, first_line
 from jobs.reading.database import Database
@@ -20,7 +19,7 @@ from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
 DUCKDB: Final = "duckdb"
 SPARK: Final = "spark"
 ENGINE: Final = option(
-    "--engine",
+    "--engine ENGINE",
     "what answers: duckdb, from a folder of this machine, at once; spark, from any warehouse of any size "
     "(left out: duckdb where the warehouse is a folder)",
     choices=(DUCKDB, SPARK),
@@ -39,38 +38,40 @@ class Reader(Protocol):
         """Answer a question with at most `limit` rows, all where it is 0."""
 
 
-Body = Callable[[Reader, argparse.Namespace], None]
+Body = Callable[[Reader, Arguments], None]
 
 
-def reader_entry_point(
-    name: str, *options: Option, epilog: str | None = None
-) -> Callable[[Body], partial[int]]:
+def reader_entry_point(name: str, *options: Option, epilog: str | None = None) -> Callable[[Body], Command]:
     """Make a command of the function that asks, as cli.entry_point does of one that needs a session."""
 
-    def of(body: Body) -> partial[int]:
-        parser = make_parser(name, body.__doc__ or "", *WHERE, ENGINE, *options, epilog=epilog)
-        return partial(run_reader, parser, lambda settings, args: _ask(name, body, settings, args))
+    def of(body: Body) -> Command:
+        def asked(settings: Settings, args: Arguments) -> None:
+            _ask(name, body, settings, args)
+
+        asked.__doc__ = body.__doc__
+        return settings_entry_point(name, ENGINE, *options, epilog=epilog)(asked)
 
     return of
 
 
-def run_reader(
-    parser: Parser,
-    body: Callable[[Settings, argparse.Namespace], None],
-    argv: Sequence[str] | None = None,
-) -> int:
-    """Parse the arguments, run `body` and return the exit status; see cli.run_entry_point."""
+def settings_entry_point(
+    name: str, *options: Option, epilog: str | None = None
+) -> Callable[[Callable[[Settings, Arguments], None]], Command]:
+    """Make a command of a function that needs settings and no session; exit status as of cli.entry_point."""
+    return lambda body: command(name, *WHERE, *options, epilog=epilog, described_by=body)(
+        partial(_status, body)
+    )
+
+
+def _status(body: Callable[[Settings, Arguments], None], args: Arguments) -> int:
     try:
-        args = parser.parse_args(argv)
         body(load_settings(args.settings, args.landing, args.warehouse), args)
-    except SystemExit as end:  # the parser has said what is wrong, or printed its help
-        return int(end.code or EXIT_DONE)
     except (SettingsError, AnswerError) as error:
-        sys.stderr.write(f"{parser.prog}: error: {error}\n")
+        sys.stderr.write(f"{called()}: error: {error}\n")
         return EXIT_WRONG_SETTINGS if isinstance(error, SettingsError) else EXIT_FAILED
     except Exception as error:
-        logger.exception("%s failed", parser.prog)
-        sys.stderr.write(f"{parser.prog}: error: {type(error).__name__}: {first_line(error)}\n")
+        logger.exception("%s failed", called())
+        sys.stderr.write(f"{called()}: error: {type(error).__name__}: {first_line(error)}\n")
         return EXIT_FAILED
     return EXIT_DONE
 
@@ -90,7 +91,7 @@ def is_elsewhere(settings: Settings) -> bool:
     return "://" in settings.paths.warehouse + (settings.paths.silver or "")
 
 
-def _ask(name: str, body: Body, settings: Settings, args: argparse.Namespace) -> None:
+def _ask(name: str, body: Body, settings: Settings, args: Arguments) -> None:
     engine = args.engine or (SPARK if is_elsewhere(settings) else DUCKDB)
     reader: AbstractContextManager[Reader]
     if engine == SPARK:

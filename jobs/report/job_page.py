@@ -15,10 +15,10 @@ _SLOWEST: Final = 10
 """Workers whose hosts are listed."""
 
 
-def job_page(tables: UnitTables, warehouse: str = "", *, has_fleet_page: bool = True) -> bytes:
+def job_page(tables: UnitTables, warehouse: str | None = "", *, has_fleet_page: bool = True) -> bytes:
     """Return the page as HTML.
 
-    warehouse      : how a command names the warehouse; empty where it need not.
+    warehouse      : how a command names the warehouse; empty where it need not; None where there is none.
     has_fleet_page : whether there is a fleet's page of that day to lead back to.
     """
     unit = tables.key
@@ -28,10 +28,12 @@ def job_page(tables: UnitTables, warehouse: str = "", *, has_fleet_page: bool = 
         "unit": unit,
         "has_fleet_page": has_fleet_page,
         "about": _about(tables.job),
-        "headline": _headline(tables.job),
+        "headline": headline(tables.job),
         "traceback": tables.job["failure_traceback"],
         "figures": [],
-        "commands": commands.deeper(unit, tables.causes, tables.op_types, tables.steps, warehouse),
+        "commands": []
+        if warehouse is None
+        else commands.deeper(unit, tables.causes, tables.op_types, tables.steps, warehouse),
     }
     if tables.workers:
         values |= _replayed(tables)
@@ -51,7 +53,7 @@ def _replayed(tables: UnitTables) -> dict[str, Any]:
         "step_map_text": step_map_text,
         "slowest": _slowest(tables),
         "figures": _figures(tables.job),
-        "trust": _trust(tables.job),
+        "trust": trust(tables.job),
         "data": {"charts": drawn},
     }
 
@@ -76,7 +78,8 @@ def _about(job: Row) -> list[tuple[str, object]]:
     return [*found, ("GPUs:", f"{job['world_size']:,}")] if job["world_size"] else found
 
 
-def _headline(job: Row) -> str:
+def headline(job: Row) -> str:
+    """Return what the job loses in one sentence, or why it was not analysed."""
     if job["slowdown"] is None:
         why = wording.STATUS_WORDS[job["status"]]
         return f"Not analysed: {why}" + (f" ({job['status_detail']})." if job["status_detail"] else ".")
@@ -114,7 +117,8 @@ def _figures(job: Row) -> list[tuple[str, str, str]]:
     ]
 
 
-def _trust(job: Row) -> list[tuple[str, str, str]]:
+def trust(job: Row) -> list[tuple[str, str, str]]:
+    """Return what tells how far to trust the figures: name, value, meaning."""
     steps = job["steps"] + job["steps_dropped"]
     whole = wording.percent(job["steps"] / steps)
     return [

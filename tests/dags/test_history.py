@@ -88,10 +88,10 @@ def test_the_backfill_is_told_what_the_form_says(dag_bag: DagBag, told: Path) ->
     }
     name, *arguments = told_by(dag_bag.dags["backfill_history"], told, form)
     assert name == "jobs/backfill.py"
-    parsed = main.args[0].parse_args(arguments)
+    parsed = main.read(arguments)
     assert [parsed.first.isoformat(), parsed.last.isoformat()] == ["2026-01-01", "2026-01-31"]
     assert parsed.stages == ["simulate", "aggregate"]
-    assert parsed.job_id == ["gpt-175b", "a job; echo $HOME"]
+    assert parsed.job_id == ("gpt-175b", "a job; echo $HOME")
     assert (parsed.warehouse_new, parsed.dry_run) == ("s3a://b/new", True)
 
 

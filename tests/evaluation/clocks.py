@@ -5,14 +5,14 @@
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from jobs.arguments import Parser, make_parser, not_negative, option, positive
+from jobs.arguments import Arguments, command, not_negative, option, positive
 from jobs.synthetic.job import GeneratedJob, recorded_job
 from jobs.synthetic.mechanisms.nuisances import ClockSkew
 from jobs.synthetic.sample_job import own_hosts, sample_job
@@ -133,9 +133,17 @@ def summary(rows: pd.DataFrame) -> Mapping[str, float]:
     }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the evaluation; returns the exit status."""
-    args = _parser().parse_args(argv)
+@command(
+    "tests.evaluation.clocks",
+    option("--jobs N", "jobs", positive, default=500),
+    option("--seed S", "seed of the first job", not_negative, required=True),
+    option("--skew SKEW", "one way to be off alone", choices=SKEWS),
+    option("--most-ops N", "ops of a job, about", positive, default=15_000),
+    option("--list-worst N", "list the N largest errors", not_negative, default=5),
+    option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
+)
+def main(args: Arguments) -> int:
+    """Judge the correction of clocks."""
     judged: list[Row] = []
     seed = args.seed
     while len(judged) < args.jobs:
@@ -151,19 +159,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     heading = f"{len(rows)} generated jobs on several hosts, of seeds {args.seed} to {seed - 1}."
     sys.stdout.write(rendered(heading, sections, args.format))
     return EXIT_DONE
-
-
-def _parser() -> Parser:
-    return make_parser(
-        "tests.evaluation.clocks",
-        "Judge the correction of clocks.",
-        option("--jobs N", "jobs (%(default)s)", positive, default=500),
-        option("--seed S", "seed of the first job", not_negative, required=True),
-        option("--skew", "one way to be off alone", choices=list(SKEWS)),
-        option("--most-ops N", "ops of a job (about %(default)s)", positive, default=15_000),
-        option("--list-worst N", "list the N largest errors", not_negative, default=5),
-        option("--format", "(%(default)s)", choices=FORMATS, default=FORMATS[0]),
-    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Judging many jobs, by one process or by several."""
 
-import argparse
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
@@ -9,6 +8,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from jobs.arguments import Arguments
 from jobs.progress import spread
 from tests.evaluation.answers import Diagnose, Row
 from tests.evaluation.judge import USUAL, VARIANTS, Variant, healthy_seeds, judge_job
@@ -32,7 +32,7 @@ class Evaluated(NamedTuple):
     published: pd.DataFrame
 
 
-def evaluate(args: argparse.Namespace, traces: Sequence[Path], diagnose: Diagnose) -> Evaluated:
+def evaluate(args: Arguments, traces: Sequence[Path], diagnose: Diagnose) -> Evaluated:
     """Judge generated jobs, as the command's arguments say, and faults injected into published traces.
 
     The same seeds give the same answers, whatever the number of processes.

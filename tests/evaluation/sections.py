@@ -1,10 +1,8 @@
-"""The tables of an evaluation, with their titles."""
-
-import argparse
 from typing import Final
 
 import pandas as pd
 
+from jobs.arguments import Arguments
 from tests.evaluation import score
 from tests.evaluation.classes import CLASSES
 from tests.evaluation.evaluate import Evaluated
@@ -19,7 +17,7 @@ COMPARED: Final = ("dp4pp2", "dp2pp2", "detectable")
 """Classes whose sensitivity is shown."""
 
 
-def heading(found: Evaluated, args: argparse.Namespace) -> str:
+def heading(found: Evaluated, args: Arguments) -> str:
     """Which seeds were used, and what they are for."""
     last = args.seed + args.jobs - 1
     last_used = max([last, *found.healthy.seed])
@@ -34,7 +32,7 @@ def heading(found: Evaluated, args: argparse.Namespace) -> str:
     return f"{used}. These seeds are {purpose}."
 
 
-def sections(found: Evaluated, args: argparse.Namespace) -> list[Section]:
+def sections(found: Evaluated, args: Arguments) -> list[Section]:
     """All tables of the classes and causes that the arguments choose."""
     names = args.classes or list(CLASSES)
     chosen = found if args.only_cause is None else found._replace(**_of_cause(found, args.only_cause))

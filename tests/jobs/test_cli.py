@@ -1,6 +1,5 @@
 """Entry points: arguments, exit status, one line for what went wrong, a row in pipeline_runs."""
 
-import argparse
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from jobs.arguments import LOG_DATE
+from jobs.arguments import LOG_DATE, Arguments
 from jobs.cli import Body, entry_point
 from jobs.gates.audit import GateRefusedError, Refusal
 from jobs.java import JavaNotFoundError
@@ -37,15 +36,13 @@ sys.exit(main())
 
 
 def failing_with(error: Exception) -> Body:
-    def body(spark: SparkSession, settings: Settings, arguments: argparse.Namespace) -> Mapping[str, int]:
+    def body(spark: SparkSession, settings: Settings, arguments: Arguments) -> Mapping[str, int]:
         raise error
 
     return body
 
 
-def doing_nothing(
-    spark: SparkSession, settings: Settings, arguments: argparse.Namespace
-) -> Mapping[str, int]:
+def doing_nothing(spark: SparkSession, settings: Settings, arguments: Arguments) -> Mapping[str, int]:
     return {}
 
 
@@ -60,11 +57,17 @@ def runs(spark: SparkSession, warehouse: Path) -> list[Row]:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "the following arguments are required: --log-date"),
-        (["--log-date", "2026-02-30"], "argument --log-date: '2026-02-30' is not a date such as 2026-01-05"),
-        (["--log-date", "20260105"], "argument --log-date: '20260105' is not a date such as 2026-01-05"),
-        (["--log-date", "2026-W01-1"], "argument --log-date: '2026-W01-1' is not a date"),
-        ([*DAY, "--land", "x"], "unrecognized arguments: --land x"),
+        ([], "Missing option '--log-date'."),
+        (
+            ["--log-date", "2026-02-30"],
+            "Invalid value for '--log-date': '2026-02-30' is not a date such as 2026-01-05",
+        ),
+        (
+            ["--log-date", "20260105"],
+            "Invalid value for '--log-date': '20260105' is not a date such as 2026-01-05",
+        ),
+        (["--log-date", "2026-W01-1"], "Invalid value for '--log-date': '2026-W01-1' is not a date"),
+        ([*DAY, "--land", "x"], "No such option '--land'. Did you mean '--landing'?"),
         ([*DAY, "--settings", "absent.toml"], "absent.toml: No such file or directory"),
     ],
 )
@@ -89,7 +92,7 @@ def test_a_run_hands_settings_and_arguments_to_its_body_and_leaves_a_row(
 ) -> None:
     seen: dict[str, object] = {}
 
-    def body(session: SparkSession, settings: Settings, arguments: argparse.Namespace) -> Mapping[str, int]:
+    def body(session: SparkSession, settings: Settings, arguments: Arguments) -> Mapping[str, int]:
         seen.update(spark=session, landing=settings.paths.landing, day=arguments.log_date)
         return {ROWS_IN: 7, "rank_steps": 5, "rejects": 2}
 

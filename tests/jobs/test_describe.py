@@ -103,9 +103,12 @@ def test_a_table_a_view_and_a_query(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["job_slowdwn"], "no table or view job_slowdwn: did you mean job_slowdown?"),
+        (["job_slowdwn"], "Invalid value for 'TABLE': 'job_slowdwn' is unknown: did you mean job_slowdown?"),
         (["--html", "/nowhere/at/all.html"], "--html: /nowhere/at/all.html: No such file or directory"),
-        (["--format", "xml"], "argument --format: invalid choice"),
+        (
+            ["--format", "xml"],
+            "Invalid value for '--format': 'xml' is unknown: there are table, csv, json, markdown",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(

@@ -46,8 +46,8 @@ def test_every_name_is_told_with_what_it_means(capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "required: NAME"),
-        (["nope"], "invalid choice: 'nope'"),
+        ([], "Missing argument 'NAME'"),
+        (["nope"], "'nope' is unknown: there are coverage"),
         (["trend", "--from", "May"], "not a date"),
     ],
 )

@@ -174,7 +174,7 @@ def test_without_sql_and_at_a_keyboard_it_says_what_is_missing(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Keyboard())
     assert main([]) == 2
-    assert capsys.readouterr().err.startswith("query: error: argument SQL: is missing: such as")
+    assert capsys.readouterr().err.startswith("query: error: Invalid value for 'SQL': is missing: such as")
 
 
 def test_only_what_a_query_reads_is_made_ready() -> None:

@@ -73,7 +73,7 @@ def test_it_says_how_far_to_trust_it() -> None:
 
 def test_its_commands_name_the_unit_and_can_be_parsed() -> None:
     what_if, timeline = commands(PAGE)
-    args = what_if_command.args[0].parse_args(what_if[3:])
+    args = what_if_command.read(what_if[3:])
     assert (args.job_id, args.run_id, args.log_date, args.warehouse) == ("job", "r1", DAY, "a b/warehouse")
     assert [each.text for each in args.fix] == ["host = 'sick'"]
     slowest = max(SICK.steps, key=lambda row: row["slowdown"])["step"]
@@ -89,7 +89,7 @@ def test_names_that_are_markup_or_shell_stay_names() -> None:
     assert NAUGHTY in page.words
     what_if = commands(page)[0]
     assert f"--job-id={NAUGHTY}" in what_if
-    (fix,) = what_if_command.args[0].parse_args(what_if[3:]).fix
+    (fix,) = what_if_command.read(what_if[3:]).fix
     assert fix.text == "host = '" + NAUGHTY.replace("'", "''") + "'"
 
 

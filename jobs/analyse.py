@@ -1,0 +1,192 @@
+"""Analyse: one run straight from its folder: how slow, why, what a fix returns; and its page.
+
+`straggler analyse FOLDER` needs no warehouse, no settings and no Spark. Figures are those of a night over the
+same folder, but for causes that only other jobs and days can tell.
+"""
+
+import os
+import re
+import sys
+import webbrowser
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from jobs.arguments import Arguments, command, log_date, option
+from jobs.landing.one_run import NoRunError, Run, runs_in
+from jobs.nearest import suggestion
+from jobs.printing import FORMATS, Result, write
+from jobs.reading.analysis import Analysis, analysis
+from jobs.report import wording
+from jobs.report.cause_words import told
+from jobs.report.job_page import headline, job_page, trust
+from jobs.report.single_file import single_file
+from jobs.report.templates import LIBRARY_NAME, shared_files
+from jobs.report_files import chart_library
+from schemas.unit import Unit
+from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
+
+_MOST_RUNS: Final = 20
+_MOST_CULPRITS: Final = 3
+_SHOWN_REJECTS: Final = 3
+"""Of each, how many are printed; the page and the tables have all."""
+_COLUMNS: Final = ("cause", "fix_saves", "gpu_hours", "culprits", "what to do")
+_NUMBERS: Final = ("fix_saves", "gpu_hours")
+
+
+@command(
+    "analyse",
+    option(
+        "folder FOLDER",
+        "logs of a run: rank-*.jsonl with job.json, a published trace, or another tool's; one file will do",
+        Path,
+    ),
+    option("--job-id JOB", "which job, where the folder holds several runs"),
+    option("--run-id RUN", "which run"),
+    option("--log-date DATE", "which day, as 2026-01-05", log_date),
+    option("--page FILE", "where the page goes; JOB-RUN-DATE.html in the current folder if left out", Path),
+    option("--open", "also open the page in a browser"),
+)
+def main(args: Arguments) -> int:
+    """Say how slow one run is, why, and what fixing it returns, and write its page.
+
+    Ends with 1 for a run that no replay can be made of.
+    """
+    with ThreadPoolExecutor(1) as beside:
+        library = beside.submit(chart_library, _cache())
+        try:
+            run = _chosen(runs_in(args.folder), args)
+        except NoRunError as error:
+            sys.stderr.write(f"analyse: error: {error}{_near(args.folder)}\n")
+            return EXIT_WRONG_SETTINGS
+        found = analysis(run)
+        sys.stdout.writelines(f"{line}\n" for line in _answer(run, found))
+        _write_causes(found)
+        sys.stdout.writelines(f"{line}\n" for line in (*_trust(found), *_rejects(found)))
+        page = args.page or Path(_file_name(found.unit))
+        content = single_file(
+            job_page(found.tables, None, has_fleet_page=False),
+            {**shared_files(), LIBRARY_NAME: library.result()},
+        )
+    try:
+        page.write_bytes(content)
+    except OSError as error:
+        sys.stderr.write(f"analyse: error: --page: {page}: {error.strerror}\n")
+        return EXIT_WRONG_SETTINGS
+    sys.stdout.write(f"\nPage: {page.resolve()}\n")
+    if args.open:
+        webbrowser.open(page.resolve().as_uri())
+    return EXIT_DONE if found.tables.workers else EXIT_FAILED
+
+
+def _chosen(runs: Sequence[Run], args: Arguments) -> Run:
+    """Return the run that the arguments name. Raises NoRunError where none fits, or several."""
+    asked = (args.log_date, args.job_id, args.run_id)
+    fitting = [
+        run for run in runs if all(want in (None, has) for want, has in zip(asked, run.unit, strict=True))
+    ]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        listed = "".join(f"\n  {_named(run.unit)}: {len(run.files)} files" for run in fitting[:_MOST_RUNS])
+        more = f"\n  and {len(fitting) - _MOST_RUNS} more" if len(fitting) > _MOST_RUNS else ""
+        raise NoRunError(f"{len(fitting)} runs, name one by --job-id, --run-id, --log-date:{listed}{more}")
+    jobs = sorted({run.unit.job_id for run in runs})
+    near = suggestion(args.job_id, jobs) if args.job_id and args.job_id not in jobs else ""
+    raise NoRunError(
+        f"no such run among {len(runs)}; {near or ', '.join(_named(run.unit) for run in runs[:5])}"
+    )
+
+
+def _near(folder: Path) -> str:
+    """Suggest a folder beside one that does not exist."""
+    if folder.exists() or not folder.parent.is_dir():
+        return ""
+    names = [each.name for each in folder.parent.iterdir()]
+    near = suggestion(folder.name, names) if names else ""
+    return f": {near}" if near.startswith("did you mean") else ""
+
+
+def _named(unit: Unit) -> str:
+    return f"job {unit.job_id}, run {unit.run_id}, {unit.log_date}"
+
+
+def _answer(run: Run, found: Analysis) -> Iterator[str]:
+    job, account = found.tables.job, found.read.account
+    manifest = account.job or {}
+    lines = sum(file.lines or 0 for file in account.files)
+    yield f"{_named(found.unit)}: {len(run.files)} files, {lines:,} lines, {account.ops:,} ops"
+    if not run.has_day:
+        yield "The folder names no log date: all of its lines count."
+    known = (manifest.get(name) or "unknown" for name in ("source_format", "transfers"))
+    yield "Format {}; transfers {}".format(*known)
+    yield ""
+    yield headline(job)
+    if job["launch_slowdown"] is not None:
+        times = (wording.seconds(job[f"{name}_step_s"]) for name in ("actual", "simulated", "ideal"))
+        yield "Step time: {} recorded, {} replayed, {} ideal".format(*times)
+    yield ""
+
+
+def _write_causes(found: Analysis) -> None:
+    """Print what is slow and what each fix alone returns, causes that hold first."""
+    causes = sorted(found.tables.causes, key=lambda row: (not row["is_cause"], -row["time_saved_fraction"]))
+    held = [row for row in causes if row["is_cause"]]
+    if not causes:
+        return
+    if not held:
+        sys.stdout.write("No cause holds: no single fix saves enough of the step time.\n")
+    rows = []
+    for row in held:
+        words = told(row)
+        culprits = words["culprits"]
+        named = [
+            f"{each['host']} (stage {each['stage']}, dp rank {each['dp_rank']}): {each['effect']}"
+            for each in culprits[:_MOST_CULPRITS]  # type: ignore[index]
+        ]
+        more = len(row["culprits"]) - len(named)
+        hours = wording.hours(row["recoverable_gpu_hours"])
+        what = str(words["fix"]) + (f"; uncertain: {words['flag']}" if words["flag"] else "")
+        listed = "; ".join(named) + (f"; {more} more" if more else "")
+        rows.append((words["title"], wording.percent(row["time_saved_fraction"]), hours, listed, what))
+    if rows:
+        sys.stdout.write("Why, and what each fix alone returns (shares of the step time do not add up):\n")
+        write(Result(_COLUMNS, [name in _NUMBERS for name in _COLUMNS], rows), FORMATS[0], sys.stdout)
+
+
+def _trust(found: Analysis) -> Iterator[str]:
+    job = found.tables.job
+    yield "How far to trust it:"
+    if found.tables.workers:
+        for name, value, meaning in trust(job):
+            yield f"  {name}: {value}" + (f" ({meaning})" if meaning else "")
+    else:
+        yield f"  status: {job['status']}" + (f": {job['status_detail']}" if job["status_detail"] else "")
+
+
+def _rejects(found: Analysis) -> Iterator[str]:
+    rejects = found.read.rejects.select(["reason", "detail", "source_file", "line"]).to_pylist()
+    if not rejects:
+        yield "Rejects: none; every line was read."
+        return
+    counts = Counter(row["reason"] for row in rejects).most_common()
+    listed = ", ".join(f"{count:,} {name}" for name, count in counts)
+    yield f"Rejects: {len(rejects):,} lines or files: {listed}"
+    for row in rejects[:_SHOWN_REJECTS]:
+        place = row["source_file"].rsplit("/", 1)[-1] + (f", line {row['line']}" if row["line"] else "")
+        yield f"  {place}: {row['reason']}: {row['detail']}"
+
+
+def _file_name(unit: Unit) -> str:
+    return re.sub(r"[^\w.-]+", "_", f"{unit.job_id}-{unit.run_id}-{unit.log_date}")[:200] + ".html"
+
+
+def _cache() -> Path:
+    """Where the chart library is kept, which takes seconds to put together."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "straggler"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

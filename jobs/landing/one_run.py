@@ -1,0 +1,146 @@
+"""One run from a folder, without a landing: which runs lie there, and the rows that a night would store."""
+
+import gzip
+import json
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jobs.landing.accounts import UnitAccount, whole_unit
+from jobs.landing.files import LOGS, MANIFEST, TRACE, LandedFile, inputs_of, spelled
+from jobs.landing.formats.rows import Bounds
+from jobs.landing.read_unit import read_unit
+from jobs.landing.staging import Staging
+from jobs.landing.stores import store_of
+from schemas.tables import TABLES
+from schemas.unit import Unit
+from schemas.vocabulary import RANK_STEPS, REJECTS
+
+_IN_LANDING: Final = re.compile(r"log_date=(\d{4}-\d\d-\d\d)/job_id=([^/]+)/run_id=([^/]+)$")
+_LONGEST_LINE: Final = 16_000_000
+_LISTED: Final = 5
+"""Files that are named where none is a log."""
+
+
+class NoRunError(Exception):
+    """Raised where a folder holds no run; the message says what was looked for, and what is there."""
+
+
+class Run(NamedTuple):
+    """A run folder.
+
+    has_day : whether the folder names the log date; else `unit` has that of the newest file
+    """
+
+    unit: Unit
+    folder: str
+    files: list[LandedFile]
+    has_day: bool
+
+
+class ReadRun(NamedTuple):
+    """What was read of a run: its account, rows of rank_steps, and rows of rejects."""
+
+    account: UnitAccount
+    rows: pa.Table
+    rejects: pa.Table
+
+
+def runs_in(path: Path) -> list[Run]:
+    """Return the runs in a folder and below it, or that of a single file.
+
+    Raises NoRunError where there is none.
+    """
+    if not path.exists():
+        raise NoRunError(f"{path} does not exist")
+    root = path if path.is_dir() else path.parent
+    by_folder: dict[tuple[str, ...], list[tuple[str, LandedFile]]] = {}
+    seen = []
+    for entry in store_of(str(root)).walk("."):
+        *folders, name = (spelled(each) for each in entry.names)
+        if any(each.startswith(("_", ".")) for each in folders) or (path != root and name != path.name):
+            continue
+        seen.append("/".join((*folders, name)))
+        file = LandedFile(
+            date.min, "", "", f"./{name}", entry.path, entry.size, entry.modified_us, entry.defect
+        )
+        if file.is_input:
+            by_folder.setdefault(tuple(folders), []).append((name, file))
+        if path != root:
+            break
+    runs = [_run(root.resolve().joinpath(*folders), files) for folders, files in sorted(by_folder.items())]
+    if not runs:
+        found = ", ".join(sorted(seen)[:_LISTED]) + (", ..." if len(seen) > _LISTED else "")
+        raise NoRunError(
+            f"{path} holds no run: looked for {', '.join(LOGS)} "
+            f"or logs of another tool (*.json, *.jsonl, *.log); found {found or 'no file'}"
+        )
+    return runs
+
+
+def read_run(run: Run, bounds: Bounds) -> ReadRun:
+    """Read a run by the landing's strict reader."""
+    with TemporaryDirectory(prefix="straggler-") as folder:
+        staging = Staging(folder, "run")
+        account = read_unit(store_of(run.folder), whole_unit(run.unit, run.files, bounds), bounds, staging)
+        staged = staging.close()
+        rows, rejects = (
+            [
+                pq.read_table(f"{folder}/{name}/{file.path}", partitioning=None)
+                for file in staged
+                if file.table == name
+            ]
+            for name in (RANK_STEPS, REJECTS)
+        )
+    return ReadRun(account, _together(RANK_STEPS, rows), _together(REJECTS, rejects))
+
+
+def _together(name: str, tables: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables) if tables else TABLES[name].arrow_schema.empty_table()
+
+
+def _run(folder: Path, named: Iterable[tuple[str, LandedFile]]) -> Run:
+    files = [file for _, file in named]
+    found = _IN_LANDING.search(str(folder))
+    if found is not None:
+        unit = Unit(date.fromisoformat(found[1]), found[2], found[3])
+    else:
+        newest = max(file.modified_us for file in files)
+        unit = Unit(datetime.fromtimestamp(newest / 1e6, UTC).date(), *_ids(folder, files))
+    place = found[0] if found is not None else folder.name
+    mine = [
+        LandedFile(*unit, f"{place}/{file.name}", file.path, file.size, file.modified_us, file.defect)
+        for file in files
+    ]
+    return Run(unit, str(folder), sorted(inputs_of(mine)), found is not None)
+
+
+def _ids(folder: Path, files: list[LandedFile]) -> tuple[str, str]:
+    """Job and run as the files name them, else the folder's name."""
+    for fields in _named(files):
+        ids = fields.get("job_id"), fields.get("run_id")
+        if isinstance(ids[0], str) and isinstance(ids[1], str):
+            return ids[0], ids[1]
+    return folder.name or "job", "run"
+
+
+def _named(files: list[LandedFile]) -> Iterator[dict[str, Any]]:
+    """Fields of the manifest, then of the first rank log's first line: what can be read of them."""
+    manifests = [file for file in files if file.is_one_of(MANIFEST)]
+    logs = [file for file in files if file.is_one_of(*LOGS) and not file.is_one_of(TRACE)]
+    for file in (*manifests, *logs[:1]):
+        if file.defect:
+            continue
+        try:
+            with gzip.open(file.path) if file.name.endswith(".gz") else open(file.path, "rb") as opened:  # noqa: PTH123
+                found = json.loads(opened.read() if file in manifests else opened.readline(_LONGEST_LINE))
+        except (OSError, EOFError, ValueError, RecursionError):  # the reader says what is wrong
+            continue
+        if isinstance(found, dict):
+            yield found

@@ -1,0 +1,96 @@
+"""One run simulated and diagnosed as a night does it, without Spark and without a warehouse."""
+
+from datetime import UTC, date, datetime
+from typing import Final, NamedTuple
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.landing.formats.rows import Bounds
+from jobs.landing.one_run import ReadRun, Run, read_run
+from jobs.reading.database import create_views
+from jobs.report.rows import Row, UnitTables
+from jobs.settings import load_settings
+from schemas.tables import TABLES
+from schemas.unit import Unit
+from schemas.vocabulary import (
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    JOBS,
+    OP_TYPE_SLOWDOWN,
+    STEP_SLOWDOWN,
+    UNIT_KEY,
+    WORKER_SLOWDOWN,
+)
+from udfs.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_unit
+from udfs.what_if import SimulationSettings
+
+_SHIPPED: Final = "base"
+"""The project's own settings: bounds of files, and what the simulation takes as ideal."""
+_JOB: Final = "job_days"
+
+
+class Analysis(NamedTuple):
+    """What was found of a run.
+
+    tables : as its page takes them
+    results : result tables as the night publishes them, but for what other jobs and days would revise
+    """
+
+    unit: Unit
+    read: ReadRun
+    tables: UnitTables
+    results: dict[str, pa.Table]
+
+
+def analysis(run: Run) -> Analysis:
+    """Read a run, simulate and diagnose it; what is wrong with it is its status."""
+    settings = load_settings(_SHIPPED)
+    read = read_run(run, Bounds(**settings.landing.model_dump()))
+    unit = (
+        run.unit if run.has_day else run.unit._replace(log_date=_recorded_day(read.rows) or run.unit.log_date)
+    )
+    manifest = dict(read.account.job or {})
+    key = (unit.log_date if run.has_day else None, unit.job_id, unit.run_id)
+    rows = UnitRows(key, manifest, read.rows.select(SIMULATED_COLUMNS))
+    found = simulate_unit(rows, SimulationSettings(**settings.simulation.model_dump()))
+    results = {name: _of_unit(name, table, unit) for name, table in found.items()}
+    jobs = pa.Table.from_pylist([unit._asdict() | manifest], TABLES[JOBS].arrow_schema)
+    return Analysis(unit, read, _unit_tables(results, jobs), results)
+
+
+def _recorded_day(rows: pa.Table) -> date | None:
+    """Day of the first line, in UTC; None where the log knows no time of day."""
+    first_us = pc.min(rows["t0_us"]).as_py() if rows.num_rows else None
+    return datetime.fromtimestamp(first_us / 1e6, UTC).date() if first_us else None
+
+
+def _of_unit(name: str, rows: pa.Table, unit: Unit) -> pa.Table:
+    """Rows of a result table with the unit's key."""
+    schema = TABLES[name].arrow_schema
+    for column, value in zip(UNIT_KEY, unit, strict=True):
+        if column not in rows.column_names:
+            rows = rows.append_column(column, pa.repeat(pa.scalar(value), rows.num_rows))
+    return rows.select(schema.names).cast(schema)
+
+
+def _unit_tables(results: dict[str, pa.Table], jobs: pa.Table) -> UnitTables:
+    with duckdb.connect(":memory:") as connection:
+        connection.register(JOBS, jobs)
+        connection.register(JOB_SLOWDOWN, results[JOB_SLOWDOWN])
+        create_views(connection, [_JOB])
+        (job,) = _rows(connection.sql(f"FROM {_JOB}").to_arrow_table())
+    return UnitTables(
+        job=job,
+        workers=_rows(results[WORKER_SLOWDOWN], "dp_rank", "pp_rank"),
+        steps=_rows(results[STEP_SLOWDOWN], "step"),
+        op_types=_rows(results[OP_TYPE_SLOWDOWN], "op_type"),
+        causes=_rows(results[JOB_CAUSES], "cause"),
+    )
+
+
+def _rows(table: pa.Table, *order: str) -> list[Row]:
+    ordered = table.sort_by([(name, "ascending") for name in order]) if order else table
+    rows: list[Row] = ordered.to_pylist(maps_as_pydicts="strict")
+    return rows
