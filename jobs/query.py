@@ -10,7 +10,9 @@ from typing import Final
 
 from jobs.arguments import FORMAT, not_negative, option
 from jobs.printing import write
-from jobs.reading.command import Reader, reader_entry_point
+from jobs.reading.command import reader_entry_point
+from jobs.reading.reader import Reader
+from jobs.settings import Settings
 
 DEFAULT_LIMIT: Final = 1000
 """Rows that are shown when the command does not say how many."""
@@ -41,7 +43,7 @@ def _sql(text: str) -> str:
     FORMAT,
     option("--limit N", "rows to show at most; 0: all (%(default)s)", not_negative, default=DEFAULT_LIMIT),
 )
-def main(reader: Reader, args: argparse.Namespace) -> None:
+def main(reader: Reader, _settings: Settings, args: argparse.Namespace) -> None:
     """Answer a SQL query over the warehouse's tables and views. Times are UTC."""
     started = time.monotonic()
     result = reader.ask(args.sql, args.limit)
