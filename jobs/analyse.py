@@ -21,10 +21,10 @@ from jobs.printing import FORMATS, Result, write
 from jobs.reading.analysis import Analysis, analysis
 from jobs.report import wording
 from jobs.report.cause_words import told
+from jobs.report.files import chart_library
 from jobs.report.job_page import headline, job_page, trust
 from jobs.report.single_file import single_file
 from jobs.report.templates import LIBRARY_NAME, shared_files
-from jobs.report_files import chart_library
 from schemas.unit import Unit
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
 

@@ -11,7 +11,9 @@ from typing import Final
 
 from jobs.arguments import Arguments
 from jobs.printing import Result, write
-from jobs.reading.command import Reader, reader_entry_point
+from jobs.reading.command import reader_entry_point
+from jobs.reading.reader import Reader
+from jobs.settings import Settings
 from schemas.cookbook import RECIPES
 from schemas.sql_files import SqlFile
 
@@ -37,7 +39,7 @@ def page(answers: Sequence[tuple[SqlFile, Result]]) -> str:
 
 
 @reader_entry_point("cookbook")
-def main(reader: Reader, _args: Arguments) -> None:
+def main(reader: Reader, _settings: Settings, _args: Arguments) -> None:
     """Answer the cookbook's questions from a warehouse, as Markdown."""
     sys.stdout.write(page([(recipe, reader.ask(recipe.sql)) for recipe in RECIPES]))
 

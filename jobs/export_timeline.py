@@ -13,13 +13,12 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Final, TextIO
 
-from pyspark.sql import SparkSession
-
 from jobs.arguments import OF_UNIT, Arguments, not_negative, option
-from jobs.cli import entry_point
 from jobs.printing import shown
+from jobs.reading.command import reader_entry_point
+from jobs.reading.reader import Reader
+from jobs.reading.unit import unit_to_replay
 from jobs.settings import Settings, SettingsError
-from jobs.unit import unit_to_replay
 from schemas.unit import Unit
 from udfs.result_tables import SIMULATOR_VERSION
 from udfs.timelines import KINDS, StepTimelines, step_timelines
@@ -82,7 +81,7 @@ def _summary(unit: Unit, found: StepTimelines, ideal: str) -> str:
     ) + (f"{left_out:,} pairs have no arrow: the recv ended before the send began\n" if left_out else "")
 
 
-@entry_point(
+@reader_entry_point(
     "export_timeline",
     *OF_UNIT,
     option("--step N", "training step; the slowest replayed one if left out", not_negative),
@@ -91,11 +90,10 @@ def _summary(unit: Unit, found: StepTimelines, ideal: str) -> str:
         "the trace, packed if it ends in .gz; timeline-JOB-RUN-DATE-step-N.json.gz if left out",
         Path,
     ),
-    is_recorded=False,
 )
-def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
+def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     """Write one step as recorded, replayed and ideal, for Perfetto or chrome://tracing."""
-    with unit_to_replay("export_timeline", spark, settings, args) as (unit, rank_steps, manifest):
+    with unit_to_replay("export_timeline", reader, args) as (unit, rank_steps, manifest):
         simulation = settings.simulation
         found = step_timelines(rank_steps, manifest, args.step, simulation.ideal, simulation.ops_together)
         target = args.out or Path(file_name(unit, found.step))
@@ -109,7 +107,6 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
         f"{target}: {events:,} events, {size:.1f} MB; open it in https://ui.perfetto.dev (nothing is sent) "
         "or chrome://tracing\n"
     )
-    return {}
 
 
 if __name__ == "__main__":

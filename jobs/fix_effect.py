@@ -10,72 +10,80 @@ import sys
 from datetime import timedelta
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-
 from jobs.arguments import FORMAT, Arguments, log_date, option, positive
-from jobs.before_after import Comparison, comparisons
-from jobs.cli import entry_point
+from jobs.nearest import suggestion
 from jobs.printing import Result, write
-from jobs.progress import working
+from jobs.reading.before_after import Comparison, comparisons
+from jobs.reading.command import reader_entry_point
+from jobs.reading.question import QuestionError
+from jobs.reading.reader import Reader
 from jobs.settings import Settings
-from jobs.warehouse.tables import Warehouse
-from schemas.views import mentioned
-from schemas.vocabulary import UNIT_KEY, WORKER_SLOWDOWN
+from schemas.table import sql_strings
+from schemas.vocabulary import JOBS, UNIT_KEY, WORKER_SLOWDOWN
 
 WINDOW_DAYS: Final = 28
 CONFIDENCE: Final = 0.95
+_KEY: Final = ", ".join(UNIT_KEY)
 _TEXTS: Final = {"compared", "trials", "verdict"}
 
 
-def run(spark: SparkSession, settings: Settings, args: Arguments) -> list[Comparison]:
-    """Compare the job days of the window on both sides of the date."""
+def run(reader: Reader, args: Arguments) -> list[Comparison]:
+    """Compare the job days of the window on both sides of the date.
+
+    Raises QuestionError for a job, team or host that the warehouse does not name.
+    """
+    _check(reader, args)
     first, last = args.date - timedelta(days=args.days), args.date + timedelta(days=args.days - 1)
-    log_dates = [first + timedelta(days=day) for day in range((last - first).days + 1)]
-    warehouse = Warehouse(spark, settings.paths.warehouse)
-    warehouse.register_views(mentioned(f"job_days {WORKER_SLOWDOWN}"), log_dates)
-    units = spark.table("job_days").where("is_analysed")
+    of_window = f"log_date BETWEEN DATE'{first}' AND DATE'{last}'"
+    units, value, hours = "job_days", "waste_fraction", "gpu_hours"
     if args.host is not None:
-        units = _of_host(units, spark.table(WORKER_SLOWDOWN), args.host)
-    rows = units.select(
-        "job_id",
-        "log_date",
-        F.col("waste_fraction" if args.host is None else "by_slowest").alias("value"),
-        "gpu_hours",
-        F.coalesce(_is_chosen(args), F.expr("false")).alias("is_chosen"),
-        _has_label(args.label).alias("has_label"),
-    ).orderBy("job_id", "log_date")
-    return comparisons(rows.toArrow().to_pandas(), args.date, args.confidence)
-
-
-def _of_host(units: DataFrame, worker_slowdown: DataFrame, host: str) -> DataFrame:
-    """Units that the host served, twice: its slowdown, and the mean of the other hosts' as host null."""
-    is_it = F.col("host") == host
-    by_host = worker_slowdown.groupBy(*UNIT_KEY, "host").agg(F.max("slowdown").alias("by_slowest"))
-    served = by_host.where(is_it).select(*UNIT_KEY)
-    both = (
-        by_host.where(F.col("host").isNotNull())
-        .join(served, list(UNIT_KEY))
-        .groupBy(*UNIT_KEY, F.when(is_it, F.col("host")).alias("host"))
-        .agg(F.avg("by_slowest").alias("by_slowest"))
+        units = f"job_days JOIN ({_of_host(args.host, of_window)}) USING ({_KEY})"
+        value, hours = "by_slowest", "CAST(NULL AS DOUBLE)"
+    found = reader.rows(
+        f"SELECT job_id, log_date, {value} AS value, {hours} AS gpu_hours, "
+        f"coalesce({_is_chosen(args)}, false) AS is_chosen, {_has_label(args.label)} AS has_label "
+        f"FROM {units} WHERE is_analysed AND {of_window} ORDER BY job_id, log_date, is_chosen"
     )
-    return units.withColumn("gpu_hours", F.lit(None).cast("double")).join(both, list(UNIT_KEY))
+    return comparisons(found.to_pandas(), args.date, args.confidence)
 
 
-def _is_chosen(args: Arguments) -> Column:
-    """Whether a row is one of those that the fix was meant for."""
-    wanted = F.expr("true")
-    for name, value in (("job_id", args.job_id), ("team", args.team), ("host", args.host)):
-        if value is not None:
-            wanted = wanted & (F.col(name) == value)
-    return wanted
+def _check(reader: Reader, args: Arguments) -> None:
+    """Raise QuestionError where no row has the name that was asked for."""
+    for name, table in (("job_id", JOBS), ("team", JOBS), ("host", WORKER_SLOWDOWN)):
+        asked = getattr(args, name)
+        if asked is None:
+            continue
+        rows = reader.rows(f"SELECT DISTINCT {name} FROM {table} WHERE {name} IS NOT NULL ORDER BY {name}")
+        known = rows[name].to_pylist()
+        if asked not in known:
+            raise QuestionError(f"no {name.removesuffix('_id')} {asked}: {suggestion(asked, known)}")
 
 
-def _has_label(label: tuple[str, str] | None) -> Column:
+def _of_host(host: str, of_window: str) -> str:
+    """SQL of units that the host served, twice: its slowdown, and the others' mean as host null."""
+    of_host = f"IF(host = {sql_strings([host])}, host, NULL)"
+    return (
+        f"WITH by_host AS (SELECT {_KEY}, host, max(slowdown) AS by_slowest FROM {WORKER_SLOWDOWN} "
+        f"WHERE host IS NOT NULL AND {of_window} GROUP BY {_KEY}, host) "
+        f"SELECT {_KEY}, {of_host} AS host, avg(by_slowest) AS by_slowest FROM by_host "
+        f"JOIN (SELECT {_KEY} FROM by_host WHERE host = {sql_strings([host])}) USING ({_KEY}) "
+        f"GROUP BY {_KEY}, {of_host}"
+    )
+
+
+def _is_chosen(args: Arguments) -> str:
+    """SQL: whether a row is one of those that the fix was meant for."""
+    asked = {name: getattr(args, name) for name in ("job_id", "team", "host")}
+    wanted = [f"{name} = {sql_strings([value])}" for name, value in asked.items() if value is not None]
+    return " AND ".join(wanted) or "true"
+
+
+def _has_label(label: tuple[str, str] | None) -> str:
+    """SQL: whether a row carries the label; null where no label is asked about."""
     if label is None:
-        return F.lit(None).cast("boolean")
-    key, value = label
-    return F.coalesce(F.try_element_at("labels", F.lit(key)) == value, F.expr("false"))
+        return "CAST(NULL AS BOOLEAN)"
+    key, value = (sql_strings([each]) for each in label)
+    return f"coalesce(labels[{key}] = {value}, false)"
 
 
 def _row(found: Comparison) -> dict[str, object]:
@@ -114,7 +122,7 @@ def _confidence(text: str) -> float:
     return probability
 
 
-@entry_point(
+@reader_entry_point(
     "fix_effect",
     option("--date DATE", "first day with the fix, as 2026-01-05", log_date, required=True),
     option("--job-id JOB", "of this job", group="scope"),
@@ -125,16 +133,13 @@ def _confidence(text: str) -> float:
     option("--days N", "days on each side", positive, default=WINDOW_DAYS),
     option("--confidence P", "of the interval", _confidence, default=CONFIDENCE),
     FORMAT,
-    is_recorded=False,
 )
-def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
+def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     """Compare before and after a date: did the fix help?"""
-    with working("fix_effect: comparing before and after"):
-        rows = [_row(each) for each in run(spark, settings, args)]
+    rows = [_row(each) for each in run(reader, args)]
     columns = list(rows[0])
     values = [list(row.values()) for row in rows]
     write(Result(columns, [name not in _TEXTS for name in columns], values), args.format, sys.stdout)
-    return {}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ import sys
 
 from jobs.arguments import FORMAT, PERIOD, Arguments, option
 from jobs.printing import write
-from jobs.reading.command import Reader, reader_entry_point
+from jobs.reading.command import reader_entry_point
+from jobs.reading.reader import Reader
+from jobs.settings import Settings
 from schemas.queries import QUERIES
 from schemas.sql_files import first_sentence
 
@@ -19,7 +21,7 @@ from schemas.sql_files import first_sentence
     FORMAT,
     epilog="\n".join(f"  {each.name:<20}{first_sentence(each.meaning)}" for each in QUERIES.values()),
 )
-def main(reader: Reader, args: Arguments) -> None:
+def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     """Answer a named query over a period, both of its ends included."""
     write(reader.ask(QUERIES[args.name].over(args.first, args.last)), args.format, sys.stdout)
 

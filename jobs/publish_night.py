@@ -21,7 +21,8 @@ from jobs.gates.quality_docs import Page, TableChecks, write_docs
 from jobs.gates.result_rules import miscounted_causes, miscounted_units
 from jobs.night_summary import COUNTED, night_summary, told
 from jobs.progress import working
-from jobs.report_fleet import write_reports
+from jobs.reading.spark_reader import reader_beside
+from jobs.report.write import write_reports
 from jobs.run_summary import SUMMARY, Summary, leave
 from jobs.settings import Settings
 from jobs.stage import publish
@@ -65,7 +66,8 @@ def summaries(
     tables = {name: warehouse.rows(TABLES[name], log_dates) for name in names}
     rules = [miscounted_units(tables), miscounted_causes(tables)]
     held = publish(STAGE_PUBLISH, warehouse, {}, log_dates, rules).checks
-    write_reports(spark, settings, log_dates, with_report)
+    with reader_beside(warehouse) as reader:
+        write_reports(reader, settings, log_dates, with_report)
     done = built_on(aggregated, STAGE_PUBLISH, settings)
     with publication(warehouse, STAGE_PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # not before the reports
         record(warehouse, STAGE_PUBLISH, done, log_dates, None)

@@ -9,7 +9,9 @@ from typing import Final
 
 from jobs.arguments import FORMAT, Arguments, not_negative, option
 from jobs.printing import write
-from jobs.reading.command import Reader, reader_entry_point
+from jobs.reading.command import reader_entry_point
+from jobs.reading.reader import Reader
+from jobs.settings import Settings
 
 DEFAULT_LIMIT: Final = 1000
 """Rows that are shown when the command does not say how many."""
@@ -37,7 +39,7 @@ def _sql(text: str) -> str:
     FORMAT,
     option("--limit N", "rows to show at most; 0: all", not_negative, default=DEFAULT_LIMIT),
 )
-def main(reader: Reader, args: Arguments) -> None:
+def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     """Answer a SQL query over the warehouse's tables and views. Times are UTC."""
     started = time.monotonic()
     result = reader.ask(args.sql, args.limit)

@@ -21,7 +21,6 @@ from jobs.java import JavaNotFoundError
 from jobs.landing.files import NoLandingError
 from jobs.session import SessionError
 from jobs.settings import SettingsError
-from jobs.unit import NoSuchUnitError, NotReplayedError
 from jobs.warehouse.lock import LockedError, NotWritableError
 from jobs.warehouse.tables import Warehouse
 from schemas.pipeline_runs import REFUSAL, TABLE
@@ -36,7 +35,6 @@ from schemas.vocabulary import (
     STAGE_NAMES,
     TABLE_NAMES,
 )
-from udfs.errors import NoSuchStepError
 
 ROWS_IN: Final = "rows_in"
 """Key under which an entry point tells the rows that it read; the other keys are tables that it published,
@@ -45,9 +43,6 @@ and those of stage_work."""
 _PLAIN: Final[Mapping[type[Exception], int]] = {
     SettingsError: EXIT_WRONG_SETTINGS,
     NoLandingError: EXIT_WRONG_SETTINGS,
-    NoSuchUnitError: EXIT_WRONG_SETTINGS,
-    NoSuchStepError: EXIT_WRONG_SETTINGS,
-    NotReplayedError: EXIT_FAILED,
     GateRefusedError: EXIT_GATE_REFUSED,
     NotWritableError: EXIT_FAILED,
     LockedError: EXIT_FAILED,

@@ -27,8 +27,8 @@ from jobs.gates.audit import (
 )
 from jobs.gates.quality_docs import LATER, Page, TableChecks, table_checks, write_docs
 from jobs.landing.files import Unit
+from jobs.reading.conditions import on_units
 from jobs.releases import NEVER, released
-from jobs.warehouse.conditions import on_units
 from jobs.warehouse.publication import publication
 from jobs.warehouse.staged_rows import StagedRows
 from jobs.warehouse.tables import Warehouse

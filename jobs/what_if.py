@@ -8,13 +8,12 @@ import sys
 from dataclasses import astuple, fields
 from typing import Final
 
-from pyspark.sql import SparkSession
-
 from jobs.arguments import FORMAT, OF_UNIT, Arguments, not_negative_number, option
-from jobs.cli import entry_point
 from jobs.printing import FORMATS, Result, shown, write
+from jobs.reading.command import reader_entry_point
+from jobs.reading.reader import Reader
+from jobs.reading.unit import unit_to_replay
 from jobs.settings import Settings
-from jobs.unit import unit_to_replay
 from schemas.unit import Unit
 from udfs.custom_scenario import Answer, Answers, replay_scenarios
 from udfs.errors import PredicateError
@@ -51,7 +50,7 @@ def _predicate(text: str) -> OpPredicate:
         raise ValueError(str(error)) from None
 
 
-@entry_point(
+@reader_entry_point(
     "what_if",
     *OF_UNIT,
     option(
@@ -68,11 +67,10 @@ def _predicate(text: str) -> OpPredicate:
         dest="factor",
     ),
     FORMAT,
-    is_recorded=False,
 )
-def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
+def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     """Replay one unit with some of its ops ideal, or scaled, and all others as recorded."""
-    with unit_to_replay("what_if", spark, settings, args) as (unit, rank_steps, manifest):
+    with unit_to_replay("what_if", reader, args) as (unit, rank_steps, manifest):
         how = settings.simulation
         answers = replay_scenarios(rank_steps, manifest, args.fix, args.factor, how.ideal, how.ops_together)
     # A program that reads csv or json finds nothing but rows on standard output.
@@ -81,7 +79,6 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
     for each in answers.answers:
         if not each.ops:
             sys.stderr.write(f"what_if: no op of this unit is chosen by: {each.scenario}\n")
-    return {}
 
 
 if __name__ == "__main__":

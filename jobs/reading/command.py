@@ -3,16 +3,16 @@
 import logging
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from importlib import import_module
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from jobs.arguments import WHERE, Arguments, Command, Option, called, command, option
-from jobs.printing import Result
 from jobs.reading.advice import AnswerError, first_line
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
+from jobs.reading.reader import Reader
 from jobs.settings import Settings, SettingsError, load_settings
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
 
@@ -31,14 +31,7 @@ _SPARKS: Final = "jobs.reading.spark_reader"
 logger = logging.getLogger(__name__)
 
 
-class Reader(Protocol):
-    """An engine over one warehouse."""
-
-    def ask(self, sql: str, limit: int = 0) -> Result:
-        """Answer a question with at most `limit` rows, all where it is 0."""
-
-
-Body = Callable[[Reader, Arguments], None]
+Body = Callable[[Reader, Settings, Arguments], None]
 
 
 def reader_entry_point(name: str, *options: Option, epilog: str | None = None) -> Callable[[Body], Command]:
@@ -102,6 +95,6 @@ def _ask(name: str, body: Body, settings: Settings, args: Arguments) -> None:
         )
         reader = lend(settings, name)
     else:
-        reader = nullcontext(DuckDbReader(opened(settings)))
+        reader = closing(DuckDbReader(opened(settings)))
     with reader as lent:
-        body(lent, args)
+        body(lent, settings, args)

@@ -1,10 +1,13 @@
 """Answers by DuckDB, from a warehouse on this machine, without a JVM."""
 
 import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import duckdb
+import pyarrow as pa
 
 from jobs.printing import Result
 from jobs.reading.advice import AnswerError, first_line, no_column
@@ -18,10 +21,26 @@ _NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT
 
 
 class DuckDbReader:
-    """Answers questions from one warehouse, all as of the publication that was the latest at the start."""
+    """Answers questions from one warehouse, all as of the publication that was the latest at the start.
+
+    Tables stay open from one question to the next.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._open: set[str] = set()
+
+    @property
+    def root(self) -> str:
+        """Where the tables lie."""
+        return self._database.root
+
+    def close(self) -> None:
+        """Close all tables; the next question opens those that it reads."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._open = None, set()
 
     def ask(self, sql: str, limit: int = 0) -> Result:
         """Answer a question with at most `limit` rows, all where it is 0. Times are text, in UTC.
@@ -29,15 +48,37 @@ class DuckDbReader:
         Raises QuestionError where it cannot be asked, AnswerError where it fails on the data.
         """
         asked = question(sql)
+        with self._opened(asked) as connection:
+            return answer(connection, asked.for_duckdb, limit)
+
+    def rows(self, sql: str) -> pa.Table:
+        """Answer a question for code; raises as `ask` does. Sums of whole numbers are int64."""
+        asked = question(sql)
+        with self._opened(asked) as connection:
+            found = connection.sql(asked.for_duckdb).to_arrow_table()
+        return found.cast(pa.schema([each.with_type(_of_sum(each.type)) for each in found.schema]))
+
+    @contextmanager
+    def _opened(self, asked: Question) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Lend a connection that has what a question reads, and say of its errors what is wrong."""
         names = needed(asked.reads) if asked.reads or asked.is_select else {*NAMES}
         try:
-            with self._database.connection(names) as connection:
-                try:
-                    return answer(connection, asked.for_duckdb, limit)
-                except _NOT_UNDERSTOOD as error:
-                    raise QuestionError(_advice(connection, error, asked)) from error
+            connection = self._connected(names)
+            try:
+                yield connection
+            except _NOT_UNDERSTOOD as error:
+                raise QuestionError(_advice(connection, error, asked)) from error
         except duckdb.Error as error:
             raise AnswerError(first_line(error)) from error
+
+    def _connected(self, names: Collection[str]) -> duckdb.DuckDBPyConnection:
+        """Return a connection with these tables and views, and with those that were read before."""
+        if self._connection is None or not self._open.issuperset(names):
+            self._open.update(names)
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = self._database.connection(self._open)
+        return self._connection
 
 
 def answer(connection: duckdb.DuckDBPyConnection, sql: str, limit: int = 0) -> Result:
@@ -54,6 +95,11 @@ def answer(connection: duckdb.DuckDBPyConnection, sql: str, limit: int = 0) -> R
         rows=[tuple(map(_plain, row)) for row in (rows[:limit] if limit else rows)],
         is_cut=bool(limit) and len(rows) > limit,
     )
+
+
+def _of_sum(kind: pa.DataType) -> pa.DataType:
+    """Type that Spark gives a sum of whole numbers, where DuckDB's is one of 128 bits."""
+    return pa.int64() if pa.types.is_decimal(kind) and (kind.precision, kind.scale) == (38, 0) else kind
 
 
 def _plain(value: object) -> object:

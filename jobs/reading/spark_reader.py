@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +15,10 @@ from jobs.java import JavaNotFoundError
 from jobs.printing import Result
 from jobs.progress import working
 from jobs.reading.advice import AnswerError, first_line, no_column
+from jobs.reading.database import Database
+from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.question import Question, QuestionError, question
+from jobs.reading.reader import Reader
 from jobs.session import SessionError, session
 from jobs.settings import Settings
 from jobs.warehouse.tables import Warehouse
@@ -29,15 +33,30 @@ class SparkReader:
         # What is wrong is told in one line; Spark's own logger would add pages of JSON.
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
+    @property
+    def root(self) -> str:
+        """Where the tables lie."""
+        return self._warehouse.root
+
     def ask(self, sql: str, limit: int = 0) -> Result:
         """Answer as duckdb_reader.DuckDbReader.ask does, and raise the same errors."""
+        with self._asked(sql) as frame:
+            return collected(frame, limit)
+
+    def rows(self, sql: str) -> pa.Table:
+        """Answer a question for code; raises as `ask` does."""
+        with self._asked(sql) as frame:
+            return frame.toArrow()
+
+    @contextmanager
+    def _asked(self, sql: str) -> Iterator[DataFrame]:
+        """Lend the answer as a frame, and say of its errors what is wrong."""
         asked = question(sql)
         if not self._warehouse.register_views(mentioned(" ".join(asked.reads))):
-            root = self._warehouse.root
-            raise QuestionError(f"no tables in {root}: run a night first, or name another --warehouse")
+            raise QuestionError(f"no tables in {self.root}: run a night first, or name another --warehouse")
         try:
             with working("asking Spark"):
-                return collected(self._spark.sql(asked.for_spark), limit)
+                yield self._spark.sql(asked.for_spark)
         except (AnalysisException, ParseException) as error:
             raise QuestionError(self._advice(error, asked)) from error
         except PySparkException as error:
@@ -64,6 +83,17 @@ def spark_reader(settings: Settings, name: str) -> Iterator[SparkReader]:
         except (SessionError, JavaNotFoundError) as error:
             raise AnswerError(str(error)) from error
         yield SparkReader(spark, Warehouse.of(spark, settings))
+
+
+@contextmanager
+def reader_beside(warehouse: Warehouse) -> Iterator[Reader]:
+    """Lend a reader to what has a session anyway: DuckDB on this machine, Spark elsewhere."""
+    if not warehouse.is_local:
+        yield SparkReader(warehouse.spark, warehouse)
+        return
+    silver = None if warehouse.silver is warehouse else warehouse.silver.root
+    with closing(DuckDbReader(Database(warehouse.root, silver))) as reader:
+        yield reader
 
 
 def collected(frame: DataFrame, limit: int = 0) -> Result:

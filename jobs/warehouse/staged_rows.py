@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.landing.staging import STAGED_TABLES, StagedFile, remove
-from jobs.warehouse.conditions import spark_schema
+from jobs.warehouse.spark_schema import spark_schema
 from schemas.tables import TABLES
 
 

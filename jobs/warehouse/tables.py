@@ -15,10 +15,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from jobs.landing.files import Unit
 from jobs.landing.staging import Staging
+from jobs.reading.conditions import on_days, on_units
 from jobs.settings import Settings
 from jobs.warehouse import local_tables, stored
-from jobs.warehouse.conditions import on_days, on_units, spark_schema
 from jobs.warehouse.publication import Published, Versions, latest_publication
+from jobs.warehouse.spark_schema import spark_schema
 from jobs.warehouse.staged_rows import StagedRows
 from schemas.table import Table, sql_strings
 from schemas.tables import TABLES

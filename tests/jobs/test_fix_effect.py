@@ -5,13 +5,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from jobs.fix_effect import main
-from jobs.warehouse.tables import Warehouse
-from schemas.tables import TABLES
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS, WORKER_SLOWDOWN
 from tests.examples import DAY, table_rows
+from tests.jobs.reading.warehouses import warehouse_of
 
 SPAN = 5
 FIXED = DAY + timedelta(days=SPAN)
@@ -41,12 +39,10 @@ def units() -> tuple[list[Row], list[Row], list[Row]]:
 
 
 @pytest.fixture(scope="module")
-def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    made = Warehouse(spark, str(tmp_path_factory.mktemp("warehouse")))
-    days = [DAY + timedelta(days=since) for since in range(2 * SPAN)]
-    for name, rows in zip((JOB_SLOWDOWN, JOBS, WORKER_SLOWDOWN), units(), strict=True):
-        made.replace(TABLES[name], table_rows(name, rows), days)
-    return made.root
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
+    names = (JOB_SLOWDOWN, JOBS, WORKER_SLOWDOWN)
+    tables = {name: table_rows(name, rows) for name, rows in zip(names, units(), strict=True)}
+    return warehouse_of(tmp_path_factory.mktemp("warehouse"), **tables).root
 
 
 def ask(capsys: pytest.CaptureFixture[str], warehouse: str, *arguments: str) -> dict[str, Row]:
@@ -92,6 +88,21 @@ def test_a_host_beside_the_others_of_its_jobs(capsys: pytest.CaptureFixture[str]
     assert found["chosen"]["effect"] == pytest.approx(-0.4, abs=0.01)
     assert found["chosen"]["saved_gpu_hours"] is None
     assert found["all others"]["mean_after"] == pytest.approx(1.01, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--team", "speach"], "no team speach: did you mean speech?"),
+        (["--job-id", "speech-9"], "no job speech-9: did you mean speech-"),
+        (["--host", "sik-0"], "no host sik-0: did you mean sick-0?"),
+    ],
+)
+def test_a_name_that_no_row_has_is_a_wrong_argument(
+    capsys: pytest.CaptureFixture[str], warehouse: str, arguments: list[str], complaint: str
+) -> None:
+    assert main(["--date", str(FIXED), "--warehouse", warehouse, *arguments]) == 2
+    assert complaint in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import publish_night, report_fleet, report_job, run_nightly
+from jobs import publish_night, report_job, run_nightly
+from jobs.report.write import report_root
 from jobs.settings import Settings, SettingsError
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.job import GeneratedJob
@@ -273,7 +274,7 @@ def test_without_a_folder_for_reports_there_is_a_night_but_no_report(
     spark: SparkSession, night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Settings, "report_folder", None)
-    monkeypatch.setattr("jobs.report_fleet.read_fleet", lambda *_: pytest.fail("a report was written"))
+    monkeypatch.setattr("jobs.report.write.read_fleet", lambda *_: pytest.fail("a report was written"))
     publish_night.run(spark, night.settings, [DAY])
     with pytest.raises(SettingsError, match=r"paths\.report"):
-        report_fleet.run(spark, night.settings, DAY)
+        report_root(night.settings)

@@ -9,7 +9,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from jobs import report_files
+from jobs.report import files as report_files
 from jobs.report.fleet_page import fleet_page, headline
 from jobs.report.job_page import job_page
 from jobs.report.names import INDEX_NAME, job_page_path

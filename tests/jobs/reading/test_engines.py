@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from jobs.printing import Result
 from jobs.reading.advice import AnswerError
-from jobs.reading.command import Reader
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.question import NAMES, QuestionError, question
+from jobs.reading.reader import Reader
 from jobs.reading.spark_reader import SparkReader
 from jobs.warehouse.tables import Warehouse
 from schemas.cookbook import RECIPES

@@ -5,7 +5,7 @@ from datetime import date, timedelta
 import pandas as pd
 import pytest
 
-from jobs.before_after import BETTER, WORSE, Comparison, comparisons
+from jobs.reading.before_after import BETTER, WORSE, Comparison, comparisons
 
 FIXED = date(2026, 3, 2)
 Day = tuple[str, date, float, float, bool, bool | None]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs import report_files
+from jobs.report import files as report_files
+from jobs.report.files import add_page, existing_pages, replace_publication
 from jobs.report.names import job_page_path
-from jobs.report_files import add_page, existing_pages, replace_publication
 from tests.jobs.report.pages import Page
 
 DAY, NEXT = date(2026, 1, 5), date(2026, 1, 6)

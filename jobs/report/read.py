@@ -1,21 +1,17 @@
 """What the report is made of, read from the warehouse: views and tables, together."""
 
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import date
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.landing.files import Unit
+from jobs.reading.conditions import on_units
+from jobs.reading.reader import Reader
 from jobs.report.rows import FleetTables, UnitTables
-from jobs.small_frames import collected
-from jobs.warehouse.conditions import on_units
-from jobs.warehouse.local_tables import keys_of
-from jobs.warehouse.tables import Warehouse
 from schemas.queries import QUERIES
-from schemas.tables import TABLES
-from schemas.views import mentioned
+from schemas.unit import Unit
 from schemas.vocabulary import (
     JOB_CAUSES,
     OP_TYPE_DAY,
@@ -30,24 +26,22 @@ _MOST_HOSTS: Final = 500
 _HOST_ORDER: Final = [("p_value", "ascending"), ("jobs_slow", "descending"), ("host", "ascending")]
 """Those first that chance explains least."""
 _KEY: Final = ", ".join(UNIT_KEY)
+_JOB_DAYS: Final = "job_days"
 _OF_UNITS: Final = {
+    _JOB_DAYS: (),
     WORKER_SLOWDOWN: ("dp_rank", "pp_rank"),
     STEP_SLOWDOWN: ("step",),
     OP_TYPE_SLOWDOWN: ("op_type",),
     JOB_CAUSES: ("cause",),
 }
-"""Tables of a job's page and the rest of their keys."""
+"""Tables and views of a job's page, and the rest of their keys."""
 
 _Rows = list[dict[str, Any]]
 
 
-def read_fleet(warehouse: Warehouse, first_day: date, last_day: date) -> FleetTables:
+def read_fleet(reader: Reader, first_day: date, last_day: date) -> FleetTables:
     """Rows of the fleet's page, of these days, both included."""
-    hosts = QUERIES[_HOSTS]
     period = f"log_date BETWEEN DATE'{first_day}' AND DATE'{last_day}'"
-    names = mentioned(" ".join(("job_days", "fix_parts", OP_TYPE_DAY, *hosts.sources)))
-    days = (last_day - first_day).days + 1
-    warehouse.register_views(names, [first_day + timedelta(days=day) for day in range(days)])
     asked = {
         "units": f"""
             SELECT {_KEY}, status, status_detail, team, cluster, world_size, slowdown, is_straggling,
@@ -61,9 +55,9 @@ def read_fleet(warehouse: Warehouse, first_day: date, last_day: date) -> FleetTa
             SELECT log_date, op_type, jobs, gpu_hours, wasted_gpu_hours
             FROM {OP_TYPE_DAY} WHERE {period}""",
         "hosts": f"""
-            SELECT * FROM ({hosts.over(first_day, last_day)}) WHERE jobs_slow > 0""",
+            SELECT * FROM ({QUERIES[_HOSTS].over(first_day, last_day)}) WHERE jobs_slow > 0""",
     }
-    found = collected({name: warehouse.spark.sql(sql) for name, sql in asked.items()})
+    found = {name: reader.rows(sql) for name, sql in asked.items()}
     return FleetTables(
         units=_sorted(found["units"], *UNIT_KEY),
         parts=_sorted(found["parts"], *UNIT_KEY, "cause", "host"),
@@ -77,26 +71,24 @@ def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
     units = fleet.units
     slow = units.filter(pc.and_(pc.equal(units["log_date"], pa.scalar(day)), units["is_straggling"]))
     dearest = slow.sort_by([("wasted_gpu_hours", "descending"), ("slowdown", "descending")]).slice(0, most)
-    return keys_of(dearest)
+    return [Unit(**key) for key in dearest.select(UNIT_KEY).to_pylist()]
 
 
-def read_units(warehouse: Warehouse, units: Sequence[Unit], hosts: pa.Table) -> list[UnitTables]:
-    """Rows of the pages of these units, once read_fleet has made its views.
+def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[UnitTables]:
+    """Rows of the pages of these units.
 
     hosts : of read_fleet.
     """
     if not units:
         return []
-    days = sorted({unit[0] for unit in units})
-    views = {"jobs": "job_days", WORKER_SLOWDOWN: WORKER_SLOWDOWN, JOB_CAUSES: JOB_CAUSES}
-    frames = {name: warehouse.read(TABLES[name], days, units) for name in _OF_UNITS if name not in views}
-    frames |= {name: warehouse.spark.table(view).where(on_units(days, units)) for name, view in views.items()}
-    found = collected(frames)
-    rows = {name: _by_unit(_sorted(table, *_OF_UNITS.get(name, ()))) for name, table in found.items()}
+    are_asked_for = on_units([unit.log_date for unit in units], units)
+    rows = {}
+    for name, key in _OF_UNITS.items():
+        rows[name] = _by_unit(_sorted(reader.rows(f"SELECT * FROM {name} WHERE {are_asked_for}"), *key))
     record = {row["host"]: row for row in hosts.to_pylist()}
     return [
         UnitTables(
-            job=rows["jobs"][unit][0],
+            job=rows[_JOB_DAYS][unit][0],
             workers=rows[WORKER_SLOWDOWN].get(unit, ()),
             steps=rows[STEP_SLOWDOWN].get(unit, ()),
             op_types=rows[OP_TYPE_SLOWDOWN].get(unit, ()),
@@ -110,10 +102,16 @@ def read_units(warehouse: Warehouse, units: Sequence[Unit], hosts: pa.Table) -> 
 def _by_unit(table: pa.Table) -> dict[Unit, _Rows]:
     found: dict[Unit, _Rows] = {}
     for row in table.to_pylist(maps_as_pydicts="strict"):
-        found.setdefault((row["log_date"], row["job_id"], row["run_id"]), []).append(row)
+        found.setdefault(Unit(row["log_date"], row["job_id"], row["run_id"]), []).append(row)
     return found
 
 
 def _sorted(table: pa.Table, *columns: str) -> pa.Table:
-    """Rows in a fixed order: Spark would shuffle them for it."""
+    """Rows in a fixed order."""
     return table.sort_by([(name, "ascending") for name in columns]) if columns else table
+
+
+def days_with_rows(reader: Reader) -> list[date]:
+    """Days that have units, analysed or not."""
+    found = reader.rows(f"SELECT DISTINCT log_date FROM {_JOB_DAYS}")
+    return sorted(found["log_date"].to_pylist())

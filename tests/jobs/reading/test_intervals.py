@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jobs.before_after import compare
+from jobs.reading.before_after import compare
 
 
 def test_an_interval_worked_by_hand() -> None:

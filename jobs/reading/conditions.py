@@ -1,0 +1,28 @@
+"""Which rows are meant, as SQL that both engines read."""
+
+from collections.abc import Collection
+from datetime import date
+from itertools import groupby
+
+from schemas.table import sql_strings
+
+
+def on_days(log_dates: Collection[date]) -> str:
+    """SQL that holds for rows of these days."""
+    days = ", ".join(f"DATE'{day.isoformat()}'" for day in sorted(set(log_dates)))
+    return f"log_date IN ({days})" if days else "false"
+
+
+def on_units(log_dates: Collection[date], units: Collection[tuple[date, str, str]] | None) -> str:
+    """SQL that holds for rows of these days, or of these units of theirs.
+
+    The days stand by themselves: no other day's files are then looked into.
+    """
+    days = on_days(log_dates)
+    if units is None:
+        return days
+    among = []
+    for day, of_day in groupby(sorted(units), key=lambda unit: unit[0]):
+        runs = ", ".join(f"({sql_strings(unit[1:])})" for unit in of_day)
+        among.append(f"(log_date = DATE'{day.isoformat()}' AND (job_id, run_id) IN ({runs}))")
+    return f"{days} AND ({' OR '.join(among) or 'false'})"

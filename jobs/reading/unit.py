@@ -1,0 +1,97 @@
+"""One unit of the warehouse: which one the arguments mean, and what it holds."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+
+from jobs.arguments import Arguments
+from jobs.nearest import suggestion
+from jobs.progress import working
+from jobs.reading.advice import AnswerError
+from jobs.reading.conditions import on_units
+from jobs.reading.question import QuestionError
+from jobs.reading.reader import Reader
+from schemas.table import sql_strings
+from schemas.unit import Unit
+from schemas.vocabulary import JOBS, RANK_STEPS, UNIT_KEY
+from udfs.errors import NoSuchStepError, NothingToReplayError, TraceError
+from udfs.layout import LayoutError
+from udfs.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA
+
+_KEY = ", ".join(UNIT_KEY)
+
+
+class NoSuchUnitError(QuestionError):
+    """Raised where the arguments name no unit of the warehouse, or more than one; the message lists them."""
+
+
+class NotReplayedError(AnswerError):
+    """Raised where a unit that was asked for cannot be replayed; the message says why."""
+
+
+def find_unit(reader: Reader, job_id: str, run_id: str | None, day: date | None) -> Unit:
+    """Unit that the arguments name: of the latest day that fits, unless a day is given.
+
+    Raises NoSuchUnitError where there is none, and where several runs fit and none is named.
+    """
+    found = reader.rows(f"SELECT DISTINCT {_KEY} FROM {JOBS} WHERE job_id = {sql_strings([job_id])}")
+    if found.num_rows:
+        return choose_unit([Unit(**row) for row in found.to_pylist()], run_id, day)
+    names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")["job_id"].to_pylist()
+    if not names:
+        raise NoSuchUnitError(f"no jobs in {reader.root}: run a night first, or name another --warehouse")
+    raise NoSuchUnitError(f"no job {job_id}: {suggestion(job_id, names)}")
+
+
+def choose_unit(units: Collection[Unit], run_id: str | None, day: date | None) -> Unit:
+    """Choose among the units of one job; see find_unit."""
+    job_id = next(iter(units)).job_id
+    fitting = [unit for unit in units if run_id in (None, unit.run_id) and day in (None, unit.log_date)]
+    if not fitting:
+        missing = "nothing" if run_id is None else f"no run {run_id}"
+        when = "" if day is None else f" on {day}"
+        raise NoSuchUnitError(f"job {job_id} has {missing}{when}: there are {_listed(units)}")
+    latest = max(unit.log_date for unit in fitting)
+    of_latest = [unit for unit in fitting if unit.log_date == latest]
+    if len(of_latest) > 1:
+        raise NoSuchUnitError(f"job {job_id} has several runs, name one by --run-id: {_listed(of_latest)}")
+    return of_latest[0]
+
+
+def _listed(units: Collection[Unit]) -> str:
+    return ", ".join(sorted(f"run {unit.run_id} on {unit.log_date}" for unit in units))
+
+
+def read_unit(reader: Reader, unit: Unit) -> tuple[pa.Table, dict[str, Any]]:
+    """Rows of rank_steps, with the columns that are simulated, and manifest of a unit.
+
+    Raises NothingToReplayError where the manifest is of no use.
+    """
+    is_unit = on_units([unit.log_date], [unit])
+    (manifest,) = reader.rows(f"SELECT * FROM {JOBS} WHERE {is_unit}").to_pylist(maps_as_pydicts="strict")
+    if manifest["manifest_status"] is not None:
+        raise NothingToReplayError(f"{manifest['manifest_status']}: {manifest['manifest_detail']}")
+    recorded = reader.rows(f"SELECT {', '.join(SIMULATED_COLUMNS)} FROM {RANK_STEPS} WHERE {is_unit}")
+    return recorded.cast(SIMULATED_SCHEMA), manifest
+
+
+@contextmanager
+def unit_to_replay(
+    name: str, reader: Reader, args: Arguments
+) -> Iterator[tuple[Unit, pa.Table, dict[str, Any]]]:
+    """Lend the unit that the arguments of a command name, its rows of rank_steps and its manifest.
+
+    Raises NoSuchUnitError as find_unit does, QuestionError where it lacks the step that is asked for,
+    NotReplayedError where the unit cannot be replayed.
+    """
+    unit = find_unit(reader, args.job_id, args.run_id, args.log_date)
+    try:
+        with working(f"{name}: replaying {unit.job_id}"):
+            yield unit, *read_unit(reader, unit)
+    except NoSuchStepError as error:
+        raise QuestionError(str(error)) from error
+    except (NothingToReplayError, LayoutError, TraceError) as error:
+        raise NotReplayedError(str(error)) from error

@@ -1,0 +1,118 @@
+"""Writes reports: the period up to a log date, and a page for each of its straggling jobs."""
+
+import logging
+import time
+from collections.abc import Collection
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Final
+
+from jobs.project import data_root
+from jobs.reading.question import QuestionError
+from jobs.reading.reader import Reader
+from jobs.report import files
+from jobs.report.fleet_page import fleet_page, headline
+from jobs.report.job_page import job_page
+from jobs.report.names import INDEX_NAME, job_page_path
+from jobs.report.read import days_with_rows, read_fleet, read_units, straggling_units
+from jobs.report.rows import Publication
+from jobs.settings import Settings, SettingsError
+from schemas.unit import Unit
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class NoRowsError(QuestionError):
+    """Raised for a report of a day without rows; the message names the days next to it that have some."""
+
+
+def write_report(reader: Reader, settings: Settings, log_date: date) -> Path:
+    """Replace the publication of a log date; returns its folder.
+
+    Raises SettingsError where no folder for reports is named, NoRowsError for a day without rows.
+    """
+    started = time.monotonic()
+    root = report_root(settings)
+    fleet = read_fleet(reader, _first_day(settings, log_date), log_date)
+    days = fleet.units["log_date"].to_pylist()
+    if log_date not in days:
+        raise NoRowsError(_no_rows(reader, log_date))
+    chosen = straggling_units(fleet, log_date, settings.report.job_pages)
+    name = warehouse_name(settings)
+    pages = {
+        job_page_path(*each.key): job_page(each, name) for each in read_units(reader, chosen, fleet.hosts)
+    }
+    earlier = {path for path in files.existing_pages(root) if path < f"{log_date}/"}
+    publication = Publication(log_date, min(days), {*earlier, *pages}, name)
+    contents = {path.split("/", 1)[1]: content for path, content in pages.items()}
+    contents |= {
+        INDEX_NAME: fleet_page(fleet, publication),
+        files.HEADLINE_NAME: headline(fleet).encode(),
+    }
+    folder = files.replace_publication(root, log_date, contents)
+    _LOG.info("report: %s (%d job pages, %.1f s)", folder, len(pages), time.monotonic() - started)
+    return folder
+
+
+def write_reports(
+    reader: Reader, settings: Settings, changed: Collection[date], asked: Collection[date]
+) -> None:
+    """Write the reports of some days, and anew those that there are of days whose period has changed ones.
+
+    A day without rows gets none.
+    """
+    root = settings.report_folder
+    if root is None or not changed:
+        return
+    period = timedelta(days=settings.report.period_days)
+    there = [day for day in files.existing_days(root) if min(changed) <= day < max(changed) + period]
+    for day in sorted({*asked, *there}):
+        try:
+            write_report(reader, settings, day)
+        except NoRowsError as error:
+            _LOG.warning("no report is written: %s", error)
+
+
+def write_job_page(reader: Reader, settings: Settings, unit: Unit) -> Path:
+    """Write the page of a unit; returns the page.
+
+    Raises SettingsError where no folder for reports is named.
+    """
+    root = report_root(settings)
+    hosts = read_fleet(reader, _first_day(settings, unit.log_date), unit.log_date).hosts
+    (tables,) = read_units(reader, [unit], hosts)
+    has_fleet_page = (root / str(unit.log_date) / INDEX_NAME).is_file()
+    page = job_page(tables, warehouse_name(settings), has_fleet_page=has_fleet_page)
+    return files.add_page(root, job_page_path(*unit), page)
+
+
+def report_root(settings: Settings) -> Path:
+    """Folder of all publications. Raises SettingsError where there is none."""
+    if settings.report_folder is None:
+        warehouse = settings.paths.warehouse
+        raise SettingsError(f"paths.report: missing key, and {warehouse} is no folder of this machine")
+    return settings.report_folder
+
+
+def warehouse_name(settings: Settings) -> str:
+    """Return what a command calls the warehouse: nothing where it is the usual one."""
+    path = settings.paths.warehouse
+    if "://" in path:
+        return path
+    if Path(path) == data_root() / "warehouse":
+        return ""
+    return str(Path(path).relative_to(data_root())) if Path(path).is_relative_to(data_root()) else path
+
+
+def _first_day(settings: Settings, last_day: date) -> date:
+    return last_day - timedelta(days=settings.report.period_days - 1)
+
+
+def _no_rows(reader: Reader, log_date: date) -> str:
+    days = days_with_rows(reader)
+    if not days:
+        return f"no rows in {reader.root}: run a night first, or name another --warehouse"
+    near = [max((day for day in days if day < log_date), default=None)]
+    near.append(min((day for day in days if day > log_date), default=None))
+    named = " and ".join(str(day) for day in near if day)
+    return f"no rows of {log_date} in {reader.root}: the nearest days with rows are {named}"
