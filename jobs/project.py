@@ -21,5 +21,5 @@ def project_file(*names: str) -> Traversable:
 
 
 def data_root() -> Path:
-    """Return where relative paths in conf/ start: the project, or with a zip the current folder."""
-    return Path.cwd() if is_zip() else PROJECT
+    """Return where relative paths in conf/ start: a checkout; installed, or in a zip, the current folder."""
+    return PROJECT if (PROJECT / "pyproject.toml").is_file() else Path.cwd()
