@@ -67,7 +67,7 @@ relative paths start at the project's folder.
 
 The webhook gets JSON, with `text` for people, when a task has failed for good (`kind`: `gate_refused`,
 `wrong_settings`, `day_not_finished`, `task_failed`) and when a night warns (`night_warnings`: coverage too
-low or fallen, the fleet's waste or a host risen out of its own past; `[watch]` in the settings says from
+low or fallen, what the fleet loses or a host risen out of its own past; `[watch]` in the settings says from
 where on).
 
 A landing in an object store is named as Spark names it (`s3a://bucket/landing`); to see the marker there,

@@ -21,7 +21,7 @@ from jobs.run_log import stage_work
 from jobs.settings import Settings
 from jobs.small_frames import collected
 from jobs.stage import publish
-from jobs.transforms.causes import cause_day
+from jobs.transforms.causes import cause_day, with_lost
 from jobs.transforms.fleet import coverage_day, fleet_day, host_day
 from jobs.transforms.groups import group_day, op_type_day
 from jobs.warehouse.tables import Warehouse
@@ -52,12 +52,13 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     revised = recorded(warehouse, log_dates, stage=STAGE_REVISE)[STAGE_REVISE]
     read = {name: warehouse.read(TABLES[name], log_dates) for name in _READ}
     job_slowdown = read[JOB_SLOWDOWN]
+    units = with_lost(job_slowdown, read[JOB_CAUSES])
     frames = {
-        FLEET_DAY: fleet_day(job_slowdown),
-        CAUSE_DAY: cause_day(read[JOB_CAUSES]),
+        FLEET_DAY: fleet_day(units),
+        CAUSE_DAY: cause_day(read[JOB_CAUSES], job_slowdown),
         HOST_DAY: host_day(read[WORKER_SLOWDOWN]),
         COVERAGE_DAY: coverage_day(job_slowdown),
-        GROUP_DAY: group_day(job_slowdown, read[JOBS]),
+        GROUP_DAY: group_day(units, read[JOBS]),
         OP_TYPE_DAY: op_type_day(read[OP_TYPE_SLOWDOWN], job_slowdown),
     }
     counted = built_on(revised, STAGE_AGGREGATE, settings)

@@ -34,21 +34,21 @@ SUMMARY: Final = (
     (
         "The fleet, day by day",
         """SELECT log_date, jobs, analysed, straggling, gpu_hours,
-                  round(wasted_gpu_hours) AS wasted_gpu_hours,
-                  round(wasted_gpu_hours / analysed_gpu_hours, 3) AS waste, round(waste_p90, 3) AS waste_p90
+                  round(lost_gpu_hours) AS lost_gpu_hours,
+                  round(lost_gpu_hours / analysed_gpu_hours, 3) AS lost, round(waste_p90, 3) AS waste_p90
            FROM fleet_day ORDER BY log_date""",
     ),
     (
         "Jobs over all their days, worst first, beside what was planted (published traces: nothing was)",
         """SELECT job_id, planted, analysed_days, round(slowdown, 3) AS slowdown,
-                  round(waste_fraction, 3) AS waste, round(wasted_gpu_hours) AS wasted_gpu_hours,
+                  round(lost_fraction, 3) AS lost, round(lost_gpu_hours) AS lost_gpu_hours,
                   round(launch_slowdown, 3) AS launch_slowdown
            FROM job_history LEFT JOIN planted USING (job_id) ORDER BY slowdown DESC NULLS LAST, job_id""",
     ),
     (
-        "What to fix first: GPU-hours as shared out among all fixes, and as each fix alone would return them",
+        "What to fix first: GPU-hours lost, which add up, and what each fix alone would return",
         """SELECT cause, host, concat_ws(', ', job_ids) AS jobs, units, flagged_units,
-                  round(attributed_gpu_hours) AS attributed_gpu_hours,
+                  round(lost_gpu_hours) AS lost_gpu_hours,
                   round(recoverable_gpu_hours) AS recoverable_gpu_hours
            FROM fix_first LIMIT 8""",
     ),
@@ -98,7 +98,7 @@ SHORT_LIVED: Final = {
 """A JVM that ends before thorough compilation pays; without a size its code fills its room in one night."""
 
 NEXT: Final = (
-    """SELECT cause, host, job_ids, round(attributed_gpu_hours) AS attributed, flagged_units
+    """SELECT cause, host, job_ids, round(lost_gpu_hours) AS lost, flagged_units
        FROM fix_first LIMIT 5""",
     """SELECT job_id, round(slowdown, 2), status FROM job_slowdown
        WHERE log_date = '2026-01-07' ORDER BY 2 DESC""",

@@ -9,7 +9,7 @@ from jobs.gates.quality_docs import docs_path
 from jobs.report.names import INDEX_NAME
 from jobs.run_summary import Summary
 from jobs.warehouse.tables import Warehouse
-from jobs.watch import Notice, coverage, waste
+from jobs.watch import Notice, coverage, lost_fraction
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     EXIT_DONE,
@@ -49,8 +49,8 @@ def night_summary(
         "by_status": {status: fleet[status] for status in STATUSES if fleet[status]} if fleet else {},
         "coverage_fraction": coverage(fleet) if fleet else None,
         "straggling": fleet["straggling"] if fleet else 0,
-        "waste_fraction": waste(fleet) if fleet else None,
-        "wasted_gpu_hours": fleet["wasted_gpu_hours"] if fleet else None,
+        "lost_fraction": lost_fraction(fleet) if fleet else None,
+        "lost_gpu_hours": fleet["lost_gpu_hours"] if fleet else None,
         "analysed_gpu_hours": fleet["analysed_gpu_hours"] if fleet else None,
         "rows": {name: rows[name] for name in COUNTED},
         "stages": _stages(runs, log_date),
@@ -80,10 +80,13 @@ def _figures(summary: Mapping[str, Any]) -> str:
     statuses = ", ".join(f"{count} {status}" for status, count in summary["by_status"].items())
     rejects = summary["rows"][REJECTS]
     text = f"{summary['units']} units ({statuses}); {summary['straggling']} straggling; {rejects} rejects"
-    if summary["waste_fraction"] is None:
+    if summary["lost_fraction"] is None:
         return text
-    wasted, of = summary["wasted_gpu_hours"], summary["analysed_gpu_hours"]
-    return f"{text}; {wasted:.1f} of {of:.1f} GPU-hours wasted ({summary['waste_fraction']:.1%})"
+    share = f"{summary['lost_fraction']:.1%}"
+    if summary["lost_gpu_hours"] is None:
+        return f"{text}; {share} of the time lost"
+    lost, of = summary["lost_gpu_hours"], summary["analysed_gpu_hours"]
+    return f"{text}; {lost:.1f} of {of:.1f} GPU-hours lost ({share})"
 
 
 def _of_stage(stage: Mapping[str, Any]) -> str:

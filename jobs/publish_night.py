@@ -18,7 +18,7 @@ from jobs.changed_units import with_later_days
 from jobs.cli import entry_point
 from jobs.fingerprints import built_on, record, recorded
 from jobs.gates.quality_docs import Page, TableChecks, write_docs
-from jobs.gates.result_rules import miscounted_causes, miscounted_units
+from jobs.gates.result_rules import miscounted_causes, miscounted_loss, miscounted_units
 from jobs.night_summary import COUNTED, night_summary, told
 from jobs.progress import working
 from jobs.reading.spark_reader import reader_beside
@@ -64,7 +64,7 @@ def summaries(
     aggregated = recorded(warehouse, log_dates, stage=STAGE_AGGREGATE)[STAGE_AGGREGATE]
     names = (FLEET_DAY, CAUSE_DAY, JOBS, JOB_CAUSES)
     tables = {name: warehouse.rows(TABLES[name], log_dates) for name in names}
-    rules = [miscounted_units(tables), miscounted_causes(tables)]
+    rules = [miscounted_units(tables), miscounted_causes(tables), miscounted_loss(tables)]
     held = publish(STAGE_PUBLISH, warehouse, {}, log_dates, rules).checks
     with reader_beside(warehouse) as reader:
         write_reports(reader, settings, log_dates, with_report)

@@ -15,7 +15,7 @@ from jobs.arguments import LOG_DATE, Arguments
 from jobs.changed_units import days_before, with_later_days
 from jobs.cli import entry_point
 from jobs.fingerprints import built_on, looked_back_on, recorded
-from jobs.gates.result_rules import units_of_other_gpu_hours
+from jobs.gates.result_rules import units_of_other_gpu_hours, units_of_other_loss
 from jobs.progress import working
 from jobs.run_log import stage_work
 from jobs.settings import Settings
@@ -38,7 +38,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     context = looked_back_on(simulated, log_dates, revision.days)
     units = {unit: each for unit, each in simulated.items() if unit[0] in context}
     done = built_on(units, STAGE_REVISE, settings, context)
-    rules = [units_of_other_gpu_hours(results | revised)]
+    rules = [rule(results | revised) for rule in (units_of_other_gpu_hours, units_of_other_loss)]
     rows, gates, _ = publish(STAGE_REVISE, warehouse, revised, log_dates, rules, fingerprints=done)
     return rows | stage_work(STAGE_REVISE, done, time.monotonic() - started, gates)
 

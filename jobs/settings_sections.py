@@ -79,7 +79,7 @@ class WatchSettings(Section):
 
     minimum_coverage : fewer units analysed than this part of all
     coverage_drop    : less than the day before by this part of all units
-    days, minimum_days : of its own past a day's waste, or a host, is held against; with fewer it is not
+    days, minimum_days : of its own past what a day lost, or a host, is held against; with fewer it is not
     deviations, rise : above the median of that past by so many scaled median deviations, and by this much
     """
 

@@ -16,7 +16,12 @@ from pyspark.sql import SparkSession
 from jobs.arguments import LOG_DATE, Arguments
 from jobs.cli import entry_point
 from jobs.fingerprints import built_on, recorded, simulation
-from jobs.gates.result_rules import incomplete_units, units_of_other_gpu_hours, units_without_result
+from jobs.gates.result_rules import (
+    incomplete_units,
+    units_of_other_gpu_hours,
+    units_of_other_loss,
+    units_without_result,
+)
 from jobs.landing.files import Unit
 from jobs.progress import working
 from jobs.run_log import stage_work
@@ -59,6 +64,7 @@ def run(
         incomplete_units(results),
         units_without_result(results, jobs),
         units_of_other_gpu_hours(results),
+        units_of_other_loss(results),
     ]
     done = built_on(ingested, STAGE_SIMULATE, settings)
     rows, gates, _ = publish(STAGE_SIMULATE, warehouse, results, log_dates, rules, units, done)

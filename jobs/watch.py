@@ -56,19 +56,24 @@ def _of_night(
     rows = {day: fleet[day] for day in days if day in fleet}
     found = _of_coverage(rows, watch, log_date)
     if len(rows) > watch.minimum_days and log_date in rows:
-        wastes = (("fleet", day, waste(row)) for day, row in rows.items())
-        text = "{}: {:.1%} of the analysed GPU-hours wasted, usually {:.1%} (median of {} days)"
+        losses = (("fleet", day, lost_fraction(row)) for day, row in rows.items())
+        text = "{}: {:.1%} of what was analysed is lost, usually {:.1%} (median of {} days)"
         found += [
-            Notice("waste_rose", text.format(log_date, *row[1:])) for row in _risen(wastes, watch, log_date)
+            Notice("loss_rose", text.format(log_date, *row[1:])) for row in _risen(losses, watch, log_date)
         ]
         found += _of_hosts((each for day in days for each in hosts.get(day, ())), watch, log_date)
     return found
 
 
-def waste(fleet: Mapping[str, Any]) -> float | None:
-    """Part of a day's analysed GPU-hours that was wasted; None where no analysed unit states them."""
-    of, wasted = fleet["analysed_gpu_hours"], fleet["wasted_gpu_hours"]
-    return wasted / of if of and wasted is not None else None
+def lost_fraction(fleet: Mapping[str, Any]) -> float | None:
+    """Part that a day lost of its analysed GPU-hours, of recorded time where no unit states them; or None."""
+    for lost, of in (
+        (fleet["lost_gpu_hours"], fleet["analysed_gpu_hours"]),
+        (fleet["lost_s"], fleet["analysed_s"]),
+    ):
+        if of and lost is not None:
+            return float(lost / of)
+    return None
 
 
 def coverage(fleet: Mapping[str, Any]) -> float | None:

@@ -1,10 +1,12 @@
-"""What if: a custom scenario of one unit, read from the warehouse and answered at once.
+"""What if: a cause or a custom scenario of one unit, read from the warehouse and answered at once.
 
-`python -m jobs.what_if --job-id J --fix "op_type = 'forward-compute' AND pp_rank = 3"`: these ops ideal; with
-`--set 0.9` each takes 0.9 times as long as it did. Nothing is written.
+`python -m jobs.what_if --job-id J --fix slow_worker`: this cause fixed, as job_causes and the report say it.
+`--fix "op_type = 'forward-compute' AND pp_rank = 3"`: these ops ideal; with `--set 0.9` each takes 0.9 times
+as long as it did. Nothing is written.
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import astuple, fields
 from typing import Final
 
@@ -13,13 +15,18 @@ from jobs.printing import FORMATS, Result, shown, write
 from jobs.reading.command import reader_entry_point
 from jobs.reading.reader import Reader
 from jobs.reading.unit import unit_to_replay
-from jobs.settings import Settings
+from jobs.settings import Settings, SettingsError
 from schemas.unit import Unit
+from schemas.vocabulary import CAUSE_UNEXPLAINED, CAUSES
+from udfs.cause_scenarios import replay_causes
 from udfs.custom_scenario import Answer, Answers, replay_scenarios
 from udfs.errors import PredicateError
 from udfs.op_columns import COLUMNS
 from udfs.op_predicate import OpPredicate, parse_predicate
+from udfs.what_if import SimulationSettings
 
+FIXABLE: Final = tuple(cause for cause in CAUSES if cause != CAUSE_UNEXPLAINED)
+"""Causes that have a fix to replay."""
 _TEXT_COLUMNS: Final = 2
 """Of the answer: scenario and change; all others are numbers."""
 
@@ -34,16 +41,19 @@ def _heading(unit: Unit, answers: Answers) -> str:
     )
 
 
-def _result(answers: Answers, factor: float | None) -> Result:
+def _result(answers: Sequence[Answer], factor: float | None) -> Result:
     """One row per answer."""
     scenario, *figures = (field.name for field in fields(Answer))
     change = "ideal" if factor is None else f"x {factor:g}"
-    rows = [(each.scenario, change, *astuple(each)[1:]) for each in answers.answers]
+    rows = [(each.scenario, "fixed" if each.ops is None else change, *astuple(each)[1:]) for each in answers]
     columns = (scenario, "change", *figures)
     return Result(columns, [place >= _TEXT_COLUMNS for place in range(len(columns))], rows)
 
 
-def _predicate(text: str) -> OpPredicate:
+def _fix(text: str) -> OpPredicate | str:
+    """A predicate over ops, or the name of a cause."""
+    if text in FIXABLE:
+        return text
     try:
         return parse_predicate(text)
     except PredicateError as error:
@@ -54,9 +64,10 @@ def _predicate(text: str) -> OpPredicate:
     "what_if",
     *OF_UNIT,
     option(
-        "--fix PREDICATE",
-        f"which ops, as SQL over {', '.join(COLUMNS)}; given again: another scenario, and all together",
-        _predicate,
+        "--fix CAUSE|PREDICATE",
+        f"a cause ({', '.join(FIXABLE)}), or which ops, as SQL over {', '.join(COLUMNS)}; given again: "
+        "another scenario, and all these ops together",
+        _fix,
         multiple=True,
         required=True,
     ),
@@ -69,15 +80,26 @@ def _predicate(text: str) -> OpPredicate:
     FORMAT,
 )
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
-    """Replay one unit with some of its ops ideal, or scaled, and all others as recorded."""
+    """Replay one unit with a cause fixed, or some of its ops ideal or scaled, and all others as recorded."""
+    causes = [each for each in args.fix if isinstance(each, str)]
+    predicates = [each for each in args.fix if not isinstance(each, str)]
+    if causes and args.factor is not None:
+        raise SettingsError(f"--set: scales the ops of a predicate, and {causes[0]} is a cause")
+    how = settings.simulation
+    found = []
     with unit_to_replay("what_if", reader, args) as (unit, rank_steps, manifest):
-        how = settings.simulation
-        answers = replay_scenarios(rank_steps, manifest, args.fix, args.factor, how.ideal, how.ops_together)
+        if causes:
+            found.append(replay_causes(rank_steps, manifest, causes, SimulationSettings(**how.model_dump())))
+        if predicates:
+            found.append(
+                replay_scenarios(rank_steps, manifest, predicates, args.factor, how.ideal, how.ops_together)
+            )
     # A program that reads csv or json finds nothing but rows on standard output.
-    (sys.stdout if args.format == FORMATS[0] else sys.stderr).write(_heading(unit, answers))
+    (sys.stdout if args.format == FORMATS[0] else sys.stderr).write(_heading(unit, found[0]))
+    answers = [answer for each in found for answer in each.answers]
     write(_result(answers, args.factor), args.format, sys.stdout)
-    for each in answers.answers:
-        if not each.ops:
+    for each in answers:
+        if each.ops == 0:
             sys.stderr.write(f"what_if: no op of this unit is chosen by: {each.scenario}\n")
 
 

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from schemas.fields import GPU_HOURS, LOG_DATE, count, described
+from schemas.fields import GPU_HOURS, LOG_DATE, LOST_GPU_HOURS, LOST_S, count, described
 from schemas.table import Column, Expectation, Table
 from schemas.vocabulary import CAUSE_DAY, CAUSE_UNEXPLAINED, CAUSES, REPLAYED_STATUSES
 
@@ -14,7 +14,9 @@ TABLE = Table(
         "launch_delay. GPU-hours are summed over all replayed units, also those in which the cause does not "
         "hold, and leave out units that do not state theirs: attributed_gpu_hours adds up over causes to "
         "what all fixes together return, recoverable_gpu_hours does not add up over causes. Of "
-        f"{CAUSE_UNEXPLAINED}, recoverable_gpu_hours are what no fix returns."
+        f"{CAUSE_UNEXPLAINED}, recoverable_gpu_hours are what no fix returns. lost_gpu_hours and lost_s "
+        "count analysed units alone; over causes, what none explains among them, they add up to those of "
+        "fleet_day."
     ),
     grain=("log_date", "cause"),
     columns=(
@@ -33,6 +35,9 @@ TABLE = Table(
             "what fixing this cause alone returns; null where no unit states GPU-hours",
             name="recoverable_gpu_hours",
         ),
+        count("analysed_jobs", "analysed units in which the cause holds", nullable=True),
+        LOST_GPU_HOURS,
+        LOST_S,
     ),
     expectations=(
         Expectation(

@@ -54,6 +54,32 @@ GPU_HOURS: Final = Column(
     nullable=True,
 )
 
+LOST_GPU_HOURS: Final = Column(
+    "lost_gpu_hours",
+    pa.float64(),
+    "GPU-hours that analysed units lose: see job_causes; null where none states them",
+    unit="GPU h",
+    nullable=True,
+    minimum=0,
+)
+LOST_S: Final = Column(
+    "lost_s",
+    pa.float64(),
+    "of the recorded step time of analysed units what is lost, also where no unit states GPU-hours; null: "
+    "none is analysed",
+    unit="s",
+    nullable=True,
+    minimum=0,
+)
+ANALYSED_S: Final = Column(
+    "analysed_s",
+    pa.float64(),
+    "recorded step time of analysed units, all their steps together; null: none is analysed",
+    unit="s",
+    nullable=True,
+    minimum=0,
+)
+
 
 def count(name: str, meaning: str, *, nullable: bool = False) -> Column:
     """Return a column that counts something: a 64-bit integer that is never negative."""

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from schemas.fields import GPU_HOURS, LOG_DATE, count, described
+from schemas.fields import ANALYSED_S, GPU_HOURS, LOG_DATE, LOST_GPU_HOURS, LOST_S, count, described
 from schemas.table import Column, Expectation, Table
 from schemas.vocabulary import FLEET_DAY, REPLAYED_STATUSES, STATUSES, STRAGGLING_SLOWDOWN
 
@@ -32,9 +32,12 @@ TABLE = Table(
         ),
         described(
             GPU_HOURS,
-            "wasted GPU-hours of analysed units; null where none states them",
+            "wasted GPU-hours of analysed units, against the paper's ideal; null where none states them",
             name="wasted_gpu_hours",
         ),
+        LOST_GPU_HOURS,
+        ANALYSED_S,
+        LOST_S,
         _waste_percentile(50),
         _waste_percentile(90),
         _waste_percentile(99),

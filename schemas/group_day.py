@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from schemas.fields import GPU_HOURS, LOG_DATE, count, described
+from schemas.fields import ANALYSED_S, GPU_HOURS, LOG_DATE, LOST_GPU_HOURS, LOST_S, count, described
 from schemas.groups import DIMENSIONS
 from schemas.table import Column, Expectation, Table
 from schemas.vocabulary import (
@@ -44,7 +44,10 @@ TABLE = Table(
         _hours("gpu_hours", "GPU-hours of all units"),
         _hours("analysed_gpu_hours", "GPU-hours of analysed units"),
         _hours("straggling_gpu_hours", "GPU-hours of straggling units"),
-        _hours("wasted_gpu_hours", "wasted GPU-hours of analysed units"),
+        _hours("wasted_gpu_hours", "wasted GPU-hours of analysed units, against the paper's ideal"),
+        LOST_GPU_HOURS,
+        ANALYSED_S,
+        LOST_S,
     ),
     expectations=(
         Expectation(

@@ -4,7 +4,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from schemas.fields import GPU_HOURS, UNIT, described
+from schemas.fields import GPU_HOURS, LOST_GPU_HOURS, UNIT, described
 from schemas.table import Column, Expectation, Table, sql_strings
 from schemas.vocabulary import (
     CAUSE_UNEXPLAINED,
@@ -58,8 +58,12 @@ TABLE = Table(
         "save less than nothing. time_saved_fraction and recoverable_gpu_hours say what fixing this cause "
         "alone returns, and must not be added up: one cause can hide behind another. attributed_fraction and "
         "attributed_gpu_hours share out what all fixes together return, and may be added up. Of the cause "
-        f"{CAUSE_UNEXPLAINED} the former say what is lost against the ideal and no fix returns; nothing is "
-        "attributed to it. A flagged row still has the best estimate: the flag says how far to trust it."
+        f"{CAUSE_UNEXPLAINED} the former say what is lost against the paper's ideal and no fix returns; "
+        "nothing is attributed to it. lost_fraction and lost_gpu_hours are what the report and the views "
+        "call lost: the recorded step time against that with all causes fixed, of analysed units alone. "
+        "They are never negative, and sum over causes to what the unit loses: a cause that holds has what is "
+        f"attributed to it, {CAUSE_UNEXPLAINED} the rest, which no cause explains that holds. A flagged row "
+        "still has the best estimate: the flag says how far to trust it."
     ),
     grain=(*UNIT_KEY, "cause"),
     columns=(
@@ -84,6 +88,15 @@ TABLE = Table(
         described(
             GPU_HOURS, "gpu_hours x attributed_fraction; null without gpu_hours", name="attributed_gpu_hours"
         ),
+        Column(
+            "lost_fraction",
+            pa.float64(),
+            "its part of what the unit loses, over T_actual; null where the unit is not analysed",
+            unit="fraction",
+            nullable=True,
+            minimum=0,
+        ),
+        described(LOST_GPU_HOURS, "gpu_hours x lost_fraction; null without gpu_hours, or where that is null"),
         Column(
             "flag_reason",
             pa.string(),
@@ -127,6 +140,11 @@ TABLE = Table(
             "gpu_hours_of_both_or_neither",
             "(recoverable_gpu_hours IS NULL) = (attributed_gpu_hours IS NULL)",
             "recoverable and attributed GPU-hours are there together",
+        ),
+        Expectation(
+            "what_does_not_hold_loses_nothing",
+            f"is_cause OR cause = '{CAUSE_UNEXPLAINED}' OR coalesce(lost_fraction, 0) = 0",
+            "a cause that does not hold has no part of what is lost",
         ),
         Expectation(
             "culprits_are_described",

@@ -1,6 +1,6 @@
 -- Include of views and queries: one row per run over the days of the period. Slowdown, waste, the shares of slow workers
 -- and of the last stage are ratios of sums over its analysed days, never means of ratios; the correlation is weighted by
--- steps. status is the furthest that any of its days came.
+-- steps. status is the furthest that any of its days came. What is lost is summed over its analysed days.
 SELECT
     $run,
     element_at($statuses, CAST(max(array_position($statuses, status)) AS INT)) AS status,
@@ -29,6 +29,9 @@ SELECT
     sum(gpu_hours) AS gpu_hours,
     sum(gpu_hours) FILTER (WHERE is_analysed) AS analysed_gpu_hours,
     sum(wasted_gpu_hours) FILTER (WHERE is_analysed) AS wasted_gpu_hours,
+    sum(lost_gpu_hours) AS lost_gpu_hours,
+    sum(actual_total_s) FILTER (WHERE is_analysed) AS analysed_s,
+    sum(lost_s) AS lost_s,
     max(world_size) AS world_size,
     max(pp_size) AS pp_size,
     max_by(team, log_date) AS team,

@@ -131,18 +131,29 @@ SYMBOLS: Final = (
         ((JOB_CAUSES, "attributed_fraction"),),
     ),
     Symbol(
+        "lost",
+        "",
+        "what stragglers cost, cause by cause (ours)",
+        "attributed, of causes that hold; what is left of the sum over all causes is unexplained",
+        ((JOB_CAUSES, "lost_fraction"),),
+    ),
+    Symbol(
         "GPU-hours wasted",
         "",
-        "what stragglers cost",
+        "what stragglers cost against the paper's ideal",
         "gpu_hours x waste",
         ((JOB_SLOWDOWN, "wasted_gpu_hours"),),
     ),
     Symbol(
         "GPU-hours of a cause",
         "",
-        "what a fix alone returns, and a cause's share (ours)",
-        "gpu_hours x time saved; gpu_hours x attributed",
-        ((JOB_CAUSES, "recoverable_gpu_hours"), (JOB_CAUSES, "attributed_gpu_hours")),
+        "what a fix alone returns, a cause's share, and what is lost to it (ours)",
+        "gpu_hours x time saved; gpu_hours x attributed; gpu_hours x lost",
+        (
+            (JOB_CAUSES, "recoverable_gpu_hours"),
+            (JOB_CAUSES, "attributed_gpu_hours"),
+            (JOB_CAUSES, "lost_gpu_hours"),
+        ),
     ),
 )
 

@@ -161,6 +161,8 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "attributed_fraction": 0.125,
         "recoverable_gpu_hours": 48.0,
         "attributed_gpu_hours": 24.0,
+        "lost_fraction": 0.125,
+        "lost_gpu_hours": 24.0,
         "culprits": [(0, 1, 4, "node-0123", 0.5, 1.0, "always"), (1, None, None, None, 0.25, 0.5, "once")],
         "evidence": {"effect": 0.5, "peers": 7.0},
     },
@@ -204,6 +206,9 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "flagged_jobs": 0,
         "attributed_gpu_hours": 24.0,
         "recoverable_gpu_hours": 48.0,
+        "analysed_jobs": 1,
+        "lost_gpu_hours": 24.0,
+        "lost_s": 6.4,
     },
     HOST_DAY: {
         "log_date": DAY,

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from schemas.vocabulary import CAUSES, CULPRIT_PATTERNS, EVIDENCE_KEYS, FLAG_REASONS
 from udfs.kernel.cause import ALL, CauseFound, Culprit, Diagnosis
+from udfs.lost import lost_columns
 from udfs.rank_rows import ReplayedRows
 
 Row = dict[str, object]
@@ -15,7 +16,9 @@ _FLAGS: Final = (None, *FLAG_REASONS)
 """By the kernel's code; without a flag there is no reason."""
 
 
-def cause_rows(diagnosis: Diagnosis, rows: ReplayedRows, gpu_hours: float | None) -> list[Row]:
+def cause_rows(
+    diagnosis: Diagnosis, rows: ReplayedRows, gpu_hours: float | None, *, is_analysed: bool
+) -> list[Row]:
     """One row for each cause, in the order of CAUSES.
 
     rows      : those that were diagnosed; they know ranks and hosts of the culprits.
@@ -23,10 +26,12 @@ def cause_rows(diagnosis: Diagnosis, rows: ReplayedRows, gpu_hours: float | None
     """
     # Once, because Arrow makes a column anew at every look.
     hosts = rows.table.column("host") if "host" in rows.table.column_names else None
-    return [
+    causes = [
         _row(code, found, rows, hosts, gpu_hours)
         for code, found in zip(range(len(CAUSES)), diagnosis.causes, strict=True)
     ]
+    lost = lost_columns(causes, gpu_hours, is_analysed=is_analysed)
+    return [row | each for row, each in zip(causes, lost, strict=True)]
 
 
 def _row(

@@ -34,17 +34,18 @@ class Answer:
     """What one scenario gives.
 
     scenario            : the predicate, or ALL_TOGETHER.
-    ops, ops_share      : how many of the replayed ops were changed, and their share.
+    ops, ops_share      : how many of the replayed ops were changed, and their share; None where a cause
+                          was fixed, see udfs.cause_scenarios.
     step_s              : replayed step time with these ops changed, mean over steps. [s]
     slowdown            : step_s over the mean ideal step time.
     time_saved_s        : T - step_s, for each step. [s]
-    time_saved_fraction : (T - step_s) / T.
+    time_saved_fraction : (T - step_s) / T_actual, as in job_causes.
     gpu_hours_saved     : gpu_hours of the unit times that fraction; None where they are not known.
     """
 
     scenario: str
-    ops: int
-    ops_share: float
+    ops: int | None
+    ops_share: float | None
     step_s: float
     slowdown: float
     time_saved_s: float
@@ -131,7 +132,7 @@ def _answers(
     simulated_s, ideal_s = float(times.recorded.mean()), float(times.ideal.mean())
 
     def answer(name: str, ops: int, step_s: float) -> Answer:
-        fraction = (simulated_s - step_s) / simulated_s
+        fraction = (simulated_s - step_s) / actual_step_s
         return Answer(
             scenario=name,
             ops=ops,

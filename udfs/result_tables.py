@@ -21,6 +21,7 @@ from schemas.vocabulary import (
     OP_TYPES,
     RESULT_TABLES,
     STAGE_SLOWDOWN,
+    STATUS_ANALYSED,
     STEP_SLOWDOWN,
     WORKER_SLOWDOWN,
 )
@@ -31,7 +32,7 @@ from udfs.kernel.program import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.rank_rows import ReplayedRows
 
-SIMULATOR_VERSION: Final = "1.3.0"
+SIMULATOR_VERSION: Final = "1.4.0"
 """Raised whenever a result of the same trace changes by more than rounding."""
 
 Row: TypeAlias = dict[str, Any]
@@ -79,7 +80,12 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
     dp_rank_slowdown = times.by_dp_rank.mean(axis=1) / ideal_s
     figures = job | _job_figures(job, replayed)
     diagnosis = found.diagnosis  # not always wanted
-    causes = [] if diagnosis is None else cause_rows(diagnosis, replayed.rows, job["gpu_hours"])
+    is_analysed = job["status"] == STATUS_ANALYSED
+    causes = (
+        []
+        if diagnosis is None
+        else cause_rows(diagnosis, replayed.rows, job["gpu_hours"], is_analysed=is_analysed)
+    )
     return {
         JOB_SLOWDOWN: _of_rows(JOB_SLOWDOWN, [figures]),
         STEP_SLOWDOWN: _table(

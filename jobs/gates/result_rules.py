@@ -21,6 +21,7 @@ from schemas.vocabulary import (
     REPLAYED_STATUSES,
     RESULT_TABLES,
     STAGE_SLOWDOWN,
+    STATUS_ANALYSED,
     STEP_SLOWDOWN,
     UNIT_KEY,
     WORKER_SLOWDOWN,
@@ -64,7 +65,24 @@ _OTHER_GPU_HOURS: Final = f"""
     SELECT DISTINCT {_KEY}
     FROM {JOB_CAUSES} AS cause LEFT JOIN {JOB_SLOWDOWN} AS job USING ({_KEY})
     WHERE NOT ({_agree("recoverable_gpu_hours", "gpu_hours * time_saved_fraction", SAME_FORMULA)}
+        AND {_agree("lost_gpu_hours", "gpu_hours * lost_fraction", SAME_FORMULA)}
         AND {_agree("attributed_gpu_hours", "gpu_hours * attributed_fraction", SAME_FORMULA)})"""
+
+_OTHER_LOSS: Final = f"""
+    SELECT {_KEY}
+    FROM (SELECT {_KEY}, sum(lost_fraction) AS lost, greatest(0, sum(attributed_fraction)) AS returned
+        FROM {JOB_CAUSES} GROUP BY ALL) LEFT JOIN {JOB_SLOWDOWN} AS job USING ({_KEY})
+    WHERE NOT {_agree("lost", f"CASE WHEN job.status = '{STATUS_ANALYSED}' THEN returned END", SAME_SUM)}"""
+
+_MISCOUNTED_LOSS: Final = f"""
+    SELECT log_date, fleet.lost_gpu_hours, causes.lost_gpu_hours AS of_causes, fleet.lost_s,
+        causes.lost_s AS s_of_causes
+    FROM {FLEET_DAY} AS fleet FULL JOIN (
+        SELECT log_date, sum(lost_gpu_hours) AS lost_gpu_hours, sum(lost_s) AS lost_s
+        FROM {CAUSE_DAY} GROUP BY ALL
+    ) AS causes USING (log_date)
+    WHERE NOT ({_agree("causes.lost_gpu_hours", "fleet.lost_gpu_hours", SAME_SUM)}
+        AND {_agree("causes.lost_s", "fleet.lost_s", SAME_SUM)})"""
 
 _MISCOUNTED_UNITS: Final = f"""
     SELECT log_date, ingested, counted
@@ -77,7 +95,8 @@ _MISCOUNTED_CAUSES: Final = f"""
         SELECT log_date, cause, count(*) AS replayed, count(*) FILTER (is_cause) AS jobs,
             count(*) FILTER (is_cause AND flag_reason IS NOT NULL) AS flagged_jobs,
             sum(recoverable_gpu_hours) AS recoverable_gpu_hours,
-            sum(attributed_gpu_hours) AS attributed_gpu_hours
+            sum(attributed_gpu_hours) AS attributed_gpu_hours,
+            sum(lost_gpu_hours) AS lost_gpu_hours
         FROM {JOB_CAUSES} GROUP BY ALL
     ),
     fleet AS (
@@ -89,7 +108,8 @@ _MISCOUNTED_CAUSES: Final = f"""
     WHERE day.replayed IS DISTINCT FROM fleet.replayed OR day.replayed IS DISTINCT FROM units.replayed
         OR day.jobs IS DISTINCT FROM units.jobs OR day.flagged_jobs IS DISTINCT FROM units.flagged_jobs
         OR NOT {_agree("day.recoverable_gpu_hours", "units.recoverable_gpu_hours", SAME_SUM)}
-        OR NOT {_agree("day.attributed_gpu_hours", "units.attributed_gpu_hours", SAME_SUM)}"""
+        OR NOT {_agree("day.attributed_gpu_hours", "units.attributed_gpu_hours", SAME_SUM)}
+        OR NOT {_agree("day.lost_gpu_hours", "units.lost_gpu_hours", SAME_SUM)}"""
 
 
 def incomplete_units(results: Mapping[str, pa.Table]) -> Rule:
@@ -112,6 +132,23 @@ def units_of_other_gpu_hours(results: Mapping[str, pa.Table]) -> Rule:
     """GPU-hours of every cause are those of its unit times its fraction."""
     meaning = "GPU-hours of a cause are those of its unit, in job_slowdown, times its fractions"
     return _rule(JOB_CAUSES, "causes_share_the_gpu_hours_of_the_unit", meaning, _OTHER_GPU_HOURS, results)
+
+
+def units_of_other_loss(results: Mapping[str, pa.Table]) -> Rule:
+    """What causes of an analysed unit lose sums to what all fixes together save; others have no loss."""
+    meaning = (
+        "the causes of an analysed unit lose what all fixes together save; of other units nothing is lost"
+    )
+    return _rule(JOB_CAUSES, "causes_add_up_to_what_is_lost", meaning, _OTHER_LOSS, results)
+
+
+def miscounted_loss(tables: Mapping[str, pa.Table]) -> Rule:
+    """What the fleet loses on a day is what its causes lose.
+
+    tables : cause_day and fleet_day, of the same days
+    """
+    meaning = "a day's causes add up to what the fleet lost"
+    return _rule(FLEET_DAY, "loss_is_that_of_causes", meaning, _MISCOUNTED_LOSS, tables)
 
 
 def miscounted_units(tables: Mapping[str, pa.Table]) -> Rule:

@@ -19,13 +19,16 @@ from schemas.vocabulary import (
 _PERCENTILES = (50, 90, 99)
 
 
-def fleet_day(job_slowdown: DataFrame) -> DataFrame:
-    """Units by status, straggling units, GPU-hours and the distribution of waste; one row per day."""
+def fleet_day(units: DataFrame) -> DataFrame:
+    """Units by status, GPU-hours, what is lost, and the distribution of waste; one row per day.
+
+    units : of job_slowdown, with what they lose.
+    """
     is_analysed = F.expr(groups.IS_ANALYSED)
     is_replayed = F.col("status").isin(*REPLAYED_STATUSES)
     waste = F.when(is_analysed, F.col("waste_fraction"))
     return (
-        job_slowdown.groupBy("log_date")
+        units.groupBy("log_date")
         .agg(
             F.count("*").alias("jobs"),
             *(F.count_if(F.col("status") == status).alias(status) for status in STATUSES),
@@ -34,6 +37,9 @@ def fleet_day(job_slowdown: DataFrame) -> DataFrame:
             F.sum("gpu_hours").alias("gpu_hours"),
             F.sum(F.when(is_analysed, F.col("gpu_hours"))).alias("analysed_gpu_hours"),
             F.sum(F.when(is_analysed, F.col("wasted_gpu_hours"))).alias("wasted_gpu_hours"),
+            F.sum("lost_gpu_hours").alias("lost_gpu_hours"),
+            F.sum(F.when(is_analysed, F.col("actual_total_s"))).alias("analysed_s"),
+            F.sum("lost_s").alias("lost_s"),
             *(F.percentile(waste, percent / 100).alias(f"waste_p{percent}") for percent in _PERCENTILES),
         )
         .select(*TABLES[FLEET_DAY].column_names)

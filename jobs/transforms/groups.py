@@ -18,17 +18,20 @@ _STATED = tuple(name for name in groups.DIMENSIONS if name not in {groups.FLEET,
 """Dimensions that are columns of jobs."""
 
 
-def group_day(job_slowdown: DataFrame, jobs: DataFrame) -> DataFrame:
-    """Counts and GPU-hours of every group; one row per day, dimension and group that occurs."""
+def group_day(units: DataFrame, jobs: DataFrame) -> DataFrame:
+    """Counts, GPU-hours and losses of every group; one row per day, dimension and group that occurs.
+
+    units : of job_slowdown, with what they lose.
+    """
     is_analysed, is_straggling = F.expr(groups.IS_ANALYSED), F.expr(groups.IS_STRAGGLING)
     drivers = {
         "worker_driven": groups.IS_WORKER_DRIVEN,
         "stage_driven": groups.IS_STAGE_DRIVEN,
         "sequence_driven": groups.IS_SEQUENCE_DRIVEN,
     }
-    units = job_slowdown.join(jobs.select(*UNIT_KEY, *_STATED), list(UNIT_KEY), "left")
+    stated = units.join(jobs.select(*UNIT_KEY, *_STATED), list(UNIT_KEY), "left")
     return (
-        units.withColumn("one", F.explode(F.expr(groups.GROUPS)))
+        stated.withColumn("one", F.explode(F.expr(groups.GROUPS)))
         .groupBy("log_date", F.col("one.dimension").alias("dimension"), F.col("one.value").alias("value"))
         .agg(
             F.count("*").alias("jobs"),
@@ -43,6 +46,9 @@ def group_day(job_slowdown: DataFrame, jobs: DataFrame) -> DataFrame:
             _sum_where(is_analysed, "gpu_hours").alias("analysed_gpu_hours"),
             _sum_where(is_straggling, "gpu_hours").alias("straggling_gpu_hours"),
             _sum_where(is_analysed, "wasted_gpu_hours").alias("wasted_gpu_hours"),
+            F.sum("lost_gpu_hours").alias("lost_gpu_hours"),
+            _sum_where(is_analysed, "actual_total_s").alias("analysed_s"),
+            F.sum("lost_s").alias("lost_s"),
         )
         .select(*TABLES[GROUP_DAY].column_names)
     )

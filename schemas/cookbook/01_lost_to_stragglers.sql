@@ -5,7 +5,7 @@ SELECT
     analysed,
     straggling,
     round(try_divide(analysed_gpu_hours, gpu_hours), 3) AS gpu_hours_analysed,
-    round(wasted_gpu_hours) AS wasted_gpu_hours,
-    round(try_divide(wasted_gpu_hours, analysed_gpu_hours), 3) AS waste
+    round(lost_gpu_hours) AS lost_gpu_hours,
+    round(try_divide(lost_gpu_hours, analysed_gpu_hours), 3) AS lost
 FROM fleet_day
 ORDER BY log_date

@@ -1,9 +1,9 @@
--- What should be fixed first, and what does that fix return?
+-- What should be fixed first, and what would each fix alone return?
 SELECT
     cause,
     coalesce(host, concat_ws(', ', job_ids)) AS where_it_is,
     units,
-    round(attributed_gpu_hours) AS attributed_gpu_hours,
+    round(lost_gpu_hours) AS lost_gpu_hours,
     round(recoverable_gpu_hours) AS recoverable_gpu_hours
 FROM fix_first
 LIMIT 5

@@ -1,14 +1,12 @@
--- What each cause costs the fleet: job days in which it holds, and GPU-hours of what all fixes together return (attributed,
--- which add up) and of what its own fix returns (recoverable, which do not).
+-- What each cause costs the fleet: analysed job days in which it holds, and what of their GPU-hours and their time is
+-- lost to it. Shares are of all that is lost; over all causes, what none explains among them, they sum to 1.
 SELECT
     cause,
-    sum(replayed) AS replayed_job_days,
-    sum(jobs) AS job_days,
-    sum(flagged_jobs) AS flagged_job_days,
-    sum(attributed_gpu_hours) AS attributed_gpu_hours,
-    try_divide(sum(attributed_gpu_hours), sum(sum(attributed_gpu_hours)) OVER ()) AS attributed_share,
-    sum(recoverable_gpu_hours) AS recoverable_gpu_hours
+    sum(analysed_jobs) AS job_days,
+    sum(lost_gpu_hours) AS lost_gpu_hours,
+    try_divide(sum(lost_gpu_hours), sum(sum(lost_gpu_hours)) OVER ()) AS lost_gpu_hours_share,
+    try_divide(sum(lost_s), sum(sum(lost_s)) OVER ()) AS lost_share_of_time
 FROM cause_day
 WHERE $in_period
 GROUP BY cause
-ORDER BY attributed_gpu_hours DESC NULLS LAST, cause
+ORDER BY lost_gpu_hours DESC NULLS LAST, lost_share_of_time DESC NULLS LAST, cause

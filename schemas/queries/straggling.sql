@@ -15,5 +15,8 @@ SELECT
     try_divide(sum(analysed_gpu_hours) FILTER (WHERE is_straggling), sum(analysed_gpu_hours))
         AS straggling_gpu_hours_share,
     sum(wasted_gpu_hours) AS wasted_gpu_hours,
-    try_divide(sum(wasted_gpu_hours), sum(analysed_gpu_hours)) AS wasted_gpu_hours_share
+    try_divide(sum(wasted_gpu_hours), sum(analysed_gpu_hours)) AS wasted_gpu_hours_share,
+    sum(lost_gpu_hours) AS lost_gpu_hours,
+    try_divide(sum(lost_gpu_hours), sum(analysed_gpu_hours)) AS lost_gpu_hours_share,
+    try_divide(sum(lost_s), sum(analysed_s)) AS lost_share_of_time
 FROM runs

@@ -9,7 +9,10 @@ SELECT
     sum(gpu_hours) AS gpu_hours,
     sum(analysed_gpu_hours) AS analysed_gpu_hours,
     sum(wasted_gpu_hours) AS wasted_gpu_hours,
-    try_divide(sum(wasted_gpu_hours), sum(analysed_gpu_hours)) AS wasted_gpu_hours_share
+    try_divide(sum(wasted_gpu_hours), sum(analysed_gpu_hours)) AS wasted_gpu_hours_share,
+    sum(lost_gpu_hours) AS lost_gpu_hours,
+    try_divide(sum(lost_gpu_hours), sum(analysed_gpu_hours)) AS lost_gpu_hours_share,
+    try_divide(sum(lost_s), sum(analysed_s)) AS lost_share_of_time
 FROM group_day
 WHERE dimension = 'fleet' AND $in_period
 GROUP BY week

@@ -1,7 +1,8 @@
 -- One row per calendar month and cause, every run counted once, however many days it ran. A cause holds for a run
 -- when it held on at least one of its days in the month; flagged are runs where it was flagged on each of those days.
 -- GPU-hours are summed over all replayed days that state them, as in cause_day: attributed ones add up over causes,
--- recoverable ones (what fixing this cause alone returns) do not.
+-- recoverable ones (what fixing this cause alone returns) do not. lost_gpu_hours count analysed days alone and add up
+-- over causes to those of fleet_month.
 WITH runs AS (
     SELECT
         trunc(log_date, 'MONTH') AS month,
@@ -11,7 +12,8 @@ WITH runs AS (
         count_if(is_cause) AS days_held,
         count_if(is_cause AND flag_reason IS NOT NULL) AS days_flagged,
         sum(attributed_gpu_hours) AS attributed_gpu_hours,
-        sum(recoverable_gpu_hours) AS recoverable_gpu_hours
+        sum(recoverable_gpu_hours) AS recoverable_gpu_hours,
+        sum(lost_gpu_hours) AS lost_gpu_hours
     FROM job_causes
     GROUP BY ALL
 )
@@ -23,6 +25,7 @@ SELECT
     count_if(days_held > 0) AS jobs,
     count_if(days_held > 0 AND days_flagged = days_held) AS flagged_jobs,
     sum(attributed_gpu_hours) AS attributed_gpu_hours,
-    sum(recoverable_gpu_hours) AS recoverable_gpu_hours
+    sum(recoverable_gpu_hours) AS recoverable_gpu_hours,
+    sum(lost_gpu_hours) AS lost_gpu_hours
 FROM runs
 GROUP BY month, cause

@@ -1,6 +1,7 @@
 -- One row per calendar month, every run counted once in it, however many days it ran. A run straggles when its
 -- simulated step times, summed over its analysed days of the month, are at least $straggling_slowdown times its ideal
--- ones; its waste follows from the same sums. GPU-hours are summed over days that state them, null where none does.
+-- ones; its waste follows from the same sums. GPU-hours are summed over days that state them, null where none does;
+-- lost_s and analysed_s are the same in seconds of recorded steps, of all analysed days.
 WITH runs AS ($runs_of_months)
 
 SELECT
@@ -14,6 +15,10 @@ SELECT
     sum(analysed_gpu_hours) AS analysed_gpu_hours,
     sum(wasted_gpu_hours) AS wasted_gpu_hours,
     try_divide(sum(wasted_gpu_hours), sum(analysed_gpu_hours)) AS wasted_gpu_hours_share,
+    sum(lost_gpu_hours) AS lost_gpu_hours,
+    try_divide(sum(lost_gpu_hours), sum(analysed_gpu_hours)) AS lost_gpu_hours_share,
+    sum(analysed_s) AS analysed_s,
+    sum(lost_s) AS lost_s,
     percentile(waste_fraction, 0.5) AS waste_p50,
     percentile(waste_fraction, 0.9) AS waste_p90,
     percentile(waste_fraction, 0.99) AS waste_p99

@@ -1,6 +1,7 @@
 -- One row per unit: job_slowdown with what the manifest says of who ran it, its size bucket, whether it straggles
--- (analysed, slowdown at least $straggling_slowdown), and which days of its run were analysed. The rows that every
--- figure over a period starts from.
+-- (analysed, slowdown at least $straggling_slowdown), whether it was analysed, and what it then loses: the recorded time
+-- against that with all causes fixed, as a part of that time, in seconds of the recorded steps, and in GPU-hours. The
+-- rows that every figure over a period starts from.
 SELECT
     job_slowdown.*,
     jobs.pp_size,
@@ -13,9 +14,17 @@ SELECT
     jobs.labels,
     $size_bucket AS size_bucket,
     $is_analysed AS is_analysed,
-    $is_straggling AS is_straggling
+    $is_straggling AS is_straggling,
+    lost_fraction,
+    lost_fraction * actual_total_s AS lost_s,
+    lost_gpu_hours
 FROM job_slowdown
 LEFT JOIN (
     SELECT log_date, job_id, run_id, pp_size, team, cluster, model, gpu_type, framework, restarts, labels
     FROM jobs
 ) AS jobs USING (log_date, job_id, run_id)
+LEFT JOIN (
+    SELECT log_date, job_id, run_id, sum(lost_fraction) AS lost_fraction, sum(lost_gpu_hours) AS lost_gpu_hours
+    FROM job_causes
+    GROUP BY log_date, job_id, run_id
+) AS lost USING (log_date, job_id, run_id)

@@ -1,5 +1,5 @@
 -- One row per run over all its days. Slowdowns are ratios of times summed over all replayed days, never means of
--- ratios; each day's ideal is its own. Null where no day was replayed, or no day states its GPU-hours.
+-- ratios; each day's ideal is its own. What is lost is that of its analysed days. Null where no day was replayed, or no day states its GPU-hours.
 SELECT
     job_id,
     run_id,
@@ -7,7 +7,7 @@ SELECT
     max(log_date) AS last_day,
     count(*) AS days,
     count_if(status IN ($replayed_statuses)) AS replayed_days,
-    count_if($is_analysed) AS analysed_days,
+    count_if(is_analysed) AS analysed_days,
     sum(steps) AS steps,
     sum(actual_total_s) AS actual_total_s,
     sum(simulated_total_s) AS simulated_total_s,
@@ -17,6 +17,8 @@ SELECT
     try_divide(sum(actual_total_s), sum(simulated_total_s)) AS launch_slowdown,
     max(slowdown) AS worst_day_slowdown,
     sum(gpu_hours) AS gpu_hours,
-    sum(wasted_gpu_hours) AS wasted_gpu_hours
-FROM job_slowdown
+    sum(wasted_gpu_hours) AS wasted_gpu_hours,
+    try_divide(sum(lost_s), sum(actual_total_s) FILTER (WHERE is_analysed)) AS lost_fraction,
+    sum(lost_gpu_hours) AS lost_gpu_hours
+FROM job_days
 GROUP BY job_id, run_id

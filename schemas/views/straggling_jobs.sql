@@ -31,6 +31,8 @@ SELECT
     waste_fraction,
     gpu_hours,
     wasted_gpu_hours,
+    lost_fraction,
+    lost_gpu_hours,
     slow_worker_share,
     last_stage_share,
     forward_backward_correlation,

@@ -1,4 +1,4 @@
-"""What a night warns of: coverage, waste and hosts, against settings and their own past."""
+"""What a night warns of: coverage, what is lost and hosts, against settings and their own past."""
 
 from collections.abc import Mapping
 from datetime import date, timedelta
@@ -103,8 +103,8 @@ def test_a_small_drop_of_coverage_is_no_news_and_a_unit_that_failed_is(past: Pas
     assert [notice.kind for notice in past.told()] == ["units_failed"]
 
 
-def waste(percent: float) -> dict[str, float]:
-    return {"analysed_gpu_hours": 100.0, "wasted_gpu_hours": percent}
+def lost(percent: float) -> dict[str, float]:
+    return {"analysed_gpu_hours": 100.0, "lost_gpu_hours": percent}
 
 
 @pytest.mark.parametrize(
@@ -117,21 +117,21 @@ def waste(percent: float) -> dict[str, float]:
         ([10.0] * 4, 90.0, False),  # too short a past
     ],
 )
-def test_waste_that_rises_out_of_its_own_past_is_told(
+def test_loss_that_rises_out_of_its_own_past_is_told(
     past: Past, before: list[float], today: float, is_told: bool
 ) -> None:
-    days = dict(zip(BEFORE, map(waste, before), strict=False))
-    past.fleet({DAY: waste(today), **days})
+    days = dict(zip(BEFORE, map(lost, before), strict=False))
+    past.fleet({DAY: lost(today), **days})
     found = past.told()
-    assert [notice.kind for notice in found] == (["waste_rose"] if is_told else [])
+    assert [notice.kind for notice in found] == (["loss_rose"] if is_told else [])
     if is_told:
-        text = f"{today:.1f}% of the analysed GPU-hours wasted, usually 10.0% (median of 7 days)"
+        text = f"{today:.1f}% of what was analysed is lost, usually 10.0% (median of 7 days)"
         assert found[0].text == f"2026-02-10: {text}"
 
 
-def test_waste_of_days_that_do_not_state_their_hours_is_not_held_against_anything(past: Past) -> None:
-    unknown = {"analysed_gpu_hours": None, "wasted_gpu_hours": None}
-    past.fleet({DAY: waste(90.0), **dict.fromkeys(BEFORE, unknown)})
+def test_days_that_do_not_state_their_hours_are_compared_with_none_that_do(past: Past) -> None:
+    unknown = {"analysed_gpu_hours": None, "lost_gpu_hours": None}
+    past.fleet({DAY: lost(90.0), **dict.fromkeys(BEFORE, unknown)})
     assert past.told() == []
 
 
@@ -168,7 +168,7 @@ def test_many_hosts_are_counted(past: Past) -> None:
 
 
 def test_a_summary_says_the_night_in_lines(past: Past) -> None:
-    past.fleet({DAY: {**of_units(), **waste(12.5), "straggling": 3}})
+    past.fleet({DAY: {**of_units(), **lost(12.5), "straggling": 3}})
     notices = [Notice("host_rose", "slow")]
     summary = {**summary_of(notices, warehouse=past.warehouse, rows={FLEET_DAY: 1})}
     summary["stages"] = [
@@ -177,7 +177,7 @@ def test_a_summary_says_the_night_in_lines(past: Past) -> None:
     first, stage, rows, *rest = told(summary)
     assert first == (
         "2026-02-10: 10 units (2 no_ops, 8 analysed); 3 straggling; 0 rejects; "
-        "12.5 of 100.0 GPU-hours wasted (12.5%)"
+        "12.5 of 100.0 GPU-hours lost (12.5%)"
     )
     assert stage == (
         "2026-02-10: simulate took 20.0 s; gates: 90 expectations held in 1.0 s (5%), "

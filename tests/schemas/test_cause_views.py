@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from schemas.vocabulary import JOB_CAUSES
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
 from tests.answers import answer
 from tests.examples import DAY, NEXT_DAY
 from tests.schemas.test_views import view
@@ -19,8 +19,9 @@ STAGE = (1, None, None, None, 0.2, 1.0, "always")
 def cause(
     job: str, day: date, attributed: float | None, recoverable: float | None, **more: object
 ) -> dict[str, Any]:
-    """One row of job_causes without culprits."""
+    """One row of job_causes without culprits, of an analysed unit that loses what is attributed."""
     hours = {"attributed_gpu_hours": attributed, "recoverable_gpu_hours": recoverable}
+    hours |= {"lost_gpu_hours": attributed}
     return {"job_id": job, "log_date": day, "culprits": []} | hours | more
 
 
@@ -53,9 +54,17 @@ def test_cause_month_counts_a_run_once_and_sums_its_hours() -> None:
     }
 
 
+NO_LOSS = {"lost_fraction": None, "lost_gpu_hours": None}
+UNITS = [
+    {"job_id": job, "log_date": day, "actual_total_s": 8.0}
+    for job in ("a", "b", "c", "few-hours", "many-hours", "no-hours-0.1", "no-hours-0.5", "not-analysed")
+    for day in (DAY, NEXT_DAY)
+]
+
+
 def test_fix_first_adds_up_what_a_host_does_to_several_jobs_and_days() -> None:
-    rows = view(
-        "fix_first",
+    rows = answer(
+        "SELECT * FROM fix_first",
         {
             JOB_CAUSES: [
                 cause("a", DAY, 8.0, 16.0, culprits=[worker("sick", 0.5), worker("sick", 0.25)]),
@@ -64,17 +73,22 @@ def test_fix_first_adds_up_what_a_host_does_to_several_jobs_and_days() -> None:
                 cause("b", DAY, 2.0, 3.0, cause="stage_imbalance", culprits=[STAGE]),
                 cause("c", DAY, 1.0, 1.0, cause="stage_imbalance"),
                 cause("c", DAY, 99.0, 99.0, cause="pause", is_cause=False),
-                cause("c", DAY, 0.0, 99.0, cause="unexplained"),
-            ]
+                cause("b", DAY, 4.0, 99.0, cause="unexplained", is_cause=False),
+                cause("c", DAY, 6.0, 99.0, cause="unexplained"),
+                cause("not-analysed", DAY, 9.0, 9.0, cause="launch_delay", **NO_LOSS),
+            ],
+            JOB_SLOWDOWN: UNITS,
         },
     )
-    names = ("host", "job_ids", "units", "flagged_units", "attributed_gpu_hours", "recoverable_gpu_hours")
+    names = ("host", "job_ids", "units", "flagged_units", "lost_gpu_hours", "recoverable_gpu_hours")
     found = {(row.cause, *row.job_ids): tuple(row[name] for name in names) for row in rows}
     assert found == {
         ("slow_worker", "a", "b"): ("sick", ["a", "b"], 3, 1, 20.0, 40.0),
         ("stage_imbalance", "b"): (None, ["b"], 1, 0, 2.0, 3.0),
         ("stage_imbalance", "c"): (None, ["c"], 1, 0, 1.0, 1.0),
+        ("unexplained", "b", "c"): (None, ["b", "c"], 2, 0, 10.0, None),
     }
+    assert rows[-1].cause == "unexplained"
     assert {(row.first_day, row.last_day) for row in rows if row.host} == {(DAY, NEXT_DAY)}
 
 
@@ -88,10 +102,11 @@ def test_fix_first_shares_the_hours_of_a_unit_among_its_culprits() -> None:
             JOB_CAUSES: [
                 cause("a", DAY, 8.0, 16.0, culprits=[worker("x", 0.5), worker("y", 0.5, 0.5), replica]),
                 cause("a", DAY, 1.0, 2.0) | even,
-            ]
+            ],
+            JOB_SLOWDOWN: UNITS,
         },
     )
-    found = {row.host: (row.attributed_gpu_hours, row.recoverable_gpu_hours) for row in rows}
+    found = {row.host: (row.lost_gpu_hours, row.recoverable_gpu_hours) for row in rows}
     assert found == {"x": (4.0, 8.0), "y": (2.0, 4.0), None: (2.0, 4.0), "p": (0.5, 1.0), "q": (0.5, 1.0)}
 
 
@@ -107,11 +122,13 @@ def test_fix_parts_share_out_each_unit_and_cause_once() -> None:
                 cause("a", NEXT_DAY, 2.0, 4.0, culprits=culprits[:1]),
                 cause("b", DAY, None, None, time_saved_fraction=0.2, cause="pause"),
                 cause("b", DAY, 5.0, 5.0, is_cause=False),
-            ]
+            ],
+            JOB_SLOWDOWN: UNITS,
         },
     )
-    names = ("part", "time_saved_fraction", "attributed_gpu_hours", "recoverable_gpu_hours", "is_flagged")
+    names = ("part", "time_saved_fraction", "lost_gpu_hours", "recoverable_gpu_hours", "is_flagged")
     found = {(row.job_id, row.log_date, row.host): tuple(row[name] for name in names) for row in rows}
+    assert sum(row.lost_s for row in rows) == pytest.approx(3 * 0.125 * 8.0, rel=1e-15)
     assert found == {
         ("a", DAY, "x"): (0.5, 0.2, 4.0, 8.0, True),
         ("a", DAY, "y"): (0.25, 0.1, 2.0, 4.0, True),
@@ -121,16 +138,17 @@ def test_fix_parts_share_out_each_unit_and_cause_once() -> None:
     }
 
 
-def test_fix_first_is_ordered_by_attributed_hours_then_by_what_units_without_hours_save() -> None:
+def test_fix_first_is_ordered_by_hours_lost_then_by_the_time_that_units_without_hours_lose() -> None:
     rows = answer(
-        "SELECT job_ids[0] AS job_id, time_saved_fraction_max FROM fix_first",
+        "SELECT element_at(job_ids, 1) AS job_id, time_saved_fraction_max FROM fix_first",
         {
             JOB_CAUSES: [
-                cause("few-hours", DAY, 1.0, 90.0, time_saved_fraction=0.9),
-                cause("no-hours-0.1", DAY, None, None, time_saved_fraction=0.1),
-                cause("no-hours-0.5", DAY, None, None, time_saved_fraction=0.5),
+                cause("few-hours", DAY, 1.0, 90.0, time_saved_fraction=0.9, lost_fraction=0.9),
+                cause("no-hours-0.1", DAY, None, None, time_saved_fraction=0.1, lost_fraction=0.1),
+                cause("no-hours-0.5", DAY, None, None, time_saved_fraction=0.5, lost_fraction=0.5),
                 cause("many-hours", DAY, 9.0, 9.0, time_saved_fraction=0.05),
-            ]
+            ],
+            JOB_SLOWDOWN: UNITS,
         },
     )
     assert [tuple(row) for row in rows] == [

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 import schemas
-from jobs.transforms.causes import cause_day
+from jobs.transforms.causes import cause_day, with_lost
 from jobs.transforms.groups import group_day, op_type_day
 from schemas.queries import QUERIES, QUERY_NAMES
 from schemas.tables import TABLES
@@ -35,9 +35,9 @@ def stated(spark: SparkSession, tables: Mapping[str, Sequence[Mapping[str, Any]]
     """These tables, with what the days sum up of them."""
     rows = {name: frame(spark, name, tables.get(name, [])) for name in TABLES}
     days = {
-        GROUP_DAY: group_day(rows[JOB_SLOWDOWN], rows[JOBS]),
+        GROUP_DAY: group_day(with_lost(rows[JOB_SLOWDOWN], rows[JOB_CAUSES]), rows[JOBS]),
         OP_TYPE_DAY: op_type_day(rows[OP_TYPE_SLOWDOWN], rows[JOB_SLOWDOWN]),
-        CAUSE_DAY: cause_day(rows[JOB_CAUSES]),
+        CAUSE_DAY: cause_day(rows[JOB_CAUSES], rows[JOB_SLOWDOWN]),
     }
     return {**tables, **{name: each.toArrow() for name, each in days.items()}}
 
@@ -75,7 +75,12 @@ def test_every_file_is_a_query_and_says_what_it_means() -> None:
 
 
 def test_only_what_a_query_reads_is_made_ready() -> None:
-    assert mentioned(" ".join(QUERIES["straggling"].sources)) == {"job_days", "job_slowdown", "jobs"}
+    assert mentioned(" ".join(QUERIES["straggling"].sources)) == {
+        "job_days",
+        "job_slowdown",
+        "jobs",
+        "job_causes",
+    }
     assert mentioned(" ".join(QUERIES["trend"].sources)) == {"group_day"}
 
 
@@ -196,15 +201,26 @@ def test_a_run_of_several_days_counts_once_by_its_sums(spark: SparkSession) -> N
     assert [(row.status, row.jobs) for row in ask(tables, "coverage")] == [("analysed", 2)]
 
 
-def test_causes_share_what_all_fixes_return(spark: SparkSession) -> None:
+def test_causes_share_what_is_lost(spark: SparkSession) -> None:
+    """Of units that are not analysed nothing is lost, though their causes hold."""
     rows: list[dict[str, Any]] = [
-        {"attributed_gpu_hours": 30.0},
-        {"job_id": "b", "attributed_gpu_hours": 30.0, "is_cause": False},
-        {"cause": "pause", "attributed_gpu_hours": 20.0, "log_date": NEXT_DAY, "flag_reason": "few_steps"},
-        {"cause": "pause", "attributed_gpu_hours": 99.0, "log_date": known.FEBRUARY},
+        {"lost_gpu_hours": 60.0, "lost_fraction": 0.5},
+        {"job_id": "b", "lost_gpu_hours": None, "lost_fraction": None},
+        {"cause": "pause", "lost_gpu_hours": 15.0, "lost_fraction": 0.25, "log_date": NEXT_DAY},
+        {"cause": "unexplained", "is_cause": False, "lost_gpu_hours": 5.0, "lost_fraction": 0.05},
+        {"cause": "pause", "lost_gpu_hours": 99.0, "log_date": known.FEBRUARY},
     ]
-    tables = stated(spark, {JOB_CAUSES: rows})
-    worker, pause = ask(tables, "causes", DAY, NEXT_DAY)
-    names = ("cause", "replayed_job_days", "job_days", "flagged_job_days", "attributed_share")
-    assert figures(worker, *names) == ("slow_worker", 2, 1, 0, 0.75)
-    assert figures(pause, *names) == ("pause", 1, 1, 1, 0.25)
+    units: list[dict[str, Any]] = [
+        {"actual_total_s": 10.0},
+        {"actual_total_s": 10.0, "job_id": "b", "status": "high_discrepancy"},
+        {"actual_total_s": 8.0, "log_date": NEXT_DAY},
+    ]
+    tables = stated(spark, {JOB_CAUSES: rows, JOB_SLOWDOWN: units})
+    found = ask(tables, "causes", DAY, NEXT_DAY)
+    assert [tuple(row) for row in found] == [
+        ("slow_worker", 1, 60.0, 0.75, pytest.approx(5.0 / 7.5)),
+        ("pause", 1, 15.0, 0.1875, pytest.approx(2.0 / 7.5)),
+        ("unexplained", 0, 5.0, 0.0625, pytest.approx(0.5 / 7.5)),
+    ]
+    (fleet,) = ask(tables, "straggling", DAY, DAY)
+    assert figures(fleet, "lost_gpu_hours", "lost_share_of_time") == (65.0, pytest.approx(0.55))

@@ -25,6 +25,7 @@ from schemas.vocabulary import (
     UNIT_KEY,
     WORKER_SLOWDOWN,
 )
+from udfs.lost import lost_columns
 from udfs.revise.causes import History, Row, Unit, revise
 from udfs.revise.history import Run, SlowHost, Stage
 
@@ -86,7 +87,9 @@ def revised_causes(
         unit = Unit(_run(baseline), baseline["actual_step_s"], hours[key], workers[key])
         measured = [_as_measured(rows[place], hours[key]) for place in places]
         revised = revise(measured, unit, known.beside(baseline, unit.run), minimum_runs)
-        changed |= {at: new for at, new in zip(places, revised, strict=True) if new is not rows[at]}
+        lost = lost_columns(revised, hours[key], is_analysed=baseline["status"] == STATUS_ANALYSED)
+        new = [_with_columns(row, columns) for row, columns in zip(revised, lost, strict=True)]
+        changed |= {at: row for at, row in zip(places, new, strict=True) if row is not rows[at]}
     is_kept = np.ones(len(rows), dtype=bool)
     is_kept[[*changed, *dropped]] = False
     schema = TABLES[JOB_CAUSES].arrow_schema
@@ -144,7 +147,12 @@ def _as_measured(row: Row, gpu_hours: float | None) -> Row:
     hours = {
         name: None if gpu_hours is None else gpu_hours * new[fraction] for name, fraction in _HOURS.items()
     }
-    return new if new is row and all(_agree(row[name], hours[name]) for name in hours) else {**new, **hours}
+    return _with_columns(new, hours)
+
+
+def _with_columns(row: Row, columns: Row) -> Row:
+    """A row with these columns: the same object where it has them already."""
+    return row if all(_agree(row[name], columns[name]) for name in columns) else {**row, **columns}
 
 
 def _agree(left: float | None, right: float | None) -> bool:

@@ -6,11 +6,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.gates.audit import audit
+from jobs.transforms.causes import with_lost
 from jobs.transforms.groups import group_day, op_type_day
 from schemas.groups import DIMENSIONS
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     GROUP_DAY,
+    JOB_CAUSES,
     JOB_SLOWDOWN,
     JOBS,
     OP_TYPE_DAY,
@@ -37,7 +39,15 @@ TEAMS = {"a": "speech", "b": "speech", "c": "vision", "d": None, "e": None}
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> Rows:
     jobs = [{"job_id": job, "team": team} for job, team in TEAMS.items()]
-    made = group_day(frame(spark, JOB_SLOWDOWN, UNITS), frame(spark, JOBS, jobs)).persist()
+    causes: list[dict[str, Any]] = [
+        {"job_id": "a", "lost_fraction": 0.25, "lost_gpu_hours": 25.0},
+        {"job_id": "a", "cause": "unexplained", "lost_fraction": 0.125, "lost_gpu_hours": 12.5},
+        {"job_id": "b", "lost_fraction": 0.0, "lost_gpu_hours": 0.0},
+        {"job_id": "c", "lost_fraction": None, "lost_gpu_hours": None},
+        {"job_id": "e", "lost_fraction": 0.5, "lost_gpu_hours": None},
+    ]
+    units = with_lost(frame(spark, JOB_SLOWDOWN, UNITS), frame(spark, JOB_CAUSES, causes))
+    made = group_day(units, frame(spark, JOBS, jobs)).persist()
     assert audit(TABLES[GROUP_DAY], made) == []
     today = made.where("log_date = DATE'2026-01-05'").collect()
     return {(row.dimension, row.value): row.asDict() for row in today}
@@ -57,17 +67,18 @@ def test_counts_and_hours_of_a_team(rows: Rows) -> None:
         "stage_driven",
         "sequence_driven",
     )
-    hours = ("gpu_hours", "analysed_gpu_hours", "straggling_gpu_hours", "wasted_gpu_hours")
+    hours = ("gpu_hours", "analysed_gpu_hours", "straggling_gpu_hours", "wasted_gpu_hours", "lost_gpu_hours")
     assert figures(rows["team", "speech"], *counts) == (2, 2, 2, 1, 1, 0, 0)
-    assert figures(rows["team", "speech"], *hours) == (150.0, 150.0, 100.0, 22.5)
+    assert figures(rows["team", "speech"], *hours) == (150.0, 150.0, 100.0, 22.5, 37.5)
     assert figures(rows["team", "vision"], *counts) == (1, 1, 0, 0, 0, 0, 0)
-    assert figures(rows["team", "vision"], *hours) == (30.0, None, None, None)
+    assert figures(rows["team", "vision"], *hours) == (30.0, None, None, None, None)
     assert figures(rows["team", "(not stated)"], *counts) == (2, 1, 1, 1, 0, 1, 1)
 
 
 def test_groups_of_every_dimension_add_up_to_the_fleet(rows: Rows) -> None:
     assert {dimension for dimension, _ in rows} == set(DIMENSIONS)
-    for name in ("jobs", "analysed", "straggling", "gpu_hours", "wasted_gpu_hours"):
+    assert figures(rows["fleet", "fleet"], "analysed_s", "lost_s") == (3 * 51.0, 0.375 * 51.0 + 0.5 * 51.0)
+    for name in ("jobs", "analysed", "straggling", "gpu_hours", "wasted_gpu_hours", "lost_s"):
         for dimension in DIMENSIONS:
             parts = [row[name] or 0 for (found, _), row in rows.items() if found == dimension]
             assert sum(parts) == pytest.approx(rows["fleet", "fleet"][name], rel=1e-12), (dimension, name)
@@ -83,7 +94,8 @@ def test_sizes_fall_into_buckets_that_end_before_their_bound(spark: SparkSession
     edges = [
         {"job_id": f"{size}", "world_size": size} for bound in SIZE_BOUNDS for size in (bound - 1, bound)
     ]
-    made = group_day(frame(spark, JOB_SLOWDOWN, edges), frame(spark, JOBS, []))
+    units = with_lost(frame(spark, JOB_SLOWDOWN, edges), frame(spark, JOB_CAUSES, []))
+    made = group_day(units, frame(spark, JOBS, []))
     found = {row.value: row.jobs for row in made.where("dimension = 'size_bucket'").collect()}
     assert found == dict.fromkeys(SIZE_BUCKETS, 2) | {SIZE_BUCKETS[0]: 1, SIZE_BUCKETS[-1]: 1}
 

@@ -1,0 +1,43 @@
+"""What a unit loses, shared out among its causes: the one figure that tables, pages and commands speak of."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from schemas.vocabulary import CAUSE_UNEXPLAINED
+
+
+def lost_fractions(causes: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return the part of T_actual that each row of a unit's job_causes stands for, in their order.
+
+    causes  : all rows of one unit; of each its cause, is_cause and attributed_fraction.
+    returns : never negative. They sum to what all fixes together save, or to 0 where that is less than
+              nothing. Causes that hold have what is attributed to them, less where they exceed that sum;
+              `unexplained` has the rest, other causes nothing.
+    """
+    lost = max(0.0, sum(row["attributed_fraction"] for row in causes))
+    held = [
+        max(0.0, row["attributed_fraction"]) if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED else 0.0
+        for row in causes
+    ]
+    total = sum(held)
+    if total > lost:
+        return [each * (lost / total) for each in held]
+    return [
+        lost - total if row["cause"] == CAUSE_UNEXPLAINED else each
+        for row, each in zip(causes, held, strict=True)
+    ]
+
+
+def lost_columns(
+    causes: Sequence[Mapping[str, Any]], gpu_hours: float | None, *, is_analysed: bool
+) -> list[dict[str, float | None]]:
+    """Return lost_fraction and lost_gpu_hours of all rows of a unit: null where it is not analysed.
+
+    gpu_hours : of the unit, None where its manifest does not say. [GPU h]
+    """
+    if not is_analysed:
+        return [{"lost_fraction": None, "lost_gpu_hours": None}] * len(causes)
+    return [
+        {"lost_fraction": each, "lost_gpu_hours": None if gpu_hours is None else gpu_hours * each}
+        for each in lost_fractions(causes)
+    ]
