@@ -10,17 +10,21 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from jobs import inputs
 from jobs.arguments import NO_WAIT, WHERE, Option, Parser, make_parser
 from jobs.progress import working
 from jobs.run_log import exit_status, is_plain, one_line, recorded_run
 from jobs.session import session
 from jobs.settings import Settings, load_settings, with_spark_conf
 from jobs.warehouse.tables import Warehouse
-from jobs.warehouse.writing import writing
+from jobs.warehouse.writing import writing, writing_alone
 from schemas.vocabulary import EXIT_DONE
 
 Body = Callable[[SparkSession, Settings, argparse.Namespace], Mapping[str, int]]
 """The work of an entry point; returns rows per published table, and under run_log.ROWS_IN the rows read."""
+
+Reads = Callable[[Settings, argparse.Namespace], str | None]
+"""A look at what an entry point reads, before anything is made and before Spark starts."""
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +65,8 @@ def run_entry_point(
     *,
     is_recorded: bool = True,
     writes_to: Callable[[Settings, argparse.Namespace], str | None] = own_warehouse,
+    reads: Reads = inputs.a_warehouse,
     spark_conf: Mapping[str, str] | None = None,
-    spark_log: str | None = None,
 ) -> int:
     """Parse the arguments, run `body` in a session and return the exit status.
 
@@ -71,8 +75,8 @@ def run_entry_point(
 
     is_recorded : whether it writes: it then has the warehouse's lock, and leaves a row in pipeline_runs
     writes_to : root of the warehouse that is written under these arguments; None: none is
+    reads : raises where what is to be read does not exist, and may return why nothing is to be done
     spark_conf : settings of Spark that this entry point needs, on top of those of conf/
-    spark_log : name of a file beside the warehouse for what Spark says; left out: standard error
     """
     name = parser.prog
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -82,9 +86,15 @@ def run_entry_point(
     try:
         parsed = parser.parse_args(arguments, argparse.Namespace(arguments=arguments))
         settings = load_settings(parsed.settings, parsed.landing, parsed.warehouse)
-        settings = with_spark_conf(settings, spark_conf or {}, spark_log)
-        root = writes_to(settings, parsed) if is_recorded else None
+        settings = with_spark_conf(settings, spark_conf or {})
+        nothing_to_do = reads(settings, parsed)
+        root, day = writes_to(settings, parsed) if is_recorded else None, getattr(parsed, "log_date", None)
         with ExitStack() as stack:
+            if nothing_to_do and root is not None:
+                logger.warning(nothing_to_do)
+                alone = stack.enter_context(writing_alone(root, name, wait=not parsed.no_wait))
+                stack.enter_context(recorded_run(alone, name, arguments, day))
+                return EXIT_DONE
             with working(f"{name}: starting Spark"):
                 spark = stack.enter_context(
                     session(settings, name)
@@ -94,8 +104,7 @@ def run_entry_point(
             if root is None:
                 body(spark, settings, parsed)
                 return EXIT_DONE
-            warehouse, day = Warehouse(spark, root), getattr(parsed, "log_date", None)
-            with recorded_run(warehouse, name, arguments, day) as counts:
+            with recorded_run(Warehouse(spark, root), name, arguments, day) as counts:
                 counts.update(body(spark, settings, parsed))
     except SystemExit as end:  # the parser has said what is wrong, or printed its help
         return int(end.code or EXIT_DONE)

@@ -12,7 +12,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs import backfill
+from jobs import backfill, inputs
 from jobs.arguments import LOG_DATE
 from jobs.cli import entry_point
 from jobs.landing.files import Landing
@@ -53,7 +53,7 @@ def days_before(log_date: date, count: int) -> list[date]:
     return [log_date - timedelta(days=back) for back in range(count, 0, -1)]
 
 
-@entry_point("refresh_changed_days", LOG_DATE, SUMMARY)
+@entry_point("refresh_changed_days", LOG_DATE, SUMMARY, reads=inputs.a_landing)
 def main(spark: SparkSession, settings: Settings, args: argparse.Namespace) -> dict[str, int]:
     """Do changed units of the days before a log date again."""
     return run(spark, settings, args.log_date, args.summary)
