@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from jobs import inputs
 from jobs.arguments import Arguments, log_date, option
 from jobs.blocks import AFTER_SIMULATE, Block, blocks_of, rates, seconds_for
 from jobs.changed_units import Wanted, changed_in_landing, days_after, recollect, wanted
@@ -170,6 +171,19 @@ def _writes_to(settings: Settings, args: Arguments) -> str | None:
     return own_warehouse(settings, args)
 
 
+def _reads(settings: Settings, args: Arguments) -> None:
+    """Raise SettingsError, or NoLandingError, for what the arguments ask for and cannot have."""
+    days_between(args.first, args.last)
+    if args.warehouse_new is not None:
+        _without_ingest(args.stages)
+        inputs.a_warehouse(settings, args)
+        inputs.room_for(with_new_warehouse(settings, args.warehouse_new).paths.warehouse)
+    elif STAGE_INGEST in (args.stages or STAGE_NAMES):
+        inputs.a_landing(settings, args)
+    else:
+        inputs.a_warehouse(settings, args)
+
+
 @entry_point(
     "backfill",
     option("--from DATE", "first day", log_date, dest="first", required=True),
@@ -187,6 +201,7 @@ def _writes_to(settings: Settings, args: Arguments) -> str | None:
         "write results there and read ingested tables from --warehouse: see compare_versions",
     ),
     SUMMARY,
+    reads=_reads,
     writes_to=_writes_to,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:

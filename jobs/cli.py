@@ -8,17 +8,21 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
+from jobs import inputs
 from jobs.arguments import NO_WAIT, WHERE, Arguments, Command, Option, called, command
 from jobs.progress import working
 from jobs.run_log import exit_status, is_plain, one_line, recorded_run
 from jobs.session import session
 from jobs.settings import Settings, load_settings, with_spark_conf
 from jobs.warehouse.tables import Warehouse
-from jobs.warehouse.writing import writing
+from jobs.warehouse.writing import writing, writing_alone
 from schemas.vocabulary import EXIT_DONE
 
 Body = Callable[[SparkSession, Settings, Arguments], Mapping[str, int]]
 """The work of an entry point; returns rows per published table, and under run_log.ROWS_IN the rows read."""
+
+Reads = Callable[[Settings, Arguments], str | None]
+"""A look at what an entry point reads, before anything is made and before Spark starts."""
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +39,8 @@ def entry_point(
     where: tuple[Option, ...] = WHERE,
     is_recorded: bool = True,
     writes_to: Callable[[Settings, Arguments], str | None] = own_warehouse,
+    reads: Reads = inputs.a_warehouse,
     spark_conf: Mapping[str, str] | None = None,
-    spark_log: str | None = None,
 ) -> Callable[[Body], Command]:
     """Make a command of the function that does its work in a session, whose docstring is its description.
 
@@ -47,16 +51,22 @@ def entry_point(
     where : arguments that name landing, warehouse and settings
     is_recorded : whether it writes: it then has the warehouse's lock, and leaves a row in pipeline_runs
     writes_to : root of the warehouse that is written under these arguments; None: none is
+    reads : raises where what is to be read does not exist, and may return why nothing is to be done
     spark_conf : settings of Spark that this entry point needs, on top of those of conf/
-    spark_log : name of a file beside the warehouse for what Spark says; left out: standard error
     """
     lock = (NO_WAIT,) if is_recorded else ()
 
     def of(body: Body) -> Command:
         def work(args: Arguments) -> None:
             settings = load_settings(args.settings, args.landing, args.warehouse)
-            settings = with_spark_conf(settings, spark_conf or {}, spark_log)
+            settings = with_spark_conf(settings, spark_conf or {})
             root = writes_to(settings, args) if is_recorded else None
+            nothing_to_do = reads(settings, args)
+            if nothing_to_do and root is not None:
+                logger.warning(nothing_to_do)
+                with writing_alone(root, name, wait=not args.no_wait) as alone:
+                    with recorded_run(alone, name, args.arguments, getattr(args, "log_date", None)):
+                        return
             _run(name, body, settings, args, root)
 
         return command(name, *where, *options, *lock, epilog=epilog, described_by=body)(

@@ -10,7 +10,7 @@ from datetime import date
 
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs import backfill
+from jobs import backfill, inputs
 from jobs.arguments import FORMAT, PERIOD, Arguments, not_negative, not_negative_number, option
 from jobs.blocks import AFTER_SIMULATE
 from jobs.cli import entry_point
@@ -80,6 +80,11 @@ def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[d
     return [day for day in days if (first is None or first <= day) and (last is None or day <= last)]
 
 
+def _both(settings: Settings, args: Arguments) -> str | None:
+    """Raise SettingsError unless there are two warehouses, and both exist."""
+    return inputs.a_warehouse(with_new_warehouse(settings, args.warehouse_new), args)
+
+
 @entry_point(
     "compare_versions",
     option(
@@ -95,6 +100,7 @@ def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[d
     FORMAT,
     option("--limit N", "rows to show; 0: all", not_negative, default=0),
     option("--make-current", "then put the new results in the place of the current ones"),
+    reads=_both,
     writes_to=lambda settings, args: settings.paths.warehouse if args.make_current else None,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:

@@ -14,6 +14,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from jobs import inputs
 from jobs.arguments import LOG_DATE, Arguments
 from jobs.cli import entry_point
 from jobs.fingerprints import of_units
@@ -104,7 +105,7 @@ def _key(unit: Unit) -> dict[str, object]:
     return dict(zip(UNIT_KEY, unit, strict=True))
 
 
-@entry_point("ingest_rank_logs", LOG_DATE)
+@entry_point("ingest_rank_logs", LOG_DATE, reads=inputs.logs_of_a_day)
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Ingest a log date: landing to rank_steps, jobs, rejects."""
     with working(f"ingest_rank_logs: {args.log_date}"):

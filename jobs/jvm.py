@@ -2,10 +2,8 @@
 
 import os
 import re
-import subprocess
 import sys
-import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Final
 
@@ -22,7 +20,6 @@ from jobs.run_folder import run_folder
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _SECRET: Final = re.compile(r"secret|password|token|key([.]|$)", re.IGNORECASE)
 """Names of settings that may hold a secret; a keytab is the name of a file."""
-_AT_EVERY_START: Final = b"WARNING: Using incubator modules"
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the Python that it starts
 
 
@@ -35,36 +32,22 @@ def is_submitted() -> bool:
     return _SUBMITTED in os.environ
 
 
-def launch_jvm(conf: Mapping[str, str], errors: IO[bytes] | None = None) -> JavaGateway:
-    """Connect to the JVM of spark-submit where there is one, else start one with these Spark settings.
+def launch_jvm(conf: Mapping[str, str], errors: IO[bytes]) -> JavaGateway:
+    """Start a JVM with these Spark settings.
 
     Settings that may be secret are left for the session to set: all see the command line of a JVM.
 
-    errors : where a JVM started here writes what it has to say; standard error when not given, but for the
-    line with which every JVM of Spark's begins
+    errors : where a JVM started here writes what it has to say
     Raises JavaNotFoundError without a suitable Java, JvmError when the JVM does not come up.
     """
-    if is_submitted():
-        return launch_gateway()
     _set_environment(conf)
     options = {name: value for name, value in {**_logging(), **conf}.items() if not _SECRET.search(name)}
     options[_JAVA_OPTIONS] = f'"-Djava.io.tmpdir={run_folder()}" {options.get(_JAVA_OPTIONS, "")}'.strip()
     arguments = SparkConf(loadDefaults=False).setAll(list(options.items()))
     try:
-        gateway = launch_gateway(arguments, {"stderr": errors or subprocess.PIPE})
+        return launch_gateway(arguments, {"stderr": errors})
     except PySparkException as error:
         raise JvmError(f"Spark's JVM did not start: {error}".splitlines()[0]) from None
-    if errors is None:
-        threading.Thread(target=_hand_on, args=[gateway.proc.stderr], daemon=True).start()
-    return gateway
-
-
-def _hand_on(lines: Iterable[bytes]) -> None:
-    """Pass on what the JVM says to standard error."""
-    for line in lines:
-        if not line.startswith(_AT_EVERY_START):
-            sys.stderr.write(line.decode(errors="replace"))
-            sys.stderr.flush()
 
 
 def _set_environment(conf: Mapping[str, str]) -> None:

@@ -130,16 +130,21 @@ def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int
 def make_landing(landing: Path, seed: int) -> list[date]:
     """Make the landing folder anew: fleet, and published traces where there are any; returns the log dates.
 
-    Raises SettingsError for a folder with contents that are not the demo's.
+    Raises SettingsError as hold_own does.
     """
-    if landing.exists() and any(landing.iterdir()) and not (landing / MARKER).exists():
-        raise SettingsError(f"{landing} is not empty and was not made by the demo; name another --landing")
+    hold_own(landing)
     shutil.rmtree(landing, ignore_errors=True)
     landing.mkdir(parents=True)
     (landing / MARKER).touch()
     _copy_traces(data_root() / TRACES, landing)
     fleet = write_demo(landing, seed)
     return [fleet.log_date(day) for day in range(DAYS)]
+
+
+def hold_own(landing: Path) -> None:
+    """Raise SettingsError for a folder with contents that are not the demo's, and would be lost."""
+    if landing.exists() and any(landing.iterdir()) and not (landing / MARKER).exists():
+        raise SettingsError(f"{landing} is not empty and was not made by the demo; name another --landing")
 
 
 def _copy_traces(traces: Path, landing: Path) -> None:
@@ -180,7 +185,7 @@ def _say(text: str) -> None:
     option("--seed N", "another fleet", not_negative, default=0),
     where=where(*(str(data_root() / "demo" / name) for name in ("landing", "warehouse"))),
     spark_conf=SHORT_LIVED,
-    spark_log="spark.log",
+    reads=lambda settings, _: hold_own(Path(settings.paths.landing)),
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Generate a small fleet with known faults, run its nights, show them."""

@@ -1,22 +1,53 @@
-"""Which of the names there are may be meant by one that there is not."""
+"""Suggest what a name that does not exist may have meant."""
 
 import difflib
 from collections.abc import Collection
+from pathlib import Path
 from typing import Final
 
 _LIKE: Final = 0.6
 """Similarity from which on a name is suggested: one typing error in short names, a few in long ones."""
 _FEW: Final = 12
-"""Up to so many names are all listed where none is like the one asked for."""
+"""Up to this many names are all listed where none is like the one asked for."""
 
 
 def suggestion(name: str, names: Collection[str]) -> str:
     """Return `did you mean x?`, or what there is where nothing is like the name."""
+    return _close(name, names) or f"there are {', '.join(names)}"
+
+
+def missing_folder(path: str) -> str:
+    """Say of a path of this machine how far it leads, and what its next folder may have meant.
+
+    Returns such as `/data/landng does not exist: did you mean /data/landing?`
+    """
+    parts = Path(path)
+    if parts.exists():
+        return f"{path} is not a folder"
+    missing = next(each for each in (*reversed(parts.parents), parts) if not each.exists())
+    beside = [each.name for each in _folders(missing.parent)]
+    end = "" if missing == parts else f", because {missing} does not"
+    close = _close(missing.name, beside)
+    hint = (
+        f": {close}"
+        if close
+        else f": {missing.parent} has {', '.join(sorted(beside))}" * (len(beside) <= _FEW)
+    )
+    return f"{path} does not exist{end}{hint}"
+
+
+def _folders(parent: Path) -> list[Path]:
+    try:
+        return [each for each in parent.iterdir() if each.is_dir()]
+    except OSError:
+        return []
+
+
+def _close(name: str, names: Collection[str]) -> str:
+    """Return `did you mean x?`; nothing where no name is like this one."""
     by_lower = {each.lower(): each for each in names}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=_LIKE)
     if close:
         return f"did you mean {by_lower[close[0]]}?"
     inside = [each for low, each in by_lower.items() if name and (name.lower() in low or low in name.lower())]
-    if inside and len(inside) <= _FEW:
-        return f"did you mean {' or '.join(sorted(inside))}?"
-    return f"there are {', '.join(names)}"
+    return f"did you mean {' or '.join(sorted(inside))}?" if 0 < len(inside) <= _FEW else ""

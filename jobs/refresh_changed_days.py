@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs import backfill
+from jobs import backfill, inputs
 from jobs.arguments import LOG_DATE, Arguments
 from jobs.cli import entry_point
 from jobs.landing.files import Landing
@@ -52,7 +52,7 @@ def days_before(log_date: date, count: int) -> list[date]:
     return [log_date - timedelta(days=back) for back in range(count, 0, -1)]
 
 
-@entry_point("refresh_changed_days", LOG_DATE, SUMMARY)
+@entry_point("refresh_changed_days", LOG_DATE, SUMMARY, reads=inputs.a_landing)
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Do changed units of the days before a log date again."""
     return run(spark, settings, args.log_date, args.summary)

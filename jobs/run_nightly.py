@@ -7,7 +7,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs import aggregate_fleet, ingest_rank_logs, revise_causes, simulate_what_if
+from jobs import aggregate_fleet, ingest_rank_logs, inputs, revise_causes, simulate_what_if
 from jobs.arguments import LOG_DATE, Arguments
 from jobs.changed_units import with_later_days
 from jobs.cli import entry_point
@@ -53,7 +53,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     return rows
 
 
-@entry_point("run_nightly", LOG_DATE)
+@entry_point("run_nightly", LOG_DATE, reads=inputs.logs_of_a_day)
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Run a night: ingest, simulate, revise, aggregate and publish one log date."""
     return run(spark, settings, [args.log_date])

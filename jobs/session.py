@@ -14,6 +14,7 @@ from typing import Final
 from py4j.java_gateway import JavaGateway, JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from jobs.delta_jars import resolved_jars, resolver_conf
@@ -23,6 +24,7 @@ from jobs.project import PROJECT, is_zip
 from jobs.run_folder import run_folder
 from jobs.settings import Settings
 from jobs.settings_sections import SparkSettings
+from jobs.spark_log import kept_on_error, last_line, log_file
 
 _DELTA_CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _LOOPBACK: Final = "127.0.0.1"
@@ -36,12 +38,15 @@ class SessionError(Exception):
 @contextmanager
 def session(settings: Settings, app_name: str) -> Iterator[SparkSession]:
     """Lend a session: the active one where there is one, else one of its own that is stopped at the end."""
-    is_ours = SparkSession.getActiveSession() is None
-    spark = make_session(settings, app_name)
-    try:
-        yield spark
-    finally:
-        if is_ours:
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    with kept_on_error(settings.spark.log, app_name):
+        spark = make_session(settings, app_name)
+        try:
+            yield spark
+        finally:
             spark.stop()
 
 
@@ -55,7 +60,7 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
         return active
     spark = settings.spark
     # A stopped session leaves its JVM behind, and a process can have only one.
-    gateway = running_gateway() or _start_jvm(spark)
+    gateway = running_gateway() or (launch_gateway() if is_submitted() else _start_jvm(spark))
     conf = SparkConf(_jvm=gateway.jvm)
     if is_submitted():
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -75,21 +80,20 @@ def running_gateway() -> JavaGateway | None:
 
 
 def _start_jvm(spark: SparkSettings) -> JavaGateway:
-    """Connect to spark-submit's JVM, or start one with Delta on its class path."""
-    if is_submitted():
-        return launch_jvm({})
+    """Start a JVM with Delta on its class path."""
+    log = log_file(spark.log)
     conf = _spark_conf(spark, spark.master)
     jars = resolved_jars(spark.packages)
     conf |= _by_path(jars, conf) if jars else resolver_conf(spark)
     if not _is_local(spark.master):
         conf["spark.submit.pyFiles"] = str(_project_zip())
     try:
-        if spark.log is None:
-            return launch_jvm(conf)
-        with Path(spark.log).open("ab") as log:
-            return launch_jvm(conf, log)
+        with log.open("ab") as said:
+            return launch_jvm(conf, said)
+    except OSError as error:
+        raise SessionError(f"spark.log: {log}: {error.strerror}") from None
     except JvmError as error:
-        raise SessionError(str(error) if jars else _no_delta(spark)) from None
+        raise SessionError(f"{error}: {last_line(log)}" if jars else _no_delta(spark)) from None
 
 
 def _by_path(jars: Sequence[str], conf: Mapping[str, str]) -> dict[str, str]:

@@ -105,12 +105,9 @@ def with_new_warehouse(settings: Settings, warehouse: str) -> Settings:
     return settings.model_copy(update={"paths": paths})
 
 
-def with_spark_conf(settings: Settings, conf: Mapping[str, str], log: str | None = None) -> Settings:
-    """Return settings with more of Spark's own, and a log of Spark's beside a warehouse of this machine."""
-    more: dict[str, object] = {"conf": {**settings.spark.conf, **conf}}
-    if log is not None and "://" not in settings.paths.warehouse:
-        more["log"] = str(Path(settings.paths.warehouse).with_name(log))
-    spark = settings.spark.model_copy(update=more)
+def with_spark_conf(settings: Settings, conf: Mapping[str, str]) -> Settings:
+    """Return settings with more of Spark's own."""
+    spark = settings.spark.model_copy(update={"conf": {**settings.spark.conf, **conf}})
     return settings.model_copy(update={"spark": spark})
 
 

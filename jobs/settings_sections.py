@@ -108,7 +108,7 @@ class SparkSettings(Section):
     """Delta's Maven coordinates, what not to fetch with them, and Spark's own settings.
 
     `master` is only used where spark-submit has not said another.
-    `log` is a file for what Spark says; standard error where it is left out.
+    `log` is a file to which all is added that Spark says; left out: a temporary one, kept where a run fails.
     """
 
     packages: Annotated[tuple[str, ...], Field(min_length=1, strict=False)]

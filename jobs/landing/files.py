@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from jobs.landing.stores import Entry, store_of
+from jobs.nearest import missing_folder
 
 RANK_LOG: Final = "rank-*.jsonl"
 PACKED_RANK_LOG: Final = "rank-*.jsonl.gz"
@@ -28,6 +29,8 @@ _EVIDENCE: Final = re.compile(r".*-pid\d+\.log(?:\.gz|\.zst)?")
 
 _MARKER: Final = "_SUCCESS"
 _RUN: Final = re.compile(r"job_id=([^/]+)/run_id=([^/]+)")
+_DAY: Final = re.compile(r"log_date=(\d{4}-\d{2}-\d{2})")
+_NEAREST: Final = 3
 _LOG: Final = logging.getLogger(__name__)
 
 Unit = tuple[date, str, str]
@@ -100,7 +103,7 @@ class Landing:
         self.root = root
         self._store = store_of(root)
         if not self._store.is_there():
-            raise NoLandingError(f"paths.landing: there is no folder {root}")
+            raise NoLandingError(f"the landing {_missing(root)}")
         self._days = sorted(set(log_dates))
         self._only = None if units is None else set(units)
 
@@ -141,6 +144,23 @@ class Landing:
             _LOG.warning("%d files are misplaced and not read, the first is %s", len(misplaced), misplaced[0])
         return {unit: sorted(units[unit]) for unit in sorted(units)}, misplaced
 
+    @cached_property
+    def all_days(self) -> list[date]:
+        """Every day that has a folder, in order."""
+        found = (_DAY.fullmatch(name) for name in self._store.folders())
+        return sorted(date.fromisoformat(each[1]) for each in found if each and _is_date(each[1]))
+
+    def nearest_days(self, day: date) -> str:
+        """Say which days with a folder are nearest to one without."""
+        if not self.all_days:
+            inner = [
+                name for name in self._store.folders() if any(map(_DAY.match, self._store.folders(name)))
+            ]
+            hint = f": did you mean {self.root}/{inner[0]}?" if inner else ""
+            return f"it has no folder log_date=DATE at all{hint}"
+        nearest = sorted(self.all_days, key=lambda each: abs(each - day))[:_NEAREST]
+        return f"the nearest days are {', '.join(map(str, sorted(nearest)))}"
+
     def finished_days(self) -> set[date]:
         """Days of which the producers have said, by the marker that they write last, that all is there."""
         return {day for day in self._days if self._store.exists(f"{_folder(day)}/{_MARKER}")}
@@ -160,6 +180,18 @@ def spelled(name: str) -> str:
 
 def _file(unit: Unit, source_file: str, entry: Entry) -> LandedFile:
     return LandedFile(*unit, source_file, entry.path, entry.size, entry.modified_us, entry.defect)
+
+
+def _missing(root: str) -> str:
+    return f"{root} does not exist" if "://" in root else missing_folder(root)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _folder(day: date) -> str:

@@ -55,6 +55,9 @@ class Store(Protocol):
     def exists(self, name: str) -> bool:
         """Whether a file lies there, by its path below the root."""
 
+    def folders(self, name: str = "") -> list[str]:
+        """Names of the folders in the root, or in a folder of it; none where it does not exist."""
+
     def walk(self, folder: str) -> Iterator[Entry]:
         """Everything below a folder of the root; nothing where there is no such folder."""
 
@@ -90,6 +93,13 @@ class _Folder:
 
     def exists(self, name: str) -> bool:
         return os.path.exists(self._root + b"/" + _bytes(name))  # noqa: PTH110  # a path of bytes
+
+    def folders(self, name: str = "") -> list[str]:
+        try:
+            with os.scandir(self._root + b"/" + _bytes(name)) as found:
+                return sorted(_text(each.name) for each in found if each.is_dir())
+        except OSError:
+            return []
 
     def walk(self, folder: str) -> Iterator[Entry]:
         path = self._root + b"/" + _bytes(folder)
@@ -155,6 +165,11 @@ class _Remote:
 
     def exists(self, name: str) -> bool:
         return bool(self._filesystem.get_file_info(f"{self._root}/{name}").type == fs.FileType.File)
+
+    def folders(self, name: str = "") -> list[str]:
+        selector = fs.FileSelector(f"{self._root}/{name}".rstrip("/"), allow_not_found=True)
+        found = self._filesystem.get_file_info(selector)
+        return sorted(each.base_name for each in found if each.type == fs.FileType.Directory)
 
     def walk(self, folder: str) -> Iterator[Entry]:
         top = f"{self._root}/{folder}"

@@ -76,6 +76,13 @@ def rows_by_day(path: str, version: int | None) -> dict[date, int]:
     return found
 
 
+def has_rows_of(path: str, day: date) -> bool:
+    """Whether a table has rows of a day in its newest version, published or not."""
+    log = DeltaTable(path)
+    days = [(_LOG_DATE, "=", day.isoformat())]
+    return _LOG_DATE in log.metadata().partition_columns and bool(log.file_uris(file_pruning_predicate=days))
+
+
 def few_rows(
     path: str,
     version: int | None,

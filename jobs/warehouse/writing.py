@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pyspark.sql import SparkSession
 
@@ -35,13 +35,27 @@ def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> I
             say = stack.enter_context(locked_folder(root, this_process(entry_point), wait=wait))
             spark = stack.enter_context(session(settings, entry_point))
             say(this_process(entry_point, _jvm_process(spark)))
-        warehouse = Warehouse(spark, root)
-        restored = recover(warehouse)
-        if restored:
-            _LOG.warning("a publication was not finished; taken back: %s", ", ".join(restored))
-        if killed := say_killed(warehouse):
-            _LOG.warning("%d runs were killed before they ended; pipeline_runs says which", killed)
+        _recover(Warehouse(spark, root))
         yield spark
+
+
+@contextmanager
+def writing_alone(root: str, entry_point: str, *, wait: bool) -> Iterator[Warehouse]:
+    """Lend a warehouse of this machine, without a session, to its only writer; as `writing` otherwise."""
+    hold_writable(root)
+    with locked_folder(root, this_process(entry_point), wait=wait):
+        warehouse = Warehouse(cast("SparkSession", None), root)  # rows of one run need no session here
+        _recover(warehouse)
+        yield warehouse
+
+
+def _recover(warehouse: Warehouse) -> None:
+    """Take back what an earlier writer left unfinished, and say so."""
+    restored = recover(warehouse)
+    if restored:
+        _LOG.warning("a publication was not finished; taken back: %s", ", ".join(restored))
+    if killed := say_killed(warehouse):
+        _LOG.warning("%d runs were killed before they ended; pipeline_runs says which", killed)
 
 
 def _jvm_process(spark: SparkSession) -> int:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from socket import gethostname
 
@@ -97,6 +98,6 @@ def test_what_may_be_secret_is_not_on_the_command_line_of_the_jvm(monkeypatch: p
     secret = ("spark.hadoop.fs.s3a.secret.key", "spark.ssl.keyPassword", "spark.hadoop.fs.s3a.access.key")
     plain = {"spark.kerberos.keytab": "/etc/keytab", "spark.master": "local[1]"}
     with pytest.raises(jvm.JvmError):
-        jvm.launch_jvm({**dict.fromkeys(secret, "hidden"), **plain})
+        jvm.launch_jvm({**dict.fromkeys(secret, "hidden"), **plain}, BytesIO())
     assert plain.items() <= given.items()
     assert "hidden" not in given.values()
