@@ -64,9 +64,12 @@ def entry_point(
             nothing_to_do = reads(settings, args)
             if nothing_to_do and root is not None:
                 logger.warning(nothing_to_do)
-                with writing_alone(root, name, wait=not args.no_wait) as alone:
-                    with recorded_run(alone, name, args.arguments, getattr(args, "log_date", None)):
-                        return
+                day = getattr(args, "log_date", None)
+                with (
+                    writing_alone(root, name, wait=not args.no_wait) as alone,
+                    recorded_run(alone, name, args.arguments, day),
+                ):
+                    return
             _run(name, body, settings, args, root)
 
         return command(name, *where, *options, *lock, epilog=epilog, described_by=body)(
