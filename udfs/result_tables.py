@@ -31,7 +31,7 @@ from udfs.kernel.program import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.rank_rows import ReplayedRows
 
-SIMULATOR_VERSION: Final = "1.3.0"
+SIMULATOR_VERSION: Final = "1.4.0"
 """Raised whenever a result of the same trace changes by more than rounding."""
 
 Row: TypeAlias = dict[str, Any]
@@ -142,6 +142,7 @@ def _job_figures(job: Row, replayed: Replayed) -> Row:
         "ops": rows.ops,
         "graphs": found.graphs,
         "clamped_transfers": found.clamped_transfers,
+        "buffered_sends": found.buffered_sends,
         "clamped_launch_delays": found.clamped_launch_delays,
         "odd_rank_steps": rows.odd_rank_steps,
         **clock_figures(found.clocks, rows),

@@ -85,7 +85,7 @@ def test_a_day_is_finished_when_its_marker_is_there(folders: Folders) -> None:
 
 
 def test_there_must_be_a_landing(tmp_path: Path) -> None:
-    with pytest.raises(NoLandingError, match="the landing .*absent does not exist"):
+    with pytest.raises(NoLandingError, match=r"the landing .*absent does not exist"):
         Landing(str(tmp_path / "absent"), [DAY])
     assert Landing(str(tmp_path), [DAY]).units == {}
 
