@@ -50,7 +50,14 @@ _WHEN_REPLAYED = (
     count("workers", "workers (dp_rank, pp_rank) replayed"),
     count("ops", "ops replayed"),
     count("graphs", "distinct dependency graphs among the steps and replicas (orders of ops)"),
-    count("clamped_transfers", "transfers of -10 ms or less, taken as 0"),
+    count(
+        "clamped_transfers",
+        "transfers of -10 ms or less that clocks may explain, or nothing does; taken as 0",
+    ),
+    count(
+        "buffered_sends",
+        "sends that ended 10 ms or more before their recv began on the same host; kept as they are",
+    ),
     count("clamped_launch_delays", "launch delays of -10 ms or less, taken as 0"),
     count("clocks", "clocks that the times are from: hosts, or ranks whose log names none"),
     Column("clock_offset_s", pa.float64(), "largest mean offset of a clock, found (host_clock)", unit="s"),

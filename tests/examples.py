@@ -107,6 +107,7 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "ops": 800,
         "graphs": 1,
         "clamped_transfers": 0,
+        "buffered_sends": 3,
         "clamped_launch_delays": 2,
         "clocks": 1,
         "clock_offset_s": 0.0,

@@ -148,6 +148,7 @@ def _job_figures(job: Row, replayed: Replayed) -> Row:
         "ops": rows.ops,
         "graphs": found.graphs,
         "clamped_transfers": found.clamped_transfers,
+        "buffered_sends": found.buffered_sends,
         "clamped_launch_delays": found.clamped_launch_delays,
         "odd_rank_steps": rows.odd_rank_steps,
         **clock_figures(found.clocks, rows),

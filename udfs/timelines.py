@@ -119,7 +119,8 @@ def _laid_out(rows: ReplayedRows, layout: Layout, at: int, clocks: Clocks | None
 def _timelines(rows: ReplayedRows, layout: Layout, block: StepBlock, ideal_of_op: Floats) -> StepTimelines:
     """Three timelines of the one step of a block."""
     graph = block.graph
-    duration_s = replayed_durations(graph, block.start_s, block.duration_s)[0][:, 0]
+    clock = rows.clock[:, block.steps]
+    duration_s = replayed_durations(graph, block.start_s, block.duration_s, clock).duration_s[:, 0]
     ideal_s = np.broadcast_to(ideal_of_op[:, None], duration_s.shape)
     start_s = block.start_s[:, 0] - block.start_s.min()
     timelines = {

@@ -126,7 +126,16 @@ def trust(job: Row) -> list[tuple[str, str, str]]:
         ("steps replayed", wording.number(job["steps"]), f"{whole} of those recorded; others lack a worker"),
         ("workers", wording.number(job["workers"]), f"{wording.number(job['ops'])} ops"),
         ("discrepancy", wording.percent(job["discrepancy"]), "replayed against recorded step time"),
-        ("transfers below -10 ms", wording.number(job["clamped_transfers"]), "taken as 0: clocks disagree"),
+        (
+            "transfers below -10 ms",
+            wording.number(job["clamped_transfers"]),
+            "taken as 0: clocks of two hosts that differ, or sends that were buffered",
+        ),
+        (
+            "buffered sends",
+            wording.number(job["buffered_sends"]),
+            "ended 10 ms or more before their recv began, on one host: kept as they are",
+        ),
         ("launch delays below -10 ms", wording.number(job["clamped_launch_delays"]), "taken as 0"),
         ("simulator", job["simulator_version"], "version"),
     ]

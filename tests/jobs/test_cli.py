@@ -137,36 +137,36 @@ def test_what_went_wrong_is_the_exit_status_the_last_line_and_a_row(
 
 
 def test_only_a_surprise_leaves_its_traceback_in_the_log(
-    spark: SparkSession, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    entry_point("night", is_recorded=False)(failing_with(REFUSED))([])
+    entry_point("night", is_recorded=False)(failing_with(REFUSED))(["--warehouse", str(tmp_path)])
     assert caplog.records == []
-    entry_point("night", is_recorded=False)(failing_with(ValueError("no")))([])
+    entry_point("night", is_recorded=False)(failing_with(ValueError("no")))(["--warehouse", str(tmp_path)])
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
 @pytest.mark.parametrize("error", [SessionError("no Delta"), JavaNotFoundError("no Java")])
 def test_a_session_that_cannot_be_made_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, error: Exception
 ) -> None:
     def refuse(settings: Settings, app_name: str) -> None:
         raise error
 
     monkeypatch.setattr("jobs.cli.session", refuse)
-    assert entry_point("night", is_recorded=False)(doing_nothing)([]) == 1
+    assert entry_point("night", is_recorded=False)(doing_nothing)(["--warehouse", str(tmp_path)]) == 1
     assert capsys.readouterr().err == f"night: error: {error}\n"
 
 
 def test_a_row_that_cannot_be_written_hides_neither_an_error_nor_itself(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def rewrite(*_: object) -> None:
         raise OSError("disk full")
 
     monkeypatch.setattr(Warehouse, "rewrite", rewrite)
-    assert entry_point("night")(failing_with(REFUSED))([]) == 3
+    assert entry_point("night")(failing_with(REFUSED))(["--warehouse", str(tmp_path)]) == 3
     assert last_line(capsys.readouterr().err).startswith("night: error: gate refused")
-    assert entry_point("night")(doing_nothing)([]) == 1
+    assert entry_point("night")(doing_nothing)(["--warehouse", str(tmp_path)]) == 1
     assert last_line(capsys.readouterr().err) == "night: error: OSError: disk full"
 
 

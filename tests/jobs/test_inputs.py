@@ -46,7 +46,7 @@ def folders(*, landing: Path, warehouse: Path) -> list[str]:
     ids=["night", "ingest", "backfill"],
 )
 def test_a_landing_that_does_not_exist_is_an_error_before_anything_is_made(
-    command: Callable[[Sequence[str]], int],
+    command: Main,
     arguments: Sequence[str],
     landing: Path,
     tmp_path: Path,

@@ -54,6 +54,7 @@ def _ops_of(row: Mapping[str, Any], zero_us: int) -> list[Op]:
             microbatch=microbatch,
             model_chunk=model_chunk,
             rank=row["rank"],
+            host=row.get("host"),
         )
         for kind, start_us, duration_us, microbatch, model_chunk in zip(*columns, strict=True)
     ]

@@ -12,7 +12,8 @@ class Op:
     """One recorded operation of one worker in one step.
 
     start_s and duration_s are seconds; start_s has any zero that all ops of the step share.
-    rank is the global rank of the replayed process and only breaks ties between workers.
+    rank is the global rank of the replayed process and only breaks ties between workers. Ops of one host have
+    times of one clock.
     Ops that start together keep the order in which they stand in the list.
     """
 
@@ -25,6 +26,7 @@ class Op:
     microbatch: int = -1
     model_chunk: int = -1
     rank: int = 0
+    host: str | None = None
 
     @property
     def end_s(self) -> float:

@@ -27,6 +27,7 @@ class WhatIf:
     ops: list[Op]
     steps_dropped: int
     clamped_transfers: int
+    buffered_sends: int
     clamped_launch_delays: int
     ideal_s: dict[Kind, float]
     transfer_s: list[float | None]
@@ -69,6 +70,7 @@ class Job:
     ideal_s: dict[Kind, float]
     steps_dropped: int
     clamped_transfers: int
+    buffered_sends: int
 
     def with_ideal(self, form: str) -> "Job":
         """The same with another ideal."""
@@ -121,6 +123,7 @@ def what_if(
         ops=[op for graph in graphs.values() for op in graph.ops],
         steps_dropped=job.steps_dropped,
         clamped_transfers=job.clamped_transfers,
+        buffered_sends=job.buffered_sends,
         clamped_launch_delays=clamped_delays,
         ideal_s=job.ideal_s,
         transfer_s=[recorded[step].get(op) for step, graph in graphs.items() for op in range(len(graph.ops))],
@@ -145,11 +148,12 @@ def read_job(ops: Sequence[Op], layout: Layout, ideal: str) -> Job:
     complete, dropped = _complete_steps(ops, layout)
     graphs = {step: build_step_graph(step_ops, layout) for step, step_ops in sorted(complete.items())}
     recorded = {}
-    clamped_transfers = 0
+    clamped_transfers = buffered_sends = 0
     for step, graph in graphs.items():
-        recorded[step], clamped = graph.recorded_durations()
+        recorded[step], clamped, buffered = graph.recorded_durations()
         clamped_transfers += clamped
-    job = Job(graphs, recorded, {}, dropped, clamped_transfers)
+        buffered_sends += buffered
+    job = Job(graphs, recorded, {}, dropped, clamped_transfers, buffered_sends)
     return job.with_ideal(ideal)
 
 

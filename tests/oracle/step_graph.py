@@ -32,9 +32,12 @@ class StepGraph:
         """Recorded step time: latest end minus earliest start [s]."""
         return max(op.end_s for op in self.ops) - self.start_s
 
-    def recorded_durations(self) -> tuple[dict[int, float], int]:
-        """Take every op's duration, a transfer's without the waiting for its group [s]; count the clamped."""
-        durations, clamped = {}, 0
+    def recorded_durations(self) -> tuple[dict[int, float], int, int]:
+        """Take every op's duration, a transfer's without the waiting for its group [s].
+
+        Counts transfers that are clamped, and sends that were buffered.
+        """
+        durations, clamped, buffered = {}, 0, 0
         for group in self.groups:
             latest_start = max(self.ops[op].start_s for op in group)
             for op in group:
@@ -43,9 +46,13 @@ class StepGraph:
                     continue
                 transfer = self.ops[op].end_s - latest_start
                 if transfer <= CLAMP_S:
-                    transfer, clamped = 0.0, clamped + 1
+                    hosts = {self.ops[other].host for other in group}
+                    if self.ops[op].op_type.endswith("-send") and len(hosts) == 1 and None not in hosts:
+                        buffered += 1
+                    else:
+                        transfer, clamped = 0.0, clamped + 1
                 durations[op] = transfer
-        return durations, clamped
+        return durations, clamped, buffered
 
     def launch_delays(self) -> tuple[dict[int, float], int]:
         """Take every op's start minus the latest end of what it waits for [s]; count the clamped."""

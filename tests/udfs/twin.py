@@ -73,7 +73,7 @@ def assert_equal_results(found: dict[str, pa.Table], wanted: WhatIf) -> None:
     ):
         value = getattr(wanted, name)
         assert job[name] == (None if value is None else pytest.approx(value, rel=SAME, abs=1e-9)), name
-    for name in ("steps_dropped", "clamped_transfers", "clamped_launch_delays"):
+    for name in ("steps_dropped", "clamped_transfers", "buffered_sends", "clamped_launch_delays"):
         assert job[name] == getattr(wanted, name), name
     assert rows(found, "step_slowdown", "step", "actual_step_s") == close(wanted.actual_step_s)
     assert rows(found, "step_slowdown", "step", "simulated_step_s") == close(wanted.simulated_step_s)

@@ -1,15 +1,25 @@
 """From recorded times to durations that can be replayed (model, section 3)."""
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
+from udfs.kernel import op_type as ot
 from udfs.kernel.graph import OpGraph, as_index
-from udfs.kernel.program import Floats
+from udfs.kernel.program import Floats, Ints
 from udfs.kernel.replay import latest_of_dp_ranks
 
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
 CLAMP_S: Final = -10e-3
-"""A transfer or launch delay at or below this [s] is no clock noise: it becomes 0 and is counted."""
+"""A transfer or launch delay at or below this [s] is no clock noise: it becomes 0 and is counted.
+
+But for a send whose recv ran on the same clock: there it is no clock at all, but a buffered send.
+"""
+
+SENDS: Final = (ot.FORWARD_SEND, ot.BACKWARD_SEND)
 
 
 class Durations(NamedTuple):
@@ -17,28 +27,39 @@ class Durations(NamedTuple):
 
     duration_s        : float64, shape (op, step, dp_rank); own durations, transfers in a rendezvous. [s]
     clamped_transfers : number of transfers set to 0.
+    buffered_sends    : number of sends that ended long before their recv began, by one clock.
     """
 
     duration_s: Floats
     clamped_transfers: int
+    buffered_sends: int
 
 
-def replayed_durations(graph: OpGraph, start_s: Floats, duration_s: Floats) -> Durations:
+def replayed_durations(
+    graph: OpGraph, start_s: Floats, duration_s: Floats, clock: Ints | None = None
+) -> Durations:
     """Durations as recorded, and in a rendezvous own end minus the latest start of the group.
 
     start_s, duration_s : float64, shape (op, step, dp_rank). [s]
+    clock               : as put_transfers takes it.
     """
     replayed_s = duration_s.copy()
-    return Durations(replayed_s, put_transfers(graph, start_s, start_s + duration_s, replayed_s))
+    return Durations(replayed_s, *put_transfers(graph, start_s, start_s + duration_s, replayed_s, clock))
 
 
-def put_transfers(graph: OpGraph, start_s: Floats, end_s: Floats, duration_s: Floats) -> int:
+def put_transfers(
+    graph: OpGraph, start_s: Floats, end_s: Floats, duration_s: Floats, clock: Ints | None = None
+) -> tuple[int, int]:
     """Replace the durations of ops in a rendezvous by their transfers, in place.
 
+    A send that ends before its recv begins was buffered, where both ran on one clock: its transfer stays
+    negative, so that nothing waits for the recv in a replay either.
+
     start_s, end_s, duration_s : float64, shape (op, step, dp_rank). [s]
-    returns                    : number of transfers set to 0.
+    clock   : int, shape (stage, step, dp_rank); equal numbers are one clock. None: each worker has its own.
+    returns : number of transfers set to 0, and of buffered sends.
     """
-    clamped = 0
+    clamped = buffered = 0
     for members, across_dp in graph.meetings:
         indices = [as_index(ops) for ops in members]
         latest_s = start_s[indices[0]]
@@ -46,14 +67,33 @@ def put_transfers(graph: OpGraph, start_s: Floats, end_s: Floats, duration_s: Fl
             latest_s = np.maximum(latest_s, start_s[ops])
         if across_dp:
             latest_s = latest_of_dp_ranks(latest_s)
-        for ops in indices:
+        for place, ops in enumerate(indices):
             transfer_s = end_s[ops] - latest_s
             if transfer_s.min() <= CLAMP_S:
                 impossible = transfer_s <= CLAMP_S
+                if clock is not None and graph.op_types[members[place][0]] in SENDS:
+                    early = impossible & _on_one_clock(graph, clock, *members)
+                    buffered += int(early.sum())
+                    impossible &= ~early
                 clamped += int(impossible.sum())
                 transfer_s[impossible] = 0.0
             duration_s[ops] = transfer_s
-    return clamped
+    return clamped, buffered
+
+
+def _on_one_clock(graph: OpGraph, clock: Ints, sends: Sequence[int], recvs: Sequence[int]) -> Mask:
+    """Whether both ends of each transfer have the same clock; bool, shape (transfer, step, dp_rank)."""
+    of_cell = np.array(
+        [
+            clock[cell.stage] if graph.has_dp_lanes else clock[cell.stage][:, [cell.dp_rank]]
+            for cell in graph.cells
+        ]
+    )
+    sender, receiver = (
+        np.searchsorted(graph.first_op, list(ops), side="right") - 1 for ops in (sends, recvs)
+    )
+    same: Mask = of_cell[sender] == of_cell[receiver]
+    return same
 
 
 class LaunchDelays(NamedTuple):

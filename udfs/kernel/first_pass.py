@@ -66,6 +66,7 @@ class Recorded(NamedTuple):
     actual_s: Floats
     moments: list[Moments]
     clamped_transfers: int
+    buffered_sends: int
     clamped_launch_delays: int
     graphs: int
     clocks: Clocks | None
@@ -127,7 +128,7 @@ class _Reading(NamedTuple):
         blocks: list[Block] = []
         moments: list[Moments] = []
         actual_s = np.empty(self.rows.number_of_steps)
-        clamped = np.zeros(2, dtype=np.int64)
+        counted = np.zeros(3, dtype=np.int64)
         is_known = clocks is not None
         odd: list[Exchanged] = []
         for first, end in spans:
@@ -142,18 +143,19 @@ class _Reading(NamedTuple):
             for block in trace.blocks:
                 if listener is not None and clocks is not None and clocks.is_corrected:
                     listener.correct(block, clocks, first)
-                settled, clamped_here = _settle(
-                    block, self.layout, actual_s[first:], diagnosed=self.diagnosed
+                clock = self.rows.clock[:, first + block.steps]
+                settled, counted_here = _settle(
+                    block, self.layout, clock, actual_s[first:], diagnosed=self.diagnosed
                 )
                 blocks.append(settled._replace(steps=first + block.steps))
-                clamped += clamped_here
+                counted += counted_here
             pairs = zip(trace.forward_s, trace.backward_s, strict=True)
             found_moments = [worker_moments(forward_s, backward_s) for forward_s, backward_s in pairs]
             moments = (
                 [a.joined(b) for a, b in zip(moments, found_moments, strict=True)] if first else found_moments
             )
-        counts = int(clamped[0]), int(clamped[1]), len(self.graphs)
-        return Recorded(blocks, actual_s, moments, *counts, clocks, odd)
+        transfers, sends, delays = counted.tolist()
+        return Recorded(blocks, actual_s, moments, transfers, sends, delays, len(self.graphs), clocks, odd)
 
     def _trace(self, first: int, end: int) -> Trace:
         try:
@@ -163,11 +165,12 @@ class _Reading(NamedTuple):
 
 
 def _settle(
-    block: StepBlock, layout: Layout, actual_s: Floats, *, diagnosed: bool
-) -> tuple[Block, tuple[int, int]]:
+    block: StepBlock, layout: Layout, clock: Ints, actual_s: Floats, *, diagnosed: bool
+) -> tuple[Block, tuple[int, int, int]]:
     """Fill in recorded step times, put transfers in place of durations.
 
-    returns : the block, and its number of clamped transfers and of clamped launch delays.
+    clock   : int, shape (stage, step, dp_rank); of the block's steps.
+    returns : the block, and its number of clamped transfers, buffered sends and clamped launch delays.
     """
     graph, start_s, duration_s = block.graph, block.start_s, block.duration_s
     end_s = np.empty_like(start_s)
@@ -180,6 +183,7 @@ def _settle(
         earliest_s.append(start_s[sorted(firsts)].min(axis=0))
     actual_s[block.steps] = np.max(latest_s, axis=(0, 2)) - np.min(earliest_s, axis=(0, 2))
     clamped_delays = clamped_launch_delays(graph, start_s, end_s)
-    clamped_transfers = put_transfers(graph, start_s, end_s, duration_s)
+    clamped, buffered = put_transfers(graph, start_s, end_s, duration_s, clock)
     kept = block_times(block, end_s, layout) if diagnosed else None
-    return Block(block.steps, graph, duration_s, block.microbatch, kept), (clamped_transfers, clamped_delays)
+    settled = Block(block.steps, graph, duration_s, block.microbatch, kept)
+    return settled, (clamped, buffered, clamped_delays)

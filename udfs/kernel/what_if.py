@@ -55,7 +55,7 @@ class WhatIf(NamedTuple):
     is_slowest       : bool, shape (stage, dp_rank).
     correlation      : shape (stage, dp_rank); nan where it does not exist.
     ideal_duration_s : shape (stage, op type); nan where a type was never recorded.
-    clamped_transfers, clamped_launch_delays, graphs : counts.
+    clamped_transfers, buffered_sends, clamped_launch_delays, graphs : counts.
     diagnosis        : causes and what their fixes save; None where it was not wanted.
     exchanged        : dp ranks of a stage that stand in each other's place.
     clocks           : of the hosts; None where there is one, or they were not asked about.
@@ -69,6 +69,7 @@ class WhatIf(NamedTuple):
     correlation: Floats
     ideal_duration_s: Floats
     clamped_transfers: int
+    buffered_sends: int
     clamped_launch_delays: int
     graphs: int
     diagnosis: Diagnosis | None
@@ -136,6 +137,7 @@ def analyse(
         correlation=np.array([moments.correlation() for moments in recorded.moments]),
         ideal_duration_s=ideal_s,
         clamped_transfers=recorded.clamped_transfers,
+        buffered_sends=recorded.buffered_sends,
         clamped_launch_delays=recorded.clamped_launch_delays,
         graphs=recorded.graphs,
         diagnosis=None,
