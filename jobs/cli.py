@@ -30,6 +30,7 @@ def entry_point(
     *options: Option,
     epilog: str | None = None,
     defaults: Mapping[str, str] | None = None,
+    dry_run: Callable[[Settings, argparse.Namespace], None] | None = None,
     **how: Any,  # noqa: ANN401  # what run_entry_point takes beside them
 ) -> Callable[[Body], partial[int]]:
     """Make a command of the function that does its work, whose docstring is the command's description.
@@ -38,20 +39,21 @@ def entry_point(
     the arguments as they were given in `args.arguments`.
 
     defaults : of the arguments in WHERE, where they have some
+    dry_run : what --dry-run does, without a session
     """
 
     def of(body: Body) -> partial[int]:
         lock = (NO_WAIT,) if how.get("is_recorded", True) else ()
         parser = make_parser(name, body.__doc__ or "", *WHERE, *options, *lock, epilog=epilog)
-        parser.set_defaults(**(defaults or {}))
+        parser.set_defaults(**(defaults or {}), do_dry_run=dry_run)
         return partial(run_entry_point, parser, body, **how)
 
     return of
 
 
-def own_warehouse(settings: Settings, args: argparse.Namespace) -> str | None:
-    """Return the warehouse of the settings; no warehouse for a dry run."""
-    return None if getattr(args, "dry_run", False) else settings.paths.warehouse
+def own_warehouse(settings: Settings, _args: argparse.Namespace) -> str:
+    """Return the warehouse of the settings."""
+    return settings.paths.warehouse
 
 
 def run_entry_point(
@@ -60,7 +62,7 @@ def run_entry_point(
     argv: Sequence[str] | None = None,
     *,
     is_recorded: bool = True,
-    writes_to: Callable[[Settings, argparse.Namespace], str | None] = own_warehouse,
+    writes_to: Callable[[Settings, argparse.Namespace], str] = own_warehouse,
     spark_conf: Mapping[str, str] | None = None,
     spark_log: str | None = None,
 ) -> int:
@@ -70,7 +72,7 @@ def run_entry_point(
     What went wrong is the last line of standard error.
 
     is_recorded : whether it writes: it then has the warehouse's lock, and leaves a row in pipeline_runs
-    writes_to : root of the warehouse that is written under these arguments; None: none is
+    writes_to : root of the warehouse that is written under these arguments
     spark_conf : settings of Spark that this entry point needs, on top of those of conf/
     spark_log : name of a file beside the warehouse for what Spark says; left out: standard error
     """
@@ -82,6 +84,9 @@ def run_entry_point(
     try:
         parsed = parser.parse_args(arguments, argparse.Namespace(arguments=arguments))
         settings = load_settings(parsed.settings, parsed.landing, parsed.warehouse)
+        if getattr(parsed, "dry_run", False):
+            parsed.do_dry_run(settings, parsed)
+            return EXIT_DONE
         settings = with_spark_conf(settings, spark_conf or {}, spark_log)
         root = writes_to(settings, parsed) if is_recorded else None
         with ExitStack() as stack:

@@ -14,8 +14,9 @@ import duckdb
 
 from jobs.arguments import WHERE, make_parser, option
 from jobs.reading.advice import AnswerError, first_line
-from jobs.reading.command import opened, run_reader
+from jobs.reading.command import run_reader
 from jobs.reading.database import Database
+from jobs.reading.engines import opened
 from jobs.settings import Settings, SettingsError
 from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
