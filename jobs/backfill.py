@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date, timedelta
+from functools import partial
 from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
@@ -14,19 +15,30 @@ from pyspark.sql import SparkSession
 from jobs import inputs
 from jobs.arguments import Arguments, log_date, option
 from jobs.blocks import AFTER_SIMULATE, Block, blocks_of, rates, seconds_for
-from jobs.changed_units import Wanted, changed_in_landing, days_after, recollect, wanted
-from jobs.cli import entry_point, own_warehouse
+from jobs.changed_units import (
+    LandingChanges,
+    Recollection,
+    Wanted,
+    changed_in_landing,
+    days_after,
+    recollect,
+    recorded_days,
+    wanted,
+)
+from jobs.cli import entry_point
 from jobs.do_blocks import do_blocks
 from jobs.fingerprints import Fingerprint
+from jobs.landing.read_landing import Digests, digests, digests_by
 from jobs.printing import Result, write
 from jobs.progress import working
+from jobs.reading.engines import tables_of
+from jobs.reading.reader import TableReader
 from jobs.run_log import work_of_stages
 from jobs.run_summary import SUMMARY, leave, of_history
 from jobs.settings import Settings, SettingsError, with_new_warehouse
 from jobs.stage import publish
 from jobs.warehouse.tables import Warehouse
-from schemas.tables import TABLES
-from schemas.vocabulary import STAGE_INGEST, STAGE_NAMES, STAGE_SIMULATE, UNIT_FINGERPRINTS
+from schemas.vocabulary import STAGE_INGEST, STAGE_NAMES, STAGE_SIMULATE
 
 _LOG: Final = logging.getLogger(__name__)
 _COLUMNS: Final = ("days", "stage", "units", "million_ops", "megabytes", "seconds")
@@ -46,13 +58,14 @@ class Plan(NamedTuple):
 
 
 def plan(
-    spark: SparkSession,
+    tables: TableReader,
     settings: Settings,
     log_dates: Sequence[date],
     stages: Sequence[str] = STAGE_NAMES,
     job_ids: Collection[str] = (),
     *,
     data_only: bool = False,
+    digest: Digests = digests,
 ) -> Plan:
     """Find out what these phases have to do on these days, and on later ones that look back on them.
 
@@ -60,40 +73,54 @@ def plan(
 
     job_ids : only these jobs; all where empty
     data_only : results of other settings or of another version stay: only units of other data are done
+    digest : how files are read whose times alone have changed
     """
     wants = {stage: wanted(settings, stage, data_only=data_only) for stage in stages}
     after: dict[str, Wanted] = {stage: None for stage in AFTER_SIMULATE if stage in wants}
-    warehouse, days = Warehouse.of(spark, settings), sorted(set(log_dates))
+    days = sorted(set(log_dates))
     size, look_back_days = settings.history.block_days, settings.revision.days
     todo = Plan([], wants, [])
     for some in (days[first : first + size] for first in range(0, len(days), size)):
-        _plan_days(spark, settings, todo, wants, some, job_ids)
+        before = recollect(tables, settings, some)
+        landing = _landed(settings, todo, before, some, job_ids, digest)
+        _add(settings, todo, wants, before, landing, job_ids)
     later = days_after(days, look_back_days) if after else []
-    if warehouse.files(TABLES[UNIT_FINGERPRINTS], later):
-        _plan_days(spark, settings, todo, after, later, ())
+    if recorded_days(tables, later):
+        _add(settings, todo, after, recollect(tables, settings, later), None, ())
     return todo
 
 
-def _plan_days(
-    spark: SparkSession,
+def _landed(
     settings: Settings,
     todo: Plan,
-    wants: Mapping[str, Wanted],
+    before: Recollection,
     log_dates: Sequence[date],
     job_ids: Collection[str],
-) -> None:
-    """Add what is to be done on these days to a plan, which already has that of the days before."""
-    before = recollect(Warehouse.of(spark, settings), settings, log_dates)
-    landing = None
-    if STAGE_INGEST in wants:
-        ingested = before.done[STAGE_INGEST]
-        landing = changed_in_landing(spark, settings, ingested, log_dates, wants[STAGE_INGEST])
+    digest: Digests,
+) -> LandingChanges | None:
+    """Find out what the landing has changed on these days; None where ingest is not asked for."""
+    ingested = before.done[STAGE_INGEST]
+    if STAGE_INGEST in todo.wants:
+        landing = changed_in_landing(settings, ingested, log_dates, todo.wants[STAGE_INGEST], digest)
         todo.retouched.extend(each for each in landing.retouched if not job_ids or each.unit[1] in job_ids)
-    elif STAGE_SIMULATE in wants and (unknown := before.jobs - before.done[STAGE_INGEST].keys()):
+        return landing
+    if STAGE_SIMULATE in todo.wants and (unknown := before.jobs - ingested.keys()):
         _LOG.warning(
             "%d units are left alone: no record that they were ingested whole (--stages ingest,... does it)",
             len(unknown),
         )
+    return None
+
+
+def _add(
+    settings: Settings,
+    todo: Plan,
+    wants: Mapping[str, Wanted],
+    before: Recollection,
+    landing: LandingChanges | None,
+    job_ids: Collection[str],
+) -> None:
+    """Add what is to be done on some days to a plan, which already has that of the days before."""
     changed = [day for block in todo.blocks if block.units.get(STAGE_SIMULATE) for day in block.log_dates]
     todo.blocks.extend(blocks_of(before, landing, wants, settings.history, job_ids, changed))
 
@@ -107,9 +134,9 @@ def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
     return do_blocks(spark, settings, todo.blocks, todo.wants) if todo.blocks else {}
 
 
-def tell_plan(spark: SparkSession, settings: Settings, todo: Plan) -> None:
+def tell_plan(tables: TableReader, todo: Plan) -> None:
     """Print what would be done, block by block, and how long it will take by the runs of late."""
-    rate = rates(Warehouse.of(spark, settings))
+    rate = rates(tables)
     rows = []
     for block in todo.blocks:
         for stage in todo.wants:
@@ -165,10 +192,25 @@ def days_between(first: date, last: date) -> list[date]:
     return [first + timedelta(days=day) for day in range((last - first).days + 1)]
 
 
-def _writes_to(settings: Settings, args: Arguments) -> str | None:
-    if args.warehouse_new is not None and not args.dry_run:
-        return with_new_warehouse(settings, args.warehouse_new).paths.warehouse
-    return own_warehouse(settings, args)
+def _asked(settings: Settings, args: Arguments) -> tuple[Settings, list[date], list[str]]:
+    """Settings, days and phases that the arguments mean."""
+    log_dates = days_between(args.first, args.last)
+    if args.warehouse_new is None:
+        return settings, log_dates, args.stages or list(STAGE_NAMES)
+    return with_new_warehouse(settings, args.warehouse_new), log_dates, _without_ingest(args.stages)
+
+
+def _writes_to(settings: Settings, args: Arguments) -> str:
+    return _asked(settings, args)[0].paths.warehouse
+
+
+def dry_run(settings: Settings, args: Arguments) -> None:
+    """Say what would be done, without Spark where DuckDB reaches the warehouse."""
+    settings, log_dates, stages = _asked(settings, args)
+    with tables_of(settings, "backfill") as tables:
+        todo = plan(tables, settings, log_dates, stages, args.job_id)
+        tell_plan(tables, todo)
+    leave(of_history(todo.log_dates, {}, dry_run=True), args.summary)
 
 
 def _reads(settings: Settings, args: Arguments) -> None:
@@ -203,20 +245,14 @@ def _reads(settings: Settings, args: Arguments) -> None:
     SUMMARY,
     reads=_reads,
     writes_to=_writes_to,
+    dry_run=dry_run,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Run stages of the night over a range of log dates, where not done."""
-    log_dates = days_between(args.first, args.last)
-    stages = args.stages or list(STAGE_NAMES)
-    if args.warehouse_new is not None:
-        settings = with_new_warehouse(settings, args.warehouse_new)
-        stages = _without_ingest(args.stages)
+    settings, log_dates, stages = _asked(settings, args)
+    tables, by_workers = Warehouse.of(spark, settings), partial(digests_by, spark)
     with working("backfill: looking for what is to be done"):
-        todo = plan(spark, settings, log_dates, stages, args.job_id)
-    if args.dry_run:
-        tell_plan(spark, settings, todo)
-        leave(of_history(todo.log_dates, {}, dry_run=True), args.summary)
-        return {}
+        todo = plan(tables, settings, log_dates, stages, args.job_id, digest=by_workers)
     counts = run(spark, settings, todo)
     tell_summary(counts, len(log_dates), todo)
     leave(of_history(todo.log_dates, counts, is_beside=args.warehouse_new is not None), args.summary)

@@ -6,12 +6,13 @@ from datetime import date
 from itertools import chain
 from typing import Final
 
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from jobs.changed_units import LandingChanges, Recollection, Wanted, changed_results, days_after
 from jobs.landing.files import Unit
+from jobs.reading.reader import TableReader
 from jobs.settings_sections import HistorySettings
-from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     PIPELINE_RUNS,
@@ -163,16 +164,18 @@ def _together(
     return [tuple(days) for days in found]
 
 
-def rates(warehouse: Warehouse) -> dict[str, float]:
+def rates(tables: TableReader) -> dict[str, float]:
     """How much of its measure (bytes, ops, units) each stage did in a second, by the runs of late."""
-    runs = warehouse.silver.read(TABLES[PIPELINE_RUNS]).where(F.col("outcome") == RUN_OUTCOMES[0])
-    runs = runs.where("stages IS NOT NULL").orderBy(F.desc("started_at")).limit(_RUNS_LOOKED_AT)
-    done = runs.select(F.inline("stages")).groupBy("stage")
-    sums = done.agg(*(F.sum(name).alias(name) for name in ("seconds", "units", "bytes", "ops"))).collect()
-    told = {row["stage"]: row for row in sums if row["seconds"]}
+    runs = tables.silver.rows(TABLES[PIPELINE_RUNS])
+    is_done = pc.and_(pc.equal(runs["outcome"], RUN_OUTCOMES[0]), pc.is_valid(runs["stages"]))
+    late = runs.filter(is_done).sort_by([("started_at", "descending")]).slice(0, _RUNS_LOOKED_AT)
+    done = pa.Table.from_struct_array(pc.list_flatten(late["stages"]))
+    sums = done.group_by("stage").aggregate([(name, "sum") for name in ("seconds", "units", "bytes", "ops")])
+    told = {row["stage"]: row for row in sums.to_pylist() if row["seconds_sum"]}
     found = {}
     for stage, (measure, usual) in _RATES.items():
-        found[stage] = (told[stage][measure] / told[stage]["seconds"] if stage in told else 0.0) or usual
+        row = told.get(stage)
+        found[stage] = (row[f"{measure}_sum"] / row["seconds_sum"] if row else 0.0) or usual
     return found
 
 

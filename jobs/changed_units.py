@@ -7,8 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from pyspark.sql import SparkSession
-
 from jobs.fingerprints import (
     STAGE_VERSIONS,
     File,
@@ -21,9 +19,10 @@ from jobs.fingerprints import (
     settings_text,
 )
 from jobs.landing.files import LandedFile, Landing, Unit
-from jobs.landing.read_landing import digests
+from jobs.landing.read_landing import Digests
+from jobs.reading.reader import TableReader
 from jobs.settings import Settings
-from jobs.warehouse.tables import Warehouse
+from jobs.warehouse.local_tables import keys_of
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, STAGE_NAMES, STAGE_REVISE, STAGE_SIMULATE, UNIT_FINGERPRINTS
 
@@ -52,9 +51,9 @@ def wanted(settings: Settings, stage: str, *, data_only: bool) -> Wanted:
 
 
 def changed_in_landing(
-    spark: SparkSession, settings: Settings, ingested: Recorded, log_dates: Sequence[date], want: Wanted
+    settings: Settings, ingested: Recorded, log_dates: Sequence[date], want: Wanted, digests: Digests
 ) -> LandingChanges:
-    """Hold the files of these days against the fingerprints of their units.
+    """Compare the files of these days with the fingerprints of their units.
 
     Path, size and time of change tell; where only times differ, the contents of those files decide. A day
     without any folder has been cleared away whole: its units are not gone, they stay as they are.
@@ -68,14 +67,14 @@ def changed_in_landing(
             changed.add(unit)
         elif _differ(known.files, now, "modified_us"):
             doubtful[unit] = known
-    again = _sent_again(spark, landing, doubtful)
+    again = _sent_again(digests, landing, doubtful)
     changed |= doubtful.keys() - {each.unit for each in again}
     days = {unit[0] for unit in landed}
     gone = {unit for unit in ingested if unit not in landed and unit[0] in days}
     return LandingChanges(landed, frozenset(changed), frozenset(gone), tuple(again))
 
 
-def _sent_again(spark: SparkSession, landing: Landing, ingested: Recorded) -> list[Fingerprint]:
+def _sent_again(digests: Digests, landing: Landing, ingested: Recorded) -> list[Fingerprint]:
     """Fingerprints, with the files' new times, of those of these units whose contents are what they were."""
     times = {unit: {file.name: file for file in known.files} for unit, known in ingested.items()}
     touched = [
@@ -84,7 +83,7 @@ def _sent_again(spark: SparkSession, landing: Landing, ingested: Recorded) -> li
         for file in landing.units[unit]
         if known[file.name].modified_us != file.modified_us
     ]
-    read, asked = digests(spark, landing.root, touched), {file.source_file for file in touched}
+    read, asked = digests(landing.root, touched), {file.source_file for file in touched}
     found = []
     for unit, known in times.items():
         as_known = {file.source_file: known[file.name].digest for file in landing.units[unit]}
@@ -146,23 +145,29 @@ class Recollection(NamedTuple):
         return days_due(self.done[before], self.done[stage], want, context)
 
 
-def recollect(warehouse: Warehouse, settings: Settings, log_dates: Sequence[date]) -> Recollection:
+def recollect(tables: TableReader, settings: Settings, log_dates: Sequence[date]) -> Recollection:
     """Read the fingerprints of these days, and which units the table jobs has."""
-    done = recorded(warehouse, log_dates)
-    earlier = recorded(warehouse, days_before(log_dates, settings.revision.days), stage=STAGE_SIMULATE)
+    done = recorded(tables, log_dates)
+    earlier = recorded(tables, days_before(log_dates, settings.revision.days), stage=STAGE_SIMULATE)
     simulated = done[STAGE_SIMULATE] | earlier[STAGE_SIMULATE]
     context = looked_back_on(simulated, log_dates, settings.revision.days)
-    return Recollection(done, warehouse.units(TABLES[JOBS], log_dates), context, settings.revision.days)
+    jobs = set(keys_of(tables.rows(TABLES[JOBS], log_dates)))
+    return Recollection(done, jobs, context, settings.revision.days)
 
 
 def with_later_days(
-    warehouse: Warehouse, settings: Settings, stage: str, log_dates: Sequence[date]
+    tables: TableReader, settings: Settings, stage: str, log_dates: Sequence[date]
 ) -> list[date]:
     """These days, and those after them that have looked back on them and are due again."""
-    later = days_after(log_dates, settings.revision.days)
-    if not warehouse.files(TABLES[UNIT_FINGERPRINTS], later):
+    later = recorded_days(tables, days_after(log_dates, settings.revision.days))
+    if not later:
         return sorted(set(log_dates))
-    return sorted({*log_dates, *recollect(warehouse, settings, later).due(stage, None)})
+    return sorted({*log_dates, *recollect(tables, settings, later).due(stage, None)})
+
+
+def recorded_days(tables: TableReader, log_dates: Sequence[date]) -> list[date]:
+    """Those of these days of which something is recorded."""
+    return sorted(set(tables.rows(TABLES[UNIT_FINGERPRINTS], log_dates)["log_date"].to_pylist()))
 
 
 def days_before(log_dates: Collection[date], days: int) -> list[date]:

@@ -27,9 +27,9 @@ Reads = Callable[[Settings, Arguments], str | None]
 logger = logging.getLogger(__name__)
 
 
-def own_warehouse(settings: Settings, args: Arguments) -> str | None:
-    """Return the warehouse of the settings; no warehouse for a dry run."""
-    return None if getattr(args, "dry_run", False) else settings.paths.warehouse
+def own_warehouse(settings: Settings, _args: Arguments) -> str:
+    """Return the warehouse of the settings."""
+    return settings.paths.warehouse
 
 
 def entry_point(
@@ -37,9 +37,9 @@ def entry_point(
     *options: Option,
     epilog: str | None = None,
     where: tuple[Option, ...] = WHERE,
-    is_recorded: bool = True,
-    writes_to: Callable[[Settings, Arguments], str | None] = own_warehouse,
+    writes_to: Callable[[Settings, Arguments], str | None] | None = own_warehouse,
     reads: Reads = inputs.a_warehouse,
+    dry_run: Callable[[Settings, Arguments], None] | None = None,
     spark_conf: Mapping[str, str] | None = None,
 ) -> Callable[[Body], Command]:
     """Make a command of the function that does its work in a session, whose docstring is its description.
@@ -49,19 +49,23 @@ def entry_point(
     in `args.arguments`.
 
     where : arguments that name landing, warehouse and settings
-    is_recorded : whether it writes: it then has the warehouse's lock, and leaves a row in pipeline_runs
-    writes_to : root of the warehouse that is written under these arguments; None: none is
+    writes_to : root of the warehouse that is written under these arguments: it is then locked, and the run
+        leaves a row in its pipeline_runs; None, as its result too: none is
     reads : raises where what is to be read does not exist, and may return why nothing is to be done
+    dry_run : what --dry-run does, without a session
     spark_conf : settings of Spark that this entry point needs, on top of those of conf/
     """
-    lock = (NO_WAIT,) if is_recorded else ()
+    lock = (NO_WAIT,) if writes_to else ()
 
     def of(body: Body) -> Command:
         def work(args: Arguments) -> None:
             settings = load_settings(args.settings, args.landing, args.warehouse)
             settings = with_spark_conf(settings, spark_conf or {})
-            root = writes_to(settings, args) if is_recorded else None
+            root = writes_to(settings, args) if writes_to else None
             nothing_to_do = reads(settings, args)
+            if dry_run is not None and args.dry_run:
+                dry_run(settings, args)
+                return
             if nothing_to_do and root is not None:
                 logger.warning(nothing_to_do)
                 day = getattr(args, "log_date", None)

@@ -60,7 +60,7 @@ def make_current(
     size = settings.history.block_days
     for days in (log_dates[first : first + size] for first in range(0, len(log_dates), size)):
         added(counts, _publish(source, target, days))
-    todo = backfill.plan(spark, settings, log_dates, AFTER_SIMULATE)
+    todo = backfill.plan(target, settings, log_dates, AFTER_SIMULATE)
     return added(counts, backfill.run(spark, settings, todo))
 
 

@@ -12,8 +12,9 @@ import duckdb
 
 from jobs.arguments import Arguments, option
 from jobs.reading.advice import AnswerError, first_line
-from jobs.reading.command import opened, settings_entry_point
+from jobs.reading.command import settings_entry_point
 from jobs.reading.database import Database
+from jobs.reading.engines import opened
 from jobs.settings import Settings, SettingsError
 from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from jobs.landing.accounts import UnitAccount
 from jobs.landing.files import Unit
+from jobs.reading.reader import TableReader
 from jobs.settings import Settings
 from jobs.warehouse.tables import Warehouse
 from schemas.unit_fingerprints import TABLE
@@ -143,7 +144,7 @@ def looked_back_on(simulated: Recorded, log_dates: Iterable[date], days: int) ->
 
 
 def recorded(
-    warehouse: Warehouse,
+    tables: TableReader,
     log_dates: Sequence[date],
     units: Collection[Unit] | None = None,
     stage: str | None = None,
@@ -154,9 +155,9 @@ def recorded(
     """
     also = None if stage is None else {"stage": stage}
     found: dict[str, Recorded] = {stage: {} for stage in STAGE_NAMES}
-    for home in {warehouse, warehouse.silver}:
+    for home in {tables, tables.silver}:
         for each in map(_of_row, home.rows(TABLE, log_dates, units, also).to_pylist()):
-            if home is (warehouse.silver if each.stage == STAGE_INGEST else warehouse):
+            if home is (tables.silver if each.stage == STAGE_INGEST else tables):
                 found[each.stage][each.unit] = each
     return found
 

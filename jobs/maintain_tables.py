@@ -5,20 +5,22 @@ the largest table. Safe beside a night, safe to end at any moment, and again.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Final
 
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from jobs.arguments import LOG_DATE, Arguments, option
 from jobs.cli import entry_point
 from jobs.printing import Result, write
+from jobs.reading.engines import reader_of
+from jobs.reading.reader import Reader
 from jobs.settings import Settings
 from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
-from jobs.warehouse.upkeep import compact, remove_rows, unused_files, vacuum
+from jobs.warehouse.upkeep import compact, remove_rows, vacuum
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -40,7 +42,8 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[s
     log_date : age is counted back from this day, or from the last one that was ingested where that is earlier
     """
     warehouse = Warehouse.of(spark, settings)
-    condition = _is_expired(warehouse, settings, log_date)
+    last = pc.max(warehouse.rows(TABLES[JOBS])["log_date"]).as_py()
+    condition = _is_expired(last, settings, log_date)
     tables, done = _own_tables(settings), {}
     with publication(warehouse, UPKEEP, [], warehouse.own_tables):
         for table in tables:
@@ -49,15 +52,20 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[s
     return [(table.name, *done[table.name], vacuum(warehouse, table)) for table in tables]
 
 
-def plan(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[str, int, int]]:
+def plan(reader: Reader, settings: Settings, log_date: date) -> list[tuple[str, int, int]]:
     """What would expire and be deleted of every table: rows and files; changes nothing."""
-    warehouse = Warehouse.of(spark, settings)
-    condition = _is_expired(warehouse, settings, log_date)
-    found = []
-    for table in _own_tables(settings):
-        rows = warehouse.read(table).where(condition).count() if table.name == RANK_STEPS else 0
-        found.append((table.name, rows, unused_files(warehouse, table)))
-    return found
+    last = reader.rows(f"SELECT max(log_date) AS last FROM {JOBS}")["last"][0].as_py()
+    is_expired = _is_expired(last, settings, log_date)
+    expired = reader.rows(f"SELECT count(*) AS expired FROM {RANK_STEPS} WHERE {is_expired}")["expired"][0]
+    rows = {RANK_STEPS: expired.as_py()}
+    names = [table.name for table in _own_tables(settings)]
+    return [(name, rows.get(name, 0), reader.unused_files(name)) for name in names]
+
+
+def dry_run(settings: Settings, args: Arguments) -> None:
+    """Print what would expire and be deleted, without Spark where DuckDB reaches the warehouse."""
+    with reader_of(settings, "maintain_tables") as reader:
+        _print(_PLANNED, plan(reader, settings, args.log_date))
 
 
 def _own_tables(settings: Settings) -> list[Table]:
@@ -66,9 +74,11 @@ def _own_tables(settings: Settings) -> list[Table]:
     return [table for name, table in TABLES.items() if name not in shared]
 
 
-def _is_expired(warehouse: Warehouse, settings: Settings, log_date: date) -> str:
-    """SQL that holds for rows of days that are too old. A date mistyped into the future expires nothing."""
-    last = warehouse.read(TABLES[JOBS]).agg(F.max("log_date")).collect()[0][0]
+def _is_expired(last: date | None, settings: Settings, log_date: date) -> str:
+    """SQL that holds for rows of days that are too old. A date mistyped into the future expires nothing.
+
+    last : day that was ingested last
+    """
     oldest = min(log_date, last or log_date) - timedelta(days=settings.maintenance.rank_steps_days)
     return f"log_date < DATE'{oldest.isoformat()}'"
 
@@ -83,16 +93,19 @@ def _expire(warehouse: Warehouse, condition: str) -> int:
     return remove_rows(warehouse, TABLES[RANK_STEPS], condition)
 
 
+def _print(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    write(Result(columns, [name != "table" for name in columns], rows), "table", sys.stdout)
+
+
 @entry_point(
     "maintain_tables",
     LOG_DATE,
     option("--dry-run", "only say what would expire and be deleted"),
+    dry_run=dry_run,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> Mapping[str, int]:
     """Expire old recorded ops, compact small files, delete unused ones."""
-    columns, work = (_PLANNED, plan) if args.dry_run else (_DONE, run)
-    rows = work(spark, settings, args.log_date)
-    write(Result(columns, [name != "table" for name in columns], rows), "table", sys.stdout)
+    _print(_DONE, run(spark, settings, args.log_date))
     return {}
 
 

@@ -1,6 +1,7 @@
 """Query: SQL over tables and views, printed as a table, CSV, JSON or Markdown.
 
-The SQL is the argument, or standard input: `python -m jobs.query < question.sql`.
+The SQL is the argument, or standard input: `python -m jobs.query < question.sql`. At a keyboard there is a
+prompt: tables stay open, so that the next answer comes at once.
 """
 
 import sys
@@ -10,6 +11,7 @@ from typing import Final
 from jobs.arguments import FORMAT, Arguments, not_negative, option
 from jobs.printing import write
 from jobs.reading.command import reader_entry_point
+from jobs.reading.prompt import ask_on
 from jobs.reading.reader import Reader
 from jobs.settings import Settings
 
@@ -19,20 +21,18 @@ DEFAULT_LIMIT: Final = 1000
 _STANDARD_INPUT: Final = "-"
 
 
-def _sql(text: str) -> str:
-    """The SQL itself, or what standard input holds."""
+def _sql(text: str) -> str | None:
+    """The SQL itself, or what standard input holds; None at a keyboard."""
     if text != _STANDARD_INPUT:
         return text
-    if sys.stdin.isatty():
-        raise ValueError('is missing: such as "SELECT * FROM straggling_jobs", or a file by <')
-    return sys.stdin.read()
+    return None if sys.stdin.isatty() else sys.stdin.read()
 
 
 @reader_entry_point(
     "query",
     option(
         "sql SQL",
-        'such as "SELECT * FROM straggling_jobs", as Spark spells it; - or nothing: read from standard input',
+        'such as "SELECT * FROM straggling_jobs", as Spark spells it; left out: a prompt, or standard input',
         _sql,
         default=_STANDARD_INPUT,
     ),
@@ -40,14 +40,21 @@ def _sql(text: str) -> str:
     option("--limit N", "rows to show at most; 0: all", not_negative, default=DEFAULT_LIMIT),
 )
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
-    """Answer a SQL query over the warehouse's tables and views. Times are UTC."""
+    """Answer SQL queries over the warehouse's tables and views. Times are UTC."""
+    if args.sql is None:
+        ask_on(reader, lambda sql: _answer(reader, sql, args))
+    else:
+        _answer(reader, args.sql, args)
+
+
+def _answer(reader: Reader, sql: str, args: Arguments) -> None:
     started = time.monotonic()
-    result = reader.ask(args.sql, args.limit)
+    result = reader.ask(sql, args.limit)
     write(result, args.format, sys.stdout)
     if result.is_cut:
         sys.stderr.write(f"only the first {args.limit:,} rows are shown (--limit 0 shows all)\n")
     elif sys.stdout.isatty():
-        sys.stderr.write(f"{len(result.rows):,} rows in {time.monotonic() - started:.1f} s\n")
+        sys.stderr.write(f"{len(result.rows):,} rows in {time.monotonic() - started:.2f} s\n")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ for compare_versions before that. A day counts once its producers have written _
 import logging
 import sys
 from datetime import date, timedelta
+from functools import partial
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -15,9 +16,11 @@ from jobs import backfill, inputs
 from jobs.arguments import LOG_DATE, Arguments
 from jobs.cli import entry_point
 from jobs.landing.files import Landing
+from jobs.landing.read_landing import digests_by
 from jobs.progress import working
 from jobs.run_summary import SUMMARY, leave, of_history
 from jobs.settings import Settings
+from jobs.warehouse.tables import Warehouse
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -36,7 +39,8 @@ def run(
         leave(of_history([], {}), summary)
         return {}
     with working("refresh_changed_days: looking for what has changed"):
-        todo = backfill.plan(spark, settings, finished, data_only=True)
+        tables, by_workers = Warehouse.of(spark, settings), partial(digests_by, spark)
+        todo = backfill.plan(tables, settings, finished, data_only=True, digest=by_workers)
     for block in todo.blocks:
         for unit in sorted(set().union(*block.units.values())):
             stages = [stage for stage, units in block.units.items() if unit in units]

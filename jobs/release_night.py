@@ -60,7 +60,7 @@ def _said(text: str) -> str:
     ),
     option("--by WHO", "who takes the responsibility", _said, required=True),
     option("--because WHY", "why the rows are good enough", _said, required=True),
-    is_recorded=False,
+    writes_to=None,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Let through what a gate has refused on a log date."""

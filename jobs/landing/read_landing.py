@@ -1,10 +1,10 @@
 """Reads a landing by Spark's workers: whole units packed into tasks, each file opened once, no shuffle."""
 
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from pyspark.sql import SparkSession
 
@@ -24,6 +24,10 @@ _TASKS_OF_A_CORE: Final = 2
 _DIGESTED_TOGETHER: Final = 200
 _PACKED: Final = 6
 """Bytes of JSON in a packed byte, about."""
+
+
+Digests: TypeAlias = Callable[[str, Sequence[LandedFile]], Mapping[str, str]]
+"""What `digests` is: a landing's root and some of its files in, their SHA-256 by source_file out."""
 
 
 class Where(NamedTuple):
@@ -74,19 +78,24 @@ def _read(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
     return LandedUnits(accounts, [file for each in done for file in each.staged])
 
 
-def digests(spark: SparkSession, landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
-    """SHA-256 of files' contents, by source_file; of what cannot be read there is none."""
+def digests_by(spark: SparkSession, landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
+    """SHA-256 of files' contents as `digests` has them, by Spark's workers."""
     starts = range(0, len(files), _DIGESTED_TOGETHER)
     parts = [pickle.dumps(files[start : start + _DIGESTED_TOGETHER]) for start in starts]
     if not parts:
         return {}
-    found = spark.sparkContext.parallelize(parts, len(parts)).map(partial(_digests, landing)).collect()
+    found = spark.sparkContext.parallelize(parts, len(parts)).map(partial(_digests_of, landing)).collect()
     return {name: digest for each in found for name, digest in each.items()}
 
 
-def _digests(landing: str, files: bytes) -> dict[str, str]:
+def _digests_of(landing: str, files: bytes) -> dict[str, str]:
+    return digests(landing, pickle.loads(files))  # noqa: S301  # what the driver has sent
+
+
+def digests(landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
+    """SHA-256 of files' contents, by source_file; of what cannot be read there is none."""
     store, found = store_of(landing), {}
-    for file in pickle.loads(files):  # noqa: S301  # what the driver has sent
+    for file in files:
         try:
             with store.open(file.path) as opened:
                 content = Content(opened, Bounds())

@@ -58,6 +58,10 @@ class DuckDbReader:
             found = connection.sql(asked.for_duckdb).to_arrow_table()
         return found.cast(pa.schema([each.with_type(_of_sum(each.type)) for each in found.schema]))
 
+    def unused_files(self, name: str) -> int:
+        """Count the files of a table that no version of the last week needs."""
+        return self._database.unused_files(name)
+
     @contextmanager
     def _opened(self, asked: Question) -> Iterator[duckdb.DuckDBPyConnection]:
         """Lend a connection that has what a question reads, and say of its errors what is wrong."""

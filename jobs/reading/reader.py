@@ -1,10 +1,13 @@
 """What answers questions to one warehouse: DuckDB, or Spark where DuckDB does not reach."""
 
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date
 from typing import Protocol
 
 import pyarrow as pa
 
 from jobs.printing import Result
+from schemas.table import Table
 
 
 class Reader(Protocol):
@@ -18,4 +21,27 @@ class Reader(Protocol):
         """Answer a question for people, with at most `limit` rows, all where it is 0."""
 
     def rows(self, sql: str) -> pa.Table:
-        """Answer a question for code, with the types that Spark gives its columns."""
+        """Answer a question for code, with Spark's types of columns; integers may be wider."""
+
+    def unused_files(self, name: str) -> int:
+        """Count the files of a table that no version of the last week needs."""
+
+
+class TableReader(Protocol):
+    """Whole tables, or some days or units of them, as of one publication."""
+
+    @property
+    def silver(self) -> "TableReader":
+        """Where the ingested tables lie: here, as a rule."""
+
+    def rows(
+        self,
+        table: Table,
+        log_dates: Sequence[date] | None = None,
+        units: Collection[tuple[date, str, str]] | None = None,
+        also: Mapping[str, str] | None = None,
+    ) -> pa.Table:
+        """Rows of a table, of all days or of these, or of these units of theirs.
+
+        also : values that other columns must have
+        """

@@ -21,7 +21,9 @@ from jobs.reading.question import Question, QuestionError, question
 from jobs.reading.reader import Reader
 from jobs.session import SessionError, session
 from jobs.settings import Settings
+from jobs.warehouse import upkeep
 from jobs.warehouse.tables import Warehouse
+from schemas.tables import TABLES
 from schemas.views import mentioned
 
 
@@ -47,6 +49,10 @@ class SparkReader:
         """Answer a question for code; raises as `ask` does."""
         with self._asked(sql) as frame:
             return frame.toArrow()
+
+    def unused_files(self, name: str) -> int:
+        """Count the files of a table that no version of the last week needs."""
+        return upkeep.unused_files(self._warehouse, TABLES[name])
 
     @contextmanager
     def _asked(self, sql: str) -> Iterator[DataFrame]:

@@ -64,7 +64,9 @@ def backfills(spark: SparkSession, settings: Settings, all_days: int) -> Iterato
         days = first_days(all_days * share)
         started = time.perf_counter()
         with watched() as peak:
-            counts = backfill.run(spark, settings, backfill.plan(spark, settings, days))
+            counts = backfill.run(
+                spark, settings, backfill.plan(Warehouse.of(spark, settings), settings, days)
+            )
         took_s = time.perf_counter() - started
         stages = work_of_stages(counts)
         ops = stages[0]["ops"]

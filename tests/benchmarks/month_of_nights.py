@@ -24,6 +24,7 @@ from jobs.project import PROJECT
 from jobs.session import session
 from jobs.settings import load_settings
 from jobs.synthetic.fleet import FIRST_DAY
+from jobs.warehouse.tables import Warehouse
 from tests.dags.test_dag_files import TASKS
 from tests.dags.test_night import SMALL, assert_same_tables, published
 from tests.dags.test_real_scheduler import NIGHT, create_backfill
@@ -113,7 +114,8 @@ def main() -> None:
             measure(airflow, days, args.at_a_time)
         together = load_settings(str(settings), str(landing), str(root / "together"))
         with session(together, "month_of_nights") as spark:
-            backfill.run(spark, together, backfill.plan(spark, together, days))
+            todo = backfill.plan(Warehouse.of(spark, together), together, days)
+            backfill.run(spark, together, todo)
             expected = published(spark, root / "together")
             assert_same_tables(published(spark, root / "nights"), expected)
     rows = sum(map(len, expected.values()))

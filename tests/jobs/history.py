@@ -88,7 +88,9 @@ class History:
     def plan(
         self, stages: Sequence[str] = STAGE_NAMES, job_ids: Sequence[str] = (), *, data_only: bool = False
     ) -> backfill.Plan:
-        return backfill.plan(self.spark, self.settings, DAYS, stages, job_ids, data_only=data_only)
+        return backfill.plan(
+            Warehouse.of(self.spark, self.settings), self.settings, DAYS, stages, job_ids, data_only=data_only
+        )
 
     def fill(
         self, stages: Sequence[str] = STAGE_NAMES, job_ids: Sequence[str] = ()

@@ -27,7 +27,7 @@ import sys
 from jobs.cli import entry_point
 from jobs.gates.audit import GateRefusedError, Refusal
 
-@entry_point("program", is_recorded=False)
+@entry_point("program", writes_to=None)
 def main(spark, settings, arguments):
     raise GateRefusedError([Refusal("jobs", "made_up", 2, "never holds")])
 
@@ -139,9 +139,9 @@ def test_what_went_wrong_is_the_exit_status_the_last_line_and_a_row(
 def test_only_a_surprise_leaves_its_traceback_in_the_log(
     spark: SparkSession, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    entry_point("night", is_recorded=False)(failing_with(REFUSED))(["--warehouse", str(tmp_path)])
+    entry_point("night", writes_to=None)(failing_with(REFUSED))(["--warehouse", str(tmp_path)])
     assert caplog.records == []
-    entry_point("night", is_recorded=False)(failing_with(ValueError("no")))(["--warehouse", str(tmp_path)])
+    entry_point("night", writes_to=None)(failing_with(ValueError("no")))(["--warehouse", str(tmp_path)])
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
@@ -153,7 +153,7 @@ def test_a_session_that_cannot_be_made_is_one_line(
         raise error
 
     monkeypatch.setattr("jobs.cli.session", refuse)
-    assert entry_point("night", is_recorded=False)(doing_nothing)(["--warehouse", str(tmp_path)]) == 1
+    assert entry_point("night", writes_to=None)(doing_nothing)(["--warehouse", str(tmp_path)]) == 1
     assert capsys.readouterr().err == f"night: error: {error}\n"
 
 

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import maintain_tables
+from jobs.reading.engines import reader_of
 from jobs.settings import Settings
 from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
@@ -120,7 +121,8 @@ def test_files_of_a_writer_that_died_are_deleted_after_their_time(
         file.write_bytes(b"half a file")
         then = file.stat().st_mtime - 3600 * hours
         os.utime(file, (then, then))
-    planned = maintain_tables.plan(warehouse.spark, settings, DAY)
+    with reader_of(settings, "maintain_tables") as reader:
+        planned = maintain_tables.plan(reader, settings, DAY)
     assert {name: files for name, _, files in planned if files} == {STAGE_SLOWDOWN: 1}
     assert old.exists()
     assert maintain(warehouse, settings, 1)[STAGE_SLOWDOWN][-1] == 1

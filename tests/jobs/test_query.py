@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from jobs.project import PROJECT
 from jobs.query import main
+from jobs.reading.prompt import completions
 from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
 from schemas.views import mentioned
@@ -117,10 +118,22 @@ def test_spark_says_what_is_wrong_in_the_same_words(
     assert "no table or view text./etc/hostname" in err
 
 
-def test_a_warehouse_in_a_store_is_sparks(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
-    status, _, err = ask(capsys, f"file://{warehouse}", BY_SLOWDOWN, "--engine", "duckdb")
+def test_a_warehouse_in_a_store_that_deltalake_does_not_reach_is_sparks(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status, _, err = ask(capsys, "viewfs://fleet/warehouse", BY_SLOWDOWN, "--engine", "duckdb")
     assert status == 2
-    assert "is no folder of this machine: --engine spark reads it" in err
+    assert "DuckDB does not reach this store: --engine spark reads it" in err
+
+
+def test_a_warehouse_in_a_store_is_read_by_its_url(
+    capsys: pytest.CaptureFixture[str], warehouse: str
+) -> None:
+    """Deltalake opens the files of a file:// URL as it does those of s3://."""
+    status, out, _ = ask(capsys, f"file://{warehouse}", BY_SLOWDOWN, "--format", "csv")
+    assert (status, out) == ask(capsys, warehouse, BY_SLOWDOWN, "--format", "csv")[:2]
+    status, _, err = ask(capsys, f"file://{warehouse}x", BY_SLOWDOWN)
+    assert (status, "no tables in file://" in err) == (2, True)
 
 
 def test_a_folder_without_tables_is_a_wrong_argument(
@@ -169,12 +182,40 @@ def test_sql_comes_from_standard_input(
     assert (status, out) == (0, "n\n2\n")
 
 
-def test_without_sql_and_at_a_keyboard_it_says_what_is_missing(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_without_sql_and_at_a_keyboard_it_is_a_prompt(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, warehouse: str, tmp_path: Path
 ) -> None:
+    """A wrong question ends nothing; the end of input does."""
+    typed = iter(["SELECT count(*) AS n", "FROM job_slowdown;", "", "SELECT slowdwn FROM jobs;", "SELECT 7;"])
+
+    def line(prompt: str) -> str:
+        try:
+            return next(typed)
+        except StopIteration:
+            raise EOFError from None
+
     monkeypatch.setattr(sys, "stdin", Keyboard())
-    assert main([]) == 2
-    assert capsys.readouterr().err.startswith("query: error: Invalid value for 'SQL': is missing: such as")
+    monkeypatch.setattr("builtins.input", line)
+    monkeypatch.setattr("jobs.reading.prompt.HISTORY", tmp_path / "history")
+    status, out, err = ask(capsys, warehouse, "--format", "csv")
+    assert (status, out) == (0, "n\n2\n7\n7\n")
+    assert "error: no column slowdwn" in err
+    assert (tmp_path / "history").is_file()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "wanted"),
+    [
+        ("job_s", "SELECT * FROM job_s", ["job_slowdown"]),
+        ("slowd", "SELECT slowd", ["slowdown", "slowdown_low", "slowdown_high", "slowdown_approx"]),
+        ("is_sl", "FROM worker_slowdown SELECT is_sl", ["is_slowest"]),
+        ("sel", "sel", ["SELECT"]),
+        ("", "SELECT ", []),
+    ],
+)
+def test_the_prompt_completes_tables_and_columns(text: str, line: str, wanted: list[str]) -> None:
+    columns = {name: table.column_names for name, table in TABLES.items()} | dict.fromkeys(VIEW_NAMES, ())
+    assert completions(text, line, columns) == wanted
 
 
 def test_only_what_a_query_reads_is_made_ready() -> None:

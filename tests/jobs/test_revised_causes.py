@@ -223,12 +223,12 @@ def test_a_night_that_died_while_it_revised_later_days_revises_them_when_it_runs
         with pytest.raises(KilledError):
             stages(spark, backwards, DAYS[:2])
     assert causes_by_day(spark, backwards) != causes_by_day(spark, settings)
-    todo = backfill.plan(spark, backwards, DAYS)
+    todo = backfill.plan(Warehouse.of(spark, backwards), backwards, DAYS)
     assert {unit[0] for block in todo.blocks for unit in block.units["aggregate"]} == set(DAYS)
     stages(spark, backwards, DAYS[:2])
     assert read(spark, backwards) == nights
     assert causes_by_day(spark, backwards) == causes_by_day(spark, settings)
-    assert not backfill.plan(spark, backwards, DAYS).blocks
+    assert not backfill.plan(Warehouse.of(spark, backwards), backwards, DAYS).blocks
 
 
 def test_what_of_earlier_days_is_done_late_is_looked_back_on(
@@ -240,9 +240,9 @@ def test_what_of_earlier_days_is_done_late_is_looked_back_on(
     units = set(recorded(Warehouse(spark, str(tmp_path)), DAYS)["ingest"])
     seen = {unit for unit in units if unit[1] == "seen"}
     simulate_what_if.run(spark, late, DAYS, units - seen)
-    backfill.run(spark, late, backfill.plan(spark, late, DAYS, ["revise"]))
+    backfill.run(spark, late, backfill.plan(Warehouse.of(spark, late), late, DAYS, ["revise"]))
     assert read(spark, late) != nights
-    todo = backfill.plan(spark, late, DAYS[:2])
+    todo = backfill.plan(Warehouse.of(spark, late), late, DAYS[:2])
     assert set().union(*(block.units.get("simulate", ()) for block in todo.blocks)) == seen
     backfill.run(spark, late, todo)
     assert read(spark, late) == nights

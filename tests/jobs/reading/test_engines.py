@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from jobs.printing import Result
 from jobs.reading.advice import AnswerError
@@ -15,6 +18,8 @@ from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.question import NAMES, QuestionError, question
 from jobs.reading.reader import Reader
 from jobs.reading.spark_reader import SparkReader
+from jobs.reading.unit import find_unit, read_unit
+from jobs.report.read import read_fleet
 from jobs.warehouse.tables import Warehouse
 from schemas.cookbook import RECIPES
 from schemas.queries import QUERIES
@@ -139,6 +144,13 @@ def same(left: object, right: object) -> bool:
     return math.isclose(left, right, rel_tol=CLOSE)
 
 
+def plain(kind: pa.DataType) -> pa.DataType | None:
+    """A type without its width; None for lists, maps and structs, whose parts have other names."""
+    if pa.types.is_nested(kind):
+        return None
+    return pa.int64() if pa.types.is_integer(kind) else kind
+
+
 def differing(found: Result, wanted: Result) -> list[tuple[str, object, object]]:
     """Columns that differ, with both of their values."""
     assert len(found.rows) == len(wanted.rows)
@@ -172,13 +184,18 @@ def test_an_answer_that_fails_fails_in_both(readers: tuple[Reader, Reader], aske
             reader.ask(f"SELECT {asked} FROM job_slowdown")
 
 
-def test_both_understand_all_sql_of_this_project(spark: SparkSession, tmp_path: Path) -> None:
+def test_both_give_the_same_names_and_types_to_all_sql_of_this_project(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     made = warehouse_of(tmp_path, job_slowdown=table_rows(JOB_SLOWDOWN))
     reader = DuckDbReader(Database(made.root))
     Warehouse(spark, made.root).register_views()
     asked = [*(f"SELECT * FROM {name}" for name in NAMES), *(each.over() for each in QUERIES.values())]
     for sql in (*asked, *(recipe.sql for recipe in RECIPES)):
-        assert list(reader.ask(sql).columns) == spark.sql(question(sql).for_spark).columns, sql
+        found = reader.rows(sql).schema
+        wanted = to_arrow_schema(spark.sql(question(sql).for_spark).schema, timezone="UTC")
+        assert found.names == wanted.names, sql
+        assert list(map(plain, found.types)) == list(map(plain, wanted.types)), sql
 
 
 def test_both_give_the_same_answers_of_the_demo(spark: SparkSession, demo: Demo) -> None:
@@ -192,3 +209,12 @@ def test_both_give_the_same_answers_of_the_demo(spark: SparkSession, demo: Demo)
         assert differing(duckdb.ask(sql), by_spark.ask(sql)) == [], sql
     ops = "SELECT op_type, count(*), sum(start_us), max(end_us), sum(position) FROM ops GROUP BY 1 ORDER BY 1"
     assert differing(duckdb.ask(ops), by_spark.ask(ops)) == []
+    fleets = [read_fleet(reader, date(2026, 1, 1), date(2026, 1, 31)) for reader in (duckdb, by_spark)]
+    for name in ("units", "parts", "op_types", "hosts"):
+        assert same(*(getattr(fleet, name).to_pylist() for fleet in fleets)), name
+    unit = find_unit(duckdb, "gpt-175b", None, None)
+    assert unit == find_unit(by_spark, "gpt-175b", None, None)
+    (rows, manifest), (others, other) = (read_unit(reader, unit) for reader in (duckdb, by_spark))
+    key = [("step", "ascending"), ("rank", "ascending")]
+    assert rows.sort_by(key) == others.sort_by(key)
+    assert same(manifest, other)

@@ -1,0 +1,100 @@
+"""Questions one after the other at a prompt, from tables that stay open, with history and completion."""
+
+import readline
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from jobs.reading.advice import AnswerError
+from jobs.reading.question import NAMES, QuestionError
+from jobs.reading.reader import Reader
+from schemas.sql_files import VIEW_NAMES
+from schemas.tables import TABLES
+
+HISTORY: Final = Path("~/.straggler_history")
+_HISTORY_LINES: Final = 1000
+_FIRST: Final = "sql> "
+_NEXT: Final = "...> "
+_WORDS: Final = (
+    *("SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "USING", "AND", "DESC"),
+    *("count(*)", "round(", "sum(", "avg(", "median(", "SHOW TABLES", "DESCRIBE"),
+)
+_WELCOME: Final = (
+    "Ask in SQL, end with a semicolon. Tab completes tables and columns; SHOW TABLES lists, DESCRIBE tells "
+    "columns. Ctrl-D ends.\n"
+)
+
+
+def ask_on(reader: Reader, answer: Callable[[str], None]) -> None:
+    """Read questions from the terminal until its end, and have each answered; a wrong one ends nothing."""
+    sys.stderr.write(_WELCOME)
+    columns = columns_of(reader)
+    with _line_editing(lambda text: completions(text, readline.get_line_buffer(), columns)):
+        for sql in _questions():
+            try:
+                answer(sql)
+            except (QuestionError, AnswerError) as error:
+                sys.stderr.write(f"error: {error}\n")
+            except KeyboardInterrupt:
+                sys.stderr.write("\n")
+
+
+def columns_of(reader: Reader) -> dict[str, Sequence[str]]:
+    """Columns of every table and view; opens all of them, so that no question has to."""
+    reader.ask("SHOW TABLES")
+    views = {name: [str(row[0]) for row in reader.ask(f"DESCRIBE {name}").rows] for name in VIEW_NAMES}
+    return {**{name: table.column_names for name, table in TABLES.items()}, **views}
+
+
+def completions(text: str, line: str, columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """Names that begin with a text: columns of tables that the line names, of all where it names none.
+
+    After FROM, JOIN and DESCRIBE only tables and views.
+    """
+    before = line.removesuffix(text).split()
+    if before and before[-1].upper() in {"FROM", "JOIN", "DESCRIBE"}:
+        offered: Sequence[str] = NAMES
+    else:
+        named = [name for name in NAMES if name in line.replace(",", " ").split()] or NAMES
+        offered = (*dict.fromkeys(each for name in named for each in columns[name]), *NAMES, *_WORDS)
+    return [name for name in offered if text and name.lower().startswith(text.lower())]
+
+
+def _questions() -> Iterator[str]:
+    """Yield what stands before each semicolon; Ctrl-C takes back what was typed."""
+    typed: list[str] = []
+    while True:
+        try:
+            line = input(_NEXT if typed else _FIRST)
+        except KeyboardInterrupt:
+            typed.clear()
+            sys.stderr.write("\n")
+            continue
+        except EOFError:
+            sys.stderr.write("\n")
+            return
+        typed.append(line)
+        if line.rstrip().endswith(";"):
+            yield "\n".join(typed)
+            typed.clear()
+        elif not "".join(typed).strip():
+            typed.clear()
+
+
+@contextmanager
+def _line_editing(complete: Callable[[str], list[str]]) -> Iterator[None]:
+    """Have the terminal's lines edited, completed and remembered."""
+    history = HISTORY.expanduser()
+    if history.is_file():
+        readline.read_history_file(history)
+    readline.set_history_length(_HISTORY_LINES)
+    readline.set_completer_delims(" \t\n,()=<>+-*/")
+    readline.set_completer(lambda text, place: dict(enumerate(complete(text))).get(place))
+    readline.parse_and_bind("tab: complete")
+    try:
+        yield
+    finally:
+        readline.write_history_file(history)
+        readline.set_completer(None)
