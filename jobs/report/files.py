@@ -3,6 +3,7 @@
 <report>/index.html · <report>/2026-01-05/index.html · <report>/2026-01-05/jobs/NAME.html
 """
 
+import fcntl
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from jobs.report.names import INDEX_NAME, JOBS_FOLDER
 HEADLINE_NAME: Final = "headline.txt"
 """First sentence of a publication, for the list of all."""
 
+_LOCK: Final = ".lock"
 _GLOBALS: Final = "window.vegaEmbed = vegaEmbed;"
 """What of the chart library the pages call."""
 
@@ -41,9 +43,16 @@ def replace_publication(root: Path, day: date, pages: Mapping[str, bytes]) -> Pa
     """Make these pages the publication of a day, all at once; returns its folder.
 
     pages : path within the publication -> contents
-    Written beside and renamed: whoever looks finds the old pages or the new ones, for a moment none.
+    Written beside and renamed: whoever looks finds the old pages or the new ones, for a moment none. One
+    process at a time: a report may be asked for while a night writes its own.
     """
     root.mkdir(parents=True, exist_ok=True)
+    with (root / _LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _replace(root, day, pages)
+
+
+def _replace(root: Path, day: date, pages: Mapping[str, bytes]) -> Path:
     target, made, old = (root / f"{before}{day}" for before in ("", ".new-", ".old-"))
     for leftover in (made, old):
         shutil.rmtree(leftover, ignore_errors=True)
