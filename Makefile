@@ -15,6 +15,7 @@ SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 VENV     := .venv/bin/python
 # Stamps carry a checksum of what they were made from, so that a change of it, and nothing else, installs again.
 PACKAGES := .venv/.packages-$(shell cat conf/uv.lock conf/requirements.lock | cksum | tr ' ' '-')
+COMMAND  := .venv/.command-$(shell cat pyproject.toml conf/build.lock | cksum | tr ' ' '-')
 JARS     := .venv/.jars-$(shell sed -n '/^\[spark\]/,/^\[spark.conf\]/p' conf/base.toml | cksum | tr ' ' '-')
 PIP      := $(VENV) -m pip install --quiet --disable-pip-version-check --require-hashes
 LOCK     := $(VENV) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
@@ -23,7 +24,7 @@ LOCK     := $(VENV) -m uv pip compile --quiet --universal --python-version 3.11 
 .PHONY: setup demo airflow test test-all bench screenshots package emitter real-run lock java jars
 .DEFAULT_GOAL := setup
 
-setup: $(PACKAGES) $(JARS)
+setup: $(PACKAGES) $(COMMAND) $(JARS)
 	@:
 
 $(PACKAGES):
@@ -43,6 +44,13 @@ $(PACKAGES):
 	@if $(PIP) -r conf/uv.lock && $(VENV) -m uv pip install --quiet --no-deps --python $(VENV) --require-hashes -r conf/requirements.lock; then :; \
 	else echo "setup: not with uv; trying pip ..."; $(PIP) -r conf/requirements.lock; fi
 	@rm -f .venv/.packages-*
+	@touch $@
+
+# .venv/bin/straggler, and `import straggler`: this checkout as it is, whatever is changed in it.
+$(COMMAND): $(PACKAGES)
+	@$(VENV) -m uv pip install --quiet --no-deps --python $(VENV) --build-constraints conf/build.lock --editable . \
+	  || $(VENV) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@rm -f .venv/.command-*
 	@touch $@
 
 $(JARS): $(PACKAGES)
@@ -107,5 +115,6 @@ lock: setup
 	@echo "lock: resolving pyproject.toml and conf/*.in anew ..."
 	@$(LOCK) --group dev pyproject.toml -o conf/requirements.lock
 	@$(LOCK) --no-annotate conf/uv.in -o conf/uv.lock
+	@$(LOCK) --no-annotate conf/build.in -o conf/build.lock
 	@$(LOCK) --no-annotate conf/java.in -o conf/java.lock
 	@$(LOCK) --no-annotate conf/real-run.in -o conf/real-run.lock

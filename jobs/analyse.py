@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from jobs.arguments import Arguments, command, log_date, option
 from jobs.landing.one_run import NoRunError, Run, runs_in
@@ -141,10 +141,10 @@ def _write_causes(found: Analysis) -> None:
     rows = []
     for row in held:
         words = told(row)
-        culprits = words["culprits"]
+        culprits = cast("list[dict[str, object]]", words["culprits"])
         named = [
             f"{each['host']} (stage {each['stage']}, dp rank {each['dp_rank']}): {each['effect']}"
-            for each in culprits[:_MOST_CULPRITS]  # type: ignore[index]
+            for each in culprits[:_MOST_CULPRITS]
         ]
         more = len(row["culprits"]) - len(named)
         hours = wording.hours(row["recoverable_gpu_hours"])

@@ -138,7 +138,7 @@ def _named(files: list[LandedFile]) -> Iterator[dict[str, Any]]:
         if file.defect:
             continue
         try:
-            with gzip.open(file.path) if file.name.endswith(".gz") else open(file.path, "rb") as opened:  # noqa: PTH123
+            with gzip.open(file.path) if file.name.endswith(".gz") else Path(file.path).open("rb") as opened:
                 found = json.loads(opened.read() if file in manifests else opened.readline(_LONGEST_LINE))
         except (OSError, EOFError, ValueError, RecursionError):  # the reader says what is wrong
             continue

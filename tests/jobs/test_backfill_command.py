@@ -73,7 +73,7 @@ def test_a_run_tells_a_summary_and_how_fast_its_stages_were(
         (["--from", "2026-01-06", "--to", "2026-01-05"], "--to 2026-01-05 lies before --from 2026-01-06"),
         (
             [*RANGE, "--stages", "ingest,dream"],
-            "argument --stages: 'dream' is not a stage; stages are ingest",
+            "Invalid value for '--stages': 'dream' is not a stage; stages are ingest",
         ),
         ([*RANGE, "--stages", "ingest", "--warehouse-new", "x"], "--stages: ingest has no new version"),
         ([*RANGE, "--warehouse-new", "{warehouse}"], "--warehouse-new: {warehouse} is the warehouse itself"),

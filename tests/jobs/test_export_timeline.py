@@ -75,7 +75,7 @@ def test_the_slowest_step_is_packed_the_same_each_time(
             ["--step", "8"],
             "no step 8 among the 2 complete ones, 7 to 9: next to it are 7, 9; 1 recorded ones",
         ),
-        (["--step", "-1"], "argument --step: -1 is less than 0"),
+        (["--step", "-1"], "Invalid value for '--step': -1 is less than 0"),
         (["--run-id", "r4"], 'job llm "a"/ü has no run r4'),
         (["--out", "/nowhere/at/all.json"], "--out: /nowhere/at/all.json: No such file or directory"),
     ],

@@ -108,8 +108,8 @@ def test_a_name_that_no_row_has_is_a_wrong_argument(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "one of the arguments --job-id --team --host --fleet is required"),
-        (["--team", "a", "--job-id", "b"], "not allowed with"),
+        ([], "give one of --job-id, --team, --host, --fleet"),
+        (["--team", "a", "--job-id", "b"], "give one of --job-id, --team, --host, --fleet"),
         (["--fleet", "--label", "balancing"], "is not a label such as"),
         (["--fleet", "--days", "0"], "0 is less than 1"),
         (["--fleet", "--confidence", "95"], "is not a probability"),

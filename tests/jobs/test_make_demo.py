@@ -42,7 +42,7 @@ def test_summary_of_an_empty_warehouse(
     show(spark, test_settings.model_copy(update={"paths": paths}))
     printed = capsys.readouterr().out
     assert [title for title, _ in SUMMARY if title not in printed] == []
-    assert printed.count("-m jobs.query --warehouse") == len(NEXT) == 4
+    assert printed.count("straggler query --warehouse") == len(NEXT) == 4
     for sql in NEXT:
         spark.sql(sql)
 
@@ -61,9 +61,7 @@ def test_the_whole_demo(demo: Demo) -> None:
     assert first[:3] == ["slow_worker", "node-0013", "chat-70b, draft-13b, gpt-175b"]
     assert "judged_by_history" in demo.printed
     assert {"not_json", "unknown_op", "missing_workers", "no_manifest", "too_few_steps"} <= set(rows)
-    commands = [
-        line for line in demo.printed.splitlines() if line.startswith(".venv/bin/python -m jobs.query")
-    ]
+    commands = [line for line in demo.printed.splitlines() if line.startswith(".venv/bin/straggler query")]
     for command in commands:
-        answer = start([sys.executable, *shlex.split(command)[1:]])
+        answer = start([sys.executable, "-m", "jobs.console", *shlex.split(command)[1:]])
         assert answer.returncode == 0, answer.stderr

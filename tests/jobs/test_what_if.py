@@ -179,16 +179,19 @@ def test_a_folder_without_tables_is_a_wrong_argument(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "the following arguments are required: --job-id, --fix"),
+        ([], "Missing option '--job-id'."),
         (
             ["--fix", "stage = 3"],
-            "argument --fix: there is no column stage: did you mean pp_rank?; there are the",
+            "Invalid value for '--fix': there is no column stage: did you mean pp_rank?; there are the",
         ),
-        (["--fix", "TRUE", "--set", "-1"], "argument --set: '-1' is not a number of at least 0"),
-        (["--fix", "TRUE", "--set", "nan"], "argument --set: 'nan' is not a number of at least 0"),
-        (["--fix", "TRUE", "--set", "fast"], "argument --set: 'fast' is not a number of at least 0"),
-        (["--fix", "TRUE", "--log-date", "today"], "argument --log-date: 'today' is not a date"),
-        (["--fix", "TRUE", "--format", "xml"], "argument --format: invalid choice"),
+        (["--fix", "TRUE", "--set", "-1"], "Invalid value for '--set': '-1' is not a number of at least 0"),
+        (["--fix", "TRUE", "--set", "nan"], "Invalid value for '--set': 'nan' is not a number of at least 0"),
+        (
+            ["--fix", "TRUE", "--set", "fast"],
+            "Invalid value for '--set': 'fast' is not a number of at least 0",
+        ),
+        (["--fix", "TRUE", "--log-date", "today"], "Invalid value for '--log-date': 'today' is not a date"),
+        (["--fix", "TRUE", "--format", "xml"], "Invalid value for '--format': 'xml' is unknown"),
     ],
 )
 def test_wrong_arguments_are_told_in_one_line(

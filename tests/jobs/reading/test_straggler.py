@@ -1,0 +1,118 @@
+"""The module for notebooks: its own examples hold, over a warehouse of one job, wherever a user calls it."""
+
+import doctest
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from jobs.landing.one_run import NoRunError, runs_in
+from jobs.project import PROJECT
+from jobs.reading import straggler
+from jobs.reading.analysis import analysis
+from jobs.reading.question import QuestionError
+from jobs.reading.unit import NoSuchUnitError
+from schemas.tables import TABLES
+from schemas.vocabulary import JOBS, RANK_STEPS
+from tests.jobs.reading.warehouses import warehouse_of
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, published_traces: Path) -> Path:
+    """A folder with the demo's warehouse, of one job: the published trace ST."""
+    made = tmp_path_factory.mktemp("user")
+    run = made / "log_date=2026-01-05" / "job_id=gpt-175b" / "run_id=r1"
+    shutil.copytree(published_traces / "ST", run)
+    (found,) = runs_in(run)
+    read = analysis(found)
+    manifest = pa.Table.from_pylist(
+        [read.unit._asdict() | (read.read.account.job or {})], TABLES[JOBS].arrow_schema
+    )
+    key = read.unit._asdict()
+    rows = pa.Table.from_pylist(
+        [key | row for row in read.read.rows.to_pylist()], TABLES[RANK_STEPS].arrow_schema
+    )
+    warehouse_of(
+        made / "demo" / "warehouse",
+        **{JOBS: manifest, RANK_STEPS: rows},
+        **{name: table for name, table in read.results.items() if table.num_rows},
+    )
+    (made / "tests").symlink_to(PROJECT / "tests")
+    return made
+
+
+def test_its_examples_hold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setitem(sys.modules, "straggler", straggler)
+    done = doctest.testmod(straggler)
+    assert done.attempted > 8
+    assert done.failed == 0
+
+
+def test_a_unit_is_simulated_again_as_the_night_did_and_with_other_settings(folder: Path) -> None:
+    fleet = straggler.open(folder / "demo" / "warehouse")
+    unit = fleet.unit("gpt-175b")
+    (night,) = fleet.sql("SELECT slowdown FROM job_slowdown").arrow["slowdown"].to_pylist()
+    assert unit.simulate_job()["job_slowdown"].arrow["slowdown"].to_pylist() == [night]
+    stricter = unit.simulate_job(minimum_steps=1000)["job_slowdown"].arrow
+    assert stricter["status"].to_pylist() == ["too_few_steps"]
+    saved = unit.what_if("op_type LIKE '%compute'", factor=0.5).arrow["time_saved_fraction"].to_pylist()
+    assert 0 < saved[0] < 0.5
+
+
+def test_a_figure_is_drawn_without_a_network(folder: Path) -> None:
+    bundle = straggler.open(folder / "demo" / "warehouse").unit("gpt-175b").figure()._repr_mimebundle_()
+    assert str(bundle["image/svg+xml"]).startswith("<svg")
+
+
+def test_what_is_wrong_is_said_with_what_may_be_meant(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRAGGLER_WAREHOUSE", str(folder / "demo" / "warehouse"))
+    fleet = straggler.open()
+    with pytest.raises(QuestionError, match="did you mean job_slowdown"):
+        fleet.table("job_slowdwn")
+    with pytest.raises(NoSuchUnitError, match="did you mean gpt-175b"):
+        fleet.unit("gpt-175")
+    with pytest.raises(NoRunError, match="holds no run"):
+        straggler.analyse(folder / "demo")
+
+
+@pytest.mark.slow
+def test_a_wheel_works_outside_of_the_project(folder: Path, tmp_path: Path) -> None:
+    """Only the third-party packages are this environment's: the project itself comes from the wheel."""
+    source = tmp_path / "source"
+    left_out = shutil.ignore_patterns(".*", "dist", "build", "demo", "tests", "*.egg-info")
+    shutil.copytree(PROJECT, source, ignore=left_out)
+    uv = [sys.executable, "-m", "uv"]
+    build = [*uv, "build", "--quiet", "--wheel", "--build-constraints", str(PROJECT / "conf" / "build.lock")]
+    subprocess.run([*build, "--out-dir", str(tmp_path), str(source)], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    target = tmp_path / "installed"
+    subprocess.run(
+        [*uv, "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(wheel)], check=True
+    )
+    environment = {"PATH": "", "PYTHONPATH": str(target), "STRAGGLER_WAREHOUSE": "demo/warehouse"}
+
+    def says(*command: str | Path) -> str:
+        done = subprocess.run(
+            [sys.executable, *command],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env=environment,
+        )
+        return done.stdout
+
+    program = "import straggler; print(straggler.__file__, straggler.open().unit('gpt-175b'))"
+    assert says("-c", program).split(maxsplit=1) == [
+        str(target / "straggler" / "__init__.py"),
+        "<Unit gpt-175b, run r1, 2026-01-05>\n",
+    ]
+    straggler_command = target / "bin" / "straggler"
+    assert "1.178702" in says(
+        straggler_command, "query", "SELECT slowdown FROM job_slowdown", "--format", "csv"
+    )
+    assert "Ask the warehouse:" in says(straggler_command, "--help")

@@ -1,0 +1,148 @@
+"""One run analysed from its folder: the figures of a night, what it prints, what it says of other folders."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import cast
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs import make_fleet
+from jobs.analyse import main
+from jobs.landing.files import Landing
+from jobs.landing.formats.rows import Bounds
+from jobs.landing.one_run import NoRunError, runs_in
+from jobs.landing.read_landing import Where, read_landing
+from jobs.reading.analysis import analysis
+from jobs.synthetic.fleet import FIRST_DAY
+from schemas.vocabulary import JOB_SLOWDOWN, RANK_STEPS, RESULT_TABLES
+from tests.jobs.landing.land import OneWorker
+from udfs.what_if import simulate_job
+
+SLOW_JOB = ("--jobs", "2", "--days", "1", "--most-ops", "3000", "--seed", "3")
+FACTS = ("log_date", "job_id", "run_id")
+
+
+@pytest.fixture(scope="module")
+def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two generated jobs on one day; to look at, not to write to."""
+    folder = tmp_path_factory.mktemp("fleet") / "landing"
+    assert make_fleet.main(["--landing", str(folder), *SLOW_JOB]) == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def small_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chart library takes seconds to put together: its own tests do that."""
+    monkeypatch.setattr("jobs.analyse.chart_library", lambda _: b"charts_library()")
+
+
+def run_folders(landing: Path) -> list[Path]:
+    return sorted(each.parent for each in landing.glob("log_date=*/job_id=*/run_id=*/job.json"))
+
+
+def test_figures_are_those_of_a_night_over_the_same_folder(landing: Path, tmp_path: Path) -> None:
+    where = Where(str(landing), str(tmp_path), "run", Bounds())
+    landed = read_landing(cast("SparkSession", OneWorker()), Landing(str(landing), [FIRST_DAY]), where)
+    staged = [
+        pq.read_table(tmp_path / file.table / file.path, partitioning=None)
+        for file in landed.staged
+        if file.table == RANK_STEPS
+    ]
+    rows = {job_id: table for table in staged for job_id in table["job_id"].unique().to_pylist()}
+    for account in landed.accounts:
+        job_id = account.unit[1]
+        manifest = {**(account.job or {}), "log_date": FIRST_DAY}
+        of_job = rows[job_id].filter([each == job_id for each in rows[job_id]["job_id"].to_pylist()])
+        night = simulate_job(of_job, manifest)
+        (run,) = runs_in(landing / f"log_date={FIRST_DAY}" / f"job_id={job_id}")
+        found = analysis(run)
+        assert found.unit == account.unit
+        assert found.tables.job["slowdown"] > 1
+        for name in RESULT_TABLES:
+            assert (
+                found.results[name]
+                .drop_columns(FACTS)
+                .equals(night[name].cast(found.results[name].drop_columns(FACTS).schema))
+            )
+
+
+@pytest.mark.parametrize(("name", "slowdown"), [("ST", 1.1787022), ("SE", 1.5373615)])
+def test_published_traces_have_their_slowdown(published_traces: Path, name: str, slowdown: float) -> None:
+    (run,) = runs_in(published_traces / name)
+    found = analysis(run)
+    assert found.tables.job["status"] == "analysed"
+    assert found.tables.job["slowdown"] == pytest.approx(slowdown, rel=1e-6)
+
+
+def test_it_prints_the_answer_and_writes_one_page(
+    landing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "my-run"
+    shutil.copytree(run_folders(landing)[0], run)
+    log = min(run.glob("rank-*.jsonl*"))
+    log.write_text(log.read_text() + '{"format": "rank-log/1"\n')
+    page = tmp_path / "page.html"
+    assert main([str(run), "--page", str(page)]) == 0
+    said = capsys.readouterr().out
+    slowdown = analysis(runs_in(run)[0]).tables.job["slowdown"]
+    for words in (
+        f"A step takes {slowdown:.2f} times its ideal time",
+        "recorded, ",
+        "status: analysed",
+        "Rejects: 1 lines or files: 1 not_json",
+        f"{log.name}, line ",
+        f"Page: {page}",
+    ):
+        assert words in said
+    text = page.read_text()
+    assert "charts_library()" in text
+    assert not re.search(r'(?:src|href)="\.', text), "the page needs a file beside it"
+    assert "Go deeper" not in text, "there is no warehouse to go deeper into"
+
+
+def test_a_run_without_a_manifest_says_so_and_fails(
+    landing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(run_folders(landing)[0], run)
+    (run / "job.json").unlink()
+    assert main([str(run), "--page", str(tmp_path / "page.html")]) == 1
+    said = capsys.readouterr().out
+    assert "Not analysed: no manifest (job.json)" in said
+    assert "Rejects: none" in said
+
+
+def test_several_runs_are_listed_and_one_is_taken_by_its_name(
+    landing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [json.loads((folder / "job.json").read_text())["job_id"] for folder in run_folders(landing)]
+    assert main([str(landing)]) == 2
+    said = capsys.readouterr().err
+    assert "2 runs, name one by --job-id" in said
+    assert all(f"job {job}, run " in said for job in jobs)
+    assert main([str(landing), "--job-id", f"{jobs[0]}x"]) == 2
+    assert "did you mean" in capsys.readouterr().err
+    assert main([str(landing), "--job-id", jobs[0], "--page", str(tmp_path / "page.html")]) == 0
+
+
+def test_a_folder_that_is_no_run_says_what_was_looked_for_and_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "notes.txt").write_text("none")
+    with pytest.raises(NoRunError, match=r"looked for rank-\*\.jsonl.*; found notes.txt"):
+        runs_in(tmp_path)
+    (tmp_path / "my-logs").mkdir()
+    assert main([str(tmp_path / "my-log")]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.endswith("my-log does not exist: did you mean my-logs?")
+
+
+def test_one_file_will_do(tmp_path: Path, published_traces: Path) -> None:
+    log = published_traces.parent / "logs" / "timeline" / "timeline-ST.json.gz"
+    (run,) = runs_in(log)
+    assert [file.name for file in run.files] == [log.name]
+    assert analysis(run).results[JOB_SLOWDOWN]["slowdown"].to_pylist() == [pytest.approx(1.1787022, rel=1e-6)]
