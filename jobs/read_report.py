@@ -8,28 +8,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.landing.files import Unit
+from jobs.report.host_page import hosts_with_pages
+from jobs.report.questions import of_fleet, of_hosts
 from jobs.report.rows import FleetTables, UnitTables
 from jobs.small_frames import collected
 from jobs.warehouse.conditions import on_units
 from jobs.warehouse.local_tables import keys_of
 from jobs.warehouse.tables import Warehouse
-from schemas.queries import QUERIES
 from schemas.tables import TABLES
 from schemas.views import mentioned
 from schemas.vocabulary import (
     JOB_CAUSES,
-    OP_TYPE_DAY,
     OP_TYPE_SLOWDOWN,
     STEP_SLOWDOWN,
-    UNIT_KEY,
     WORKER_SLOWDOWN,
 )
 
-_HOSTS: Final = "hosts"
-_MOST_HOSTS: Final = 500
-_HOST_ORDER: Final = [("p_value", "ascending"), ("jobs_slow", "descending"), ("host", "ascending")]
-"""Those first that chance explains least."""
-_KEY: Final = ", ".join(UNIT_KEY)
 _OF_UNITS: Final = {
     WORKER_SLOWDOWN: ("dp_rank", "pp_rank"),
     STEP_SLOWDOWN: ("step",),
@@ -43,40 +37,21 @@ _Rows = list[dict[str, Any]]
 
 def read_fleet(warehouse: Warehouse, first_day: date, last_day: date) -> FleetTables:
     """Rows of the fleet's page, of these days, both included."""
-    hosts = QUERIES[_HOSTS]
-    period = f"log_date BETWEEN DATE'{first_day}' AND DATE'{last_day}'"
-    names = mentioned(" ".join(("job_days", "fix_parts", OP_TYPE_DAY, *hosts.sources)))
+    asked = of_fleet(first_day, last_day)
     days = (last_day - first_day).days + 1
+    names = mentioned(" ".join((*asked.values(), WORKER_SLOWDOWN)))
     warehouse.register_views(names, [first_day + timedelta(days=day) for day in range(days)])
-    asked = {
-        "units": f"""
-            SELECT {_KEY}, status, status_detail, team, cluster, world_size, slowdown, is_straggling,
-                gpu_hours, wasted_gpu_hours, simulated_total_s, ideal_total_s
-            FROM job_days WHERE {period}""",
-        "parts": f"""
-            SELECT {_KEY}, cause, host, is_flagged, time_saved_fraction, attributed_gpu_hours,
-                recoverable_gpu_hours
-            FROM fix_parts WHERE {period}""",
-        "op_types": f"""
-            SELECT log_date, op_type, jobs, gpu_hours, wasted_gpu_hours
-            FROM {OP_TYPE_DAY} WHERE {period}""",
-        "hosts": f"""
-            SELECT * FROM ({hosts.over(first_day, last_day)}) WHERE jobs_slow > 0""",
-    }
     found = collected({name: warehouse.spark.sql(sql) for name, sql in asked.items()})
-    return FleetTables(
-        units=_sorted(found["units"], *UNIT_KEY),
-        parts=_sorted(found["parts"], *UNIT_KEY, "cause", "host"),
-        op_types=_sorted(found["op_types"], "log_date", "op_type"),
-        hosts=found[_HOSTS].sort_by(_HOST_ORDER).slice(0, _MOST_HOSTS),
-    )
+    named = hosts_with_pages(found["fixes"].to_pylist(), found["hosts"].to_pylist())
+    served = collected({"host_units": warehouse.spark.sql(of_hosts(named or [""], first_day, last_day))})
+    return FleetTables(**found, **served)
 
 
 def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
-    """Straggling units of one day, those that waste most GPU-hours first, then the slowest."""
+    """Straggling units of one day, those that lose most GPU-hours first, then the slowest."""
     units = fleet.units
     slow = units.filter(pc.and_(pc.equal(units["log_date"], pa.scalar(day)), units["is_straggling"]))
-    dearest = slow.sort_by([("wasted_gpu_hours", "descending"), ("slowdown", "descending")]).slice(0, most)
+    dearest = slow.sort_by([("lost_gpu_hours", "descending"), ("slowdown", "descending")]).slice(0, most)
     return keys_of(dearest)
 
 

@@ -1,6 +1,6 @@
 """Where the report lies: a folder for each publication, and a page that lists them.
 
-<report>/index.html · <report>/2026-01-05/index.html · <report>/2026-01-05/jobs/NAME.html
+<report>/index.html · <report>/2026-01-05/index.html · <report>/2026-01-05/jobs/NAME.html, hosts/NAME.html
 """
 
 import os
@@ -14,11 +14,10 @@ from typing import Final
 
 import vl_convert
 
+from jobs import describe
 from jobs.report import templates
 from jobs.report.names import INDEX_NAME, JOBS_FOLDER
-
-HEADLINE_NAME: Final = "headline.txt"
-"""First sentence of a publication, for the list of all."""
+from jobs.report.publish import HEADLINE_NAME
 
 _GLOBALS: Final = "window.vegaEmbed = vegaEmbed;"
 """What of the chart library the pages call."""
@@ -77,8 +76,13 @@ def list_publications(root: Path) -> None:
 
 
 def _shared(root: Path) -> dict[str, bytes]:
-    """Style, script and chart library of a publication."""
-    return {**templates.shared_files(), templates.LIBRARY_NAME: _library(root)}
+    """Style, script and chart library of a publication, and the dictionary of all columns."""
+    dictionary = describe.render().encode()
+    return {
+        **templates.shared_files(),
+        templates.DICTIONARY_NAME: dictionary,
+        templates.LIBRARY_NAME: _library(root),
+    }
 
 
 def _library(root: Path) -> bytes:

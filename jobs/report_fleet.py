@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 from jobs import report_files
 from jobs.arguments import LOG_DATE
 from jobs.cli import entry_point
+from jobs.gates.quality_docs import docs_path
 from jobs.project import data_root
 from jobs.read_report import read_fleet, read_units, straggling_units
-from jobs.report.fleet_page import fleet_page, headline
-from jobs.report.job_page import job_page
 from jobs.report.names import INDEX_NAME, job_page_path
-from jobs.report.rows import Publication
+from jobs.report.publish import contents, publication_of, quality_from
 from jobs.settings import Settings, SettingsError
 from jobs.warehouse.tables import Warehouse
+from schemas.vocabulary import STAGE_PUBLISH
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,15 +38,12 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> Path:
     chosen = straggling_units(fleet, log_date, settings.report.job_pages)
     units = read_units(warehouse, chosen, fleet.hosts)
     name = warehouse_name(settings)
-    pages = {job_page_path(*unit.key): job_page(unit, name) for unit in units}
+    pages = {job_page_path(*unit.key) for unit in units}
     earlier = {path for path in report_files.existing_pages(root) if path < f"{log_date}/"}
-    seen = fleet.units["log_date"].to_pylist()
-    publication = Publication(log_date, min([*seen, log_date]), {*earlier, *pages}, name)
-    files = {path.split("/", 1)[1]: content for path, content in pages.items()}
-    files |= {
-        INDEX_NAME: fleet_page(fleet, publication),
-        report_files.HEADLINE_NAME: headline(fleet).encode(),
-    }
+    quality = quality_from(root, log_date, Path(docs_path(warehouse.root, log_date, STAGE_PUBLISH)))
+    hosts = dict.fromkeys(fleet.host_units["host"].to_pylist())
+    publication = publication_of(fleet, log_date, earlier | pages, hosts, name, quality)
+    files = contents(fleet, units, publication)
     folder = report_files.replace_publication(root, log_date, files)
     _LOG.info("report: %s (%d job pages, %.1f s)", folder, len(pages), time.monotonic() - started)
     return folder

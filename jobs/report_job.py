@@ -14,8 +14,9 @@ from jobs import report_files
 from jobs.arguments import OF_UNIT
 from jobs.cli import entry_point
 from jobs.read_report import read_fleet, read_units
-from jobs.report.job_page import job_page
-from jobs.report.names import INDEX_NAME, job_page_path
+from jobs.report.job_page import job_page, links_of
+from jobs.report.names import INDEX_NAME, host_page_path, job_page_path
+from jobs.report.publish import publication_of
 from jobs.report_fleet import report_root, warehouse_name
 from jobs.settings import Settings
 from jobs.unit import find_unit
@@ -28,10 +29,16 @@ def run(spark: SparkSession, settings: Settings, unit: Unit) -> Path:
     root = report_root(settings)
     warehouse = Warehouse.of(spark, settings)
     first_day = unit.log_date - timedelta(days=settings.report.period_days - 1)
-    hosts = read_fleet(warehouse, first_day, unit.log_date).hosts
-    (tables,) = read_units(warehouse, [unit], hosts)
-    has_fleet_page = (root / str(unit.log_date) / INDEX_NAME).is_file()
-    page = job_page(tables, warehouse_name(settings), has_fleet_page=has_fleet_page)
+    fleet = read_fleet(warehouse, first_day, unit.log_date)
+    (tables,) = read_units(warehouse, [unit], fleet.hosts)
+    folder = root / str(unit.log_date)
+    hosts = [
+        host for host in {*fleet.host_units["host"].to_pylist()} if (folder / host_page_path(host)).is_file()
+    ]
+    name = warehouse_name(settings)
+    publication = publication_of(fleet, unit.log_date, report_files.existing_pages(root), hosts, name)
+    links = links_of(unit, fleet, publication, has_fleet_page=(folder / INDEX_NAME).is_file())
+    page = job_page(tables, name, links)
     return report_files.add_page(root, job_page_path(*unit), page)
 
 
