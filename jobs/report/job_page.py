@@ -13,9 +13,7 @@ from jobs.report.names import job_page_path
 from jobs.report.patterns import Pattern, name_pattern
 from jobs.report.rows import FleetTables, Publication, Row, UnitTables
 from schemas.unit import Unit
-from schemas.vocabulary import CAUSE_UNEXPLAINED, JUDGED_BY_HISTORY, NOT_STATED, STATUS_ANALYSED
-from udfs.cause_scenarios import ALL_CAUSES
-from udfs.lost import lost_fractions
+from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, STATUS_ANALYSED
 
 _SLOWEST: Final = 10
 """Workers whose hosts are listed."""
@@ -105,24 +103,20 @@ def _replayed(tables: UnitTables, warehouse: str, links: Links) -> dict[str, Any
 
 
 def _printed(tables: UnitTables, held: Sequence[Row]) -> list[dict[str, Any]]:
-    """What the page's command prints: the unit's own replays, before history revised them."""
+    """What the page's command prints: the unit's own replays, before other jobs revised them."""
     hours = tables.job["gpu_hours"]
-    rows = []
-    for row in held:
-        own = row["unrevised"] or row
-        is_revised = row["flag_reason"] == JUDGED_BY_HISTORY
-        rows.append((row["cause"], own["time_saved_fraction"], is_revised))
-    measured = [dict(row) | dict(row["unrevised"] or {}) for row in tables.causes]
-    together = sum(lost_fractions(measured))
-    is_revised = any(row["unrevised"] for row in tables.causes)
+    measured = {row["cause"]: row["unrevised"] or row for row in tables.causes}
+    alone = {row["cause"]: measured[row["cause"]]["time_saved_fraction"] for row in held}
+    together = max(0.0, sum(row["attributed_fraction"] for row in measured.values()))
+    revised = {row["cause"] for row in tables.causes if row["unrevised"]}
     return [
         {
             "scenario": scenario,
             "fraction": fraction,
             "hours": None if hours is None else hours * fraction,
-            "is_revised": revised,
+            "is_revised": scenario in revised or (scenario == ALL_CAUSES and bool(revised)),
         }
-        for scenario, fraction, revised in [*rows, (ALL_CAUSES, together, is_revised)]
+        for scenario, fraction in [*alone.items(), (ALL_CAUSES, together)]
     ]
 
 

@@ -111,8 +111,6 @@ function heat(x, xTitle, y, yTitle, tooltip) {
 // Draw a chart, or give a drawn one other rows. Its name is there for those who do not see it.
 async function draw(name, id, rows, ...more) {
   const place = document.getElementById(id);
-  place.setAttribute("role", "img");
-  place.setAttribute("aria-label", place.dataset.name);
   place.hidden = !rows.length;
   if (!rows.length) return;
   const drawn = views.get(id);
@@ -129,6 +127,7 @@ async function draw(name, id, rows, ...more) {
 async function embed(place, description, made) {
   const options = { actions: false, renderer: made.rows.length > 1500 ? "canvas" : "svg", config: theme(), ...INERT };
   description.data.values = made.rows;
+  description.description = place.dataset.name;  // becomes its aria-label
   if (description.mark?.type === "rect") sizeCells(place, description, made.rows);
   made.view = vegaEmbed(place, description, options).then((result) => result.view);
   (await made.view).addEventListener("click", (_, item) => item?.datum?.step !== undefined && onStep?.(item.datum));

@@ -27,7 +27,8 @@ PAGE = Page(job_page(SICK, "a b/warehouse"))
 
 def parsed(command: list[str]) -> Namespace:
     """Arguments of a what_if command, as the command itself reads them."""
-    return what_if_command.args[0].parse_args(command[3:])
+    found: Namespace = what_if_command.args[0].parse_args(command[3:])
+    return found
 
 
 def commands(page: Page) -> list[list[str]]:
@@ -63,17 +64,16 @@ def test_the_command_reproduces_every_figure_beside_it() -> None:
     for tables in (SICK, replace(SICK, causes=revised)):
         page = Page(job_page(tables, "a b/warehouse"))
         asked = parsed(commands(page)[0])
-        found = replay_causes(job.rank_steps, job.manifest, asked.fix, SimulationSettings())
-        assert [answer.scenario for answer in found.answers] == ["slow_worker", "all causes"]
-        for answer in found.answers:
+        found = replay_causes(job.rank_steps, job.manifest, asked.fix, SimulationSettings()).answers
+        assert [answer.scenario for answer in found] == ["slow_worker", "all causes"]
+        for answer in found:
             figures = (
                 f"{answer.scenario} {percent(answer.time_saved_fraction)} {hours(answer.gpu_hours_saved)}"
             )
             assert figures in page.text
         assert ("this day alone: other jobs" in page.text) is (tables is not SICK)
-    everything = found.answers[-1]
-    assert everything.time_saved_fraction == pytest.approx(SICK.job["lost_fraction"], rel=1e-12)
-    assert everything.gpu_hours_saved == pytest.approx(SICK.job["lost_gpu_hours"], rel=1e-12)
+        assert found[-1].time_saved_fraction == pytest.approx(SICK.job["lost_fraction"], rel=1e-12)
+        assert found[-1].gpu_hours_saved == pytest.approx(SICK.job["lost_gpu_hours"], rel=1e-12)
 
 
 def test_it_names_the_pattern_the_worker_and_its_host() -> None:

@@ -39,7 +39,7 @@ TEAMS = {"a": "speech", "b": "speech", "c": "vision", "d": None, "e": None}
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> Rows:
     jobs = [{"job_id": job, "team": team} for job, team in TEAMS.items()]
-    causes = [
+    causes: list[dict[str, Any]] = [
         {"job_id": "a", "lost_fraction": 0.25, "lost_gpu_hours": 25.0},
         {"job_id": "a", "cause": "unexplained", "lost_fraction": 0.125, "lost_gpu_hours": 12.5},
         {"job_id": "b", "lost_fraction": 0.0, "lost_gpu_hours": 0.0},
