@@ -67,7 +67,7 @@ def main(args: Arguments) -> int:
         sys.stdout.writelines(f"{line}\n" for line in (*_trust(found), *_rejects(found)))
         page = args.page or Path(_file_name(found.unit))
         content = single_file(
-            job_page(found.tables, None, has_fleet_page=False),
+            job_page(found.tables, None),
             {**shared_files(), LIBRARY_NAME: library.result()},
         )
     try:
@@ -140,7 +140,7 @@ def _write_causes(found: Analysis) -> None:
         sys.stdout.write("No cause holds: no single fix saves enough of the step time.\n")
     rows = []
     for row in held:
-        words = told(row)
+        words = told(row, {})
         culprits = cast("list[dict[str, object]]", words["culprits"])
         named = [
             f"{each['host']} (stage {each['stage']}, dp rank {each['dp_rank']}): {each['effect']}"

@@ -8,37 +8,18 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from jinja2 import Environment, StrictUndefined
-
 from jobs.arguments import FORMAT, Arguments, command, option
 from jobs.printing import FORMATS, Result, write
-from jobs.project import project_file
-from jobs.report.policy import of_inline
+from jobs.reading.dictionary import render
 from schemas.dictionary import Entry, entries
 from schemas.queries import QUERIES
 from schemas.sql_files import SqlFile, first_sentence
-from schemas.symbols import SYMBOLS, symbols_of
+from schemas.symbols import symbols_of
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.views import VIEWS
-from schemas.vocabulary import (
-    EXIT_DONE,
-    EXIT_WRONG_SETTINGS,
-    FLEET_TABLES,
-    INGESTED_TABLES,
-    RESULT_TABLES,
-    TABLE_NAMES,
-)
+from schemas.vocabulary import EXIT_DONE, EXIT_WRONG_SETTINGS
 
-_TEMPLATE: Final = ("jobs", "dictionary.html")
-
-GROUPS: Final = (
-    ("What was ingested", INGESTED_TABLES),
-    ("Results of each unit", RESULT_TABLES),
-    ("The fleet, day by day", FLEET_TABLES),
-    ("The pipeline itself", TABLE_NAMES[len(INGESTED_TABLES + RESULT_TABLES + FLEET_TABLES) :]),
-)
-"""Tables as the page lists them."""
 _LISTED: Final = ("name", "kind", "one_row_per", "meaning")
 _COLUMNS: Final = ("column", "type", "unit", "key", "null", "meaning", "formula")
 
@@ -66,24 +47,6 @@ def main(args: Arguments) -> int:
     else:
         _describe_sql(VIEWS[name] if name in VIEWS else QUERIES[name], args.format)
     return EXIT_DONE
-
-
-def render() -> str:
-    """Return the page as HTML."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    text = project_file(*_TEMPLATE).read_text(encoding="utf-8")
-    columns = {name: [entry for entry in entries() if entry.table == name] for name in TABLES}
-    return environment.from_string(text).render(
-        policy=of_inline(text),
-        groups=[(title, [TABLES[name] for name in names]) for title, names in GROUPS],
-        columns=columns,
-        symbols=SYMBOLS,
-        symbols_of=symbols_of,
-        views=list(VIEWS.values()),
-        queries=list(QUERIES.values()),
-    )
 
 
 def _write_page(target: Path) -> int:

@@ -5,8 +5,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.gates.quality_docs import docs_path
-from jobs.report.names import INDEX_NAME
+from jobs.report.names import INDEX_NAME, docs_path
 from jobs.run_summary import Summary
 from jobs.warehouse.tables import Warehouse
 from jobs.watch import Notice, coverage, lost_fraction

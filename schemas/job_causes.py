@@ -110,8 +110,8 @@ TABLE = Table(
             pa.list_(CULPRIT),
             "who causes it, worst first. pp_rank, dp_rank: null is all of them; rank, host: of the replayed "
             "rank, null where it is not one worker; effect: how much longer its ops took as a share of the "
-            "usual time, for pause and launch_delay seconds lost per step that it struck; share_of_steps: in "
-            f"how many steps; pattern: {', '.join(CULPRIT_PATTERNS)}",
+            "usual time, for pause, communication and launch_delay seconds lost per step that it struck; "
+            f"share_of_steps: in how many steps; pattern: {', '.join(CULPRIT_PATTERNS)}",
         ),
         Column(
             "evidence",

@@ -131,6 +131,8 @@ REJECT_REASONS: Final = (
 """Why a line or a file was not stored, in the order in which they are tried."""
 
 CAUSE_UNEXPLAINED: Final = "unexplained"
+ALL_CAUSES: Final = "all causes"
+"""Scenario in which every cause is fixed: what it saves is what the unit loses."""
 CAUSES: Final = (
     "slow_worker",
     "stage_imbalance",

@@ -4,18 +4,14 @@
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import pyarrow as pa
 
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
+from schemas.vocabulary import ALL_CAUSES, JOB_CAUSES, JOB_SLOWDOWN
 from udfs.custom_scenario import Answer, Answers
 from udfs.errors import NothingToReplayError
 from udfs.lost import lost_fractions
 from udfs.what_if import SimulationSettings, simulate_job
-
-ALL_CAUSES: Final = "all causes"
-"""Scenario in which every cause is fixed: what it saves is what the unit loses."""
 
 
 def replay_causes(

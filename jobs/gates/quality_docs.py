@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from jobs.gates.audit import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION, Refusal, Rule
 from jobs.project import project_file
 from jobs.releases import NEVER
+from jobs.report.names import docs_path
 from jobs.report.policy import of_inline
 from schemas.table import Severity
 from schemas.tables import TABLES
@@ -33,7 +34,6 @@ _OF_EVERY_TABLE: Final = {
 }
 
 _LOG: Final = logging.getLogger(__name__)
-_FOLDER: Final = "_quality"
 _RELEASE: Final = "python -m jobs.release_night"
 
 
@@ -156,11 +156,6 @@ def table_checks(
         held = [check(rule.table, rule.name, f"{rule.table}: {rule.meaning}") for rule in rules]
         found.append(TableChecks("rules across rows and tables", "", None, held))
     return found
-
-
-def docs_path(warehouse_root: str, log_date: date, stage: str) -> str:
-    """Where the page of a stage lies for a night."""
-    return f"{warehouse_root}/{_FOLDER}/log_date={log_date.isoformat()}/{stage}.html"
 
 
 def write_docs(spark: SparkSession, page: Page) -> None:

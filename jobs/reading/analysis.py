@@ -79,6 +79,7 @@ def _unit_tables(results: dict[str, pa.Table], jobs: pa.Table) -> UnitTables:
     with duckdb.connect(":memory:") as connection:
         connection.register(JOBS, jobs)
         connection.register(JOB_SLOWDOWN, results[JOB_SLOWDOWN])
+        connection.register(JOB_CAUSES, results[JOB_CAUSES])
         create_views(connection, [_JOB])
         (job,) = _rows(connection.sql(f"FROM {_JOB}").to_arrow_table())
     return UnitTables(

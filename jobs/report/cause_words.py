@@ -1,43 +1,69 @@
-"""Causes of one unit in words: what fixing saves, who causes it, and on what that rests."""
+"""Causes of one unit in words: what is lost to them, what fixing returns, and who causes it."""
 
+from collections.abc import Mapping
 from typing import Final
 
-from jobs.report import wording
+from jobs.report import loss, wording
 from jobs.report.rows import Row
 from schemas.vocabulary import JUDGED_BY_HISTORY
 
 _SHOWN: Final = 8
 """Culprits that are listed."""
-_IN_SECONDS: Final = ("pause", "launch_delay")
+_IN_SECONDS: Final = ("pause", "communication", "launch_delay")
 """Causes whose effect is seconds lost per step that they strike; of others a share of the usual time."""
 
 
 def short(row: Row) -> dict[str, object]:
-    """Title of a cause and what its fix alone saves."""
+    """Title of a cause and what its fix alone returns."""
     return {"title": wording.CAUSE_WORDS[row["cause"]].title, "saved": row["time_saved_fraction"]}
 
 
-def told(row: Row) -> dict[str, object]:
-    """Everything that the page says of a cause that holds."""
+def told(row: Row, host_pages: Mapping[str, str]) -> dict[str, object]:
+    """Everything that the page says of a cause that holds.
+
+    host_pages : where the page of a host lies, from the job's page.
+    """
     cause = row["cause"]
     culprits = row["culprits"]
+    lost = row["lost_fraction"]
     return short(row) | {
+        "name": cause,
         "fix": wording.CAUSE_WORDS[cause].fix,
-        "recoverable": row["recoverable_gpu_hours"],
+        "lost": None if lost is None else loss.of_unit(lost, row["lost_gpu_hours"]),
+        "alone": loss.of_unit(row["time_saved_fraction"], row["recoverable_gpu_hours"]),
         "flag": wording.FLAG_WORDS[row["flag_reason"]] if row["flag_reason"] else "",
         "effect_name": "lost per step" if cause in _IN_SECONDS else "longer than usual",
-        "culprits": [_culprit(cause, each) for each in culprits[:_SHOWN]],
+        "links": _links(row),
+        "culprits": [_culprit(cause, each, host_pages) for each in culprits[:_SHOWN]],
         "more_culprits": max(0, len(culprits) - _SHOWN),
         "evidence": _evidence(row),
     }
 
 
-def _culprit(cause: str, culprit: Row) -> dict[str, object]:
+def _links(row: Row) -> list[str]:
+    """Links whose transfers are slow at both ends: culprits on neighbouring stages of a replica."""
+    if row["cause"] != "communication":
+        return []
+    hosts = {
+        (each["dp_rank"], each["pp_rank"]): each["host"]
+        for each in row["culprits"]
+        if each["host"] is not None
+    }
+    pairs = [
+        f"{host} (stage {stage}) and {hosts[dp_rank, stage + 1]} (stage {stage + 1})"
+        for (dp_rank, stage), host in hosts.items()
+        if hosts.get((dp_rank, stage + 1), host) != host
+    ]
+    return [*dict.fromkeys(pairs)]
+
+
+def _culprit(cause: str, culprit: Row, host_pages: Mapping[str, str]) -> dict[str, object]:
     return {
         "stage": "all" if culprit["pp_rank"] is None else culprit["pp_rank"],
         "dp_rank": "all" if culprit["dp_rank"] is None else culprit["dp_rank"],
         "rank": wording.MISSING if culprit["rank"] is None else culprit["rank"],
         "host": culprit["host"] or wording.MISSING,
+        "page": host_pages.get(culprit["host"]),
         "effect": _effect(cause, culprit["effect"]),
         "share_of_steps": culprit["share_of_steps"],
         "pattern": culprit["pattern"],
@@ -61,7 +87,11 @@ def _evidence(row: Row) -> str:
         parts.append(f"{wording.number(found['samples'])} ops")
     indicator = wording.CAUSE_WORDS[cause].indicator
     if indicator and "indicator" in found:
-        parts.append(f"the paper's {indicator} is {wording.ratio(found['indicator'])}")
+        parts.append(
+            indicator.format(
+                share=wording.percent(found["indicator"]), number=wording.ratio(found["indicator"])
+            )
+        )
     if row["flag_reason"] == JUDGED_BY_HISTORY:
         parts.append(f"this day alone would have said {wording.percent(found['revised_from'])}")
     return "; ".join(parts) or "the replay alone"

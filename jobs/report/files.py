@@ -1,6 +1,6 @@
 """Where the report lies: a folder for each publication, and a page that lists them.
 
-<report>/index.html · <report>/2026-01-05/index.html · <report>/2026-01-05/jobs/NAME.html
+<report>/index.html · <report>/2026-01-05/index.html · <report>/2026-01-05/jobs/NAME.html, hosts/NAME.html
 """
 
 import fcntl
@@ -15,11 +15,10 @@ from typing import Final
 
 import vl_convert
 
+from jobs.reading import dictionary
 from jobs.report import templates
 from jobs.report.names import INDEX_NAME, JOBS_FOLDER
-
-HEADLINE_NAME: Final = "headline.txt"
-"""First sentence of a publication, for the list of all."""
+from jobs.report.publish import HEADLINE_NAME
 
 _LOCK: Final = ".lock"
 _GLOBALS: Final = "window.vegaEmbed = vegaEmbed;"
@@ -86,8 +85,12 @@ def list_publications(root: Path) -> None:
 
 
 def _shared(root: Path) -> dict[str, bytes]:
-    """Style, script and chart library of a publication."""
-    return {**templates.shared_files(), templates.LIBRARY_NAME: chart_library(root)}
+    """Style, script and chart library of a publication, and the dictionary of all columns."""
+    return {
+        **templates.shared_files(),
+        templates.DICTIONARY_NAME: dictionary.render().encode(),
+        templates.LIBRARY_NAME: chart_library(root),
+    }
 
 
 def chart_library(root: Path) -> bytes:

@@ -1,120 +1,142 @@
-"""The fleet's page: rows of a period by columns, from which the browser sums whatever is filtered."""
+"""The fleet's page: figures of a period, and rows of which the browser sums what filters leave."""
 
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from jobs.report import commands, templates, wording
+from jobs.report import commands, loss, templates, wording
 from jobs.report.names import job_page_path
 from jobs.report.rows import FleetTables, Publication
-from schemas.sql_files import FUNNEL
+from jobs.report.tiles import tiles
 from schemas.unit import Unit
-from schemas.vocabulary import (
-    CAUSE_UNEXPLAINED,
-    NOT_STATED,
-    STATUS_ANALYSED,
-    STRAGGLING_SLOWDOWN,
-    UNIT_KEY,
-)
-
-HEADLINES: Final = {
-    "no_jobs": "There are no such jobs in this period.",
-    "no_hours": "No analysed job states its GPU-hours: what stragglers cost cannot be said in hours.",
-    "lost": (
-        "Stragglers cost {lost} of {analysed} analysed GPU-hours ({share}); fixing every cause found would "
-        "return {returned}{more}."
-    ),
-    "more": " (why this can be more than was lost, is told below)",
-}
-"""Sentences of which the page's script makes the headline of what is filtered."""
+from schemas.vocabulary import NOT_STATED, STATUS_ANALYSED, STRAGGLING_SLOWDOWN, UNIT_KEY
 
 _LONGEST_DETAIL: Final = 200
 """Characters of a status_detail that the page shows."""
-_SUMMED: Final = ("gpu_hours", "wasted_gpu_hours", "simulated_total_s", "ideal_total_s")
-_OF_PARTS: Final = (
-    *("cause", "host", "is_flagged"),
-    *("time_saved_fraction", "attributed_gpu_hours", "recoverable_gpu_hours"),
-)
-_OF_HOSTS: Final = (
-    *("host", "jobs", "jobs_slow", "expected_jobs_slow", "p_value", "is_beyond_chance", "pattern"),
-    *("days_slow", "first_slow", "last_slow"),
-)
+_MOST_NAMED: Final = 8
+"""Jobs that the comparison of weeks names."""
 
 
 def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
     """Return the page as HTML."""
     values = {
         "root": ".",
-        "title": f"Fleet report, {publication.day}",
-        "headline": headline(tables),
+        "title": f"Fleet report, {publication.first_day} to {publication.day}",
+        "tiles": tiles(tables, publication),
+        "weeks": _weeks(tables),
+        "coverage": tables.coverage.to_pylist()[::-1],
+        "distribution": tables.distribution.to_pylist()[0],
+        "straggling_slowdown": STRAGGLING_SLOWDOWN,
         "data": fleet_data(tables, publication),
         "publication": publication,
     }
     return templates.page("fleet.html", values)
 
 
-def headline(tables: FleetTables) -> str:
-    """GPU-hours lost and what fixes would return, of the whole period, in one sentence."""
-    units = tables.units
-    if not units.num_rows:
-        return HEADLINES["no_jobs"]
-    analysed = units.filter(pc.equal(units["status"], STATUS_ANALYSED))
-    lost, of = (pc.sum(analysed[name]).as_py() for name in ("wasted_gpu_hours", "gpu_hours"))
-    returned = pc.sum(tables.parts["attributed_gpu_hours"]).as_py() or 0.0
-    if not of:
-        return HEADLINES["no_hours"]
-    return HEADLINES["lost"].format(
-        lost=wording.hours(lost),
-        analysed=wording.hours(of),
-        share=wording.percent(lost / of),
-        returned=wording.hours(returned),
-        more=HEADLINES["more"] if returned > lost else "",
-    )
-
-
 def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
     """All that the page's script needs."""
+    measure = loss.measure_of(tables)
     places = {unit: place for place, unit in enumerate(_keys(tables.units))}
-    parts = tables.parts.select(_OF_PARTS)
+    unit = pa.array([places[each] for each in _keys(tables.parts)], pa.int64())
+    parts = {name: tables.parts[name] for name in ("cause", "host", "is_flagged")}
     return {
         "day": publication.day.isoformat(),
         "first_day": publication.first_day.isoformat(),
         "report_job": commands.command("report_job", publication.warehouse),
-        "statuses": {name: wording.STATUS_WORDS[name] for name in FUNNEL},
+        "measure": {"unit": measure.unit},
         "causes": {
-            name: {"title": words.title, "fix": words.fix}
-            for name, words in wording.CAUSE_WORDS.items()
-            if name != CAUSE_UNEXPLAINED
+            name: {"title": words.title, "fix": words.fix} for name, words in wording.CAUSE_WORDS.items()
         },
-        "straggling_slowdown": STRAGGLING_SLOWDOWN,
-        "headlines": HEADLINES,
-        "units": templates.columns(_units(tables.units, publication)),
-        "parts": templates.columns(
-            parts.append_column("unit", pa.array([places[unit] for unit in _keys(tables.parts)], pa.int64()))
-        ),
-        "op_types": templates.columns(tables.op_types),
-        "hosts": templates.columns(tables.hosts.select(_OF_HOSTS)),
+        "host_pages": dict(publication.hosts),
+        "units": templates.columns(_units(tables.units, publication, measure)),
+        "parts": templates.columns(pa.table({**parts, "unit": unit, "lost": tables.parts[measure.lost]})),
+        "runs": templates.columns(_runs(tables.runs, publication, _latest(tables.units))),
+        "left_out": _left_out(tables),
+        "op_types": templates.columns(_op_types(tables.op_types)),
+        "hosts": [
+            {**wording.host_record(row), "page": publication.hosts.get(row["host"])}
+            for row in tables.hosts.to_pylist()
+        ],
     }
 
 
-def _units(units: pa.Table, publication: Publication) -> pa.Table:
-    """Rows of the page; `run` names a run as a command does, `page` leads to the page of the unit, if any."""
+def _units(units: pa.Table, publication: Publication, measure: loss.Measure) -> pa.Table:
+    """Rows of the page: what may be summed of a unit, and the page of the unit, if any."""
     keys = _keys(units)
-    paths = [job_page_path(*unit) for unit in keys]
-    own = f"{publication.day}/"
-    pages = [path.removeprefix(own) if path.startswith(own) else f"../{path}" for path in paths]
-    have = set(publication.pages)
     texts = {
+        "page": [publication.page_of(job_page_path(*unit)) for unit in keys],
         "run": [commands.of_run(unit) for unit in keys],
-        "page": [page if path in have else None for path, page in zip(paths, pages, strict=True)],
         **{name: [each or NOT_STATED for each in units[name].to_pylist()] for name in ("team", "cluster")},
     }
-    details = pc.utf8_slice_codeunits(units["status_detail"], 0, _LONGEST_DETAIL)
-    kept = {name: units[name] for name in (*UNIT_KEY, "status", "world_size", *_SUMMED)}
-    return pa.table(
-        kept | {"detail": details} | {name: pa.array(each, pa.string()) for name, each in texts.items()}
+    kept = {name: units[name] for name in UNIT_KEY}
+    figures = {"lost": units[measure.lost], "of": units[measure.of]}
+    return pa.table(kept | figures | {name: pa.array(each, pa.string()) for name, each in texts.items()})
+
+
+def _runs(
+    runs: pa.Table, publication: Publication, latest: dict[tuple[str, str], dict[str, Any]]
+) -> pa.Table:
+    """Analysed runs, each with the page of its latest day."""
+    analysed = runs.filter(runs["is_analysed"]).select(
+        ["job_id", "run_id", "slowdown", "waste_fraction", "world_size"]
     )
+    keys = zip(analysed["job_id"].to_pylist(), analysed["run_id"].to_pylist(), strict=True)
+    pages = [publication.page_of(job_page_path(latest[key]["log_date"], *key)) for key in keys]
+    return analysed.append_column("page", pa.array(pages, pa.string()))
+
+
+def _latest(units: pa.Table) -> dict[tuple[str, str], dict[str, Any]]:
+    """Each run's latest unit."""
+    rows = units.select([*UNIT_KEY, "status", "status_detail"]).to_pylist()
+    return {(row["job_id"], row["run_id"]): row for row in rows}
+
+
+def _left_out(tables: FleetTables) -> list[dict[str, Any]]:
+    """Runs without an analysed day, and what their latest one lacked."""
+    latest = _latest(tables.units)
+    return [
+        {
+            "job_id": row["job_id"],
+            "run_id": row["run_id"],
+            "gpu_hours": row["gpu_hours"],
+            "why": wording.STATUS_WORDS[row["status"]],
+            "facts": (latest[row["job_id"], row["run_id"]]["status_detail"] or "")[:_LONGEST_DETAIL],
+        }
+        for row in tables.runs.to_pylist()
+        if row["status"] != STATUS_ANALYSED
+    ]
+
+
+def _op_types(op_types: pa.Table) -> pa.Table:
+    stated = op_types.filter(op_types["wasted_gpu_hours_share"].is_valid())
+    return pa.table({"op_type": stated["op_type"], "value": stated["wasted_gpu_hours_share"]})
+
+
+def _weeks(tables: FleetTables) -> dict[str, Any]:
+    """The last seven days beside the seven before, and whose jobs straggle anew or no longer."""
+    weeks = {week["weeks_ago"]: week for week in tables.weeks.to_pylist()}
+    if len(weeks) < 2:  # nothing to compare with
+        return {}
+    now, before = weeks[0], weeks[1]
+    slow, was_slow = (set(week["straggling_jobs"] or ()) for week in (now, before))
+    gone = sorted(was_slow.intersection(now["analysed_jobs"] or ()) - slow)
+    shown = (
+        ("job-days", "job_days", wording.number),
+        ("analysed job-days", "analysed_job_days", wording.number),
+        ("straggling job-days", "straggling_job_days", wording.number),
+        ("GPU-hours lost", "lost_gpu_hours", wording.hours),
+        ("share lost of what was analysed", "lost_share", wording.percent),
+    )
+    return {
+        "rows": [(name, as_text(now[key]), as_text(before[key])) for name, key, as_text in shown],
+        "newly": _listed(sorted(slow - was_slow)),
+        "no_longer": _listed(gone),
+    }
+
+
+def _listed(names: list[str]) -> str:
+    more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+    return ", ".join([*names[:_MOST_NAMED], *more]) or "none"
 
 
 def _keys(table: pa.Table) -> list[Unit]:

@@ -1,4 +1,4 @@
-"""Data of a job page's charts, as columns, and what they say to who does not see them."""
+"""Data of a job page's charts, as columns."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from jobs.report.rows import Row, UnitTables
 from jobs.report.templates import rounded
-from jobs.report.wording import percent, ratio
 
 Floats = npt.NDArray[np.float64]
 
@@ -25,7 +24,6 @@ def by_step(workers: Sequence[Row]) -> Floats | None:
 def charts(tables: UnitTables) -> tuple[str, list[dict[str, Any]]]:
     """What the map by steps shows, in words (empty without one), and all charts of the page."""
     workers, steps = tables.workers, tables.steps
-    slowest = max(workers, key=lambda row: row["slowdown"])
     drawn = [
         _chart(
             "workers",
@@ -36,8 +34,6 @@ def charts(tables: UnitTables) -> tuple[str, list[dict[str, Any]]]:
                 "host": [row["host"] for row in workers],
                 "excess": _excess([row["slowdown"] for row in workers]),
             },
-            f"Map of {len(workers)} workers: the slowest is dp rank {slowest['dp_rank']} of stage "
-            f"{slowest['pp_rank']} and adds {percent(slowest['slowdown'] - 1)}.",
         ),
         _chart(
             "steps",
@@ -45,30 +41,24 @@ def charts(tables: UnitTables) -> tuple[str, list[dict[str, Any]]]:
             {
                 "step": [row["step"] for row in steps],
                 "slowdown": rounded((row["slowdown"] for row in steps), 5),
+                # The same of steps that follow each other: a line over what lies between would be made up.
+                "burst": [row["step"] - place for place, row in enumerate(steps)],
             },
-            f"Slowdown of {len(steps)} steps, from {ratio(min(row['slowdown'] for row in steps))} to "
-            f"{ratio(max(row['slowdown'] for row in steps))}.",
         ),
-        _op_types(tables.op_types),
+        _chart(
+            "opTypes",
+            "chart-op-types",
+            {
+                "op_type": [row["op_type"] for row in tables.op_types],
+                "value": rounded((row["waste_fraction"] for row in tables.op_types), 4),
+            },
+        ),
     ]
     slowdown = by_step(workers)
     if slowdown is None:
         return "", drawn
     text, step_map = _step_map(slowdown, workers, [row["step"] for row in steps])
     return text, [*drawn, step_map]
-
-
-def _op_types(op_types: Sequence[Row]) -> dict[str, Any]:
-    worst = max(op_types, key=lambda row: row["waste_fraction"])
-    return _chart(
-        "opTypes",
-        "chart-op-types",
-        {
-            "op_type": [row["op_type"] for row in op_types],
-            "value": rounded((row["waste_fraction"] for row in op_types), 4),
-        },
-        f"{len(op_types)} op types: {worst['op_type']} alone costs {percent(worst['waste_fraction'])}.",
-    )
 
 
 def _step_map(slowdown: Floats, workers: Sequence[Row], steps: Sequence[int]) -> tuple[str, dict[str, Any]]:
@@ -84,7 +74,7 @@ def _step_map(slowdown: Floats, workers: Sequence[Row], steps: Sequence[int]) ->
         "step": [*steps] * len(names),
         "excess": _excess(slowdown[order].ravel().tolist()),
     }
-    return text, _chart("stepMap", "chart-step-map", columns, text)
+    return text, _chart("stepMap", "chart-step-map", columns)
 
 
 def _excess(slowdown: Sequence[float]) -> list[float | None]:
@@ -92,5 +82,5 @@ def _excess(slowdown: Sequence[float]) -> list[float | None]:
     return rounded((100 * (value - 1) for value in slowdown), 3)
 
 
-def _chart(name: str, place: str, columns: Mapping[str, Sequence[object]], text: str) -> dict[str, Any]:
-    return {"name": name, "id": place, "rows": columns, "text": text}
+def _chart(name: str, place: str, columns: Mapping[str, Sequence[object]]) -> dict[str, Any]:
+    return {"name": name, "id": place, "rows": columns}

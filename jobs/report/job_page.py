@@ -1,61 +1,136 @@
 """The page of one unit: what it lost, why, which workers and hosts, how far to trust it, what next."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
 from typing import Any, Final
 
 import numpy as np
 
-from jobs.report import cause_words, commands, templates, wording
+from jobs.report import cause_words, commands, loss, templates, wording
 from jobs.report.job_charts import by_step, charts
+from jobs.report.names import job_page_path
 from jobs.report.patterns import Pattern, name_pattern
-from jobs.report.rows import Row, UnitTables
-from schemas.vocabulary import NOT_STATED
+from jobs.report.rows import FleetTables, Publication, Row, UnitTables
+from schemas.unit import Unit
+from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, STATUS_ANALYSED
 
 _SLOWEST: Final = 10
 """Workers whose hosts are listed."""
 
 
-def job_page(tables: UnitTables, warehouse: str | None = "", *, has_fleet_page: bool = True) -> bytes:
+@dataclass(frozen=True)
+class Links:
+    """Where a job's page leads, as its own folder sees it; what there is not is left out.
+
+    fleet, quality : the fleet's page and the data docs of the day.
+    dictionary     : what each column means.
+    days           : other days of the run, with what was lost on them, and their page or None.
+    hosts          : pages of hosts.
+    """
+
+    fleet: str = ""
+    quality: str = ""
+    dictionary: str = ""
+    days: Sequence[tuple[date, str, str | None]] = ()
+    hosts: Mapping[str, str] = field(default_factory=dict)
+
+
+def links_of(
+    unit: Unit, fleet: FleetTables, publication: Publication, *, has_fleet_page: bool = True
+) -> Links:
+    """Where the page of a unit leads, within its publication and to earlier ones."""
+    days = []
+    for row in fleet.units.to_pylist():
+        if (row["job_id"], row["run_id"]) == unit[1:] and row["log_date"] != unit.log_date:
+            page = publication.page_of(job_page_path(row["log_date"], *unit[1:]))
+            lost = loss.of_unit(row["lost_fraction"], row["lost_gpu_hours"])
+            told = f"{lost} lost" if row["is_analysed"] else wording.STATUS_WORDS[row["status"]]
+            days.append((row["log_date"], told, f"../{page}" if page else None))
+    return Links(
+        fleet="../index.html" if has_fleet_page else "",
+        quality=f"../{publication.quality}" if publication.quality else "",
+        dictionary=f"../{templates.DICTIONARY_NAME}",
+        days=days,
+        hosts={host: f"../{page}" for host, page in publication.hosts.items()},
+    )
+
+
+def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None = None) -> bytes:
     """Return the page as HTML.
 
-    warehouse      : how a command names the warehouse; empty where it need not; None where there is none.
-    has_fleet_page : whether there is a fleet's page of that day to lead back to.
+    warehouse : how a command names the warehouse; empty where it need not; None where there is none, and
+        no command to show.
     """
     unit = tables.key
     values: dict[str, Any] = {
         "root": "..",
         "title": f"{unit.job_id}, {unit.log_date}",
         "unit": unit,
-        "has_fleet_page": has_fleet_page,
+        "links": links or Links(),
         "about": _about(tables.job),
         "headline": headline(tables.job),
+        "is_analysed": tables.job["status"] == STATUS_ANALYSED,
         "traceback": tables.job["failure_traceback"],
         "figures": [],
-        "commands": []
-        if warehouse is None
-        else commands.deeper(unit, tables.causes, tables.op_types, tables.steps, warehouse),
     }
     if tables.workers:
-        values |= _replayed(tables)
+        values |= _replayed(tables, warehouse, values["links"])
     return templates.page("job.html", values)
 
 
-def _replayed(tables: UnitTables) -> dict[str, Any]:
+def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[str, Any]:
     """What only a replayed unit has."""
     found = _pattern(tables)
     step_map_text, drawn = charts(tables)
-    held = [row for row in tables.causes if row["is_cause"]]
-    others = [row for row in tables.causes if not row["is_cause"] and row["cause"] != "unexplained"]
+    held = sorted(
+        (row for row in tables.causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED), key=_saved
+    )
+    others = [row for row in tables.causes if not row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
+    slowest = max(tables.steps, key=lambda row: (row["slowdown"], -row["step"]))["step"]
+    fixes = timeline = ""
+    if warehouse is not None:
+        fixes = commands.fix_causes(tables.key, [row["cause"] for row in held], warehouse)
+        timeline = commands.timeline(tables.key, warehouse)
     return {
-        "causes": [cause_words.told(row) for row in sorted(held, key=_saved)],
+        "causes": [cause_words.told(row, links.hosts) for row in held],
         "others": [cause_words.short(row) for row in sorted(others, key=_saved)],
+        "unexplained": _unexplained(tables),
+        "prints": _printed(tables, held),
+        "fix_command": fixes,
         "pattern": found,
         "step_map_text": step_map_text,
-        "slowest": _slowest(tables),
+        "slowest": _slowest(tables, links.hosts),
+        "slowest_step": slowest,
+        "timeline": timeline and f"{timeline}{slowest}",
         "figures": _figures(tables.job),
         "trust": trust(tables.job),
-        "data": {"charts": drawn},
+        "data": {"charts": drawn, "timeline": timeline},
     }
+
+
+def _printed(tables: UnitTables, held: Sequence[Row]) -> list[dict[str, Any]]:
+    """What the page's command prints: the unit's own replays, before other jobs revised them."""
+    hours = tables.job["gpu_hours"]
+    measured = {row["cause"]: row["unrevised"] or row for row in tables.causes}
+    alone = {row["cause"]: measured[row["cause"]]["time_saved_fraction"] for row in held}
+    together = max(0.0, sum(row["attributed_fraction"] for row in measured.values()))
+    revised = {row["cause"] for row in tables.causes if row["unrevised"]}
+    return [
+        {
+            "scenario": scenario,
+            "fraction": fraction,
+            "hours": None if hours is None else hours * fraction,
+            "is_revised": scenario in revised or (scenario == ALL_CAUSES and bool(revised)),
+        }
+        for scenario, fraction in [*alone.items(), (ALL_CAUSES, together)]
+    ]
+
+
+def _unexplained(tables: UnitTables) -> str:
+    """What no cause explains that holds; empty where that is nothing."""
+    (row,) = [row for row in tables.causes if row["cause"] == CAUSE_UNEXPLAINED] or [{"lost_fraction": None}]
+    return loss.of_unit(row["lost_fraction"], row["lost_gpu_hours"]) if row["lost_fraction"] else ""
 
 
 def _saved(row: Row) -> float:
@@ -79,40 +154,49 @@ def _about(job: Row) -> list[tuple[str, object]]:
 
 
 def headline(job: Row) -> str:
-    """Return what the job loses in one sentence, or why it was not analysed."""
-    if job["slowdown"] is None:
+    """Return what the job lost in one sentence, or why it was not analysed."""
+    if job["status"] != STATUS_ANALYSED:
         why = wording.STATUS_WORDS[job["status"]]
-        return f"Not analysed: {why}" + (f" ({job['status_detail']})." if job["status_detail"] else ".")
-    told = f"A step takes {wording.ratio(job['slowdown'])} times its ideal time"
-    if job["wasted_gpu_hours"] is None:
-        told += (
-            f": {wording.percent(job['waste_fraction'])} of its time is lost; its GPU-hours are not stated."
-        )
-    else:
-        told += (
-            f": {wording.hours(job['wasted_gpu_hours'])} of its {wording.hours(job['gpu_hours'])} GPU-hours "
-            f"({wording.percent(job['waste_fraction'])}) are lost."
-        )
-    return told
+        detail = f" ({job['status_detail']})." if job["status_detail"] else "."
+        return f"Not analysed: {why}{detail}"
+    if job["lost_fraction"] is None:
+        return "What it lost is not known: an earlier version simulated this day."
+    if job["gpu_hours"] is None:
+        return f"{wording.percent(job['lost_fraction'])} of its time is lost; its GPU-hours are not stated."
+    lost, of = wording.hours(job["lost_gpu_hours"]), wording.hours(job["gpu_hours"])
+    return f"{lost} of its {of} GPU-hours ({wording.percent(job['lost_fraction'])}) are lost."
 
 
 def _figures(job: Row) -> list[tuple[str, str, str]]:
     return [
-        ("step, recorded", wording.seconds(job["actual_step_s"]), "T_actual, mean over steps"),
+        ("step, recorded", wording.seconds(job["actual_step_s"]), "mean over steps (T_actual)"),
         (
             "step, replayed",
             wording.seconds(job["simulated_step_s"]),
-            "T, without waits before an op's launch",
+            "without waits before an op's launch (T)",
         ),
-        ("step, ideal", wording.seconds(job["ideal_step_s"]), f"T_ideal: {job['ideal']}"),
-        ("slowdown", wording.ratio(job["slowdown"]), "replayed / ideal"),
-        ("launch slowdown", wording.ratio(job["launch_slowdown"]), "recorded / replayed"),
-        ("slowest 3 % of workers", wording.percent(job["slow_worker_share"]), "of the loss (M_W)"),
-        ("last stage", wording.percent(job["last_stage_share"]), "of the loss (M_S)"),
+        ("step, ideal", wording.seconds(job["ideal_step_s"]), f"the paper's ideal, {job['ideal']} (T_ideal)"),
+        ("slowdown", wording.ratio(job["slowdown"]), "replayed / ideal step"),
+        (
+            "waste",
+            loss.of_unit(job["waste_fraction"], job["wasted_gpu_hours"]),
+            "1 - 1/slowdown: the loss against the paper's ideal",
+        ),
+        ("launch slowdown", wording.ratio(job["launch_slowdown"]), "recorded / replayed step"),
+        (
+            "by the slowest 3 % of workers",
+            wording.percent(job["slow_worker_share"]),
+            "part of the waste that goes where they are ideal (M_W)",
+        ),
+        (
+            "by the last stage",
+            wording.percent(job["last_stage_share"]),
+            "part of the waste that goes where it is ideal (M_S)",
+        ),
         (
             "forward with backward",
             wording.ratio(job["forward_backward_correlation"]),
-            "correlation of their times: from 0.9 on, data of uneven length",
+            "how far their times of a microbatch rise together (correlation): from 0.9 on, uneven data",
         ),
     ]
 
@@ -141,11 +225,16 @@ def trust(job: Row) -> list[tuple[str, str, str]]:
     ]
 
 
-def _slowest(tables: UnitTables) -> list[dict[str, object]]:
+def _slowest(tables: UnitTables, pages: Mapping[str, str]) -> list[dict[str, object]]:
     """Slowest workers with their hosts, and what other jobs say of these."""
     workers = sorted(tables.workers, key=lambda row: (-row["slowdown"], row["rank"]))[:_SLOWEST]
     return [
-        dict(row) | {"host": row["host"] or NOT_STATED, "record": _record(row["host"], tables.hosts)}
+        dict(row)
+        | {
+            "host": row["host"] or NOT_STATED,
+            "page": pages.get(row["host"]),
+            "record": _record(row["host"], tables.hosts),
+        }
         for row in workers
     ]
 
@@ -156,6 +245,5 @@ def _record(host: str | None, hosts: Mapping[str, Row]) -> str:
         return wording.MISSING
     if host not in hosts:
         return "never slow in the period"
-    row = hosts[host]
-    told = f"slow in {row['jobs_slow']} of {row['jobs']} jobs, {row['pattern']}"
-    return told + (", beyond chance" if row["is_beyond_chance"] else "")
+    row = wording.host_record(hosts[host])
+    return f"slow in {row['slow_in']} jobs, {row['pattern']}; beyond chance: {row['chance']}"

@@ -9,23 +9,18 @@ import pyarrow.compute as pc
 
 from jobs.reading.conditions import on_units
 from jobs.reading.reader import Reader
+from jobs.report.host_page import hosts_with_pages
+from jobs.report.questions import of_fleet, of_hosts
 from jobs.report.rows import FleetTables, UnitTables
-from schemas.queries import QUERIES
 from schemas.unit import Unit
 from schemas.vocabulary import (
     JOB_CAUSES,
-    OP_TYPE_DAY,
     OP_TYPE_SLOWDOWN,
     STEP_SLOWDOWN,
     UNIT_KEY,
     WORKER_SLOWDOWN,
 )
 
-_HOSTS: Final = "hosts"
-_MOST_HOSTS: Final = 500
-_HOST_ORDER: Final = [("p_value", "ascending"), ("jobs_slow", "descending"), ("host", "ascending")]
-"""Those first that chance explains least."""
-_KEY: Final = ", ".join(UNIT_KEY)
 _JOB_DAYS: Final = "job_days"
 _OF_UNITS: Final = {
     _JOB_DAYS: (),
@@ -41,36 +36,16 @@ _Rows = list[dict[str, Any]]
 
 def read_fleet(reader: Reader, first_day: date, last_day: date) -> FleetTables:
     """Rows of the fleet's page, of these days, both included."""
-    period = f"log_date BETWEEN DATE'{first_day}' AND DATE'{last_day}'"
-    asked = {
-        "units": f"""
-            SELECT {_KEY}, status, status_detail, team, cluster, world_size, slowdown, is_straggling,
-                gpu_hours, wasted_gpu_hours, simulated_total_s, ideal_total_s
-            FROM job_days WHERE {period}""",
-        "parts": f"""
-            SELECT {_KEY}, cause, host, is_flagged, time_saved_fraction, attributed_gpu_hours,
-                recoverable_gpu_hours
-            FROM fix_parts WHERE {period}""",
-        "op_types": f"""
-            SELECT log_date, op_type, jobs, gpu_hours, wasted_gpu_hours
-            FROM {OP_TYPE_DAY} WHERE {period}""",
-        "hosts": f"""
-            SELECT * FROM ({QUERIES[_HOSTS].over(first_day, last_day)}) WHERE jobs_slow > 0""",
-    }
-    found = {name: reader.rows(sql) for name, sql in asked.items()}
-    return FleetTables(
-        units=_sorted(found["units"], *UNIT_KEY),
-        parts=_sorted(found["parts"], *UNIT_KEY, "cause", "host"),
-        op_types=_sorted(found["op_types"], "log_date", "op_type"),
-        hosts=found[_HOSTS].sort_by(_HOST_ORDER).slice(0, _MOST_HOSTS),
-    )
+    found = {name: reader.rows(sql) for name, sql in of_fleet(first_day, last_day).items()}
+    named = hosts_with_pages(found["fixes"].to_pylist(), found["hosts"].to_pylist())
+    return FleetTables(**found, host_units=reader.rows(of_hosts(named or [""], first_day, last_day)))
 
 
 def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
-    """Straggling units of one day, those that waste most GPU-hours first, then the slowest."""
+    """Straggling units of one day, those that lose most GPU-hours first, then the slowest."""
     units = fleet.units
     slow = units.filter(pc.and_(pc.equal(units["log_date"], pa.scalar(day)), units["is_straggling"]))
-    dearest = slow.sort_by([("wasted_gpu_hours", "descending"), ("slowdown", "descending")]).slice(0, most)
+    dearest = slow.sort_by([("lost_gpu_hours", "descending"), ("slowdown", "descending")]).slice(0, most)
     return [Unit(**key) for key in dearest.select(UNIT_KEY).to_pylist()]
 
 

@@ -1,6 +1,6 @@
-"""What the pages are made of: rows of the warehouse, read by somebody else."""
+"""What the pages are made of: rows of the warehouse, read elsewhere."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -14,32 +14,48 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class FleetTables:
-    """What the page is made of: rows of the period, ordered.
+    """Rows of the period, ordered; jobs.report.questions says what each table is.
 
-    units    : of job_days. parts: of fix_parts. op_types: of op_type_day.
-    hosts    : of the named query hosts, those that were slow at least once.
+    totals has one row, weeks up to two; host_units : of the hosts that have a page.
     """
 
+    totals: pa.Table
+    weeks: pa.Table
+    days: pa.Table
+    fixes: pa.Table
     units: pa.Table
     parts: pa.Table
+    runs: pa.Table
+    coverage: pa.Table
+    distribution: pa.Table
     op_types: pa.Table
     hosts: pa.Table
+    host_units: pa.Table
 
 
 @dataclass(frozen=True)
 class Publication:
-    """One night's report.
+    """One night's report, and what its pages lead to.
 
-    day          : the log date it was written for, and its last day.
-    first_day    : first day of the period.
-    pages        : paths of job pages that there are, from the report's root.
-    warehouse    : how a command names the warehouse; empty where it need not.
+    day, first_day : of its period, both included.
+    pages     : job pages from the report's root, those of earlier publications too.
+    hosts     : host pages from the publication's folder, by host.
+    warehouse : how a command names the warehouse; empty where it need not.
+    quality   : where the data docs of its day lie, from the publication's folder; empty where nowhere.
     """
 
     day: date
     first_day: date
-    pages: Collection[str]
+    pages: frozenset[str] = frozenset()
+    hosts: Mapping[str, str] = field(default_factory=dict)
     warehouse: str = ""
+    quality: str = ""
+
+    def page_of(self, path: str) -> str | None:
+        """Return where a job page lies from the publication's folder; None where there is none."""
+        if path not in self.pages:
+            return None
+        return path.removeprefix(f"{self.day}/") if path.startswith(f"{self.day}/") else f"../{path}"
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from jobs.report import wording
 from jobs.report.policy import OF_FILES_BESIDE
 
-_SCRIPTS: Final = ("words.js", "figures.js", "charts.js", "tables.js", "fleet.js", "overview.js", "job.js")
+_SCRIPTS: Final = ("words.js", "charts.js", "tables.js", "fleet.js", "job.js")
 _STYLE: Final = "report.css"
 
 LIBRARY_NAME: Final = "charts-library.js"
 SCRIPT_NAME: Final = "report.js"
 STYLE_NAME: Final = "report.css"
+DICTIONARY_NAME: Final = "dictionary.html"
 """Files that all pages of a publication share."""
 
 
@@ -72,6 +73,6 @@ def _environment() -> Environment:
         script=SCRIPT_NAME,
         style=STYLE_NAME,
         policy=OF_FILES_BESIDE,
-        cause_words=wording.CAUSE_WORDS,
+        status_words=wording.STATUS_WORDS,
     )
     return made

@@ -1,7 +1,8 @@
 """Words and numbers as people read them: causes with their fix, hours, shares and times with units."""
 
 import math
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from schemas.vocabulary import CAUSES
 
@@ -10,24 +11,35 @@ MISSING: Final = "\N{EN DASH}"
 
 
 class CauseWords(NamedTuple):
-    """How a cause is called, and what fixes it."""
+    """How a cause is called, what fixes it, and what the paper's indicator of it says."""
 
     title: str
     fix: str
     indicator: str = ""
 
 
+_OF_WORKERS: Final = "with the slowest 3 % of workers ideal, {share} of the waste goes (M_W)"
+_OF_STAGE: Final = "with the last stage ideal, {share} of the waste goes (M_S)"
+_OF_DATA: Final = (
+    "forward and backward times of a microbatch rise and fall together with a correlation of {number}, where "
+    "1 is always"
+)
+
 CAUSE_WORDS: Final[dict[str, CauseWords]] = dict(
     zip(
         CAUSES,
         (
-            CauseWords("slow worker", "repair or replace the host, or leave it out", "M_W"),
-            CauseWords("uneven stages", "move layers, or the loss, between pipeline stages", "M_S"),
-            CauseWords("uneven data", "give every microbatch of a step the same work", "correlation"),
+            CauseWords("slow worker", "repair or replace the host, or leave it out", _OF_WORKERS),
+            CauseWords("uneven stages", "move layers, or the loss, between pipeline stages", _OF_STAGE),
+            CauseWords("uneven data", "give every microbatch of a step the same work", _OF_DATA),
             CauseWords("pauses", "collect garbage on all workers in the same steps"),
             CauseWords("slow transfers", "look at the links between these workers"),
             CauseWords("late starts", "load data ahead: the step waits for it before its first op"),
-            CauseWords("unexplained", "no fix is known: compare a slow step's timeline with a usual one's"),
+            CauseWords(
+                "unexplained",
+                "no cause holds here: too small, or without evidence; compare a slow step's timeline with a "
+                "usual one's",
+            ),
         ),
         strict=True,
     )
@@ -110,3 +122,33 @@ def _digits(value: float) -> str:
     if "." in text:
         text = text.rstrip("0").rstrip(".")
     return "0" if text in {"-0", ""} else text
+
+
+def host_record(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a table of hosts shows of a row of the named query hosts."""
+    return {
+        "host": row["host"],
+        "slow_in": f"{row['jobs_slow']} of {row['jobs']}",
+        "jobs_slow": row["jobs_slow"],
+        "expected": row["expected_jobs_slow"],
+        "chance": beyond_chance(row),
+        "pattern": row["pattern"].replace("_", "-"),
+        "days_slow": row["days_slow"],
+        "first": str(row["first_slow"]),
+        "last": str(row["last_slow"]),
+    }
+
+
+def beyond_chance(row: Mapping[str, Any]) -> str:
+    """Whether a host is slow more often than by chance, and why that is said."""
+    asked = row["hosts_asked_about"]
+    jobs = f"{row['jobs_slow']} of {row['jobs']} job" + ("" if row["jobs"] == 1 else "s")
+    likely = _rarely(min(1.0, row["p_value"] * asked))
+    return (
+        f"{'yes' if row['is_beyond_chance'] else 'no'}: of the {asked:,} hosts asked about, one is slow in "
+        f"{jobs} by chance alone with a probability of up to {likely}"
+    )
+
+
+def _rarely(probability: float) -> str:
+    return "less than 0.1 %" if probability < 0.001 else percent(probability)  # as shown

@@ -11,13 +11,13 @@ from jobs.project import data_root
 from jobs.reading.question import QuestionError
 from jobs.reading.reader import Reader
 from jobs.report import files
-from jobs.report.fleet_page import fleet_page, headline
-from jobs.report.job_page import job_page
-from jobs.report.names import INDEX_NAME, job_page_path
+from jobs.report.job_page import job_page, links_of
+from jobs.report.names import INDEX_NAME, docs_path, host_page_path, job_page_path
+from jobs.report.publish import contents, publication_of, quality_from
 from jobs.report.read import days_with_rows, read_fleet, read_units, straggling_units
-from jobs.report.rows import Publication
 from jobs.settings import Settings, SettingsError
 from schemas.unit import Unit
+from schemas.vocabulary import STAGE_PUBLISH
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -38,18 +38,14 @@ def write_report(reader: Reader, settings: Settings, log_date: date) -> Path:
     if log_date not in days:
         raise NoRowsError(_no_rows(reader, log_date))
     chosen = straggling_units(fleet, log_date, settings.report.job_pages)
-    name = warehouse_name(settings)
-    pages = {
-        job_page_path(*each.key): job_page(each, name) for each in read_units(reader, chosen, fleet.hosts)
-    }
+    pages = {job_page_path(*unit) for unit in chosen}
     earlier = {path for path in files.existing_pages(root) if path < f"{log_date}/"}
-    publication = Publication(log_date, min(days), {*earlier, *pages}, name)
-    contents = {path.split("/", 1)[1]: content for path, content in pages.items()}
-    contents |= {
-        INDEX_NAME: fleet_page(fleet, publication),
-        files.HEADLINE_NAME: headline(fleet).encode(),
-    }
-    folder = files.replace_publication(root, log_date, contents)
+    quality = quality_from(root, log_date, Path(docs_path(reader.root, log_date, STAGE_PUBLISH)))
+    hosts = dict.fromkeys(fleet.host_units["host"].to_pylist())
+    name = warehouse_name(settings)
+    publication = publication_of(fleet, log_date, earlier | pages, hosts, name, quality)
+    found = contents(fleet, read_units(reader, chosen, fleet.hosts), publication)
+    folder = files.replace_publication(root, log_date, found)
     _LOG.info("report: %s (%d job pages, %.1f s)", folder, len(pages), time.monotonic() - started)
     return folder
 
@@ -79,10 +75,16 @@ def write_job_page(reader: Reader, settings: Settings, unit: Unit) -> Path:
     Raises SettingsError where no folder for reports is named.
     """
     root = report_root(settings)
-    hosts = read_fleet(reader, _first_day(settings, unit.log_date), unit.log_date).hosts
-    (tables,) = read_units(reader, [unit], hosts)
-    has_fleet_page = (root / str(unit.log_date) / INDEX_NAME).is_file()
-    page = job_page(tables, warehouse_name(settings), has_fleet_page=has_fleet_page)
+    fleet = read_fleet(reader, _first_day(settings, unit.log_date), unit.log_date)
+    (tables,) = read_units(reader, [unit], fleet.hosts)
+    folder = root / str(unit.log_date)
+    hosts = [
+        host for host in {*fleet.host_units["host"].to_pylist()} if (folder / host_page_path(host)).is_file()
+    ]
+    name = warehouse_name(settings)
+    publication = publication_of(fleet, unit.log_date, files.existing_pages(root), hosts, name)
+    links = links_of(unit, fleet, publication, has_fleet_page=(folder / INDEX_NAME).is_file())
+    page = job_page(tables, name, links)
     return files.add_page(root, job_page_path(*unit), page)
 
 

@@ -10,8 +10,8 @@ from schemas import views
 from schemas.sql_files import OF_PERIOD, SqlFile, load, runs_include
 
 _RUNS: Final = runs_include("job_id, run_id", OF_PERIOD)
-_HOSTS: Final = "hosts"
-"""The view host_record, over a period."""
+_OF_VIEWS: Final = {"hosts": "host_record", "fix_first": "fix_first"}
+"""Views, over a period."""
 
 QUERY_NAMES: Final = (
     "coverage",
@@ -26,13 +26,15 @@ QUERY_NAMES: Final = (
     "causes",
     "trend",
     "discrepancy",
-    _HOSTS,
+    "runs",
+    "weeks",
+    *_OF_VIEWS,
 )
 
 
 def _load(name: str) -> SqlFile:
-    if name == _HOSTS:
-        return replace(load(views.__name__, "host_record", in_period=OF_PERIOD), name=name)
+    if name in _OF_VIEWS:
+        return replace(load(views.__name__, _OF_VIEWS[name], in_period=OF_PERIOD), name=name)
     return load(__name__, name, in_period=OF_PERIOD, runs=_RUNS)
 
 

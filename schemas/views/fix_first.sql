@@ -19,5 +19,6 @@ SELECT
     sum(recoverable_gpu_hours) AS recoverable_gpu_hours,
     max(time_saved_fraction) AS time_saved_fraction_max
 FROM fix_parts
+WHERE $in_period
 GROUP BY cause, host, CASE WHEN host IS NULL AND cause <> $unexplained THEN job_id END
 ORDER BY cause = $unexplained, lost_gpu_hours DESC NULLS LAST, lost_s DESC, cause, host, job_ids

@@ -3,9 +3,9 @@
 -- $straggling_slowdown. Chance: in every job a random one of its hosts is slow as often as its hosts are, so that a busy
 -- host is no bad host, nor one that happens to hold the last stage; expected_jobs_slow are the jobs in which a random
 -- host in its places would be slow, p_value the probability of as many as were found or more (Poisson binomial, exact
--- to 1e-15). is_beyond_chance: it times the number of hosts is at most 0.05 (Bonferroni). pattern, of hosts ever slow:
--- one_off (on one day), chronic (on at least 80 % of the days on which it was seen from the first to the last slow
--- one), intermittent (else). Jobs in which every host is slow say nothing about any of them.
+-- to 1e-15). is_beyond_chance: it times hosts_asked_about, the number of hosts, is at most 0.05 (Bonferroni).
+-- pattern, of hosts ever slow: one_off (on one day), chronic (on at least 80 % of the days on which it was seen from the
+-- first to the last slow one), intermittent (else). Jobs in which every host is slow say nothing about any of them.
 WITH host_units AS (
     SELECT
         host,
@@ -113,6 +113,7 @@ SELECT
     expected_jobs_slow,
     p_value,
     p_value * count(*) OVER () <= 0.05 AS is_beyond_chance,
+    count(*) OVER () AS hosts_asked_about,
     CASE
         WHEN days_slow = 1 THEN 'one_off'
         WHEN days_slow >= 0.8 * days_between AND days_slow > 0 THEN 'chronic'

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.describe import GROUPS, main, render
+from jobs.describe import main
 from jobs.nearest import suggestion
+from jobs.reading.dictionary import GROUPS, render
 from schemas.queries import QUERIES
 from schemas.symbols import SYMBOLS
 from schemas.tables import TABLES

@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 from jobs import backfill, release_night
 from jobs.gates.audit import GateRefusedError, Rule
-from jobs.gates.quality_docs import Check, Page, TableChecks, docs_path, html
+from jobs.gates.quality_docs import Check, Page, TableChecks, html
 from jobs.releases import NEVER, Release, record_release, refused
+from jobs.report.names import docs_path
 from jobs.run_log import recorded_run
 from jobs.stage import publish
 from jobs.warehouse.tables import Warehouse

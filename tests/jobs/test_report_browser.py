@@ -4,27 +4,26 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
-import pyarrow as pa
+import pandas as pd
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from jobs.report import files as report_files
-from jobs.report.fleet_page import fleet_page, headline
+from jobs.report.fleet_page import fleet_page
 from jobs.report.job_page import job_page
 from jobs.report.names import INDEX_NAME, job_page_path
-from jobs.report.rows import FleetTables
 from jobs.report.wording import hours
 from tests import published
 from tests.jobs.browser import Browser, started_browser
 from tests.jobs.conftest import Demo
 from tests.jobs.report.fleets import LAST, NAUGHTY, fleet, publication
-from tests.jobs.report.units import unit_tables
+from tests.jobs.report.units import sick_job, unit_tables
 
 pytestmark = pytest.mark.slow
 
 FLEET = fleet(runs=60, days=40)
-FLEET_CHARTS = ("causes", "trend", "waste", "sizes", "causes-over-time", "op-types")
+FLEET_CHARTS = ("trend", "waste", "sizes", "op-types")
 JOB_CHARTS = ("workers", "step-map", "steps", "op-types")
 MARKS = """
     const place = document.getElementById(arguments[0]);
@@ -43,6 +42,10 @@ SLIPPED_IN = """
     script.textContent = "document.body.dataset.slipped = 1";
     document.body.append(script);
     return fetch("http://127.0.0.1:9/").catch(() => null);
+"""
+CLICK = """
+    const click = new MouseEvent("click", {bubbles: true});
+    document.querySelector(arguments[0]).dispatchEvent(click);
 """
 FOCUS = "const e = document.activeElement; return e.id || e.className || e.textContent"
 CELLS = """
@@ -72,10 +75,11 @@ def test_the_demos_report_is_drawn(browser: Browser, demo: Demo, width: int, *, 
     assert browser.console() == []
     assert not_drawn(browser, FLEET_CHARTS) == []
     assert browser.run("return document.documentElement.scrollWidth") <= width
-    for table in ("fix-causes", "fix-jobs", "fix-hosts", "coverage", "hosts", "left-out"):
+    for table in ("fixes", "hosts", "left-out"):
         assert browser.run("return document.querySelectorAll(`#${arguments[0]} tbody th`).length", table) > 0
-    assert "node-0013" in browser.text("fix-hosts")
-    assert browser.text("headline").startswith("Stragglers cost 3,791 of 21,792 analysed GPU-hours (17.4 %)")
+    assert next(iter(_rows(browser, "fixes"))) == "node-0013"
+    assert browser.text("sum") == "4,152 GPU-hours lost in 29 job-days, 19.1 % of their 21,792."
+    assert "4,152 GPU-hours" in browser.run("return document.querySelector('.tile .figure').textContent")
 
 
 def test_all_links_of_the_demo_lead_somewhere_and_job_pages_are_drawn(browser: Browser, demo: Demo) -> None:
@@ -100,12 +104,11 @@ def test_all_links_of_the_demo_lead_somewhere_and_job_pages_are_drawn(browser: B
     "filters",
     [
         {},
-        {"team": "speech"},
-        {"cluster": "south"},
-        {"cause": "pauses"},
+        {"team": "speech", "by": "job"},
+        {"cluster": "south", "by": "host"},
+        {"cause": "pauses", "by": "cause"},
         {"from": "2026-05-10", "to": "2026-05-20"},
         {"team": "<b>research</b>", "cluster": "north", "cause": "slow worker", "from": "2026-05-01"},
-        {"team": "(not stated)", "cause": "pauses", "to": "2026-04-23"},
     ],
 )
 def test_filters_change_what_is_shown_to_the_sums_of_what_they_leave(
@@ -113,44 +116,70 @@ def test_filters_change_what_is_shown_to_the_sums_of_what_they_leave(
 ) -> None:
     browser.open(drawn_fleet)
     for name, value in filters.items():
-        browser.choose(**{name: value if name in {"from", "to"} else browser.run(OPTION, name, value)})
-    wanted = _filtered(FLEET, filters)
-    assert browser.text("headline") == headline(wanted)
+        kept = value if name in {"from", "to", "by"} else browser.run(OPTION, name, value)
+        browser.choose(**{name: kept})
+    parts = _left(filters)
+    lost = parts.lost_gpu_hours.sum()
+    assert browser.text("sum").startswith(f"{hours(lost)} GPU-hours lost in ")
+    if "by" in filters:
+        names = {"job": parts.job_id, "host": parts.host.fillna("no single host"), "cause": parts.cause}
+        wanted = parts.groupby(names[filters["by"]]).lost_gpu_hours.sum().sort_values(ascending=False)
+        shown = list(_rows(browser, "fixes").values())
+        assert [cells[0] for cells in shown] == [hours(each) for each in wanted[: len(shown)]]
+    address = browser.driver.current_url
+    browser.run("document.body.dataset.shown = ''")
+    browser.driver.get("about:blank")
+    browser.driver.get(address)
+    browser.wait()
+    assert browser.text("sum").startswith(f"{hours(lost)} GPU-hours lost in "), "the view is in the address"
     assert browser.console() == []
-    titles = {"slow_worker": "slow worker", "pause": "pauses"}
-    returned: dict[str, float] = {}
-    for row in wanted.parts.to_pylist():
-        if row["cause"] in titles and row["attributed_gpu_hours"] is not None:
-            title = titles[row["cause"]]
-            returned[title] = returned.get(title, 0.0) + row["attributed_gpu_hours"]
-    shown = _rows(browser, "fix-causes")
-    assert {cause: shown[cause][0] for cause in returned} == {
-        cause: hours(each) for cause, each in returned.items()
-    }
-    assert len(shown) == max(1, len(set(wanted.parts["cause"].to_pylist())))
-    if "cause" not in filters:
-        everyone = {row["job_id"] for row in wanted.units.to_pylist()}
-        assert sum(int(cells[0]) for cells in _rows(browser, "coverage").values()) == len(everyone)
 
 
 def test_reset_brings_everything_back(browser: Browser, drawn_fleet: Path) -> None:
     browser.open(drawn_fleet)
-    before = browser.text("headline")
+    before = browser.text("sum")
     browser.choose(team="speech", cause="pause")
-    assert browser.text("headline") != before
+    assert browser.text("sum") != before
     browser.run("document.body.dataset.shown = ''")
     browser.driver.find_element(By.CSS_SELECTOR, "#filters [type=reset]").click()
     browser.wait()
-    assert browser.text("headline") == before
+    assert browser.text("sum") == before
+
+
+def test_a_list_is_sorted_by_its_headings_and_unexplained_stays_last(
+    browser: Browser, drawn_fleet: Path
+) -> None:
+    browser.open(drawn_fleet)
+    (most, *_), *_ = (cells[1:] for cells in _cells(browser, "fixes"))
+    browser.driver.find_element(By.XPATH, "//table[@id='fixes']//button[contains(., 'lost')]").click()
+    assert "sort-fixes" in browser.driver.current_url
+    for button in browser.driver.find_elements(By.CSS_SELECTOR, "#fixes tfoot button"):
+        button.send_keys(Keys.ENTER)
+    *_, largest, last = _cells(browser, "fixes")
+    assert (largest[1], last[0]) == (most, "unexplained")
+
+
+def test_a_click_on_a_cell_shows_the_command_for_its_timeline_and_commands_are_copied(
+    browser: Browser, tmp_path: Path
+) -> None:
+    page = job_page(sick_job(), "a b/warehouse")
+    browser.open(report_files.add_page(tmp_path, job_page_path(date(2026, 1, 5), "job", "r1"), page))
+    browser.run(CLICK, "#chart-step-map .mark-rect path")
+    assert "--step " in browser.text("chosen-step")
+    assert browser.run("return document.querySelectorAll('.command .copy').length") == 3
+    names = browser.run("return [...document.querySelectorAll('.chart')].map((each) => each.ariaLabel)")
+    assert "How much each worker alone adds to each step" in names
+    assert len({*names}) == len(JOB_CHARTS)
 
 
 def test_names_that_are_markup_are_shown_as_they_are(browser: Browser, drawn_fleet: Path) -> None:
     browser.open(drawn_fleet)
     for button in browser.driver.find_elements(By.CSS_SELECTOR, "tfoot button"):
         button.send_keys(Keys.ENTER)
-    assert NAUGHTY in browser.text("fix-jobs") + browser.text("left-out")
+    browser.choose(by="job")
+    assert NAUGHTY in browser.text("fixes") + browser.text("left-out")
     assert browser.run("return document.images.length") == 0
-    assert browser.driver.title == f"Fleet report, {LAST}"
+    assert browser.driver.title.startswith("Fleet report, ")
 
 
 def test_what_gets_into_a_page_all_the_same_is_not_run(browser: Browser, drawn_fleet: Path) -> None:
@@ -165,10 +194,10 @@ def test_what_gets_into_a_page_all_the_same_is_not_run(browser: Browser, drawn_f
 def test_the_keyboard_reaches_everything_in_order(browser: Browser, drawn_fleet: Path) -> None:
     browser.open(drawn_fleet)
     visited = []
-    for _ in range(16):
+    for _ in range(30):
         browser.driver.switch_to.active_element.send_keys(Keys.TAB)
         visited.append(browser.run(FOCUS))
-    wanted = ["skip", "All reports", "from", "to", "team", "cluster", "cause", "Reset"]
+    wanted = ["skip", "All reports", "by", "from", "to", "team", "cluster", "cause", "Reset"]
     assert [name for name in dict.fromkeys(visited) if name in wanted] == wanted
     assert "scroll" in visited
 
@@ -183,8 +212,9 @@ def test_five_months_of_the_papers_fleet_are_drawn_from_under_five_megabytes(
     browser.open(folder / INDEX_NAME)
     assert browser.console() == []
     assert browser.run(MARKS, "chart-sizes") > 1
-    assert browser.text("headline") == headline(tables)
-    assert "By month" in browser.text("trend-text")
+    (totals,) = tables.totals.to_pylist()
+    assert browser.text("sum").startswith(f"{hours(totals['lost_gpu_hours'])} GPU-hours lost in ")
+    assert "by week" in browser.text("trend-text")
 
 
 @pytest.mark.parametrize(("trace", "is_hot"), [("SE", [True, True]), ("ST", [False, False, False, True])])
@@ -213,21 +243,24 @@ def _luminance(colour: str) -> float:
 
 def _rows(browser: Browser, table: str) -> dict[str, list[str]]:
     """Cells of a table by the text of the row's heading."""
+    return {cells[0]: cells[1:] for cells in _cells(browser, table)}
+
+
+def _cells(browser: Browser, table: str) -> list[list[str]]:
+    """Text of the cells of a table's rows."""
     script = """return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)].map(
         (row) => [...row.children].map((cell) => cell.textContent))"""
-    return {cells[0]: cells[1:] for cells in browser.run(script, table)}
+    found: list[list[str]] = browser.run(script, table)
+    return found
 
 
-def _filtered(tables: FleetTables, filters: dict[str, str]) -> FleetTables:
-    """The same rows chosen by hand."""
-    units, parts = tables.units.to_pandas(), tables.parts.to_pandas()
-    team, cluster, day = units.team.fillna("(not stated)"), units.cluster, units.log_date.astype(str)
-    is_in = (team == filters.get("team", team)) & (cluster == filters.get("cluster", cluster))
-    units = units[is_in & day.between(filters.get("from", ""), filters.get("to", "9999"))]
+def _left(filters: dict[str, str]) -> pd.DataFrame:
+    """Parts that the filters leave, chosen by hand."""
+    units, parts = FLEET.units.to_pandas(), FLEET.parts.to_pandas()
+    team, day = units.team.fillna("(not stated)"), units.log_date.astype(str)
+    is_in = (team == filters.get("team", team)) & (units.cluster == filters.get("cluster", units.cluster))
+    is_in &= day.between(filters.get("from", ""), filters.get("to", "9999"))
     cause = {"pauses": "pause", "slow worker": "slow_worker"}.get(filters.get("cause", ""))
     of_unit = ["log_date", "job_id"]
-    parts = parts[parts.cause == (cause or parts.cause)].merge(units[of_unit])
-    if cause:
-        units = units.merge(parts[of_unit].drop_duplicates())
-    in_scope, of_cause = (pa.Table.from_pandas(rows, preserve_index=False) for rows in (units, parts))
-    return FleetTables(in_scope, of_cause, tables.op_types, tables.hosts)
+    chosen: pd.DataFrame = parts[(parts.cause == (cause or parts.cause)) & parts.lost_gpu_hours.notna()]
+    return chosen.merge(units.loc[is_in, of_unit])

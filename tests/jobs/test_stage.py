@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from jobs.gates.audit import GateError, GateRefusedError, Rule
-from jobs.gates.quality_docs import docs_path
+from jobs.report.names import docs_path
 from jobs.stage import publish
 from jobs.warehouse.staged_rows import StagedRows
 from jobs.warehouse.tables import Warehouse

@@ -8,6 +8,7 @@ const NARROWEST_MAP = 380;
 // No code from text, and no style but that of report.css: the page's policy lets a browser run neither.
 const INERT = { ast: true, defaultStyle: false, tooltip: { disableDefaultStyle: true } };
 const views = new Map();
+let onStep = null;  // what a click on a step does
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -34,39 +35,26 @@ function spec(height, parts) {
 
 const field = (name, type, title, more = {}) => ({ field: name, type, title, ...more });
 const SHARE = { format: ".0%" };
-const TREND_FIGURES = ["lost, of analysed GPU-hours", "analysed, of all GPU-hours"];
-const BUCKET_AXIS = { axis: { labelOverlap: true, labelAngle: -40 } };
 
 const CHARTS = {
-  causes: (names) => spec(230, {
-    mark: { type: "bar", cornerRadiusEnd: 2 },
+  // The axis is its own: a twentieth that is lost must not lie flat on the ground of one that ends at 100 %.
+  trend: (names) => spec(240, {
+    mark: { type: "bar" },
     encoding: {
-      y: field("cause", "nominal", null, { sort: null }),
-      x: field("hours", "quantitative", "GPU-hours returned"),
-      color: causeColour(names, null),
-      tooltip: [field("cause", "nominal", "cause"), field("hours", "quantitative", "GPU-hours", { format: ",.0f" })],
+      x: field("bucket", "ordinal", null, { axis: { labelOverlap: true, labelAngle: -40 } }),
+      y: field("value", "quantitative", "lost, of what was analysed", { axis: { format: ".1%", tickCount: 5 } }),
+      color: field("cause", "nominal", null, { scale: { domain: names, range: CAUSE_COLOURS }, legend: { title: null, columns: 3 } }),
+      order: { field: "place" },
+      tooltip: [field("cause", "nominal", "cause"), field("bucket", "ordinal", "from"), field("value", "quantitative", "lost", { format: ".1%" })],
     },
   }),
-  trend: () => spec(220, {
-    encoding: { x: field("bucket", "ordinal", null, BUCKET_AXIS) },
-    layer: [
-      { mark: { type: "line", point: { size: 50 }, strokeWidth: 2 },
-        encoding: trendLine() },
-    ],
-  }),
   waste: () => spec(240, {
-    layer: [
-      { mark: { type: "line", interpolate: "step-after", strokeWidth: 2 },
-        encoding: {
-          x: field("waste", "quantitative", "waste: share of a job's time lost", { axis: SHARE }),
-          y: field("share", "quantitative", "share of analysed jobs", { axis: SHARE, scale: { domain: [0, 1] } }),
-        } },
-      { transform: [{ filter: "datum.mark" }], mark: { type: "point", filled: true, size: 70, shape: "diamond" },
-        encoding: {
-          x: field("waste", "quantitative"), y: field("share", "quantitative"), color: { value: CAUSE_COLOURS[0] },
-          tooltip: [field("mark", "nominal", "percentile"), field("waste", "quantitative", "waste", { format: ".1%" })],
-        } },
-    ],
+    transform: [{ window: [{ op: "cume_dist", as: "share" }], sort: [{ field: "waste_fraction" }] }],
+    mark: { type: "line", interpolate: "step-after", strokeWidth: 2 },
+    encoding: {
+      x: field("waste_fraction", "quantitative", "waste: share of a run's time", { axis: SHARE }),
+      y: field("share", "quantitative", "share of analysed runs", { axis: SHARE, scale: { domain: [0, 1] } }),
+    },
   }),
   opTypes: () => spec(330, {
     mark: { type: "bar", cornerRadiusEnd: 2 },
@@ -76,29 +64,19 @@ const CHARTS = {
       tooltip: [field("op_type", "nominal", "op type"), field("value", "quantitative", "time lost", { format: ".1%" })],
     },
   }),
-  causesOverTime: (names) => spec(240, {
-    mark: { type: "bar" },
-    encoding: {
-      x: field("bucket", "ordinal", null, BUCKET_AXIS),
-      y: field("hours", "quantitative", "GPU-hours returned", { aggregate: "sum" }),
-      color: causeColour(names, { title: null, columns: 3 }),
-      tooltip: [field("cause", "nominal", "cause"), field("bucket", "ordinal", "from"),
-        field("hours", "quantitative", "GPU-hours", { aggregate: "sum", format: ",.0f" })],
-    },
-  }),
   sizes: () => spec(260, {
     mark: { type: "point", filled: true, opacity: 0.6, size: 36 },
     encoding: {
-      x: field("gpus", "quantitative", "GPUs", { scale: { type: "log", base: 2 }, axis: { grid: false } }),
+      x: field("world_size", "quantitative", "GPUs", { scale: { type: "log", base: 2 }, axis: { grid: false } }),
       y: field("slowdown", "quantitative", "slowdown", { scale: { zero: false } }),
       href: { field: "page" },
-      tooltip: [field("job", "nominal", "job"), field("gpus", "quantitative", "GPUs"),
+      tooltip: [field("job_id", "nominal", "job"), field("run_id", "nominal", "run"), field("world_size", "quantitative", "GPUs"),
         field("slowdown", "quantitative", "slowdown", { format: ".2f" })],
     },
   }),
-  workers: () => heat("dp_rank", "data-parallel rank", "stage", "pipeline stage", [
+  workers: () => heat("dp_rank", "data-parallel rank (from 0)", "stage", "stage (from 0)", [
     field("dp_rank", "ordinal", "dp rank"), field("stage", "ordinal", "stage"), field("host", "nominal", "host")]),
-  stepMap: () => heat("step", "step", "worker", "stage / dp rank", [
+  stepMap: () => heat("step", "step", "worker", "stage / dp rank (from 0)", [
     field("step", "ordinal", "step"), field("worker", "nominal", "stage / dp rank")]),
   steps: () => spec(200, {
     encoding: { x: field("step", "ordinal", "step", { axis: { labelOverlap: true, labelAngle: 0 } }) },
@@ -106,26 +84,13 @@ const CHARTS = {
       { mark: { type: "line", point: { size: 30 } },
         encoding: {
           y: field("slowdown", "quantitative", "slowdown of the step", { scale: { zero: false } }),
+          detail: { field: "burst" },
           tooltip: [field("step", "ordinal", "step"), field("slowdown", "quantitative", "slowdown", { format: ".3f" })],
         } },
       { mark: { type: "rule", strokeDash: [4, 4] }, encoding: { y: { datum: 1.1 }, x: null } },
     ],
   }),
 };
-
-function trendLine() {
-  return {
-    y: field("value", "quantitative", null, { axis: { ...SHARE, tickCount: 5 }, scale: { domain: [0, 1] } }),
-    color: field("figure", "nominal", null, {
-      scale: { domain: TREND_FIGURES, range: [CAUSE_COLOURS[0], CAUSE_COLOURS[1]] }, legend: { columns: 1 } }),
-    shape: field("figure", "nominal", null, { legend: null }),
-    tooltip: [field("bucket", "nominal", "from"), field("figure", "nominal", "share of"), field("value", "quantitative", "share", { format: ".1%" })],
-  };
-}
-
-function causeColour(names, legend) {
-  return field("cause", "nominal", null, { scale: { domain: names, range: CAUSE_COLOURS }, legend });
-}
 
 // One scale for all pages: the root of the excess, so that 2 % can be told from nothing and 15 % from 30 %.
 function heat(x, xTitle, y, yTitle, tooltip) {
@@ -136,17 +101,16 @@ function heat(x, xTitle, y, yTitle, tooltip) {
       y: field(y, "ordinal", yTitle, { sort: null, axis: { labelOverlap: true, ticks: false } }),
       color: field("excess", "quantitative", "% of the ideal step added by this worker alone", {
         scale: { type: "pow", exponent: 0.5, scheme: "inferno", reverse: colour("--is-dark") !== "1", domain: [0, HOTTEST_PERCENT], clamp: true },
-        legend: { values: [0, 1, 5, 10, 20, HOTTEST_PERCENT], gradientLength: 220, titleLimit: 400 } }),
+        legend: { values: [0, 1, 5, 10, HOTTEST_PERCENT], gradientLength: 240, titleLimit: 400, labelOverlap: false,
+          labelExpr: `datum.value < ${HOTTEST_PERCENT} ? datum.label : '${HOTTEST_PERCENT} and more'` } }),
       tooltip: [...tooltip, field("excess", "quantitative", "% added", { format: ".2f" })],
     },
   });
 }
 
-// Draw a chart, or give a drawn one other rows. Text says the same as the chart, for who does not see it.
-async function draw(name, id, rows, text, ...more) {
+// Draw a chart, or give a drawn one other rows. Its name is there for those who do not see it.
+async function draw(name, id, rows, ...more) {
   const place = document.getElementById(id);
-  place.setAttribute("role", "img");
-  place.setAttribute("aria-label", text);
   place.hidden = !rows.length;
   if (!rows.length) return;
   const drawn = views.get(id);
@@ -163,9 +127,10 @@ async function draw(name, id, rows, text, ...more) {
 async function embed(place, description, made) {
   const options = { actions: false, renderer: made.rows.length > 1500 ? "canvas" : "svg", config: theme(), ...INERT };
   description.data.values = made.rows;
+  description.description = place.dataset.name;  // becomes its aria-label
   if (description.mark?.type === "rect") sizeCells(place, description, made.rows);
   made.view = vegaEmbed(place, description, options).then((result) => result.view);
-  await made.view;
+  (await made.view).addEventListener("click", (_, item) => item?.datum?.step !== undefined && onStep?.(item.datum));
 }
 
 // A map of few workers is small; one of many fills the page.

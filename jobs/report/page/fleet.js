@@ -1,147 +1,166 @@
-// The fleet's page: reads the filters, sums, and fills in what is shown.
-const FILTER_IDS = ["from", "to", "team", "cluster", "cause"];
+// The fleet's page: its figures come from the warehouse; here rows are chosen, and what they lose is added up.
+const FILTER_IDS = ["from", "to", "team", "cluster", "cause", "by"];
 
 function startFleet(embedded) {
   const data = linked(embedded);
-  const bounds = { from: data.first_day, to: data.day };
-  for (const id of ["from", "to"]) {
-    const input = document.getElementById(id);
-    Object.assign(input, { min: bounds.from, max: bounds.to, value: bounds[id] });
-  }
+  const bounds = { from: data.first_day, to: data.day, by: "fix" };
   const namesOf = (id) => [...new Set(data.units.map((unit) => unit[id]))].sort((a, b) => a.localeCompare(b)).map((name) => [name, name]);
   const titles = Object.entries(data.causes).map(([name, { title }]) => [name, title]);
   for (const [id, choices] of [["team", namesOf("team")], ["cluster", namesOf("cluster")], ["cause", titles]]) {
     document.getElementById(id).append(...choices.map(([value, text]) => element("option", { value }, text)));
   }
-  const show = () => showFleet(data, readFilters(bounds));
+  for (const id of ["from", "to"]) Object.assign(document.getElementById(id), { min: data.first_day, max: data.day });
+  const show = () => showLost(data, keptView(bounds));
+  const restore = () => {
+    const asked = new URLSearchParams(location.hash.slice(1));
+    for (const id of FILTER_IDS) document.getElementById(id).value = asked.get(id) ?? bounds[id] ?? "";
+    return show();
+  };
   FILTER_IDS.forEach((id) => document.getElementById(id).addEventListener("change", show));
-  document.getElementById("filters").addEventListener("reset", () => setTimeout(() => {
-    for (const id of ["from", "to"]) document.getElementById(id).value = bounds[id];
-    show();
-  }));
-  return show();
+  document.getElementById("filters").addEventListener("reset", (event) => {
+    event.preventDefault();
+    history.replaceState(null, "", location.pathname);
+    restore();
+  });
+  addEventListener("hashchange", restore);
+  showPeriod(data);
+  return restore();
 }
 
-// The tables as rows; units have their parts, and parts their unit.
+// The tables as rows; a part has its unit.
 function linked(embedded) {
-  const rows = ["units", "parts", "op_types", "hosts"].map((name) => [name, unpacked(embedded[name])]);
-  const data = { ...embedded, ...Object.fromEntries(rows) };
-  for (const unit of data.units) unit.parts = [];
-  for (const part of data.parts) {
-    part.unit = data.units[part.unit];
-    part.unit.parts.push(part);
-  }
+  const tables = ["units", "parts", "runs", "op_types"].map((name) => [name, unpacked(embedded[name])]);
+  const data = { ...embedded, ...Object.fromEntries(tables) };
+  for (const part of data.parts) part.unit = data.units[part.unit];
   return data;
 }
 
-function readFilters(bounds) {
-  const filters = Object.fromEntries(FILTER_IDS.map((id) => [id, document.getElementById(id).value]));
-  return { ...filters, from: filters.from || bounds.from, to: filters.to || bounds.to };
+// What is chosen, kept in the address so that it can be sent to others.
+function keptView(bounds) {
+  const filters = Object.fromEntries(FILTER_IDS.map((id) => [id, document.getElementById(id).value || bounds[id] || ""]));
+  const asked = new URLSearchParams(location.hash.slice(1));
+  for (const id of FILTER_IDS) {
+    if (filters[id] && filters[id] !== bounds[id]) asked.set(id, filters[id]);
+    else asked.delete(id);
+  }
+  history.replaceState(null, "", `${location.pathname}${asked.size ? `#${asked}` : ""}`);
+  return filters;
 }
 
-async function showFleet(data, filters) {
-  const chosen = select(data, filters);
-  const runs = runsOf(data, chosen.chosen);
-  const everyRun = runsOf(data, chosen.inScope);
-  document.getElementById("headline").textContent = headline(data, chosen);
-  showScope(data, chosen, runs, everyRun);
-  showCoverage(data, everyRun);
-  const first = showFixes(data, chosen, runs);
-  showHosts(data);
-  showWeek(data, filters);
-  showLeftOut(data, everyRun);
-  await Promise.all([
-    first, showTrend(chosen, filters), showWaste(runs), showOpTypes(data, filters),
-    showCausesOverTime(data, chosen, filters), showSizes(runs),
-  ]);
+function sumOf(rows, name) {
+  return rows.reduce((sum, row) => sum + (row[name] ?? 0), 0);
+}
+
+async function showLost(data, filters) {
+  const isIn = (unit) => unit.log_date >= filters.from && unit.log_date <= filters.to
+    && (!filters.team || unit.team === filters.team) && (!filters.cluster || unit.cluster === filters.cluster);
+  const units = data.units.filter((unit) => unit.of !== null && isIn(unit));
+  const parts = data.parts.filter((part) => part.lost !== null && isIn(part.unit) && (!filters.cause || part.cause === filters.cause));
+  const whole = { lost: sumOf(parts, "lost"), of: sumOf(units, "of") };
+  const amount = (lost) => (data.measure.unit ? digits(lost) : percent(share(lost, whole.of)));
+  document.getElementById("sum").textContent = units.length
+    ? `${amount(whole.lost)} ${data.measure.unit || "of the time"} lost in ${counted(units.length, "job-day")}`
+      + `${data.measure.unit ? `, ${percent(share(whole.lost, whole.of))} of their ${digits(whole.of)}` : ""}.`
+    : "No analysed job-day is left.";
+  showFixes(data, parts, whole, amount, filters.by);
+  await showTrend(data, units, parts, filters);
   document.body.dataset.shown = JSON.stringify(filters);
 }
 
-function showScope(data, chosen, runs, everyRun) {
-  const analysed = runs.filter((run) => run.slowdown !== null).length;
-  const straggling = runs.filter((run) => run.isStraggling).length;
-  const sums = hoursOf(chosen.inScope);
-  document.getElementById("scope").textContent = `${straggling} of ${counted(analysed, "analysed run")} straggle `
-    + `(slowdown of ${data.straggling_slowdown} or more). These figures speak for ${percent(share(sums.analysed, sums.hours))} `
-    + `of the GPU-hours of ${counted(everyRun.length, "run")}.`;
+// How a list groups what is lost: its key, and the name and page of a row.
+const LISTS = {
+  fix: {
+    key: (part) => [part.cause, part.host ?? "", part.host || part.cause === "unexplained" ? "" : part.unit.job_id],
+    name: (data, { cause, host, unit }) => (cause === "unexplained" ? "unexplained" : host ?? unit.job_id),
+    page: (data, { cause, host, unit }) => (cause === "unexplained" ? null : host ? data.host_pages[host] : unit.page),
+  },
+  cause: { key: (part) => part.cause, name: (data, part) => data.causes[part.cause].title, page: () => null },
+  job: { key: (part) => part.unit.job_id, name: (data, part) => part.unit.job_id, page: (data, part) => part.unit.page },
+  host: { key: (part) => part.host ?? "", name: (data, part) => part.host ?? "no single host", page: (data, part) => data.host_pages[part.host] },
+  team: { key: (part) => part.unit.team, name: (data, part) => part.unit.team, page: () => null },
+};
+
+function showFixes(data, parts, whole, amount, by) {
+  const list = LISTS[by];
+  const rows = [...Map.groupBy(parts, (part) => JSON.stringify(list.key(part))).values()].map((own) => {
+    const heaviest = own.toSorted((a, b) => b.lost - a.lost);
+    const paged = heaviest.find((part) => part.unit.page) ?? heaviest[0];
+    return {
+      parts: heaviest, name: list.name(data, own[0]), page: list.page(data, paged), lost: sumOf(own, "lost"),
+      causes: [...new Set(heaviest.map((part) => part.cause))], flagged: own.filter((part) => part.is_flagged).length,
+      days: new Set(own.map((part) => `${part.unit.run} ${part.unit.log_date}`)).size,
+    };
+  });
+  const titles = (row) => row.causes.map((cause) => data.causes[cause].title).join(", ");
+  const isFix = by === "fix" || by === "cause";
+  // What no cause explains is nothing to fix: it stays last, however the others are sorted.
+  const isLast = (row) => isFix && row.causes[0] === "unexplained";
+  fillTable("fixes", [
+    [by === "fix" ? "where" : by, false, (row) => (row.page ? element("a", { href: row.page }, row.name) : row.name), (row) => row.name],
+    [data.measure.unit ? `${data.measure.unit} lost` : "lost", true, (row) => amount(row.lost), (row) => row.lost],
+    ["of all", true, (row) => [percent(share(row.lost, whole.lost)), bar(share(row.lost, whole.lost))], (row) => row.lost],
+    ...(by === "cause" ? [] : [[by === "fix" ? "cause" : "causes", false, titles, titles]]),
+    ...(by === "job" ? [] : [["jobs", false, (row) => jobLinks(data, row.parts)]]),
+    ["job-days", true, (row) => digits(row.days), (row) => row.days],
+    ["uncertain", true, (row) => (row.flagged ? `${row.flagged} of ${row.parts.length}` : ""), (row) => row.flagged],
+    ...(isFix ? [["what to do", false, (row) => data.causes[row.causes[0]].fix]] : []),
+  ], rows, "nothing is lost here", { sort: ["lost", "down"], isLast });
 }
 
-function showCoverage(data, runs) {
-  const hours = sumOf(runs, "hours");
-  const byStatus = Map.groupBy(runs, (run) => run.status);
-  const rows = Object.keys(data.statuses).reverse().filter((status) => byStatus.has(status)).map((status) => ({
-    status, jobs: byStatus.get(status).length, hours: sumOf(byStatus.get(status), "hours") ?? 0 }));
-  fillTable("coverage", [
-    ["status", false, (row) => data.statuses[row.status]],
-    ["runs", true, (row) => digits(row.jobs)],
-    ["share of runs", true, (row) => [percent(share(row.jobs, runs.length)), bar(share(row.jobs, runs.length))]],
-    ["GPU-hours", true, (row) => digits(row.hours)],
-    ["share of GPU-hours", true, (row) => [percent(share(row.hours, hours)), bar(share(row.hours, hours))]],
-  ], rows, "no runs");
+// Pages of the jobs that lose most, or the command that makes one.
+function jobLinks(data, parts) {
+  const jobs = [...Map.groupBy(parts, (part) => part.unit.job_id).values()];
+  const links = jobs.slice(0, 3).map((own) => {
+    const unit = (own.find((part) => part.unit.page) ?? own[0]).unit;
+    return unit.page ? element("a", { href: unit.page }, unit.job_id) : unit.job_id;
+  });
+  const more = jobs.length > 3 ? [` and ${jobs.length - 3} more`] : [];
+  const listed = links.flatMap((link, place) => (place ? [", ", link] : [link]));
+  if (parts.some((part) => part.unit.page)) return [...listed, ...more];
+  const { unit } = parts[0];
+  const line = `${data.report_job} ${unit.run} --log-date ${unit.log_date}`;
+  return [...listed, ...more, element("details", {}, element("summary", {}, "make its page"), commandBox(line))];
 }
 
-function showFixes(data, { parts }, runs) {
-  const title = (cause) => data.causes[cause].title;
-  const causes = fixes(parts, (part) => part.cause);
-  const hours = [
-    ["returned", true, (fix) => digits(fix.attributed)],
-    ["by this fix alone", true, (fix) => digits(fix.recoverable)],
-  ];
-  const evidence = ["evidence", false, (fix) => evidenceOf(data, fix)];
-  const flagged = ["uncertain", true, (fix) => (fix.flagged ? `${fix.flagged} of ${fix.parts.length}` : "")];
-  fillTable("fix-causes", [
-    ["cause", false, (fix) => title(fix.key)], hours[0], evidence, ["what to do", false, (fix) => data.causes[fix.key].fix],
-    hours[1], ["runs", true, (fix) => digits(fix.runs)], flagged,
-  ], causes, "no cause was found");
-  const runOf = new Map(runs.map((run) => [run.run, run]));
-  fillTable("fix-jobs", [
-    ["job", false, (fix) => runOf.get(fix.key).job_id], hours[0], ["evidence", false, (fix) => evidenceOf(data, fix, true)],
-    ["run", false, (fix) => runOf.get(fix.key).run_id], ["slowdown", true, (fix) => ratio(runOf.get(fix.key).slowdown)],
-    ["lost", true, (fix) => digits(runOf.get(fix.key).wasted)],
-    ["causes", false, (fix) => [...new Set(fix.parts.map((part) => title(part.cause)))].join(", ")],
-  ], fixes(parts, (part) => part.unit.run), "no cause was found");
-  const pattern = new Map(data.hosts.map((row) => [row.host, row.pattern]));
-  fillTable("fix-hosts", [
-    ["host", false, (fix) => fix.key], hours[0], evidence, hours[1],
-    ["runs slowed", true, (fix) => digits(fix.runs)], ["pattern", false, (fix) => pattern.get(fix.key) ?? MISSING],
-  ], fixes(parts, (part) => part.host), "no cause was traced to a host");
-  const rows = causes.filter((fix) => fix.attributed !== null)
-    .map((fix) => ({ cause: title(fix.key), hours: fix.attributed }));
-  const text = rows.length ? `Most is returned by fixing: ${rows.map((row) => `${row.cause} ${digits(row.hours)}`).join(", ")} GPU-hours.` : "No hours to return.";
-  return draw("causes", "chart-causes", rows, text, titlesOf(data));
+// Days, weeks or months, whichever leaves a chart that can be read.
+function bucketsOf({ from, to }) {
+  const days = (Date.parse(to) - Date.parse(from)) / 86400000 + 1;
+  if (days <= 31) return { name: "day", of: (day) => day };
+  if (days <= 180) return { name: "week", of: (day) => new Date(Date.parse(day) - ((new Date(day).getUTCDay() + 6) % 7) * 86400000).toISOString().slice(0, 10) };
+  return { name: "month", of: (day) => day.slice(0, 7) };
 }
 
-function titlesOf(data) {
-  return Object.values(data.causes).map(({ title }) => title);
+async function showTrend(data, units, parts, filters) {
+  const buckets = bucketsOf(filters);
+  const order = Object.keys(data.causes);
+  const of = Map.groupBy(units, (unit) => buckets.of(unit.log_date));
+  const rows = [...Map.groupBy(parts, (part) => `${buckets.of(part.unit.log_date)} ${part.cause}`).values()].map((own) => {
+    const bucket = buckets.of(own[0].unit.log_date);
+    return { bucket, place: order.indexOf(own[0].cause), cause: data.causes[own[0].cause].title, value: share(sumOf(own, "lost"), sumOf(of.get(bucket), "of")) };
+  });
+  const text = `What is lost of what was analysed, by ${buckets.name} and cause.`;
+  document.getElementById("trend-text").textContent = text;
+  await draw("trend", "chart-trend", rows, Object.values(data.causes).map(({ title }) => title));
 }
 
-// Job pages of the units that matter most, or the command that makes one.
-function evidenceOf(data, fix, isOneRun = false) {
-  const weight = (part) => part.attributed_gpu_hours ?? part.time_saved_fraction;
-  const units = [...new Set([...fix.parts].sort((a, b) => weight(b) - weight(a)).map((part) => part.unit))];
-  const paged = units.filter((unit) => unit.page);
-  const shown = isOneRun ? paged : [...Map.groupBy(paged, (unit) => unit.run).values()].map(([first]) => first);
-  const links = shown.slice(0, 3).map((unit) => element("a", { href: unit.page }, isOneRun ? unit.log_date : unit.job_id));
-  if (links.length) return links.flatMap((link, place) => (place ? [", ", link] : [link]));
-  const command = `${data.report_job} ${units[0].run} --log-date ${units[0].log_date}`;
-  return element("details", {}, element("summary", {}, "make its page"), element("code", {}, command));
-}
-
-function showHosts(data) {
+// Figures of the whole period, as the warehouse gave them.
+function showPeriod(data) {
   fillTable("hosts", [
-    ["host", false, (row) => row.host], ["slow in jobs", true, (row) => `${row.jobs_slow} of ${row.jobs}`],
-    ["by chance", true, (row) => digits(row.expected_jobs_slow)], ["p-value", true, (row) => digits(row.p_value)],
-    ["beyond chance", false, (row) => (row.is_beyond_chance ? "yes" : "no")], ["pattern", false, (row) => row.pattern.replace("_", "-")],
-    ["days slow", true, (row) => digits(row.days_slow)], ["first", false, (row) => row.first_slow],
-    ["last", false, (row) => row.last_slow],
+    ["host", false, (row) => (row.page ? element("a", { href: row.page }, row.host) : row.host), (row) => row.host],
+    ["slow in jobs", true, (row) => row.slow_in, (row) => row.jobs_slow],
+    ["expected", true, (row) => digits(row.expected), (row) => row.expected],
+    ["beyond chance", false, (row) => row.chance],
+    ["pattern", false, (row) => row.pattern, (row) => row.pattern],
+    ["days slow", true, (row) => digits(row.days_slow), (row) => row.days_slow],
+    ["first", false, (row) => row.first, (row) => row.first],
+    ["last", false, (row) => row.last, (row) => row.last],
   ], data.hosts, "no host was slow");
-}
-
-function showLeftOut(data, runs) {
-  const rows = runs.filter((run) => run.status !== "analysed").sort((a, b) => (b.hours ?? -1) - (a.hours ?? -1));
   fillTable("left-out", [
-    ["job", false, (run) => run.job_id], ["run", false, (run) => run.run_id],
-    ["GPU-hours", true, (run) => digits(run.hours)], ["why", false, (run) => data.statuses[run.status]],
-    ["facts", false, (run) => run.detail ?? ""],
-  ], rows, "every run was analysed");
+    ["job", false, (run) => run.job_id, (run) => run.job_id], ["run", false, (run) => run.run_id],
+    ["GPU-hours", true, (run) => digits(run.gpu_hours), (run) => run.gpu_hours ?? -1],
+    ["why", false, (run) => run.why, (run) => run.why], ["facts", false, (run) => run.facts],
+  ], data.left_out, "every run was analysed", { sort: ["GPU-hours", "down"] });
+  draw("waste", "chart-waste", data.runs);
+  draw("sizes", "chart-sizes", data.runs.filter((run) => run.world_size));
+  draw("opTypes", "chart-op-types", data.op_types);
 }

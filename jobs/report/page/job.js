@@ -1,7 +1,15 @@
 // A job's page: everything but the charts is in the page itself.
-function startJob(data) {
-  return Promise.all(data.charts.map(({ name, id, rows, text }) => draw(name, id, unpacked(rows), text)))
-    .then(() => { document.body.dataset.shown = "job"; });
+async function startJob(data) {
+  if (data.timeline) onStep = (chosen) => showStep(data, chosen);
+  await Promise.all(data.charts.map(({ name, id, rows }) => draw(name, id, unpacked(rows))));
+  document.body.dataset.shown = "job";
+}
+
+function showStep(data, { step, worker }) {
+  const place = document.getElementById("chosen-step");
+  const where = worker === undefined ? "" : `, and in it stage / dp rank ${worker}`;
+  place.replaceChildren(element("p", {}, `This writes the timeline of step ${step}${where}; open it in https://ui.perfetto.dev.`), commandBox(`${data.timeline}${step}`));
+  place.scrollIntoView({ block: "nearest" });
 }
 
 // Rows of a table that the page has by columns; text may be given by its place among all names.
@@ -12,6 +20,9 @@ function unpacked(columns) {
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+  document.querySelectorAll(".command").forEach(addCopyButton);
+  const embedded = document.getElementById("data");
+  if (!embedded) return;
+  const data = JSON.parse(embedded.textContent);
   (data.charts ? startJob : startFleet)(data);
 });

@@ -12,8 +12,10 @@ from jobs.gates.audit import GateError, Rule
 from jobs.gates.result_rules import (
     incomplete_units,
     miscounted_causes,
+    miscounted_loss,
     miscounted_units,
     units_of_other_gpu_hours,
+    units_of_other_loss,
     units_without_result,
 )
 from jobs.stage import publish
@@ -109,6 +111,7 @@ def test_a_unit_that_was_not_replayed_has_one_row_alone(results: Results) -> Non
         ("recoverable_gpu_hours", lambda hours: pc.subtract(hours, 1e-9), {"a"}),
         ("attributed_gpu_hours", lambda hours: pc.multiply(hours, pa.scalar(None, pa.float64())), {"a"}),
         ("attributed_gpu_hours", lambda hours: pc.fill_null(hours, 1.0), {"b"}),
+        ("lost_gpu_hours", lambda hours: pc.fill_null(hours, 1.0), {"a", "b"}),
     ],
 )
 def test_hours_of_a_cause_are_those_of_its_unit(
@@ -122,6 +125,25 @@ def test_hours_of_a_cause_are_those_of_its_unit(
     place = causes.column_names.index(name)
     changed = causes.set_column(place, name, change(causes.column(name)))
     assert found(units_of_other_gpu_hours(results | {JOB_CAUSES: changed})) == units
+
+
+def test_causes_of_an_analysed_unit_lose_what_all_fixes_save_and_others_nothing(results: Results) -> None:
+    assert found(units_of_other_loss(results)) == set()
+    jobs = results[JOB_SLOWDOWN]
+    assert set(jobs["status"].to_pylist()) == {"high_discrepancy", "too_many_restarts"}
+    analysed = pa.array(["analysed"] * jobs.num_rows)
+    accepted = jobs.set_column(jobs.column_names.index("status"), "status", analysed)
+    assert found(units_of_other_loss(results | {JOB_SLOWDOWN: accepted})) == {"a", "b"}
+
+
+def test_a_day_loses_what_its_causes_lose() -> None:
+    causes = [{"cause": cause, "lost_gpu_hours": 4.0, "lost_s": 2.0} for cause in CAUSES]
+    whole = {"lost_gpu_hours": 4.0 * len(CAUSES), "lost_s": 2.0 * len(CAUSES)}
+    tables = {CAUSE_DAY: table_rows(CAUSE_DAY, causes)}
+    assert not miscounted_loss(tables | {FLEET_DAY: table_rows(FLEET_DAY, [whole])}).rows
+    for name in whole:
+        wrong = miscounted_loss(tables | {FLEET_DAY: table_rows(FLEET_DAY, [whole | {name: 1.0}])})
+        assert wrong.rows["log_date"].to_pylist() == [DAY]
 
 
 def test_a_rule_that_cannot_be_evaluated_says_which_and_over_what(results: Results) -> None:
@@ -154,6 +176,7 @@ def test_miscounted_causes_are_those_that_job_causes_and_the_fleet_do_not_bear_o
         """Causes of the day found wrong where rows of cause_day are changed or lost."""
         causes = [
             {"cause": cause, "attributed_gpu_hours": 48.0, "recoverable_gpu_hours": 96.0, "jobs": 2}
+            | {"lost_gpu_hours": 48.0}
             | changes.get(number, {})
             for number, cause in enumerate(CAUSES)
             if number != lost
@@ -171,8 +194,9 @@ def test_miscounted_causes_are_those_that_job_causes_and_the_fleet_do_not_bear_o
         2: {"attributed_gpu_hours": 48.1},
         3: {"recoverable_gpu_hours": None},
         4: {"replayed": 3},
+        6: {"lost_gpu_hours": 47.0},
     }
-    assert wrong(changes, lost=5) == set(CAUSES[:6])
+    assert wrong(changes, lost=5) == set(CAUSES)
     assert wrong({}, replayed=3) == set(CAUSES), "the fleet counts another number of replayed units"
 
 

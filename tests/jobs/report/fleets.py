@@ -1,105 +1,151 @@
-"""Rows of the fleet's page as reads would give them, drawn at random, without Spark."""
+"""The fleet's page of units drawn at random: its tables are asked of DuckDB, as those of a warehouse are."""
 
+from collections import defaultdict
 from datetime import date, timedelta
 from typing import Any, Final
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
+from jobs.reading.database import create_views
+from jobs.reading.dialect import WHOLE
+from jobs.reading.question import question
+from jobs.report.host_page import hosts_with_pages
+from jobs.report.publish import publication_of
+from jobs.report.questions import of_fleet, of_hosts
 from jobs.report.rows import FleetTables, Publication
-from schemas.vocabulary import CAUSES, STATUSES
+from schemas.tables import TABLES
+from schemas.views import VIEWS
+from schemas.vocabulary import (
+    CAUSE_UNEXPLAINED,
+    CAUSES,
+    FLEET_DAY,
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    JOBS,
+    OP_TYPE_DAY,
+    STATUSES,
+    WORKER_SLOWDOWN,
+)
+from tests.examples import table_rows
+from udfs.lost import lost_columns
 
 LAST: Final = date(2026, 5, 31)
 NAUGHTY: Final = "</script><img src=x onerror=\"document.title='owned'\">'; drop"
 """A name that is markup, script, SQL and shell at once."""
 _TEAMS: Final = ("speech", "vision", None, "<b>research</b>")
 
+Rows = list[dict[str, Any]]
 
-def fleet(runs: int = 40, days: int = 30, seed: int = 1) -> FleetTables:
-    """So many runs, each on one to five days; every other one analysed, some states no GPU-hours."""
+
+def fleet(runs: int = 40, days: int = 30, seed: int = 1, *, with_hours: bool = True) -> FleetTables:
+    """Runs on one to five days each; every other one analysed, some state no GPU-hours, or none does."""
     rng = np.random.default_rng(seed)
-    units: list[dict[str, Any]] = []
-    parts: list[dict[str, Any]] = []
+    tables: defaultdict[str, Rows] = defaultdict(list)
     for number in range(runs):
         first = int(rng.integers(days))
         for day in range(first, min(days, first + int(rng.integers(1, 6)))):
-            unit = _unit(number, LAST - timedelta(days=days - 1 - day), rng)
-            units.append(unit)
-            parts += _parts(unit, rng)
-    units.sort(key=lambda row: (row["log_date"], row["job_id"]))
-    parts.sort(key=lambda row: (row["log_date"], row["job_id"], row["cause"]))
-    ops = [
-        {
-            "log_date": LAST - timedelta(days=day),
-            "op_type": name,
-            "jobs": 3,
-            "gpu_hours": 10.0,
-            "wasted_gpu_hours": lost,
-        }
-        for day in reversed(range(days))
-        for name, lost in (("backward-compute", 1.0), ("forward-compute", 0.5), ("gc", 0.0))
-    ]
-    hosts = [
-        {
-            "host": f"node-{number:04d}", "jobs": 9, "jobs_slow": 3, "days_slow": 2, "p_value": 0.001,
-            "expected_jobs_slow": 0.5, "is_beyond_chance": True, "pattern": "chronic", "first_slow": LAST,
-            "last_slow": LAST,
-        }
-        for number in range(3)
-    ]  # fmt: skip
-    return FleetTables(*map(pa.Table.from_pylist, (units, parts, ops, hosts)))
+            _add_unit(tables, number, LAST - timedelta(days=days - 1 - day), rng, with_hours=with_hours)
+    for day in range(days):
+        for name, lost in (("backward-compute", 1.0), ("forward-compute", 0.5), ("gc", 0.0)):
+            tables[OP_TYPE_DAY].append(
+                {"log_date": LAST - timedelta(days=day), "op_type": name}
+                | {"jobs": 3, "gpu_hours": 10.0, "wasted_gpu_hours": lost}
+            )
+    return asked(tables, LAST - timedelta(days=days - 1))
+
+
+def asked(tables: dict[str, Rows], first_day: date, last_day: date = LAST) -> FleetTables:
+    """Tables of the fleet's page, of rows that differ so from the good ones of tests.examples."""
+    with duckdb.connect(":memory:") as connection:
+        connection.execute(WHOLE)
+        for name, table in TABLES.items():
+            rows = tables.get(name, [])
+            connection.register(name, table_rows(name, rows) if rows else table.arrow_schema.empty_table())
+        create_views(connection, VIEWS)
+
+        def answer(sql: str) -> pa.Table:
+            return connection.sql(question(sql).for_duckdb).to_arrow_table()
+
+        # As aggregate_fleet sums it, which has tests of its own.
+        connection.register(FLEET_DAY, connection.sql(_FLEET_DAY).to_arrow_table())
+        found = {name: answer(sql) for name, sql in of_fleet(first_day, last_day).items()}
+        hosts = hosts_with_pages(found["fixes"].to_pylist(), found["hosts"].to_pylist())
+        return FleetTables(**found, host_units=answer(of_hosts(hosts or [""], first_day, last_day)))
+
+
+_FLEET_DAY: Final = """
+    SELECT log_date, sum(gpu_hours) FILTER (is_analysed) AS analysed_gpu_hours,
+        sum(lost_gpu_hours) AS lost_gpu_hours, sum(actual_total_s) FILTER (is_analysed) AS analysed_s,
+        sum(lost_s) AS lost_s
+    FROM job_days GROUP BY log_date"""
 
 
 def publication(tables: FleetTables, *pages: str) -> Publication:
     """The publication of the last day."""
-    return Publication(
-        LAST, min(tables.units["log_date"].to_pylist(), default=LAST), set(pages), "a b/warehouse"
-    )
+    hosts = dict.fromkeys(tables.host_units["host"].to_pylist())
+    return publication_of(tables, LAST, pages, hosts, "a b/warehouse")
 
 
-def _unit(number: int, day: date, rng: np.random.Generator) -> dict[str, Any]:
+def _add_unit(
+    tables: dict[str, Rows], number: int, day: date, rng: np.random.Generator, *, with_hours: bool
+) -> None:
     """One unit; every second run is analysed, the others have some other status."""
+    key = {"log_date": day, "job_id": NAUGHTY if number == 1 else f"pretrain-{number:04d}", "run_id": "r1"}
     status = "analysed" if number % 2 else STATUSES[number // 2 % len(STATUSES)]
     is_replayed = status in {"analysed", "too_few_steps", "high_discrepancy"}
-    slowdown = 1 + float(rng.exponential(0.2)) if is_replayed else None
-    hours = None if number % 11 == 5 else float(rng.uniform(10, 5000))
-    wasted = None if hours is None or slowdown is None else hours * (1 - 1 / slowdown)
-    ideal = float(rng.uniform(50, 500)) if is_replayed else None
-    return {
-        "log_date": day,
-        "job_id": NAUGHTY if number == 1 else f"pretrain-{number:04d}",
-        "run_id": "r1",
-        "status": status,
-        "status_detail": None if status == "analysed" else f"facts of {status}",
-        "team": _TEAMS[number % len(_TEAMS)],
-        "cluster": "north" if number % 3 else "south",
-        "world_size": int(2 ** rng.integers(3, 13)),
+    hours = float(rng.uniform(10, 5000)) if with_hours and number % 11 != 5 else None
+    slowdown = 1 + float(rng.exponential(0.2))
+    ideal_s = float(rng.uniform(50, 500))
+    figures = {
         "slowdown": slowdown,
-        "gpu_hours": hours,
-        "wasted_gpu_hours": wasted,
-        "simulated_total_s": None if ideal is None or slowdown is None else ideal * slowdown,
-        "ideal_total_s": ideal,
+        "waste_fraction": 1 - 1 / slowdown,
+        "wasted_gpu_hours": None if hours is None else hours * (1 - 1 / slowdown),
+        "ideal_total_s": ideal_s,
+        "simulated_total_s": ideal_s * slowdown,
+        "actual_total_s": ideal_s * slowdown * 1.01,
     }
+    tables[JOBS].append(
+        key
+        | {"team": _TEAMS[number % len(_TEAMS)], "cluster": "north" if number % 3 else "south"}
+        | {"gpu_hours": hours}
+    )
+    tables[JOB_SLOWDOWN].append(
+        key
+        | {"status": status, "gpu_hours": hours, "world_size": int(2 ** rng.integers(3, 13))}
+        | {"status_detail": None if status == "analysed" else f"facts of {status}"}
+        | (figures if is_replayed else dict.fromkeys(figures))
+    )
+    if is_replayed:
+        hosts = [f"node-{int(each):04d}" for each in rng.choice(60, size=2, replace=False)]
+        tables[JOB_CAUSES] += _causes(key, hours, hosts, rng, is_analysed=status == "analysed")
+        tables[WORKER_SLOWDOWN] += [
+            key | {"dp_rank": place, "host": host} for place, host in enumerate(hosts)
+        ]
 
 
-def _parts(unit: dict[str, Any], rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Causes of a unit that straggles: one or two, some on a host."""
-    if unit["slowdown"] is None or unit["slowdown"] < 1.1:
-        return []
-    causes = rng.choice(CAUSES[:-1], size=int(rng.integers(1, 3)), replace=False)
-    found = []
-    for cause in causes:
-        saved = float(rng.uniform(0.03, 0.2))
-        hours = None if unit["gpu_hours"] is None else unit["gpu_hours"] * saved
-        found.append(
-            {name: unit[name] for name in ("log_date", "job_id", "run_id")}
-            | {
-                "cause": str(cause),
-                "host": f"node-{int(rng.integers(60)):04d}" if cause == "slow_worker" else None,
-                "is_flagged": bool(rng.random() < 0.2),
-                "time_saved_fraction": saved,
-                "attributed_gpu_hours": hours,
-                "recoverable_gpu_hours": None if hours is None else 1.2 * hours,
-            }
+def _causes(
+    key: dict[str, Any],
+    hours: float | None,
+    hosts: list[str],
+    rng: np.random.Generator,
+    *,
+    is_analysed: bool,
+) -> Rows:
+    """One or two causes, some on these hosts, and what none explains."""
+    rows: Rows = []
+    for cause in [*rng.choice(CAUSES[:-1], size=int(rng.integers(1, 3)), replace=False), CAUSE_UNEXPLAINED]:
+        holds = cause != CAUSE_UNEXPLAINED and bool(rng.random() < 0.8)
+        saved = float(rng.uniform(-0.01, 0.2)) if cause != CAUSE_UNEXPLAINED else 0.0
+        culprits = [(0, place, place, host, 0.5, 1.0, "always") for place, host in enumerate(hosts)]
+        rows.append(
+            key
+            | {"cause": str(cause), "is_cause": holds, "time_saved_fraction": saved}
+            | {"attributed_fraction": saved, "flag_reason": "few_peers" if rng.random() < 0.2 else None}
+            | {"culprits": culprits if cause == "slow_worker" else []}
+            | {"recoverable_gpu_hours": None if hours is None else hours * saved}
+            | {"attributed_gpu_hours": None if hours is None else hours * saved}
         )
-    return found
+    lost = lost_columns(rows, hours, is_analysed=is_analysed)
+    return [row | each for row, each in zip(rows, lost, strict=True)]

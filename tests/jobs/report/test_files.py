@@ -30,7 +30,7 @@ def test_a_publication_is_replaced_as_a_whole(tmp_path: Path) -> None:
     )
     folder = replace_publication(tmp_path, DAY, {"index.html": b"second"})
     assert (folder / "index.html").read_bytes() == b"second"
-    shared = {f"{DAY}/{name}" for name in ("charts-library.js", "report.js", "report.css")}
+    shared = {f"{DAY}/{name}" for name in ("charts-library.js", "dictionary.html", "report.js", "report.css")}
     assert {name for name in files(tmp_path) if not name.startswith(".")} == {
         f"{DAY}/index.html",
         "index.html",

@@ -1,65 +1,130 @@
-"""The fleet's page: its data are the rows it was made of, names stay names, and it stays small."""
+"""The fleet's page: every sum on it is the same one, names stay names, and it stays small."""
 
 import json
 import shlex
-from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 from jobs.report import templates
-from jobs.report.fleet_page import fleet_data, fleet_page, headline
+from jobs.report.fleet_page import fleet_data, fleet_page
+from jobs.report.host_page import host_pages
 from jobs.report.names import job_page_path
 from jobs.report.rows import FleetTables
-from jobs.report.wording import hours
-from tests.jobs.report.fleets import LAST, NAUGHTY, fleet, publication
+from jobs.report.tiles import headline, tiles
+from jobs.report.wording import hours, percent
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
+from tests.jobs.report.fleets import LAST, NAUGHTY, asked, fleet, publication
 from tests.jobs.report.pages import Page, unpacked
 
 FLEET = fleet()
+TIMES = fleet(with_hours=False)
 
 
-def analysed(tables: FleetTables) -> pa.Table:
-    return tables.units.filter(pc.equal(tables.units["status"], "analysed"))
+def total(column: pa.ChunkedArray) -> float:
+    return float(pc.sum(column).as_py() or 0.0)
 
 
-def test_the_first_sentence_says_what_was_lost_and_what_fixes_return() -> None:
-    lost, of = (pc.sum(analysed(FLEET)[name]).as_py() for name in ("wasted_gpu_hours", "gpu_hours"))
-    returned = pc.sum(FLEET.parts["attributed_gpu_hours"]).as_py()
+@pytest.mark.parametrize("name", ["lost_gpu_hours", "lost_s"])
+def test_days_fixes_units_parts_hosts_and_runs_all_sum_to_what_is_lost(name: str) -> None:
+    whole = total(FLEET.totals[name])
+    assert whole > 0
+    for table in (FLEET.days, FLEET.fixes, FLEET.units, FLEET.parts):
+        assert total(table[name]) == pytest.approx(whole, rel=1e-12)
+    on_hosts = FLEET.parts.filter(FLEET.parts["host"].is_valid())
+    of_hosts = FLEET.fixes.filter(FLEET.fixes["host"].is_valid())
+    assert total(of_hosts[name]) == pytest.approx(total(on_hosts[name]), rel=1e-12)
+    if name == "lost_gpu_hours":
+        assert total(FLEET.runs[name]) == pytest.approx(whole, rel=1e-12)
+        assert total(FLEET.host_units[name]) == pytest.approx(total(on_hosts[name]), rel=1e-12)
+
+
+def test_nothing_of_units_that_were_not_analysed_is_lost_or_to_be_fixed() -> None:
+    others = FLEET.units.filter(pc.invert(FLEET.units["is_analysed"]))
+    assert others["lost_s"].null_count == others.num_rows > 0
+    refused = {job for job in others["job_id"].to_pylist() if int(job[-4:]) % 2 == 0}
+    assert refused.isdisjoint(FLEET.parts["job_id"].to_pylist())
+    assert refused.isdisjoint(name for row in FLEET.fixes["job_ids"].to_pylist() for name in row)
+
+
+def test_what_no_cause_explains_is_the_last_row_and_no_row_is_negative() -> None:
+    assert FLEET.fixes["cause"].to_pylist().index("unexplained") == FLEET.fixes.num_rows - 1
+    assert pc.min(FLEET.fixes["lost_s"]).as_py() >= 0
+
+
+def test_the_browser_is_given_rows_that_sum_to_the_tiles() -> None:
+    """Six digits of each are written into the page."""
+    for tables, name in ((FLEET, "lost_gpu_hours"), (TIMES, "lost_s")):
+        data = fleet_data(tables, publication(tables))
+        units, parts = unpacked(data["units"]), unpacked(data["parts"])
+        assert parts.lost.sum() == pytest.approx(total(tables.totals[name]), rel=1e-5)
+        assert units.lost.sum() == pytest.approx(parts.lost.sum(), rel=1e-5)
+        of = "analysed_gpu_hours" if tables is FLEET else "analysed_s"
+        assert units.of.sum() == pytest.approx(total(tables.totals[of]), rel=1e-5)
+        first = tables.fixes.slice(0, 1).to_pylist()[0]
+        top = parts[(parts.cause == first["cause"]) & (parts.host == first["host"])]
+        if first["host"]:
+            assert top.lost.sum() == pytest.approx(first[name], rel=1e-5)
+
+
+def test_the_first_screen_says_what_is_lost_what_to_fix_and_what_that_covers() -> None:
+    page = Page(fleet_page(FLEET, publication(FLEET)))
+    (totals,) = FLEET.totals.to_pylist()
+    lost, of = totals["lost_gpu_hours"], totals["analysed_gpu_hours"]
+    assert f"What stragglers cost {hours(lost)} GPU-hours {percent(lost / of)} of {hours(of)}" in page.text
+    (first,) = FLEET.fixes.slice(0, 1).to_pylist()
+    shown = tiles(FLEET, publication(FLEET))["fix"]
+    assert shown["lost"] == f"{hours(first['lost_gpu_hours'])} GPU-hours"
+    assert f"{totals['analysed']} of {totals['jobs']} runs" in page.text
+    assert f"Fleet report, {LAST - timedelta(days=29)} to {LAST}" in page.text
     assert headline(FLEET) == (
-        f"Stragglers cost {hours(lost)} of {hours(of)} analysed GPU-hours ({100 * lost / of:.1f} %); "
-        f"fixing every cause found would return {hours(returned)}."
-    )
-    at = FLEET.units.schema.get_field_index("wasted_gpu_hours")
-    little = FLEET.units.set_column(at, "wasted_gpu_hours", pa.array([1.0] * FLEET.units.num_rows))
-    assert headline(replace(FLEET, units=little)).endswith(
-        f"return {hours(returned)} (why this can be more than was lost, is told below)."
+        f"Stragglers cost {hours(lost)} of {hours(of)} analysed GPU-hours ({percent(lost / of)})."
     )
 
 
-def test_without_jobs_or_hours_the_first_sentence_says_so() -> None:
-    empty = FleetTables(*(table.slice(0, 0) for table in vars(FLEET).values()))
-    assert headline(empty) == "There are no such jobs in this period."
-    at = FLEET.units.schema.get_field_index("gpu_hours")
-    hourless = FLEET.units.set_column(at, "gpu_hours", pa.nulls(FLEET.units.num_rows, pa.float64()))
-    assert "No analysed job states its GPU-hours" in headline(replace(FLEET, units=hourless))
-    assert Page(fleet_page(empty, publication(empty))).data["units"]["world_size"] == []
+def test_without_gpu_hours_the_page_speaks_in_per_cent_of_time() -> None:
+    page = Page(fleet_page(TIMES, publication(TIMES)))
+    (totals,) = TIMES.totals.to_pylist()
+    share = percent(totals["lost_s"] / totals["analysed_s"])
+    assert headline(TIMES) == f"Stragglers cost {share} of the time; no analysed run states its GPU-hours."
+    assert f"What stragglers cost {share} of the time" in page.text
+    assert page.data["measure"] == {"unit": ""}
+    assert tiles(TIMES, publication(TIMES))["fix"]["lost"].endswith(" of the time")
+    for content in host_pages(TIMES, publication(TIMES)).values():
+        assert "GPU-hours" not in Page(content).text
 
 
-def test_the_embedded_columns_are_the_rows() -> None:
-    data = fleet_data(FLEET, publication(FLEET))
-    units, parts = unpacked(data["units"]), unpacked(data["parts"])
-    wanted = FLEET.units.to_pandas().astype({"log_date": str}).fillna({"team": "(not stated)"})
-    names = [name for name in units if name in wanted]
-    assert len(names) == 11
-    pd.testing.assert_frame_equal(units[names], wanted[names], check_dtype=False, rtol=1e-5)
-    assert units.detail.fillna("").tolist() == wanted.status_detail.fillna("").tolist()
-    of_unit = units.loc[parts.unit, ["log_date", "job_id", "run_id"]].reset_index(drop=True)
-    found = pd.concat([of_unit, parts.drop(columns="unit")], axis="columns")
-    wanted = FLEET.parts.to_pandas().astype({"log_date": str})
-    pd.testing.assert_frame_equal(found[wanted.columns], wanted, check_dtype=False, rtol=1e-5)
+def test_without_jobs_the_first_sentence_says_so() -> None:
+    empty = asked({}, LAST)
+    assert headline(empty) == "No jobs in this period."
+    assert Page(fleet_page(empty, publication(empty))).data["units"]["lost"] == []
+    refused = asked({JOB_SLOWDOWN: [_unit("a", LAST) | {"status": "no_ops"}]}, LAST)
+    assert headline(refused) == "None of 1 runs could be analysed."
+
+
+def test_the_last_seven_days_stand_beside_the_seven_before() -> None:
+    units = [_unit(job, LAST - timedelta(days=age)) for job, age in (("old", 8), ("both", 7), ("both", 6))]
+    units += [_unit("new", LAST), _unit("old", LAST) | {"slowdown": 1.0}]
+    tables = asked(
+        {JOB_SLOWDOWN: units, JOB_CAUSES: [_cause(unit) for unit in units]}, LAST - timedelta(days=29)
+    )
+    text = Page(fleet_page(tables, publication(tables))).text
+    assert "Newly straggling: new. No longer straggling: old." in text
+    assert "job-days 3 2" in text
+    assert "12.5 % in the last seven days, 12.5 % in the seven before" in text
+
+
+def test_a_host_has_a_page_with_what_is_lost_to_it() -> None:
+    pages = host_pages(FLEET, publication(FLEET))
+    rows = [row for row in FLEET.fixes.to_pylist() if row["host"]]
+    assert rows
+    for row in rows:
+        text = Page(pages[publication(FLEET).hosts[row["host"]]]).text
+        assert f": {hours(row['lost_gpu_hours'])} GPU-hours" in text
+        assert "--host=" + row["host"] in text
 
 
 def test_only_units_that_have_a_page_are_linked() -> None:
@@ -86,10 +151,12 @@ def test_names_that_are_markup_stay_names() -> None:
 
 def test_a_page_asks_nobody_else_for_anything() -> None:
     page = Page(fleet_page(FLEET, publication(FLEET)))
-    asked = [*page.all("script", "src"), *page.all("link", "href")]
-    assert sorted(asked) == ["./charts-library.js", "./report.css", "./report.js", "data:,"]
+    asked_for = [*page.all("script", "src"), *page.all("link", "href")]
+    assert sorted(asked_for) == ["./charts-library.js", "./report.css", "./report.js", "data:,"]
     own = b"".join(templates.shared_files().values())
-    assert own.count(b"http") == own.count(b"https://vega.github.io/schema/")
+    assert own.count(b"http") == own.count(b"https://vega.github.io/schema/") + own.count(
+        b"https://ui.perfetto.dev"
+    )
 
 
 def test_the_same_rows_give_the_same_bytes() -> None:
@@ -106,11 +173,20 @@ def test_five_months_of_the_papers_fleet_stay_under_five_megabytes() -> None:
 def test_the_page_names_every_figure_for_who_does_not_see() -> None:
     page = Page(fleet_page(FLEET, publication(FLEET)))
     titles = page.all("section", "aria-labelledby")
-    assert len(titles) == 11
-    assert set(titles) <= set(page.all("h2", "id"))
+    assert set(titles) <= {*page.all("h2", "id"), *page.all("h3", "id")}
+    charts = [values for _, values in page.tags if (values.get("id") or "").startswith("chart-")]
+    assert len(charts) == 4
+    assert all(values["data-name"] for values in charts)
     assert "html" in {tag for tag, values in page.tags if values.get("lang") == "en"}
     assert json.dumps(page.data, allow_nan=False)
-    assert LAST.isoformat() in page.text
+
+
+def _unit(job: str, day: date) -> dict[str, Any]:
+    return {"job_id": job, "log_date": day}
+
+
+def _cause(unit: dict[str, Any]) -> dict[str, Any]:
+    return {name: unit[name] for name in ("job_id", "log_date")}
 
 
 def _keys(tables: FleetTables) -> list[dict[str, Any]]:

@@ -7,14 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobs.report.job_page import job_page
+from jobs.report.job_page import Links, job_page
+from jobs.report.loss import of_unit
 from jobs.report.rows import UnitTables
-from jobs.report.wording import hours
+from jobs.report.wording import hours, percent
 from jobs.what_if import main as what_if_command
 from tests import published
+from tests.examples import NEXT_DAY
 from tests.jobs.report.fleets import NAUGHTY
 from tests.jobs.report.pages import Page
-from tests.jobs.report.units import DAY, sick_job, unit_tables
+from tests.jobs.report.units import DAY, recorded_job, sick_job, unit_tables
+from udfs.cause_scenarios import replay_causes
+from udfs.what_if import SimulationSettings
 
 SICK = sick_job()
 PAGE = Page(job_page(SICK, "a b/warehouse"))
@@ -27,13 +31,42 @@ def commands(page: Page) -> list[list[str]]:
 
 def test_it_says_what_is_lost_why_and_what_fixing_returns() -> None:
     job = SICK.job
-    assert f"A step takes {job['slowdown']:.2f} times its ideal time" in PAGE.text
-    assert f"{hours(job['wasted_gpu_hours'])} of its 192 GPU-hours" in PAGE.text
+    share = percent(job["lost_fraction"])
+    assert f"{hours(job['lost_gpu_hours'])} of its 192 GPU-hours ({share}) are lost." in PAGE.text
     (cause,) = [row for row in SICK.causes if row["is_cause"]]
-    saved = f"fixing it saves {100 * cause['time_saved_fraction']:.1f} % of the step time"
-    assert f"slow worker: {saved}, {hours(cause['recoverable_gpu_hours'])} GPU-hours" in PAGE.text
-    assert "repair or replace the host" in PAGE.text
-    assert "the paper's M_W is" in PAGE.text
+    assert f"slow worker: {of_unit(cause['lost_fraction'], cause['lost_gpu_hours'])} lost" in PAGE.text
+    alone = of_unit(cause["time_saved_fraction"], cause["recoverable_gpu_hours"])
+    assert f"Fixing it alone returns {alone}. To do: repair or replace the host" in PAGE.text
+    assert "of the waste goes (M_W)" in PAGE.text
+    assert f"{job['slowdown']:.2f} replayed / ideal step" in PAGE.text
+
+
+def test_the_command_reproduces_every_figure_beside_it() -> None:
+    """Also of causes that other jobs revised: the command replays this day alone, and the page says so."""
+    revised = [
+        dict(row, flag_reason="judged_by_history", time_saved_fraction=0.9, attributed_fraction=0.9)
+        | {
+            "unrevised": dict(row),
+            "evidence": {**row["evidence"], "revised_from": row["time_saved_fraction"]},
+        }
+        if row["is_cause"]
+        else row
+        for row in SICK.causes
+    ]
+    job = recorded_job()
+    for tables in (SICK, replace(SICK, causes=revised)):
+        page = Page(job_page(tables, "a b/warehouse"))
+        asked = what_if_command.read(commands(page)[0][3:])
+        found = replay_causes(job.rank_steps, job.manifest, asked.fix, SimulationSettings()).answers
+        assert [answer.scenario for answer in found] == ["slow_worker", "all causes"]
+        for answer in found:
+            figures = (
+                f"{answer.scenario} {percent(answer.time_saved_fraction)} {hours(answer.gpu_hours_saved)}"
+            )
+            assert figures in page.text
+        assert ("this day alone: other jobs" in page.text) is (tables is not SICK)
+        assert found[-1].time_saved_fraction == pytest.approx(SICK.job["lost_fraction"], rel=1e-12)
+        assert found[-1].gpu_hours_saved == pytest.approx(SICK.job["lost_gpu_hours"], rel=1e-12)
 
 
 def test_it_names_the_pattern_the_worker_and_its_host() -> None:
@@ -42,7 +75,7 @@ def test_it_names_the_pattern_the_worker_and_its_host() -> None:
         f"One worker is slow, dp rank {worker['dp_rank']} of stage {worker['pp_rank']}, in every step."
         in PAGE.text
     )
-    assert "slow in 2 of 3 jobs, chronic, beyond chance" in PAGE.text
+    assert "slow in 2 of 3 jobs, chronic; beyond chance: yes: of the 40 hosts asked about" in PAGE.text
     assert "never slow in the period" in PAGE.text
 
 
@@ -62,7 +95,7 @@ def test_the_charts_hold_the_rows() -> None:
     np.testing.assert_allclose(cells[2], 100 * (told - 1), rtol=1e-2, atol=1e-9)
     for chart in charts.values():
         assert chart["id"] in PAGE.all("div", "id")
-        assert chart["text"]
+    assert charts["steps"]["rows"]["burst"] == [row["step"] - place for place, row in enumerate(SICK.steps)]
 
 
 def test_it_says_how_far_to_trust_it() -> None:
@@ -75,22 +108,55 @@ def test_its_commands_name_the_unit_and_can_be_parsed() -> None:
     what_if, timeline = commands(PAGE)
     args = what_if_command.read(what_if[3:])
     assert (args.job_id, args.run_id, args.log_date, args.warehouse) == ("job", "r1", DAY, "a b/warehouse")
-    assert [each.text for each in args.fix] == ["host = 'sick'"]
+    assert args.fix == ["slow_worker"]
     slowest = max(SICK.steps, key=lambda row: row["slowdown"])["step"]
     assert timeline[2:] == [
         "jobs.export_timeline", "--warehouse", "a b/warehouse", "--job-id=job", "--run-id=r1",
         "--log-date", DAY.isoformat(), "--step", str(slowest),
     ]  # fmt: skip
+    assert shlex.split(PAGE.data["timeline"]) == timeline[:-1]
 
 
 def test_names_that_are_markup_or_shell_stay_names() -> None:
     page = Page(job_page(sick_job(NAUGHTY, NAUGHTY)))
     assert "img" not in {tag for tag, _ in page.tags}
     assert NAUGHTY in page.words
-    what_if = commands(page)[0]
-    assert f"--job-id={NAUGHTY}" in what_if
-    (fix,) = what_if_command.read(what_if[3:]).fix
-    assert fix.text == "host = '" + NAUGHTY.replace("'", "''") + "'"
+    assert f"--job-id={NAUGHTY}" in commands(page)[0]
+
+
+def test_the_ends_of_a_slow_link_are_named() -> None:
+    ends = [(1, 0, "left"), (2, 0, "right"), (1, 1, "left"), (2, 1, "right"), (0, 0, "left"), (3, 3, None)]
+    culprits = [
+        {"pp_rank": stage, "dp_rank": dp_rank, "rank": 0, "host": host}
+        | {"effect": 1.5, "share_of_steps": 0.5, "pattern": "intermittent"}
+        for stage, dp_rank, host in ends
+    ]
+    causes = [
+        dict(row, is_cause=True, culprits=culprits) if row["cause"] == "communication" else row
+        for row in SICK.causes
+    ]
+    text = Page(job_page(replace(SICK, causes=causes))).text
+    assert text.count("The link between") == 1
+    assert "The link between left (stage 1) and right (stage 2) is slow at both ends." in text
+    assert "1.5 s" in text
+
+
+def test_a_unit_that_is_not_analysed_says_so_first_and_has_no_loss() -> None:
+    job = dict(
+        SICK.job,
+        status="high_discrepancy",
+        status_detail="9 % apart",
+        lost_fraction=None,
+        lost_gpu_hours=None,
+    )
+    causes = [dict(row, lost_fraction=None, lost_gpu_hours=None) for row in SICK.causes]
+    text = Page(job_page(replace(SICK, job=job, causes=causes))).text
+    assert (
+        "Not analysed: replay and recording too far apart (9 % apart). What follows is the best estimate"
+        in text
+    )
+    assert "are lost" not in text
+    assert "GPU-hours lost" not in text
 
 
 def test_without_slowdowns_by_step_it_says_how_to_get_them() -> None:
@@ -101,9 +167,13 @@ def test_without_slowdowns_by_step_it_says_how_to_get_them() -> None:
     assert "One worker is slow, dp rank 0 of stage 0, in the mean over all steps." in page.text
 
 
-def test_it_leads_back_to_the_fleets_page_where_there_is_one() -> None:
-    assert "../index.html" in PAGE.all("a", "href")
-    assert Page(job_page(SICK, has_fleet_page=False)).all("a", "href") == ["#main"]
+def test_it_leads_to_the_fleets_page_other_days_and_hosts() -> None:
+    days = [(NEXT_DAY, "7 GPU-hours lost", "../d.html")]
+    links = Links("../index.html", "../q.html", "../c.html", days, {"sick": "../h.html"})
+    page = Page(job_page(SICK, links=links))
+    assert {"../index.html", "../q.html", "../c.html", "../d.html", "../h.html"} <= set(page.all("a", "href"))
+    assert "2026-01-06 (7 GPU-hours lost)" in page.text
+    assert Page(job_page(SICK)).all("a", "href") == ["#main", "../dictionary.html"]
 
 
 @pytest.mark.parametrize("steps", [12, 3])
@@ -138,8 +208,8 @@ def test_a_job_that_failed_by_a_defect_of_ours_shows_where() -> None:
 @pytest.mark.parametrize(
     ("trace", "said"),
     [
-        ("SE", ("hot all over", "uneven data: fixing it saves 25.0 % of the step time", "1.54 times")),
-        ("ST", ("hot row", "uneven stages: fixing it saves 13.3 % of the step time", "1.18 times")),
+        ("SE", ("hot all over", "Fixing it alone returns 25.0 % of the time", "1.54 replayed / ideal")),
+        ("ST", ("hot row", "Fixing it alone returns 13.3 % of the time", "1.18 replayed / ideal")),
     ],
 )
 def test_published_traces(published_traces: Path, trace: str, said: tuple[str, ...]) -> None:

@@ -6,9 +6,9 @@ from hashlib import sha256
 
 import pytest
 
-from jobs.describe import render
 from jobs.gates.quality_docs import Page as QualityPage
 from jobs.gates.quality_docs import html
+from jobs.reading.dictionary import render
 from jobs.report import templates
 from jobs.report.fleet_page import fleet_page
 from jobs.report.job_page import job_page

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from jobs.report.rows import UnitTables
 from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.workers import SickHost
 from jobs.synthetic.shape import JobShape
 from tests.random_jobs import generate_job
@@ -14,7 +15,10 @@ from udfs.what_if import simulate_job
 
 DAY = date(2026, 1, 5)
 ABOUT = ("team", "cluster", "model", "framework", "gpu_type")
-HOST_RECORD = {"jobs": 3, "jobs_slow": 2, "pattern": "chronic", "is_beyond_chance": True}
+HOST_RECORD = {"host": "sick", "jobs": 3, "jobs_slow": 2, "pattern": "chronic", "is_beyond_chance": True} | {
+    "p_value": 1e-4, "hosts_asked_about": 40, "expected_jobs_slow": 0.2,
+    "days_slow": 2, "first_slow": DAY, "last_slow": DAY,
+}  # fmt: skip
 
 
 def unit_tables(rank_steps: pa.Table, manifest: dict[str, Any], job_id: str = "job") -> UnitTables:
@@ -25,8 +29,9 @@ def unit_tables(rank_steps: pa.Table, manifest: dict[str, Any], job_id: str = "j
     }
     (job,) = found["job_slowdown"]
     about = {name: manifest.get(name) for name in ABOUT}
+    lost = {name: _sum(found["job_causes"], name) for name in ("lost_fraction", "lost_gpu_hours")}
     return UnitTables(
-        job={"log_date": DAY, "job_id": job_id, "run_id": "r1", **about, **job},
+        job={"log_date": DAY, "job_id": job_id, "run_id": "r1", **about, **job, **lost},
         workers=found["worker_slowdown"],
         steps=found["step_slowdown"],
         op_types=found["op_type_slowdown"],
@@ -35,10 +40,20 @@ def unit_tables(rank_steps: pa.Table, manifest: dict[str, Any], job_id: str = "j
     )
 
 
+def _sum(rows: list[dict[str, Any]], name: str) -> float | None:
+    values = [row[name] for row in rows]
+    return None if None in values else sum(values)
+
+
 def sick_job(job_id: str = "job", host: str = "sick", *, steps: int = 12) -> UnitTables:
     """A job of four replicas and two stages with one slow host."""
+    job = recorded_job(job_id, host, steps=steps)
+    return unit_tables(job.rank_steps, job.manifest, job_id)
+
+
+def recorded_job(job_id: str = "job", host: str = "sick", *, steps: int = 12) -> GeneratedJob:
+    """Its ops and manifest."""
     hosts = (host, *(f"well-{number}" for number in range(7)))
     identity = JobIdentity(job_id, hosts=hosts, fields={"gpu_hours": 192.0, "team": "speech"})
     shape = JobShape(dp_size=4, pp_size=2, tp_size=8, steps=steps)
-    job = generate_job(shape, [SickHost(host, 1.5)], seed=3, identity=identity)
-    return unit_tables(job.rank_steps, job.manifest, job_id)
+    return generate_job(shape, [SickHost(host, 1.5)], seed=3, identity=identity)

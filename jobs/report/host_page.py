@@ -1,0 +1,70 @@
+"""The page of one host: what it cost, in which jobs, whether that is chance, and whether a repair helped."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final
+
+from jobs.report import commands, loss, templates, wording
+from jobs.report.names import job_page_path
+from jobs.report.rows import FleetTables, Publication, Row
+from schemas.unit import Unit
+from schemas.vocabulary import UNIT_KEY
+
+MOST_HOSTS: Final = 200
+"""Hosts that have a page: those to which most is lost, then those that chance explains least."""
+
+
+def hosts_with_pages(fixes: Sequence[Row], hosts: Sequence[Row]) -> list[str]:
+    """Return the hosts that get a page.
+
+    fixes, hosts : rows of the tables of the fleet's page, in their order.
+    """
+    named = [row["host"] for row in (*fixes, *hosts) if row["host"] is not None]
+    return [*dict.fromkeys(named)][:MOST_HOSTS]
+
+
+def host_pages(tables: FleetTables, publication: Publication) -> dict[str, bytes]:
+    """Return the pages of all hosts of a publication, by their path in its folder."""
+    served: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in tables.host_units.to_pylist():
+        served[row["host"]].append(row)
+    measure, (totals,) = loss.measure_of(tables), tables.totals.to_pylist()
+    fixes: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in tables.fixes.filter(tables.fixes["host"].is_valid()).to_pylist():
+        lost = loss.amount(row[measure.lost], totals[measure.of], measure)
+        fixes[row["host"]].append(row | {"words": wording.CAUSE_WORDS[row["cause"]], "lost": lost})
+    records = {row["host"]: wording.host_record(row) for row in tables.hosts.to_pylist()}
+    return {
+        path: templates.page(
+            "host.html",
+            {
+                "root": "..",
+                "title": f"{host}, {publication.first_day} to {publication.day}",
+                "host": host,
+                "publication": publication,
+                "causes": fixes[host],
+                "record": records.get(host),
+                "served": _served(served[host], publication),
+                "effect": commands.effect_on_host(host, publication.day, publication.warehouse),
+            },
+        )
+        for host, path in publication.hosts.items()
+    }
+
+
+def _served(units: Sequence[Row], publication: Publication) -> list[dict[str, Any]]:
+    """Units that the host served, latest first, with what each loses to it."""
+    found = []
+    for row in reversed(units):
+        unit = Unit(*(row[name] for name in UNIT_KEY))
+        path = publication.page_of(job_page_path(*unit))
+        found.append(
+            {
+                "unit": unit,
+                "page": f"../{path}" if path else None,
+                "workers": row["workers"],
+                "slows": row["slowdown"] - 1,
+                "lost": loss.of_unit(row["lost_fraction"], row["lost_gpu_hours"]),
+            }
+        )
+    return found
