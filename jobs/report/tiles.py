@@ -35,10 +35,10 @@ def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
     days = tables.days.to_pylist()[-_WEEK:]
     return {
         "lost": loss.amount(totals[measure.lost], totals[measure.of], measure),
-        "share": wording.percent(loss.share(totals, measure)),
-        "of": f"of {wording.hours(totals[measure.of])} analysed GPU-hours"
+        "of": f"{wording.percent(loss.share(totals, measure))} of {wording.hours(totals[measure.of])} "
+        "analysed GPU-hours"
         if measure is loss.HOURS
-        else "of recorded time; no analysed run states its GPU-hours",
+        else "No analysed run states its GPU-hours.",
         "sparkline": _sparkline([loss.share(day, measure) for day in days]),
         "days": f"{days[0]['log_date']} to {days[-1]['log_date']}" if days else "",
         "change": _change(tables.weeks.to_pylist()),
@@ -48,7 +48,7 @@ def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
         else "",
         "fix": _first(tables, publication, measure),
         "covered": f"{wording.number(totals['analysed'])} of {wording.number(totals['jobs'])} runs",
-        "covered_hours": wording.percent(totals["analysed_gpu_hours_share"]),
+        "covered_hours": wording.percent(totals["analysed_gpu_hours_share"]) if measure is loss.HOURS else "",
         "straggling": f"{wording.number(totals['straggling'])} of {wording.number(totals['analysed'])}",
         "left_out": totals["jobs"] - totals["analysed"],
         "without_hours": tables.runs.filter(tables.runs["is_analysed"])["gpu_hours"].null_count

@@ -262,5 +262,7 @@ def _left(filters: dict[str, str]) -> pd.DataFrame:
     is_in &= day.between(filters.get("from", ""), filters.get("to", "9999"))
     cause = {"pauses": "pause", "slow worker": "slow_worker"}.get(filters.get("cause", ""))
     of_unit = ["log_date", "job_id"]
-    chosen: pd.DataFrame = parts[(parts.cause == (cause or parts.cause)) & parts.lost_gpu_hours.notna()]
-    return chosen.merge(units.loc[is_in, of_unit])
+    left: pd.DataFrame = parts[(parts.cause == (cause or parts.cause)) & parts.lost_gpu_hours.notna()].merge(
+        units.loc[is_in, of_unit]
+    )
+    return left

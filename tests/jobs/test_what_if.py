@@ -115,6 +115,24 @@ def test_ops_are_scaled_and_the_answer_is_json(capsys: pytest.CaptureFixture[str
     assert "T_actual" in err
 
 
+def test_causes_are_fixed_by_their_names_beside_predicates(
+    capsys: pytest.CaptureFixture[str], warehouse: str
+) -> None:
+    unit_asked = ("--job-id", "llm-a", "--format", "json")
+    status, out, _ = ask(capsys, warehouse, *unit_asked, "--fix", "pause", "--fix", FORWARD)
+    assert status == 0
+    found = {row["scenario"]: row for row in json.loads(out)}
+    assert list(found) == ["pause", "all causes", FORWARD]
+    assert (found["pause"]["change"], found["pause"]["ops"], found[FORWARD]["change"]) == (
+        "fixed",
+        None,
+        "ideal",
+    )
+    status, _, err = ask(capsys, warehouse, *unit_asked, "--fix", "pause", "--set", "0.5")
+    assert status == 2
+    assert "--set: scales the ops of a predicate, and pause is a cause" in err
+
+
 def test_an_earlier_day_and_csv(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
     status, out, _ = ask(
         capsys, warehouse, "--job-id", "llm-a", "--log-date", str(DAY), "--fix", "TRUE", "--format", "csv"
