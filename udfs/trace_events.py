@@ -1,9 +1,9 @@
 """Timelines as events of the Trace Event Format, which Perfetto and chrome://tracing open.
 
-One process for the critical paths, and one for each worker that is shown, named by its host. In a worker's
-process every stream has a thread as recorded and beneath it one as ideal. Both viewers want the slices of a
-thread to nest, so ops that overlap get a further thread. An op that waits for others is a slice from its call
-on, and within it another one from when all are there; arrows go from that of a send to that of its recv.
+One process, because Perfetto orders processes by their slices, and threads of one by their ids. Threads on top
+hold the critical paths; each worker that is shown has a thread for every stream as recorded, and beneath it one
+as ideal. Slices of a thread have to nest, so ops that overlap get a further thread. An op that waits for others
+is a slice from its call on, and within it another from when all are there; arrows go from sends to recvs.
 Times are whole nanoseconds before they are written: slices that touch never overlap by rounding.
 """
 
@@ -34,10 +34,11 @@ _COLOUR: Final = "terrible"
 """chrome://tracing's name for red; Perfetto chooses its own colours, by name."""
 SHOWN: Final = (RECORDED, IDEAL)
 """Of each worker; what is replayed differs from what was recorded by launch delays alone."""
-PATHS: Final = 1
-"""Number of the process that holds the critical paths; those of workers follow."""
+PROCESS: Final = 1
+_PATHS: Final = len(KINDS)
+"""The first threads, which hold the critical paths; those of workers follow."""
 _MILLION: Final = 1_000_000
-"""Threads of the first process are numbered from it on: some readers keep one list of threads for all."""
+"""Arrows of each timeline are numbered from a multiple of it on."""
 _COMPUTE, _COLLECTIVE, _TRANSFER = "compute", "collective", "transfer"
 _STREAMS: Final = (_COMPUTE, _TRANSFER, _COLLECTIVE)
 
@@ -66,20 +67,20 @@ class Span(NamedTuple):
 
 def trace_events(step: StepTimelines, workers: Sequence[Worker]) -> Iterator[Event]:
     """Events of these workers, from the top down: names, slices, and behind them the arrows between them."""
-    yield from _named(PATHS, PATHS, "process", "critical path")
+    yield from _named(PROCESS, "process", f"step {step.step}")
     drawings = {kind: _Drawing(step, kind, workers) for kind in KINDS}
-    for tid, drawing in enumerate(drawings.values(), PATHS):
+    for tid, drawing in enumerate(drawings.values(), start=1):
         yield from drawing.path(tid)
-    lost = lost_s(step)
-    for pid, worker in enumerate(workers, PATHS + 1):
+    lost, tid = lost_s(step), _PATHS
+    for worker in workers:
         host = host_of(step, worker) or "host not stated"
-        name = f"{host}: dp {worker[0]} pp {worker[1]}, {lost[worker]:.3g} s above ideal"
-        yield from _named(pid, pid * _MILLION, "process", name)
-        threads = sorted({thread for kind in SHOWN for thread in drawings[kind].threads[worker]})
-        for tid, thread in enumerate(threads, pid * _MILLION + 1):
-            yield from _named(pid, tid, "thread", thread.name)
-            yield from drawings[KINDS[thread.kind]].slices(worker, thread, (pid, tid))
-            drawings[KINDS[thread.kind]].tracks[worker, thread] = pid, tid
+        about = f"{host} dp {worker[0]} pp {worker[1]}, {lost[worker]:.3g} s above ideal"
+        for thread in sorted({thread for kind in SHOWN for thread in drawings[kind].threads[worker]}):
+            tid += 1
+            drawing = drawings[KINDS[thread.kind]]
+            drawing.tracks[worker, thread] = tid
+            yield from _named(tid, "thread", f"{thread.name}: {about}")
+            yield from drawing.slices(worker, thread)
     for kind in SHOWN:
         yield from drawings[kind].arrow_events()
 
@@ -103,7 +104,7 @@ class _Drawing:
     step: StepTimelines
     kind: str
     workers: Sequence[Worker]
-    tracks: dict[tuple[Worker, Thread], tuple[int, int]] = field(default_factory=dict)
+    tracks: dict[tuple[Worker, Thread], int] = field(default_factory=dict)
 
     @cached_property
     def spans(self) -> dict[Place, Span]:
@@ -169,39 +170,42 @@ class _Drawing:
 
     def path(self, tid: int) -> Iterator[Event]:
         """The critical path in a thread of its own, one op behind the other, with the gaps between them."""
-        yield from _named(PATHS, tid, "thread", f"{TITLES[self.kind]}: {self.step.step_s(self.kind):.5g} s")
-        at_ns, track = 0, (PATHS, tid)
+        yield from _named(
+            tid, "thread", f"critical path, {TITLES[self.kind]}: {self.step.step_s(self.kind):.5g} s"
+        )
+        at_ns = 0
         for each in self.step.critical[self.kind]:
             from_ns, end_ns = round(each.from_s * 1e9), self.spans[each.place].end
             if from_ns > at_ns:
-                yield self._slice(LAUNCH_DELAY, CRITICAL, track, (at_ns, from_ns), {})
+                yield self._slice(LAUNCH_DELAY, CRITICAL, tid, (at_ns, from_ns), {})
                 at_ns = from_ns
             if end_ns >= at_ns:
                 dp_rank, pp_rank = self._worker(each.place)
                 name = f"{self._name(each.place)} dp {dp_rank} pp {pp_rank}"
-                yield self._slice(name, CRITICAL, track, (at_ns, end_ns), self._arguments(each.place))
+                yield self._slice(name, CRITICAL, tid, (at_ns, end_ns), self._arguments(each.place))
                 at_ns = end_ns
 
-    def slices(self, worker: Worker, thread: Thread, track: tuple[int, int]) -> Iterator[Event]:
+    def slices(self, worker: Worker, thread: Thread) -> Iterator[Event]:
         """Ops of a thread, and within each the part in which all are there, where it had to wait for them."""
+        tid = self.tracks[worker, thread]
         for place in self.threads[worker][thread]:
             span, kind = self.spans[place], _STREAMS[thread.stream]
             marked = {}
             if place in self.on_path:
                 kind, marked = f"{kind},{CRITICAL}", {"cname": _COLOUR}
             times = span.start, span.end
-            yield self._slice(self._name(place), kind, track, times, self._arguments(place)) | marked
+            yield self._slice(self._name(place), kind, tid, times, self._arguments(place)) | marked
             if span.start < span.met < span.end:
-                yield self._slice(ALL_THERE, kind, track, (span.met, span.end), {}) | marked
+                yield self._slice(ALL_THERE, kind, tid, (span.met, span.end), {}) | marked
 
     def arrow_events(self) -> Iterator[Event]:
         """From within the send to within the recv, from when both are there."""
         for number, (send, recv) in enumerate(self.arrows, KINDS.index(self.kind) * _MILLION):
             met_ns = max(self.spans[send].start, self.spans[recv].start)
             for phase, place in (("s", send), ("f", recv)):
-                pid, tid = self.tracks[self.of_op[place]]
+                tid = self.tracks[self.of_op[place]]
                 event = {"ph": phase, "id": number, "name": _TRANSFER, "cat": _TRANSFER}
-                event |= {"pid": pid, "tid": tid, "ts": met_ns / 1000}
+                event |= {"pid": PROCESS, "tid": tid, "ts": met_ns / 1000}
                 yield event | ({"bp": "e"} if phase == "f" else {})
 
     def _type(self, place: Place) -> int:
@@ -232,19 +236,17 @@ class _Drawing:
             "is_critical": place in self.on_path,
         }
 
-    def _slice(
-        self, name: str, kind: str, track: tuple[int, int], times_ns: tuple[int, int], args: Event
-    ) -> Event:
-        (pid, tid), (start_ns, end_ns) = track, times_ns
+    def _slice(self, name: str, kind: str, tid: int, times_ns: tuple[int, int], args: Event) -> Event:
+        start_ns, end_ns = times_ns
         times = {"ts": start_ns / 1000, "dur": (end_ns - start_ns) / 1000}
-        return {"ph": "X", "name": name, "cat": kind, "pid": pid, "tid": tid, **times, "args": args}
+        return {"ph": "X", "name": name, "cat": kind, "pid": PROCESS, "tid": tid, **times, "args": args}
 
 
-def _named(pid: int, tid: int, what: str, name: str) -> Iterator[Event]:
-    """Name a process or thread, and put it where its number says."""
-    about = {"ph": "M", "pid": pid, "tid": tid}
+def _named(tid: int, what: str, name: str) -> Iterator[Event]:
+    """Name the process or a thread, and put it where its number says."""
+    about = {"ph": "M", "pid": PROCESS, "tid": tid}
     yield about | {"name": f"{what}_name", "args": {"name": name}}
-    yield about | {"name": f"{what}_sort_index", "args": {"sort_index": pid if what == "process" else tid}}
+    yield about | {"name": f"{what}_sort_index", "args": {"sort_index": tid}}
 
 
 def _stream(op_type: int) -> str:

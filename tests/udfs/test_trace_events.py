@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,6 @@ from udfs.timelines import KINDS, StepTimelines, step_timelines
 from udfs.trace_events import (
     CRITICAL,
     LAUNCH_DELAY,
-    PATHS,
     SHOWN,
     arrows_left_out,
     lanes,
@@ -48,8 +48,12 @@ def all_workers(step: StepTimelines) -> list[Worker]:
     return list(lost_s(step))
 
 
-def slices(events: Events, pid: int) -> Events:
-    return [each for each in events if each["ph"] == "X" and each["pid"] == pid]
+def slices(events: Events) -> Events:
+    return [each for each in events if each["ph"] == "X"]
+
+
+def thread_names(events: Iterable[dict[str, Any]]) -> list[str]:
+    return [each["args"]["name"] for each in events if each["name"] == "thread_name"]
 
 
 def nested(events: Events) -> bool:
@@ -77,13 +81,11 @@ def test_the_rules_of_the_format(name: str) -> None:
     assert {each["ph"] for each in events} == {"M", "X", "s", "f"} - ({"s", "f"} if not step.peers else set())
     named = {(each["pid"], each["tid"]) for each in events if each["name"] == "thread_name"}
     assert len(named) == len(KINDS) + lanes(step, workers)
-    ops = []
-    for pid in range(PATHS, PATHS + 1 + len(workers)):
-        mine = slices(events, pid)
-        assert nested(mine)
-        assert all(each["ts"] >= 0 and each["dur"] >= 0 for each in mine)
-        assert {(each["pid"], each["tid"]) for each in mine} <= named
-        ops += [each for each in mine if pid != PATHS and each["args"]]
+    drawn = slices(events)
+    assert nested(drawn)
+    assert all(each["ts"] >= 0 and each["dur"] >= 0 for each in drawn)
+    assert {(each["pid"], each["tid"]) for each in drawn} <= named
+    ops = [each for each in drawn if each["tid"] > len(KINDS) and each["args"]]
     assert len(ops) == len(SHOWN) * step.ops
     assert sum(CRITICAL in each["cat"] for each in ops) == sum(len(step.critical[kind]) for kind in SHOWN)
     sent = {each["id"]: each for each in events if each["ph"] == "s"}
@@ -98,8 +100,8 @@ def test_the_rules_of_the_format(name: str) -> None:
 def test_each_path_has_a_thread_of_its_own_that_fills_the_step(name: str) -> None:
     step = step_of(name)
     events = list(trace_events(step, []))
-    for tid, kind in enumerate(KINDS, start=PATHS):
-        path = [each for each in slices(events, PATHS) if each["tid"] == tid]
+    for tid, kind in enumerate(KINDS, start=1):
+        path = [each for each in slices(events) if each["tid"] == tid]
         assert sum(each["dur"] for each in path) == pytest.approx(step.step_s(kind) * 1e6, abs=0.002)
         delays = [each for each in path if each["name"] == LAUNCH_DELAY]
         assert bool(delays) == (kind == "recorded" and name != "overlapping")
@@ -113,15 +115,14 @@ def test_a_slow_worker_stands_first_with_its_host_and_its_neighbours_follow() ->
     assert workers[1][1] == 2
     assert workers[2:4] == [(5, 1), (5, 3)]
     assert len(workers) <= 4 * CULPRITS < len(lost_s(step))
-    names = [each["args"]["name"] for each in trace_events(step, workers) if each["name"] == "process_name"]
-    assert names[0] == "critical path"
-    assert names[1].startswith(f"{host_of(step, (5, 2))}: dp 5 pp 2, ")
+    names = thread_names(trace_events(step, workers))
+    assert [name.split(",")[0] for name in names[: len(KINDS)]] == ["critical path"] * len(KINDS)
+    assert names[len(KINDS)].startswith(f"compute, recorded: {host_of(step, (5, 2))} dp 5 pp 2, ")
 
 
 def test_threads_hold_one_stream_as_recorded_and_beneath_it_as_ideal() -> None:
-    events = trace_events(step_of("usual"), [(0, 1)])
-    named = [each["args"]["name"] for each in events if each["name"] == "thread_name" and each["pid"] > PATHS]
-    first = [name for name in named if "(" not in name]
+    named = thread_names(trace_events(step_of("usual"), [(0, 1)]))[len(KINDS) :]
+    first = [name.split(":")[0] for name in named if "(" not in name]
     assert first == [
         f"{stream}, {kind}" for stream in ("compute", "transfer", "collective") for kind in SHOWN
     ]
@@ -143,10 +144,8 @@ def test_perfetto_reads_every_slice_and_every_arrow_and_complains_of_nothing(nam
     counted = "SELECT json_array((SELECT count(*) FROM slice), (SELECT count(*) FROM flow)) AS counts"
     wanted = [sum(each["ph"] == "X" for each in events), sum(each["ph"] == "s" for each in events)]
     assert perfetto.rows(counted) == [wanted]
-    named = perfetto.rows("SELECT json_array(pid, name) FROM process WHERE pid > 0 ORDER BY pid")
-    assert [name for _, name in named] == [
-        each["args"]["name"] for each in events if each["name"] == "process_name"
-    ]
+    in_order = perfetto.rows("SELECT json_array(name) FROM thread WHERE tid > 0 AND name <> '' ORDER BY tid")
+    assert [name for (name,) in in_order] == thread_names(events)
 
 
 def test_in_perfetto_arrows_go_from_sends_to_recvs_of_the_same_microbatch() -> None:
