@@ -1,10 +1,11 @@
 """Timelines as events of the Trace Event Format, which Perfetto and chrome://tracing open.
 
-One process, because Perfetto orders processes by their slices, and threads of one by their ids. Threads on top
-hold the critical paths; each worker that is shown has a thread for every stream as recorded, and beneath it one
-as ideal. Slices of a thread have to nest, so ops that overlap get a further thread. An op that waits for others
-is a slice from its call on, and within it another from when all are there; arrows go from sends to recvs.
-Times are whole nanoseconds before they are written: slices that touch never overlap by rounding.
+One process, because Perfetto orders processes by their slices, and threads of one by their ids. Threads on
+top hold the critical paths; each worker that is shown has a thread for every stream as recorded, and
+beneath it one as ideal. Slices of a thread have to nest, so ops that overlap get a further thread. An op
+that waits for others is a slice from its call on, and within it another from when all are there; arrows go
+from sends to recvs. Times are whole nanoseconds before they are written: slices that touch never overlap by
+rounding.
 """
 
 from collections import defaultdict
