@@ -7,13 +7,14 @@ import gzip
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Final, TextIO
 
 from jobs.arguments import OF_UNIT, Arguments, not_negative, option
+from jobs.perfetto import show
 from jobs.printing import shown
 from jobs.reading.command import reader_entry_point
 from jobs.reading.reader import Reader
@@ -21,14 +22,18 @@ from jobs.reading.unit import unit_to_replay
 from jobs.settings import Settings, SettingsError
 from schemas.unit import Unit
 from udfs.result_tables import SIMULATOR_VERSION
+from udfs.timeline_workers import Worker, culprits_and_neighbours, of_rank, of_stage
 from udfs.timelines import KINDS, StepTimelines, step_timelines
-from udfs.trace_events import arrows_left_out, trace_events
+from udfs.trace_events import arrows_left_out, lanes, trace_events
 
 _COMPRESSION: Final = 6
 
 
-def write_trace(target: Path, unit: Unit, found: StepTimelines, ideal: str) -> int:
-    """Write a trace, packed if the name ends in .gz; returns the number of events. Same step, same bytes."""
+def write_trace(target: Path, unit: Unit, found: StepTimelines, workers: Sequence[Worker], ideal: str) -> int:
+    """Write a trace of some workers, packed if the name ends in .gz; returns the number of events.
+
+    The same step and workers give the same bytes.
+    """
     about = {
         "job_id": unit.job_id,
         "run_id": unit.run_id,
@@ -43,7 +48,7 @@ def write_trace(target: Path, unit: Unit, found: StepTimelines, ideal: str) -> i
     count = 0
     with _opened(target) as out:
         out.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[')
-        for count, event in enumerate(trace_events(found), start=1):
+        for count, event in enumerate(trace_events(found, workers), start=1):
             line = json.dumps(event, separators=(",", ":"), allow_nan=False)
             out.write(f",\n{line}" if count > 1 else f"\n{line}")
         out.write("\n]}\n")
@@ -68,16 +73,49 @@ def file_name(unit: Unit, step: int) -> str:
     return re.sub(r"[^\w.-]+", "_", named)[:200] + ".json.gz"
 
 
-def _summary(unit: Unit, found: StepTimelines, ideal: str) -> str:
+def _worker(text: str) -> Worker | int:
+    """Read DP,PP, or a rank."""
+    numbers = [not_negative(each) for each in text.split(",")]
+    if len(numbers) > 2:
+        raise ValueError(f"{text!r} is not DP,PP such as 3,1, nor a rank such as 17")
+    return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
+
+
+def chosen_workers(found: StepTimelines, asked: Sequence[Worker | int], stage: int | None) -> list[Worker]:
+    """Return the workers that were asked for, by (dp_rank, pp_rank) or by rank, and those of a stage.
+
+    Where none was asked for: those that lose most in this step, and their neighbours.
+    Raises SettingsError for a worker, rank or stage that the job does not have.
+    """
+    layout, workers = found.layout, []
+    for each in asked:
+        worker = of_rank(found, each) if isinstance(each, int) else each
+        if worker is None:
+            raise SettingsError(f"--worker {each}: no worker is replayed by that rank; name it as DP,PP")
+        if worker[0] >= layout.dp_size or worker[1] >= layout.pp_size:
+            size = f"dp ranks 0 to {layout.dp_size - 1} and stages 0 to {layout.pp_size - 1}"
+            raise SettingsError(f"--worker {worker[0]},{worker[1]}: the job has {size}")
+        workers.append(worker)
+    if stage is not None:
+        if stage >= layout.pp_size:
+            raise SettingsError(f"--stage {stage}: the job has stages 0 to {layout.pp_size - 1}")
+        workers += of_stage(found, stage)
+    return list(dict.fromkeys(workers or culprits_and_neighbours(found)))
+
+
+def _summary(unit: Unit, found: StepTimelines, shown_workers: Sequence[Worker], ideal: str) -> str:
     workers = found.layout.dp_size * found.layout.pp_size
+    left = workers - len(shown_workers)
+    others = f"; {left:,} others left out: --worker DP,PP or --stage N shows them" if left else ""
     recorded, replayed, at_best = (shown(found.step_s(kind)) for kind in KINDS)
     on_path = ", ".join(str(len(found.critical[kind])) for kind in KINDS)
-    left_out = arrows_left_out(found)
+    left_out = arrows_left_out(found, shown_workers)
     return (
         f"{unit.job_id}, run {unit.run_id}, {unit.log_date}, step {found.step}: "
         f"{found.ops:,} ops of {workers:,} workers\n"
         f"step time: {recorded} s recorded, {replayed} s replayed, {at_best} s ideal ({ideal}); "
         f"ops on the critical path: {on_path}\n"
+        f"shown: {len(shown_workers):,} workers in {lanes(found, shown_workers):,} lanes{others}\n"
     ) + (f"{left_out:,} pairs have no arrow: the recv ended before the send began\n" if left_out else "")
 
 
@@ -90,6 +128,15 @@ def _summary(unit: Unit, found: StepTimelines, ideal: str) -> str:
         "the trace, packed if it ends in .gz; timeline-JOB-RUN-DATE-step-N.json.gz if left out",
         Path,
     ),
+    option(
+        "--worker DP,PP",
+        "show this worker, by dp rank and stage or by rank; may be given several times. Left out: those that "
+        "lose most in the step, each beside a worker of its stage and the stages before and after it",
+        _worker,
+        multiple=True,
+    ),
+    option("--stage N", "show all workers of this stage, from 0", not_negative),
+    option("--open", "then show it in Perfetto, in a browser on this machine, until Ctrl+C"),
 )
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     """Write one step as recorded, replayed and ideal, for Perfetto or chrome://tracing."""
@@ -97,16 +144,19 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
         simulation = settings.simulation
         found = step_timelines(rank_steps, manifest, args.step, simulation.ideal, simulation.ops_together)
         target = args.out or Path(file_name(unit, found.step))
+        workers = chosen_workers(found, args.worker, args.stage)
         try:
-            events = write_trace(target, unit, found, settings.simulation.ideal)
+            events = write_trace(target, unit, found, workers, settings.simulation.ideal)
         except OSError as error:
             raise SettingsError(f"--out: {error.filename}: {error.strerror}") from error
-    sys.stdout.write(_summary(unit, found, settings.simulation.ideal))
+    sys.stdout.write(_summary(unit, found, workers, settings.simulation.ideal))
     size = target.stat().st_size / 1e6
     sys.stdout.write(
-        f"{target}: {events:,} events, {size:.1f} MB; open it in https://ui.perfetto.dev (nothing is sent) "
-        "or chrome://tracing\n"
+        f"{target}: {events:,} events, {size:.1f} MB; --open shows it in Perfetto, "
+        "https://ui.perfetto.dev opens the file too (nothing is sent)\n"
     )
+    if args.open:
+        show(target)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,23 @@
 """Timelines as events of the Trace Event Format, which Perfetto and chrome://tracing open.
 
-One process per timeline, one thread per worker and stream. Both viewers want the slices of a thread to nest,
-so ops that overlap, as on clocks that differ, get a further thread. An op that waits for others is a slice
-from its call on, and within it another one from when all are there; arrows go from that of a send to that of
-its recv. Times are whole nanoseconds before they are written: slices that touch never overlap by rounding.
+One process, because Perfetto orders processes by their slices, and threads of one by their ids. Threads on
+top hold the critical paths; each worker that is shown has a thread for every stream as recorded, and
+beneath it one as ideal. Slices of a thread have to nest, so ops that overlap get a further thread. An op
+that waits for others is a slice from its call on, and within it another from when all are there; arrows go
+from sends to recvs. Times are whole nanoseconds before they are written: slices that touch never overlap by
+rounding.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from schemas.vocabulary import OP_TYPES
 from udfs.kernel import op_type as ot
 from udfs.kernel.timeline import Place
+from udfs.timeline_workers import Worker, host_of, lost_s
 from udfs.timelines import FACTS, IDEAL, KINDS, RECORDED, REPLAYED, UNKNOWN, StepTimelines
 
 Event: TypeAlias = dict[str, Any]
@@ -30,28 +33,29 @@ ALL_THERE: Final = "all there"
 
 _COLOUR: Final = "terrible"
 """chrome://tracing's name for red; Perfetto chooses its own colours, by name."""
-_PIDS: Final = {kind: number for number, kind in enumerate(KINDS, start=1)}
+SHOWN: Final = (RECORDED, IDEAL)
+"""Of each worker; what is replayed differs from what was recorded by launch delays alone."""
+PROCESS: Final = 1
+_PATHS: Final = len(KINDS)
+"""The first threads, which hold the critical paths; those of workers follow."""
 _MILLION: Final = 1_000_000
-"""Threads of the first process are numbered from it on: some readers keep one list of threads for all."""
-
-
+"""Arrows of each timeline are numbered from a multiple of it on."""
 _COMPUTE, _COLLECTIVE, _TRANSFER = "compute", "collective", "transfer"
-_STREAMS: Final = (_COMPUTE, *(OP_TYPES[each] for each in ot.TRANSFERS), _COLLECTIVE)
+_STREAMS: Final = (_COMPUTE, _TRANSFER, _COLLECTIVE)
 
 
 class Thread(NamedTuple):
-    """The ops of one worker and stream; further ones of the same, from 1 on, take what overlaps."""
+    """Ops of one stream of a worker, in one timeline; further ones, from 1 on, take what overlaps."""
 
-    dp_rank: int
-    pp_rank: int
     stream: int
+    kind: int
     further: int
 
     @property
     def name(self) -> str:
         """What a person reads beside it."""
         again = f" ({self.further + 1})" if self.further else ""
-        return f"dp {self.dp_rank} pp {self.pp_rank} {_STREAMS[self.stream]}{again}"
+        return f"{_STREAMS[self.stream]}, {KINDS[self.kind]}{again}"
 
 
 class Span(NamedTuple):
@@ -62,35 +66,46 @@ class Span(NamedTuple):
     end: int
 
 
-def trace_events(step: StepTimelines) -> Iterator[Event]:
-    """All events of a step: names, slices, and behind them the arrows from sends to recvs."""
-    for kind in KINDS:
-        yield from _Drawing(step, kind).events()
+def trace_events(step: StepTimelines, workers: Sequence[Worker]) -> Iterator[Event]:
+    """Events of these workers, from the top down: names, slices, and behind them the arrows between them."""
+    yield from _named(PROCESS, "process", f"step {step.step}")
+    drawings = {kind: _Drawing(step, kind, workers) for kind in KINDS}
+    for tid, drawing in enumerate(drawings.values(), start=1):
+        yield from drawing.path(tid)
+    lost, tid = lost_s(step), _PATHS
+    for worker in workers:
+        host = host_of(step, worker) or "host not stated"
+        about = f"{host} dp {worker[0]} pp {worker[1]}, {lost[worker]:.3g} s above ideal"
+        for thread in sorted({thread for kind in SHOWN for thread in drawings[kind].threads[worker]}):
+            tid += 1
+            drawing = drawings[KINDS[thread.kind]]
+            drawing.tracks[worker, thread] = tid
+            yield from _named(tid, "thread", f"{thread.name}: {about}")
+            yield from drawing.slices(worker, thread)
+    for kind in SHOWN:
+        yield from drawings[kind].arrow_events()
 
 
-def arrows_left_out(step: StepTimelines) -> int:
-    """Count pairs without an arrow: by the hosts' clocks one had ended before the other began."""
-    return sum(len(step.peers) - len(_Drawing(step, kind).arrows) for kind in KINDS)
+def lanes(step: StepTimelines, workers: Sequence[Worker]) -> int:
+    """Number of threads that these workers take."""
+    drawings = [_Drawing(step, kind, workers) for kind in SHOWN]
+    return sum(len(threads) for drawing in drawings for threads in drawing.threads.values())
+
+
+def arrows_left_out(step: StepTimelines, workers: Sequence[Worker]) -> int:
+    """Count pairs of these workers without an arrow: one had ended before the other began."""
+    drawings = [_Drawing(step, kind, workers) for kind in SHOWN]
+    return sum(len(drawing.pairs) - len(drawing.arrows) for drawing in drawings)
 
 
 @dataclass
 class _Drawing:
-    """One of the timelines of a step."""
+    """One of the timelines of a step, of some workers."""
 
     step: StepTimelines
     kind: str
-
-    def events(self) -> Iterator[Event]:
-        yield from self._names()
-        yield from self._path()
-        for place, span in self.spans.items():
-            yield from self._slices(place, span)
-        for number, (send, recv) in enumerate(self.arrows):
-            yield from self._arrow(number, send, recv)
-
-    @property
-    def pid(self) -> int:
-        return _PIDS[self.kind]
+    workers: Sequence[Worker]
+    tracks: dict[tuple[Worker, Thread], int] = field(default_factory=dict)
 
     @cached_property
     def spans(self) -> dict[Place, Span]:
@@ -111,78 +126,94 @@ class _Drawing:
         return dict(sorted(found.items(), key=lambda item: (item[1].start, -item[1].end, item[0])))
 
     @cached_property
-    def of_op(self) -> dict[Place, Thread]:
-        """The thread of each op: the first of its worker and stream that is free."""
-        busy_until_ns: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-        found = {}
-        dp_rank, pp_rank = (self.step.facts[name] for name in ("dp_rank", "pp_rank"))
+    def of_op(self) -> dict[Place, tuple[Worker, Thread]]:
+        """The worker and thread of each op that is shown: the first of its stream that is free."""
+        busy_until_ns: dict[tuple[Worker, int], list[int]] = defaultdict(list)
+        shown, found = set(self.workers), {}
         for place, span in self.spans.items():
-            key = int(dp_rank[place]), int(pp_rank[place]), _STREAMS.index(_stream(self._type(place)))
-            ends = busy_until_ns[key]
+            worker = self._worker(place)
+            if worker not in shown:
+                continue
+            stream = _STREAMS.index(_stream(self._type(place)))
+            ends = busy_until_ns[worker, stream]
             free = next((number for number, end in enumerate(ends) if end <= span.start), len(ends))
             ends[free : free + 1] = [span.end]
-            found[place] = Thread(*key, free)
+            found[place] = worker, Thread(stream, KINDS.index(self.kind), free)
         return found
 
     @cached_property
-    def threads(self) -> dict[Thread, int]:
-        """Threads as they are to stand under one another, with their ids."""
-        first = self.pid * _MILLION + 1
-        return {thread: number for number, thread in enumerate(sorted(set(self.of_op.values())), first)}
+    def threads(self) -> dict[Worker, dict[Thread, list[Place]]]:
+        """Ops by worker and thread."""
+        found: dict[Worker, dict[Thread, list[Place]]] = {
+            worker: defaultdict(list) for worker in self.workers
+        }
+        for place, (worker, thread) in self.of_op.items():
+            found[worker][thread].append(place)
+        return found
 
     @cached_property
     def on_path(self) -> set[Place]:
         return {each.place for each in self.step.critical[self.kind]}
 
     @cached_property
+    def pairs(self) -> list[tuple[Place, Place]]:
+        """Sends and their recvs, where both are shown."""
+        return [pair for pair in self.step.peers if all(place in self.of_op for place in pair)]
+
+    @cached_property
     def arrows(self) -> list[tuple[Place, Place]]:
         spans = self.spans
         return [
             (send, recv)
-            for send, recv in self.step.peers
+            for send, recv in self.pairs
             if max(spans[send].start, spans[recv].start) <= min(spans[send].end, spans[recv].end)
         ]
 
-    def _type(self, place: Place) -> int:
-        return int(self.step.op_type[place[0]])
-
-    def _names(self) -> Iterator[Event]:
-        pid = self.pid
-        yield _meta(
-            pid, pid, "process_name", name=f"{TITLES[self.kind]}: {self.step.step_s(self.kind):.5g} s"
-        )
-        yield _meta(pid, pid, "process_sort_index", sort_index=pid)
-        yield _meta(pid, pid, "thread_name", name=CRITICAL_PATH)
-        yield _meta(pid, pid, "thread_sort_index", sort_index=0)
-        for number, (thread, tid) in enumerate(self.threads.items(), start=1):
-            yield _meta(pid, tid, "thread_name", name=thread.name)
-            yield _meta(pid, tid, "thread_sort_index", sort_index=number)
-
-    def _path(self) -> Iterator[Event]:
+    def path(self, tid: int) -> Iterator[Event]:
         """The critical path in a thread of its own, one op behind the other, with the gaps between them."""
+        yield from _named(
+            tid, "thread", f"critical path, {TITLES[self.kind]}: {self.step.step_s(self.kind):.5g} s"
+        )
         at_ns = 0
         for each in self.step.critical[self.kind]:
             from_ns, end_ns = round(each.from_s * 1e9), self.spans[each.place].end
             if from_ns > at_ns:
-                yield self._slice(LAUNCH_DELAY, CRITICAL, self.pid, (at_ns, from_ns), {})
+                yield self._slice(LAUNCH_DELAY, CRITICAL, tid, (at_ns, from_ns), {})
                 at_ns = from_ns
             if end_ns >= at_ns:
-                worker = self.of_op[each.place]
-                name = f"{self._name(each.place)} dp {worker.dp_rank} pp {worker.pp_rank}"
-                yield self._slice(name, CRITICAL, self.pid, (at_ns, end_ns), self._arguments(each.place))
+                dp_rank, pp_rank = self._worker(each.place)
+                name = f"{self._name(each.place)} dp {dp_rank} pp {pp_rank}"
+                yield self._slice(name, CRITICAL, tid, (at_ns, end_ns), self._arguments(each.place))
                 at_ns = end_ns
 
-    def _slices(self, place: Place, span: Span) -> Iterator[Event]:
-        """An op, and within it the part in which all are there, where it had to wait for them."""
-        tid = self.threads[self.of_op[place]]
-        kind = _TRANSFER if self._type(place) in ot.TRANSFERS else _stream(self._type(place))
-        marked = {}
-        if place in self.on_path:
-            kind, marked = f"{kind},{CRITICAL}", {"cname": _COLOUR}
-        times = span.start, span.end
-        yield self._slice(self._name(place), kind, tid, times, self._arguments(place)) | marked
-        if span.start < span.met < span.end:
-            yield self._slice(ALL_THERE, kind, tid, (span.met, span.end), {}) | marked
+    def slices(self, worker: Worker, thread: Thread) -> Iterator[Event]:
+        """Ops of a thread, and within each the part in which all are there, where it had to wait for them."""
+        tid = self.tracks[worker, thread]
+        for place in self.threads[worker][thread]:
+            span, kind = self.spans[place], _STREAMS[thread.stream]
+            marked = {}
+            if place in self.on_path:
+                kind, marked = f"{kind},{CRITICAL}", {"cname": _COLOUR}
+            times = span.start, span.end
+            yield self._slice(self._name(place), kind, tid, times, self._arguments(place)) | marked
+            if span.start < span.met < span.end:
+                yield self._slice(ALL_THERE, kind, tid, (span.met, span.end), {}) | marked
+
+    def arrow_events(self) -> Iterator[Event]:
+        """From within the send to within the recv, from when both are there."""
+        for number, (send, recv) in enumerate(self.arrows, KINDS.index(self.kind) * _MILLION):
+            met_ns = max(self.spans[send].start, self.spans[recv].start)
+            for phase, place in (("s", send), ("f", recv)):
+                tid = self.tracks[self.of_op[place]]
+                event = {"ph": phase, "id": number, "name": _TRANSFER, "cat": _TRANSFER}
+                event |= {"pid": PROCESS, "tid": tid, "ts": met_ns / 1000}
+                yield event | ({"bp": "e"} if phase == "f" else {})
+
+    def _type(self, place: Place) -> int:
+        return int(self.step.op_type[place[0]])
+
+    def _worker(self, place: Place) -> Worker:
+        return int(self.step.facts["dp_rank"][place]), int(self.step.facts["pp_rank"][place])
 
     def _name(self, place: Place) -> str:
         """Op type and microbatch, and the model chunk where a stage has several."""
@@ -209,23 +240,17 @@ class _Drawing:
     def _slice(self, name: str, kind: str, tid: int, times_ns: tuple[int, int], args: Event) -> Event:
         start_ns, end_ns = times_ns
         times = {"ts": start_ns / 1000, "dur": (end_ns - start_ns) / 1000}
-        return {"ph": "X", "name": name, "cat": kind, "pid": self.pid, "tid": tid, **times, "args": args}
-
-    def _arrow(self, number: int, send: Place, recv: Place) -> Iterator[Event]:
-        """From within the send to within the recv, from when both are there."""
-        met_ns = max(self.spans[send].start, self.spans[recv].start)
-        for phase, place in (("s", send), ("f", recv)):
-            tid = self.threads[self.of_op[place]]
-            event = {"ph": phase, "id": self.pid * _MILLION + number, "name": _TRANSFER, "cat": _TRANSFER}
-            event |= {"pid": self.pid, "tid": tid, "ts": met_ns / 1000}
-            yield event | ({"bp": "e"} if phase == "f" else {})
+        return {"ph": "X", "name": name, "cat": kind, "pid": PROCESS, "tid": tid, **times, "args": args}
 
 
-def _meta(pid: int, tid: int, what: str, **args: object) -> Event:
-    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}
+def _named(tid: int, what: str, name: str) -> Iterator[Event]:
+    """Name the process or a thread, and put it where its number says."""
+    about = {"ph": "M", "pid": PROCESS, "tid": tid}
+    yield about | {"name": f"{what}_name", "args": {"name": name}}
+    yield about | {"name": f"{what}_sort_index", "args": {"sort_index": tid}}
 
 
 def _stream(op_type: int) -> str:
     if op_type in ot.TRANSFERS:
-        return OP_TYPES[op_type]
+        return _TRANSFER
     return _COMPUTE if op_type in ot.AVERAGED else _COLLECTIVE

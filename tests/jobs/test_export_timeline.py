@@ -44,9 +44,10 @@ def test_a_step_is_written_and_told(
 ) -> None:
     target = tmp_path / "trace.json"
     assert ask(warehouse, "--step", "7", "--out", str(target)) == 0
-    first, second, third = capsys.readouterr().out.splitlines()
+    first, second, shown, third = capsys.readouterr().out.splitlines()
     assert first == 'llm "a"/ü, run r3, 2026-01-05, step 7: 4 ops of 2 workers'
     assert second.startswith("step time: 3.0 s recorded, 3.0 s replayed, 2.75 s ideal (pooled-mean-median);")
+    assert shown == "shown: 2 workers in 8 lanes"
     trace = json.loads(target.read_text())
     assert third.startswith(f"{target}: {len(trace['traceEvents'])} events, ")
     about = trace["otherData"]
@@ -75,6 +76,10 @@ def test_the_slowest_step_is_packed_the_same_each_time(
             ["--step", "8"],
             "no step 8 among the 2 complete ones, 7 to 9: next to it are 7, 9; 1 recorded ones",
         ),
+        (["--worker", "2,0"], "--worker 2,0: the job has dp ranks 0 to 1 and stages 0 to 0"),
+        (["--worker", "7"], "--worker 7: no worker is replayed by that rank; name it as DP,PP"),
+        (["--worker", "a"], "Invalid value for '--worker': 'a' is not a whole number"),
+        (["--stage", "1"], "--stage 1: the job has stages 0 to 0"),
         (["--step", "-1"], "Invalid value for '--step': -1 is less than 0"),
         (["--run-id", "r4"], 'job llm "a"/ü has no run r4'),
         (["--out", "/nowhere/at/all.json"], "--out: /nowhere/at/all.json: No such file or directory"),
@@ -86,6 +91,21 @@ def test_what_is_not_there_is_told_in_one_line(
     assert ask(warehouse, *arguments) == 2
     (told,) = capsys.readouterr().err.splitlines()
     assert told.startswith(f"export_timeline: error: {said}")
+
+
+def test_one_worker_is_shown_by_its_rank_and_the_others_are_counted(
+    capsys: pytest.CaptureFixture[str], warehouse: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "trace.json"
+    assert ask(warehouse, "--worker", "100", "--out", str(target)) == 0
+    assert "shown: 1 workers in 4 lanes; 1 others left out: --worker DP,PP" in capsys.readouterr().out
+    names = [
+        each["args"]["name"]
+        for each in json.loads(target.read_text())["traceEvents"]
+        if each["name"] == "thread_name"
+    ]
+    assert len(names) == 3 + 4
+    assert all(": node-1 dp 1 pp 0, " in name for name in names[3:])
 
 
 def test_a_name_of_any_text_is_a_file_name() -> None:

