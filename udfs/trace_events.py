@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from schemas.vocabulary import OP_TYPES
 from udfs.kernel import op_type as ot
 from udfs.kernel.timeline import Place
-from udfs.timeline_workers import Worker, host_of, lost_s
+from udfs.timeline_workers import Worker, host_of
 from udfs.timelines import FACTS, IDEAL, KINDS, RECORDED, REPLAYED, UNKNOWN, StepTimelines
 
 Event: TypeAlias = dict[str, Any]
@@ -72,15 +72,15 @@ def trace_events(step: StepTimelines, workers: Sequence[Worker]) -> Iterator[Eve
     drawings = {kind: _Drawing(step, kind, workers) for kind in KINDS}
     for tid, drawing in enumerate(drawings.values(), start=1):
         yield from drawing.path(tid)
-    lost, tid = lost_s(step), _PATHS
+    tid = _PATHS
     for worker in workers:
         host = host_of(step, worker) or "host not stated"
-        about = f"{host} dp {worker[0]} pp {worker[1]}, {lost[worker]:.3g} s above ideal"
+        short = f"{host} {worker[0]},{worker[1]}"  # Perfetto cuts long names in their middle
         for thread in sorted({thread for kind in SHOWN for thread in drawings[kind].threads[worker]}):
             tid += 1
             drawing = drawings[KINDS[thread.kind]]
             drawing.tracks[worker, thread] = tid
-            yield from _named(tid, "thread", f"{thread.name}: {about}")
+            yield from _named(tid, "thread", f"{short} {thread.name}")
             yield from drawing.slices(worker, thread)
     for kind in SHOWN:
         yield from drawings[kind].arrow_events()

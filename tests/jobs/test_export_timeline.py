@@ -105,7 +105,7 @@ def test_one_worker_is_shown_by_its_rank_and_the_others_are_counted(
         if each["name"] == "thread_name"
     ]
     assert len(names) == 3 + 4
-    assert all(": node-1 dp 1 pp 0, " in name for name in names[3:])
+    assert all(name.startswith("node-1 1,0 ") for name in names[3:])
 
 
 def test_a_name_of_any_text_is_a_file_name() -> None:

@@ -117,12 +117,12 @@ def test_a_slow_worker_stands_first_with_its_host_and_its_neighbours_follow() ->
     assert len(workers) <= 4 * CULPRITS < len(lost_s(step))
     names = thread_names(trace_events(step, workers))
     assert [name.split(",")[0] for name in names[: len(KINDS)]] == ["critical path"] * len(KINDS)
-    assert names[len(KINDS)].startswith(f"compute, recorded: {host_of(step, (5, 2))} dp 5 pp 2, ")
+    assert names[len(KINDS)].startswith(f"{host_of(step, (5, 2))} 5,2 compute, recorded")
 
 
 def test_threads_hold_one_stream_as_recorded_and_beneath_it_as_ideal() -> None:
     named = thread_names(trace_events(step_of("usual"), [(0, 1)]))[len(KINDS) :]
-    first = [name.split(":")[0] for name in named if "(" not in name]
+    first = [name.split(" 0,1 ")[1] for name in named if "(" not in name]
     assert first == [
         f"{stream}, {kind}" for stream in ("compute", "transfer", "collective") for kind in SHOWN
     ]
