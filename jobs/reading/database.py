@@ -1,20 +1,15 @@
-"""A warehouse as DuckDB reads it: its tables as of one publication, and no other file.
-
-It lies in a folder of this machine, or in a store that deltalake reaches by what the environment says of it.
-"""
+"""A warehouse as DuckDB reads it: its tables as of one publication, and no other file."""
 
 from collections.abc import Collection, Mapping
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 import duckdb
 from deltalake import DeltaTable
 from sqlglot import exp
 
 from jobs.nearest import suggestion
-from jobs.reading.advice import AnswerError, first_line
 from jobs.reading.dialect import WHOLE
 from jobs.reading.question import QuestionError, question
 from schemas.dictionary import type_name
@@ -23,13 +18,6 @@ from schemas.tables import TABLES
 from schemas.views import VIEWS, mentioned
 from schemas.vocabulary import INGESTED_TABLES, PUBLICATIONS, PUBLISHED_TABLES
 
-if TYPE_CHECKING:
-    from jobs.reading.store_files import StoreFiles
-
-_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl", "file")
-"""Schemes of URLs that deltalake reaches."""
-_STORE_FILES: Final = "jobs.reading.store_files"
-"""Imported where a warehouse lies in a store."""
 _ALONE: Final[dict[str, str | bool | int | float | list[str]]] = {
     "allow_community_extensions": False,
     "allow_persistent_secrets": False,
@@ -39,7 +27,6 @@ _ALONE: Final[dict[str, str | bool | int | float | list[str]]] = {
     "temp_directory": "",
 }
 """No extension is fetched, no variable of Python's is a table, and nothing is written."""
-_ELSE: Final = "run a night first, or name another --warehouse"
 _KEPT_HOURS: Final = 7 * 24
 """For which Delta keeps what versions before the newest need."""
 _SETTINGS: Final = (
@@ -51,8 +38,7 @@ _SETTINGS: Final = (
 
 def is_reached(root: str) -> bool:
     """Whether a root lies where a Database reads it."""
-    scheme, is_url, _ = root.partition("://")
-    return not is_url or scheme in _STORES
+    return "://" not in root
 
 
 class Database:
@@ -63,16 +49,14 @@ class Database:
 
     def __init__(self, root: str, silver: str | None = None) -> None:
         self.root = root.rstrip("/")
-        self._store = _store_files() if "://" in root + (silver or "") else None
-        self._own = _Tables(root, self._store)
-        self._ingested = self._own if silver is None else _Tables(silver, self._store)
+        self._own = _Tables(root)
+        self._ingested = self._own if silver is None else _Tables(silver)
         self._files: dict[str, list[str]] = {}
 
     def hold_there(self) -> None:
         """Raise QuestionError where there are no tables at all."""
         if not any(self._home(name).is_there(name) for name in TABLES):
-            instead = _ELSE if "://" in self.root else _instead(Path(self.root))
-            raise QuestionError(f"no tables in {self.root}: {instead}")
+            raise QuestionError(f"no tables in {self.root}: {_instead(Path(self.root))}")
 
     def unused_files(self, name: str) -> int:
         """Count the files of a table that no version of the last week needs."""
@@ -84,7 +68,6 @@ class Database:
         names : a view needs what it reads. A table that is not there yet is empty.
         """
         connection = duckdb.connect(":memory:", config=_ALONE)
-        _lend_files(self._store, connection)
         for statement in (*_SETTINGS, WHOLE):
             connection.execute(statement)
         for name in filter(names.__contains__, TABLES):
@@ -100,7 +83,6 @@ class Database:
         """Write these tables and views into a new file, with what each of them and of their columns means."""
         config = {**_ALONE, "storage_compatibility_version": "v1.4.0"}  # clients of that version read it too
         with duckdb.connect(str(target), config=config) as connection:
-            _lend_files(self._store, connection)
             connection.execute(WHOLE)
             for table in filter(lambda each: each.name in names, TABLES.values()):
                 connection.execute(f"CREATE TABLE {table.name} AS {self.rows(table.name)}")
@@ -131,9 +113,8 @@ class Database:
 class _Tables:
     """Delta tables under one root."""
 
-    def __init__(self, root: str, store: "StoreFiles | None") -> None:
+    def __init__(self, root: str) -> None:
         self._root = root.rstrip("/")
-        self._store = store if "://" in root else None
 
     @cached_property
     def _published(self) -> Mapping[str, int] | None:
@@ -144,7 +125,6 @@ class _Tables:
         if not files:
             return None
         with duckdb.connect(":memory:", config=_ALONE) as connection:
-            _lend_files(self._store, connection)
             latest = f"SELECT versions FROM {read_parquet(files, ())} ORDER BY publication DESC LIMIT 1"
             found = connection.execute(latest).fetchone()
         return found[0] if found else None
@@ -168,37 +148,17 @@ class _Tables:
     def _stored(self, name: str, version: int | None) -> list[str]:
         """Files of a version, by their names in Delta's log: its URLs have other names for odd folders."""
         path = f"{self._root}/{name}"
-        table = DeltaTable(path, version=version)
-        files = table.get_add_actions().column("path").to_pylist()
-        folder = path if self._store is None else self._store.add(path, table)
-        return [f"{folder}/{file}" for file in sorted(files)]
+        files = DeltaTable(path, version=version).get_add_actions().column("path").to_pylist()
+        return [f"{path}/{file}" for file in sorted(files)]
 
     def unused_files(self, name: str) -> int:
         """Count the files of a table that no version of the last week needs."""
         if not self._is_stored(name):
             return 0
-        return len(DeltaTable(f"{self._root}/{name}").vacuum(retention_hours=_KEPT_HOURS, full=True))
+        return len(DeltaTable(f"{self._root}/{name}").vacuum(_KEPT_HOURS, dry_run=True, full=True))
 
     def _is_stored(self, name: str) -> bool:
-        """Whether a table lies there. Raises AnswerError where its store does not answer."""
-        if self._store is None and not Path(self._root, name).is_dir():
-            return False
-        try:
-            return DeltaTable.is_deltatable(f"{self._root}/{name}")
-        except OSError as error:
-            raise AnswerError(
-                f"{self._root}: {first_line(error)} (--engine spark has its own way)"
-            ) from error
-
-
-def _store_files() -> "StoreFiles":
-    return cast("StoreFiles", import_module(_STORE_FILES).StoreFiles())
-
-
-def _lend_files(store: "StoreFiles | None", connection: duckdb.DuckDBPyConnection) -> None:
-    """Let a connection open the files of a store."""
-    if store is not None:
-        connection.register_filesystem(store)
+        return Path(self._root, name).is_dir() and DeltaTable.is_deltatable(f"{self._root}/{name}")
 
 
 def create_views(connection: duckdb.DuckDBPyConnection, names: Collection[str]) -> None:
@@ -241,4 +201,4 @@ def _instead(root: Path) -> str:
     near = suggestion(root.name, names) if names else ""
     if near.startswith("did you mean"):
         return f"{near.removesuffix('?')} in {root.parent}?"
-    return _ELSE
+    return "run a night first, or name another --warehouse"
