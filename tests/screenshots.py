@@ -24,7 +24,7 @@ def pages(report: Path) -> dict[str, tuple[Path, str, int]]:
         return report / job_page_path(day, job_id, run_id)
 
     return {
-        "fleet": (report / str(LAST_DAY) / INDEX_NAME, "main", 900),
+        "fleet": (report / str(LAST_DAY) / INDEX_NAME, "main", 800),
         "published-se": (job(FIRST_DAY, "published-se", "0"), "workers-title", 860),
         "published-st": (job(FIRST_DAY, "published-st", "0"), "workers-title", 700),
     }

@@ -51,7 +51,7 @@ def name_pattern(slowdown: Floats) -> Pattern:
     often = _often(excess)
     stage, dp_rank = int(cells.sum(axis=0).argmax()), int(cells.sum(axis=1).argmax())
     if stages > 1 and dp_ranks > 1 and by_stage >= _MOST and cells.sum(axis=0).max() >= _MOST:
-        return Pattern(HOT_ROW, f"Stage {stage} of {stages} is slow in all replicas, {often}.")
+        return Pattern(HOT_ROW, f"Stage {stage} (of 0 to {stages - 1}) is slow in all replicas, {often}.")
     if stages > 1 and dp_ranks > 1 and by_dp_rank >= _MOST and cells.sum(axis=1).max() >= _MOST:
         return Pattern(HOT_COLUMN, f"All stages of dp rank {dp_rank} are slow, {often}.")
     hottest = np.sort(cells, axis=None)[::-1]

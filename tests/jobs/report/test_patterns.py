@@ -56,7 +56,7 @@ def all_over() -> Floats:
     ("slowdown", "name", "facts"),
     [
         (quiet(), patterns.EVEN, "No worker"),
-        (hot_row(), patterns.HOT_ROW, "Stage 3 of 4 is slow in all replicas, in every step."),
+        (hot_row(), patterns.HOT_ROW, "Stage 3 (of 0 to 3) is slow in all replicas, in every step."),
         (hot_column(), patterns.HOT_COLUMN, "All stages of dp rank 5 are slow, in every step."),
         (hot_cell(), patterns.HOT_CELL, "One worker is slow, dp rank 5 of stage 1, in 10 of 20 steps."),
         (few_cells(), patterns.HOT_CELLS, "2 of 32 workers"),
@@ -83,7 +83,7 @@ def test_with_one_replica_a_row_is_a_cell_and_that_is_said() -> None:
     ("trace", "name", "facts"),
     [
         ("SE", patterns.ALL_OVER, "not the same ones each time"),
-        ("ST", patterns.HOT_ROW, "Stage 3 of 4 is slow in all replicas, in every step."),
+        ("ST", patterns.HOT_ROW, "Stage 3 (of 0 to 3) is slow in all replicas, in every step."),
     ],
 )
 def test_published_traces_look_as_the_paper_says(
