@@ -125,8 +125,10 @@ def _answer(run: Run, found: Analysis) -> Iterator[str]:
     yield ""
     yield headline(job)
     if job["launch_slowdown"] is not None:
-        times = (wording.seconds(job[f"{name}_step_s"]) for name in ("actual", "simulated", "ideal"))
-        yield "Step time: {} recorded, {} replayed, {} ideal".format(*times)
+        names = ("actual", "simulated", "ideal")
+        recorded, replayed, ideal = (wording.seconds(job[f"{name}_step_s"]) for name in names)
+        slowdown = wording.ratio(job["slowdown"])
+        yield f"Step time: {recorded} recorded, {replayed} replayed, {ideal} ideal; slowdown {slowdown}"
     yield ""
 
 

@@ -23,7 +23,7 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def __init__(self, trace: Path, *args: object, **kwargs: object) -> None:
         self._trace = trace
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # what the server hands on
 
     def do_GET(self) -> None:
         """Answer one request."""

@@ -73,6 +73,7 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
         "is_analysed": tables.job["status"] == STATUS_ANALYSED,
         "traceback": tables.job["failure_traceback"],
         "figures": [],
+        "timeline": "",
     }
     if tables.workers:
         values |= _replayed(tables, warehouse, values["links"])

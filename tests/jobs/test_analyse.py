@@ -90,7 +90,7 @@ def test_it_prints_the_answer_and_writes_one_page(
     said = capsys.readouterr().out
     slowdown = analysis(runs_in(run)[0]).tables.job["slowdown"]
     for words in (
-        f"A step takes {slowdown:.2f} times its ideal time",
+        f"slowdown {slowdown:.2f}",
         "recorded, ",
         "status: analysed",
         "Rejects: 1 lines or files: 1 not_json",
@@ -101,7 +101,7 @@ def test_it_prints_the_answer_and_writes_one_page(
     text = page.read_text()
     assert "charts_library()" in text
     assert not re.search(r'(?:src|href)="\.', text), "the page needs a file beside it"
-    assert "Go deeper" not in text, "there is no warehouse to go deeper into"
+    assert "See it op by op" not in text, "there is no warehouse to ask"
 
 
 def test_a_run_without_a_manifest_says_so_and_fails(
