@@ -1,0 +1,56 @@
+"""References in docstrings lead somewhere, and the contract names what the code declares."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from schemas.vocabulary import CAUSES, REJECT_REASONS, STATUSES, TABLE_NAMES
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = {
+    "model": ROOT / "udfs/kernel/README.md",
+    "contract": ROOT / "schemas/README.md",
+    "diagnosis": ROOT / "udfs/kernel/diagnosis/README.md",
+}
+FOLDERS = ("dags", "jobs", "udfs", "schemas", "tests")
+REFERENCE = re.compile(r"\((model|contract|diagnosis), sections? (\d+)(?: and (\d+))?")
+LINK = re.compile(r"\]\(((?!https?:)[^)#]+)(?:#[^)]*)?\)")
+
+
+def references() -> Iterator[tuple[Path, str, str]]:
+    for folder in FOLDERS:
+        for file in (ROOT / folder).rglob("*.py"):
+            for page, *sections in REFERENCE.findall(file.read_text(encoding="utf-8")):
+                yield from ((file, page, section) for section in sections if section)
+
+
+def test_every_reference_in_a_docstring_names_a_section_that_is_there() -> None:
+    found = list(references())
+    sections = {
+        name: set(re.findall(r"^## (\d+)\.", page.read_text(), re.MULTILINE)) for name, page in PAGES.items()
+    }
+    assert len(found) > 20
+    assert [each for each in found if each[2] not in sections[each[1]]] == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        ROOT / "README.md",
+        *(page for folder in FOLDERS for page in sorted((ROOT / folder).rglob("README.md"))),
+    ],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
+    links = LINK.findall(page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize(
+    "names", [TABLE_NAMES, STATUSES, REJECT_REASONS, CAUSES], ids=["tables", "statuses", "reasons", "causes"]
+)
+def test_the_contract_names_every(names: tuple[str, ...]) -> None:
+    words = set(re.findall(r"\w+", PAGES["contract"].read_text(encoding="utf-8")))
+    assert set(names) - words == set()
