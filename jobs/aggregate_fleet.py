@@ -12,18 +12,18 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.arguments import LOG_DATE, Arguments
-from jobs.changed_units import with_later_days
-from jobs.cli import entry_point
-from jobs.fingerprints import built_on, recorded
-from jobs.progress import working
-from jobs.run_log import stage_work
-from jobs.settings import Settings
-from jobs.small_frames import collected
-from jobs.stage import publish
+from jobs.gates.write_audit_publish import publish
+from jobs.history.changed_units import with_later_days
+from jobs.history.fingerprints import built_on, recorded
+from jobs.runtime.arguments import LOG_DATE, Arguments
+from jobs.runtime.cli import entry_point
+from jobs.runtime.progress import working
+from jobs.runtime.run_log import stage_work
+from jobs.runtime.settings import Settings
 from jobs.transforms.causes import cause_day, with_lost
 from jobs.transforms.fleet import coverage_day, fleet_day, host_day
 from jobs.transforms.groups import group_day, op_type_day
+from jobs.warehouse.small_frames import collected
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (

@@ -14,17 +14,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, cast
 
-from jobs.arguments import Arguments, command, log_date, option
 from jobs.landing.one_run import NoRunError, Run, runs_in
-from jobs.nearest import suggestion
-from jobs.printing import FORMATS, Result, write
 from jobs.reading.analysis import Analysis, analysis
+from jobs.reading.printing import FORMATS, Result, write
 from jobs.report import wording
 from jobs.report.cause_words import told
 from jobs.report.files import chart_library
 from jobs.report.job_page import headline, job_page, trust
 from jobs.report.single_file import single_file
 from jobs.report.templates import LIBRARY_NAME, shared_files
+from jobs.runtime.arguments import Arguments, command, log_date, option
+from jobs.runtime.nearest import suggestion
 from schemas.unit import Unit
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
 

@@ -12,10 +12,9 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from jobs import inputs
-from jobs.arguments import Arguments, log_date, option
-from jobs.blocks import AFTER_SIMULATE, Block, blocks_of, rates, seconds_for
-from jobs.changed_units import (
+from jobs.gates.write_audit_publish import publish
+from jobs.history.blocks import AFTER_SIMULATE, Block, blocks_of, rates, seconds_for
+from jobs.history.changed_units import (
     LandingChanges,
     Recollection,
     Wanted,
@@ -25,18 +24,19 @@ from jobs.changed_units import (
     recorded_days,
     wanted,
 )
-from jobs.cli import entry_point
-from jobs.do_blocks import do_blocks
-from jobs.fingerprints import Fingerprint
+from jobs.history.do_blocks import do_blocks
+from jobs.history.fingerprints import Fingerprint
 from jobs.landing.read_landing import Digests, digests, digests_by
-from jobs.printing import Result, write
-from jobs.progress import working
 from jobs.reading.engines import tables_of
+from jobs.reading.printing import Result, write
 from jobs.reading.reader import TableReader
-from jobs.run_log import work_of_stages
-from jobs.run_summary import SUMMARY, leave, of_history
-from jobs.settings import Settings, SettingsError, with_new_warehouse
-from jobs.stage import publish
+from jobs.runtime import inputs
+from jobs.runtime.arguments import Arguments, log_date, option
+from jobs.runtime.cli import entry_point
+from jobs.runtime.progress import working
+from jobs.runtime.run_log import work_of_stages
+from jobs.runtime.run_summary import SUMMARY, leave, of_history
+from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
 from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import STAGE_INGEST, STAGE_NAMES, STAGE_SIMULATE
 

@@ -10,17 +10,18 @@ from datetime import date
 
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs import backfill, inputs
-from jobs.arguments import FORMAT, PERIOD, Arguments, not_negative, not_negative_number, option
-from jobs.blocks import AFTER_SIMULATE
-from jobs.cli import entry_point
-from jobs.fingerprints import recorded
-from jobs.printing import write
-from jobs.progress import working
+from jobs import backfill
+from jobs.gates.write_audit_publish import publish
+from jobs.history.blocks import AFTER_SIMULATE
+from jobs.history.fingerprints import recorded
+from jobs.reading.printing import write
 from jobs.reading.spark_reader import collected
-from jobs.run_log import added
-from jobs.settings import Settings, SettingsError, with_new_warehouse
-from jobs.stage import publish
+from jobs.runtime import inputs
+from jobs.runtime.arguments import FORMAT, PERIOD, Arguments, not_negative, not_negative_number, option
+from jobs.runtime.cli import entry_point
+from jobs.runtime.progress import working
+from jobs.runtime.run_log import added
+from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
 from jobs.transforms.versions import changed_units, results_with_causes
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES

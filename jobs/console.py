@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from jobs.arguments import Command, run
+from jobs.runtime.arguments import Command, run
 
 
 class _Entry(NamedTuple):

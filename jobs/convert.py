@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import click
 
-from jobs.arguments import Arguments, command, log_date, option
 from jobs.emitter.rank_log_writer import SAFE_NAME
 from jobs.landing.conversion import Conversion, Understood
 from jobs.landing.files import MANIFEST
 from jobs.landing.formats.foreign import RefusalError
 from jobs.landing.formats.manifest import SIZES
 from jobs.landing.formats.rows import FileError
+from jobs.runtime.arguments import Arguments, command, log_date, option
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, TRANSFERS_MEASURED
 
 _MOST_LAST: Final = 3

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from jobs.arguments import FORMAT, Arguments, command, option
-from jobs.printing import FORMATS, Result, write
 from jobs.reading.dictionary import render
+from jobs.reading.printing import FORMATS, Result, write
+from jobs.runtime.arguments import FORMAT, Arguments, command, option
 from schemas.dictionary import Entry, entries
 from schemas.queries import QUERIES
 from schemas.sql_files import SqlFile, first_sentence

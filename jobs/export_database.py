@@ -10,12 +10,12 @@ from uuid import uuid4
 
 import duckdb
 
-from jobs.arguments import Arguments, option
 from jobs.reading.advice import AnswerError, first_line
 from jobs.reading.command import settings_entry_point
 from jobs.reading.database import Database
 from jobs.reading.engines import opened
-from jobs.settings import Settings, SettingsError
+from jobs.runtime.arguments import Arguments, option
+from jobs.runtime.settings import Settings, SettingsError
 from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
 from schemas.views import VIEWS, mentioned

@@ -13,18 +13,18 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Final, TextIO
 
-from jobs.arguments import OF_UNIT, Arguments, not_negative, option
-from jobs.perfetto import show
-from jobs.printing import shown
 from jobs.reading.command import reader_entry_point
+from jobs.reading.printing import shown
 from jobs.reading.reader import Reader
 from jobs.reading.unit import unit_to_replay
-from jobs.settings import Settings, SettingsError
+from jobs.runtime.arguments import OF_UNIT, Arguments, not_negative, option
+from jobs.runtime.perfetto import show
+from jobs.runtime.settings import Settings, SettingsError
 from schemas.unit import Unit
-from udfs.result_tables import SIMULATOR_VERSION
-from udfs.timeline_workers import Worker, culprits_and_neighbours, of_rank, of_stage
-from udfs.timelines import KINDS, StepTimelines, step_timelines
-from udfs.trace_events import arrows_left_out, lanes, trace_events
+from udfs.simulate.result_tables import SIMULATOR_VERSION
+from udfs.timeline.timeline_workers import Worker, culprits_and_neighbours, of_rank, of_stage
+from udfs.timeline.timelines import KINDS, StepTimelines, step_timelines
+from udfs.timeline.trace_events import arrows_left_out, lanes, trace_events
 
 _COMPRESSION: Final = 6
 

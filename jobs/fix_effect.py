@@ -10,14 +10,14 @@ import sys
 from datetime import timedelta
 from typing import Final
 
-from jobs.arguments import FORMAT, Arguments, log_date, option, positive
-from jobs.nearest import suggestion
-from jobs.printing import Result, write
 from jobs.reading.before_after import Comparison, comparisons
 from jobs.reading.command import reader_entry_point
+from jobs.reading.printing import Result, write
 from jobs.reading.question import QuestionError
 from jobs.reading.reader import Reader
-from jobs.settings import Settings
+from jobs.runtime.arguments import FORMAT, Arguments, log_date, option, positive
+from jobs.runtime.nearest import suggestion
+from jobs.runtime.settings import Settings
 from schemas.table import sql_strings
 from schemas.vocabulary import JOBS, UNIT_KEY, WORKER_SLOWDOWN
 

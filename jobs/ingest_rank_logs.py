@@ -14,18 +14,18 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from jobs import inputs
-from jobs.arguments import LOG_DATE, Arguments
-from jobs.cli import entry_point
-from jobs.fingerprints import of_units
+from jobs.gates.write_audit_publish import publish
+from jobs.history.fingerprints import of_units
 from jobs.landing.files import Landing, Unit
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_landing import LandedUnits, Where, read_landing
 from jobs.landing.staging import STAGED_TABLES
-from jobs.progress import working
-from jobs.run_log import ROWS_IN, stage_work
-from jobs.settings import Settings, SettingsError
-from jobs.stage import publish
+from jobs.runtime import inputs
+from jobs.runtime.arguments import LOG_DATE, Arguments
+from jobs.runtime.cli import entry_point
+from jobs.runtime.progress import working
+from jobs.runtime.run_log import ROWS_IN, stage_work
+from jobs.runtime.settings import Settings, SettingsError
 from jobs.warehouse.staged_rows import StagedRows, staged_rows
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES

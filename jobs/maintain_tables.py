@@ -12,12 +12,12 @@ from typing import Final
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from jobs.arguments import LOG_DATE, Arguments, option
-from jobs.cli import entry_point
-from jobs.printing import Result, write
 from jobs.reading.engines import reader_of
+from jobs.reading.printing import Result, write
 from jobs.reading.reader import Reader
-from jobs.settings import Settings
+from jobs.runtime.arguments import LOG_DATE, Arguments, option
+from jobs.runtime.cli import entry_point
+from jobs.runtime.settings import Settings
 from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
 from jobs.warehouse.upkeep import compact, remove_rows, vacuum

@@ -11,15 +11,15 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs import run_nightly
-from jobs.arguments import Arguments, not_negative, option, where
-from jobs.cli import entry_point
-from jobs.printing import write
-from jobs.progress import working
-from jobs.project import data_root
+from jobs.reading.printing import write
 from jobs.reading.spark_reader import collected
 from jobs.report.names import INDEX_NAME
-from jobs.run_log import added
-from jobs.settings import REPORT, Settings, SettingsError
+from jobs.runtime.arguments import Arguments, not_negative, option, where
+from jobs.runtime.cli import entry_point
+from jobs.runtime.progress import working
+from jobs.runtime.project import data_root
+from jobs.runtime.run_log import added
+from jobs.runtime.settings import REPORT, Settings, SettingsError
 from jobs.synthetic.demo import DAYS, JOBS, write_demo
 from jobs.synthetic.fleet import FIRST_DAY
 from jobs.warehouse.tables import Warehouse

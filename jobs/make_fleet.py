@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from jobs.arguments import Arguments, command, log_date, not_negative, option, positive
+from jobs.runtime.arguments import Arguments, command, log_date, not_negative, option, positive
 from jobs.synthetic import paper
 from jobs.synthetic.fleet import FIRST_DAY, Fleet, write_fleet
 from jobs.synthetic.plan_fleet import MOST_OPS, plan_fleet, plan_history

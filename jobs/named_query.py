@@ -5,11 +5,11 @@
 
 import sys
 
-from jobs.arguments import FORMAT, PERIOD, Arguments, option
-from jobs.printing import write
 from jobs.reading.command import reader_entry_point
+from jobs.reading.printing import write
 from jobs.reading.reader import Reader
-from jobs.settings import Settings
+from jobs.runtime.arguments import FORMAT, PERIOD, Arguments, option
+from jobs.runtime.settings import Settings
 from schemas.queries import QUERIES
 from schemas.sql_files import first_sentence
 

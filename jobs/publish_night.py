@@ -13,22 +13,22 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.arguments import LOG_DATE, Arguments
-from jobs.changed_units import with_later_days
-from jobs.cli import entry_point
-from jobs.fingerprints import built_on, record, recorded
+from jobs.gates.night_summary import COUNTED, night_summary, told
 from jobs.gates.quality_docs import Page, TableChecks, write_docs
 from jobs.gates.result_rules import miscounted_causes, miscounted_loss, miscounted_units
-from jobs.night_summary import COUNTED, night_summary, told
-from jobs.progress import working
+from jobs.gates.watch import RULE_BROKEN, Notice, night_warnings
+from jobs.gates.write_audit_publish import publish
+from jobs.history.changed_units import with_later_days
+from jobs.history.fingerprints import built_on, record, recorded
 from jobs.reading.spark_reader import reader_beside
 from jobs.report.write import write_reports
-from jobs.run_summary import SUMMARY, Summary, leave
-from jobs.settings import Settings
-from jobs.stage import publish
+from jobs.runtime.arguments import LOG_DATE, Arguments
+from jobs.runtime.cli import entry_point
+from jobs.runtime.progress import working
+from jobs.runtime.run_summary import SUMMARY, Summary, leave
+from jobs.runtime.settings import Settings
 from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
-from jobs.watch import RULE_BROKEN, Notice, night_warnings
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSE_DAY,

@@ -8,12 +8,12 @@ import sys
 import time
 from typing import Final
 
-from jobs.arguments import FORMAT, Arguments, not_negative, option
-from jobs.printing import write
 from jobs.reading.command import reader_entry_point
+from jobs.reading.printing import write
 from jobs.reading.prompt import ask_on
 from jobs.reading.reader import Reader
-from jobs.settings import Settings
+from jobs.runtime.arguments import FORMAT, Arguments, not_negative, option
+from jobs.runtime.settings import Settings
 
 DEFAULT_LIMIT: Final = 1000
 """Rows that are shown when the command does not say how many."""

@@ -12,14 +12,15 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs import backfill, inputs
-from jobs.arguments import LOG_DATE, Arguments
-from jobs.cli import entry_point
+from jobs import backfill
 from jobs.landing.files import Landing
 from jobs.landing.read_landing import digests_by
-from jobs.progress import working
-from jobs.run_summary import SUMMARY, leave, of_history
-from jobs.settings import Settings
+from jobs.runtime import inputs
+from jobs.runtime.arguments import LOG_DATE, Arguments
+from jobs.runtime.cli import entry_point
+from jobs.runtime.progress import working
+from jobs.runtime.run_summary import SUMMARY, leave, of_history
+from jobs.runtime.settings import Settings
 from jobs.warehouse.tables import Warehouse
 
 _LOG: Final = logging.getLogger(__name__)

@@ -10,10 +10,10 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.arguments import LOG_DATE, Arguments, option
-from jobs.cli import entry_point
-from jobs.releases import ENTRY_POINT, NEVER, Release, record_release, refused
-from jobs.settings import Settings, SettingsError
+from jobs.gates.releases import ENTRY_POINT, NEVER, Release, record_release, refused
+from jobs.runtime.arguments import LOG_DATE, Arguments, option
+from jobs.runtime.cli import entry_point
+from jobs.runtime.settings import Settings, SettingsError
 from jobs.warehouse.tables import Warehouse
 
 _LOG: Final = logging.getLogger(__name__)

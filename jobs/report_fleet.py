@@ -2,12 +2,12 @@
 
 import sys
 
-from jobs.arguments import LOG_DATE, Arguments
 from jobs.reading.command import reader_entry_point
 from jobs.reading.reader import Reader
 from jobs.report.names import INDEX_NAME
 from jobs.report.write import write_report
-from jobs.settings import Settings
+from jobs.runtime.arguments import LOG_DATE, Arguments
+from jobs.runtime.settings import Settings
 
 
 @reader_entry_point("report_fleet", LOG_DATE)

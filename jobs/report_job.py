@@ -5,12 +5,12 @@
 
 import sys
 
-from jobs.arguments import OF_UNIT, Arguments
 from jobs.reading.command import reader_entry_point
 from jobs.reading.reader import Reader
 from jobs.reading.unit import find_unit
 from jobs.report.write import write_job_page
-from jobs.settings import Settings
+from jobs.runtime.arguments import OF_UNIT, Arguments
+from jobs.runtime.settings import Settings
 
 
 @reader_entry_point("report_job", *OF_UNIT)

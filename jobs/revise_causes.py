@@ -11,15 +11,15 @@ from datetime import date
 
 from pyspark.sql import SparkSession
 
-from jobs.arguments import LOG_DATE, Arguments
-from jobs.changed_units import days_before, with_later_days
-from jobs.cli import entry_point
-from jobs.fingerprints import built_on, looked_back_on, recorded
 from jobs.gates.result_rules import units_of_other_gpu_hours, units_of_other_loss
-from jobs.progress import working
-from jobs.run_log import stage_work
-from jobs.settings import Settings
-from jobs.stage import publish
+from jobs.gates.write_audit_publish import publish
+from jobs.history.changed_units import days_before, with_later_days
+from jobs.history.fingerprints import built_on, looked_back_on, recorded
+from jobs.runtime.arguments import LOG_DATE, Arguments
+from jobs.runtime.cli import entry_point
+from jobs.runtime.progress import working
+from jobs.runtime.run_log import stage_work
+from jobs.runtime.settings import Settings
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOB_BASELINE, JOB_CAUSES, STAGE_REVISE, STAGE_SIMULATE

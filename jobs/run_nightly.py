@@ -7,13 +7,14 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs import aggregate_fleet, ingest_rank_logs, inputs, revise_causes, simulate_what_if
-from jobs.arguments import LOG_DATE, Arguments
-from jobs.changed_units import with_later_days
-from jobs.cli import entry_point
-from jobs.progress import steps
+from jobs import aggregate_fleet, ingest_rank_logs, revise_causes, simulate_what_if
+from jobs.history.changed_units import with_later_days
 from jobs.publish_night import summaries
-from jobs.settings import Settings
+from jobs.runtime import inputs
+from jobs.runtime.arguments import LOG_DATE, Arguments
+from jobs.runtime.cli import entry_point
+from jobs.runtime.progress import steps
+from jobs.runtime.settings import Settings
 from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import (
     STAGE_AGGREGATE,

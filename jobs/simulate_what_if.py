@@ -13,20 +13,20 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from jobs.arguments import LOG_DATE, Arguments
-from jobs.cli import entry_point
-from jobs.fingerprints import built_on, recorded, simulation
 from jobs.gates.result_rules import (
     incomplete_units,
     units_of_other_gpu_hours,
     units_of_other_loss,
     units_without_result,
 )
+from jobs.gates.write_audit_publish import publish
+from jobs.history.fingerprints import built_on, recorded, simulation
 from jobs.landing.files import Unit
-from jobs.progress import working
-from jobs.run_log import stage_work
-from jobs.settings import Settings
-from jobs.stage import publish
+from jobs.runtime.arguments import LOG_DATE, Arguments
+from jobs.runtime.cli import entry_point
+from jobs.runtime.progress import working
+from jobs.runtime.run_log import stage_work
+from jobs.runtime.settings import Settings
 from jobs.transforms.what_if import simulated, simulated_by_shuffle
 from jobs.warehouse.local_tables import keys_of
 from jobs.warehouse.stored_units import Stored, StoredUnit, read_units, stored_units, units_frame
@@ -40,7 +40,7 @@ from schemas.vocabulary import (
     STAGE_INGEST,
     STAGE_SIMULATE,
 )
-from udfs.unit_batches import Results, results_of
+from udfs.simulate.unit_batches import Results, results_of
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -10,19 +10,19 @@ from collections.abc import Sequence
 from dataclasses import astuple, fields
 from typing import Final
 
-from jobs.arguments import FORMAT, OF_UNIT, Arguments, not_negative_number, option
-from jobs.printing import FORMATS, Result, shown, write
 from jobs.reading.command import reader_entry_point
+from jobs.reading.printing import FORMATS, Result, shown, write
 from jobs.reading.reader import Reader
 from jobs.reading.unit import unit_to_replay
-from jobs.settings import Settings, SettingsError
+from jobs.runtime.arguments import FORMAT, OF_UNIT, Arguments, not_negative_number, option
+from jobs.runtime.settings import Settings, SettingsError
 from schemas.unit import Unit
 from schemas.vocabulary import CAUSE_UNEXPLAINED, CAUSES
 from udfs.cause_scenarios import replay_causes
 from udfs.custom_scenario import Answer, Answers, replay_scenarios
 from udfs.errors import PredicateError
-from udfs.op_columns import COLUMNS
-from udfs.op_predicate import OpPredicate, parse_predicate
+from udfs.scenario.op_columns import COLUMNS
+from udfs.scenario.op_predicate import OpPredicate, parse_predicate
 from udfs.what_if import SimulationSettings
 
 FIXABLE: Final = tuple(cause for cause in CAUSES if cause != CAUSE_UNEXPLAINED)

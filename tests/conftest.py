@@ -9,9 +9,9 @@ import pytest
 from py4j.java_gateway import JVMView
 from pyspark.sql import SparkSession
 
-from jobs.project import PROJECT
-from jobs.session import session
-from jobs.settings import Settings, load_settings
+from jobs.runtime.project import PROJECT
+from jobs.runtime.session import session
+from jobs.runtime.settings import Settings, load_settings
 
 TRACES = PROJECT / "tests" / "data" / "traces"
 

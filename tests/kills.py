@@ -28,14 +28,14 @@ import psutil
 from deltalake import DeltaTable
 
 from jobs.emitter.rank_log_writer import finish_day
-from jobs.project import PROJECT
+from jobs.runtime.project import PROJECT
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.shape import JobShape
 from schemas.vocabulary import PIPELINE_RUNS, PUBLICATIONS, RUN_STARTED
-from tests.jobs.commands import SHORT_LIVED
-from tests.random_jobs import generate_job
+from tests.support.commands import SHORT_LIVED
+from tests.support.random_jobs import generate_job
 
 DAYS: Final = [date(2026, 1, 5) + timedelta(days=age) for age in range(4)]
 TARGETS: Final = ("jvm", "python", "both")

@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from jobs.project import PROJECT
-from tests import published
-from tests.golden_revision import golden_revision
-from tests.golden_units import FOLDER, GoldenUnit, golden_units
-from udfs.result_tables import SIMULATOR_VERSION
+from jobs.runtime.project import PROJECT
+from tests.support import published
+from tests.support.golden_revision import golden_revision
+from tests.support.golden_units import FOLDER, GoldenUnit, golden_units
 from udfs.revise import REVISION_VERSION
-from udfs.unit_batches import UnitRows, simulate_unit
+from udfs.simulate.result_tables import SIMULATOR_VERSION
+from udfs.simulate.unit_batches import UnitRows, simulate_unit
 from udfs.what_if import SimulationSettings
 
 RECORD: Final = FOLDER / "versions.json"
@@ -59,7 +59,9 @@ def simulated() -> dict[str, Results]:
 
 
 VERSIONED: Final = {
-    "simulate": Versioned(SIMULATOR_VERSION, "SIMULATOR_VERSION in udfs/result_tables.py", simulated),
+    "simulate": Versioned(
+        SIMULATOR_VERSION, "SIMULATOR_VERSION in udfs/simulate/result_tables.py", simulated
+    ),
     "revise": Versioned(
         REVISION_VERSION, "REVISION_VERSION in udfs/revise/__init__.py", lambda: {"all": golden_revision()}
     ),

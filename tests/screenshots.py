@@ -5,12 +5,12 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
-from jobs.project import PROJECT
 from jobs.report.names import INDEX_NAME, job_page_path
-from jobs.settings import REPORT
+from jobs.runtime.project import PROJECT
+from jobs.runtime.settings import REPORT
 from jobs.synthetic.demo import DAYS
 from jobs.synthetic.fleet import FIRST_DAY
-from tests.jobs.browser import started_browser
+from tests.support.browser import started_browser
 
 FOLDER: Final = PROJECT / "jobs" / "report" / "screenshots"
 MOST_BYTES: Final = 150_000

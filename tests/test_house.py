@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from grimp import ImportGraph
 
-from jobs.project import PROJECT
+from jobs.runtime.project import PROJECT
 from tests.import_contracts import OnlyContract
 
 FOLDERS = ("dags", "jobs", "udfs", "schemas", "tests")

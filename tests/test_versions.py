@@ -6,8 +6,8 @@ import pytest
 
 from schemas.vocabulary import CAUSE_UNEXPLAINED, CAUSES, JOB_CAUSES, JOB_SLOWDOWN, STATUS_FAILED, STATUSES
 from tests import record_versions
-from tests.golden_revision import golden_revision
 from tests.record_versions import VERSIONED, Results, digest, record, recorded, simulated
+from tests.support.golden_revision import golden_revision
 
 COMMAND = "python -m tests.record_versions"
 

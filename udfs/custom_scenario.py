@@ -13,16 +13,16 @@ import pyarrow as pa
 
 from udfs.ideals import IDEALS, PAPER_IDEAL
 from udfs.kernel.clocks.estimate import USUAL_LIMITS
-from udfs.kernel.custom import CustomTimes, replay_changes
 from udfs.kernel.errors import TraceDefectError
-from udfs.kernel.first_pass import Block, read
-from udfs.kernel.masked import Mask
+from udfs.kernel.recorded.first_pass import Block, read
+from udfs.kernel.replay.custom import CustomTimes, replay_changes
+from udfs.kernel.replay.masked import Mask
 from udfs.kernel.what_if import OPS_TOGETHER
 from udfs.layout import read_layout
-from udfs.op_columns import BlockColumns, WorkerRows
-from udfs.op_predicate import OpPredicate, parse_predicate
-from udfs.rank_rows import ReplayedRows, rows_to_replay
-from udfs.trace_defects import refuse_endless, trace_error
+from udfs.scenario.op_columns import BlockColumns, WorkerRows
+from udfs.scenario.op_predicate import OpPredicate, parse_predicate
+from udfs.simulate.rank_rows import ReplayedRows, rows_to_replay
+from udfs.simulate.trace_defects import refuse_endless, trace_error
 from udfs.what_if import garbage_collection_paused
 
 ALL_TOGETHER: Final = "all together"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from udfs.kernel.ideal import Ideal
+from udfs.kernel.replay.ideal import Ideal
 
 PAPER_IDEAL: Final = "pooled-mean-median"
 

@@ -9,7 +9,7 @@ from schemas.vocabulary import (
     TRANSFERS_ABSENT,
     TRANSFERS_INFERRED,
 )
-from udfs.kernel.graph import Layout
+from udfs.kernel.graph.graph import Layout
 
 _SIZES = ("dp_size", "pp_size", "tp_size", "vpp_size", "world_size")
 

@@ -30,10 +30,10 @@ from schemas.vocabulary import (
 from udfs.ideals import IDEALS, PAPER_IDEAL
 from udfs.kernel.clocks.estimate import USUAL_LIMITS, Clocks, Limits
 from udfs.kernel.errors import TraceDefectError
-from udfs.kernel.graph import Layout
+from udfs.kernel.graph.graph import Layout
 from udfs.kernel.what_if import OPS_TOGETHER, How, WhatIf, analyse
 from udfs.layout import LayoutError, is_foreign, is_partial, read_layout
-from udfs.odd_records import (
+from udfs.simulate.odd_records import (
     in_other_units,
     named_exchanged,
     of_log_date,
@@ -41,10 +41,10 @@ from udfs.odd_records import (
     unshown_sizes,
     without_odd_rank_steps,
 )
-from udfs.partial_trace import partial_results
-from udfs.rank_rows import ReplayedRows, replayed_rows, without_warm_up
-from udfs.result_tables import Replayed, Row, empty_results, job_row, result_tables
-from udfs.trace_defects import refuse_endless, trace_error
+from udfs.simulate.partial_trace import partial_results
+from udfs.simulate.rank_rows import ReplayedRows, replayed_rows, without_warm_up
+from udfs.simulate.result_tables import Replayed, Row, empty_results, job_row, result_tables
+from udfs.simulate.trace_defects import refuse_endless, trace_error
 
 MOST_NAMED: Final = 5
 """Odd ranks that a status names."""

@@ -19,7 +19,7 @@ _BACKFILL: Final = "backfill"
 """Type of a run that `airflow backfill create` has made."""
 
 _ASK: Final = (
-    "import sys; from jobs.settings import load_settings; print(load_settings(*sys.argv[1:]).paths.landing)"
+    "import sys, jobs.runtime.settings as conf; print(conf.load_settings(*sys.argv[1:]).paths.landing)"
 )
 """The project's settings say where the landing lies; a DAG starts the project's code and never imports it."""
 

@@ -55,10 +55,10 @@ export PYSPARK_PYTHON="$PROGRAMS/python"
 # What Spark leaves behind goes with the task.
 export SPARK_SUBMIT_OPTS="-Djava.io.tmpdir=$scratch ${{SPARK_SUBMIT_OPTS:-}}"
 export SPARK_CONF_DIR="${{SPARK_CONF_DIR:-$PWD/conf}}" SPARK_DRIVER_MEMORY="${{SPARK_DRIVER_MEMORY:-4g}}"
-JAVA_HOME="$(python -m jobs.java)" || exit {EXIT_WRONG_SETTINGS}
+JAVA_HOME="$(python -m jobs.runtime.java)" || exit {EXIT_WRONG_SETTINGS}
 export JAVA_HOME
 # A zip of its own for each task: never older than the code, never half written by another task.
-python -c 'import pathlib, sys; from jobs.package import write_zip; write_zip(pathlib.Path(sys.argv[1]))' \\
+python -c 'import pathlib, sys, jobs.runtime.package as made; made.write_zip(pathlib.Path(sys.argv[1]))' \\
   "$scratch/project.zip"
 mapfile -t arguments < <(printf '%s' "$ARGUMENTS" | grep -v '^$')
 (

@@ -13,10 +13,10 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from jobs.gates.audit import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION, Refusal, Rule
-from jobs.project import project_file
-from jobs.releases import NEVER
+from jobs.gates.releases import NEVER
 from jobs.report.names import docs_path
 from jobs.report.policy import of_inline
+from jobs.runtime.project import project_file
 from schemas.table import Severity
 from schemas.tables import TABLES
 from schemas.vocabulary import STAGE_NAMES
@@ -175,7 +175,7 @@ def write_docs(spark: SparkSession, page: Page) -> None:
 
 def html(page: Page) -> str:
     """Return a page as HTML that needs nothing else."""
-    text = project_file("jobs", "quality.html").read_text(encoding="utf-8")
+    text = project_file("jobs", "gates", "quality.html").read_text(encoding="utf-8")
     template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
     return template.render(page=page, stages=STAGE_NAMES, policy=of_inline(text))
 

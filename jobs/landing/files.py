@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from jobs.landing.stores import Entry, store_of
-from jobs.nearest import missing_folder
+from jobs.runtime.nearest import missing_folder
 
 RANK_LOG: Final = "rank-*.jsonl"
 PACKED_RANK_LOG: Final = "rank-*.jsonl.gz"

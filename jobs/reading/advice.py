@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from jobs.nearest import suggestion
+from jobs.runtime.nearest import suggestion
 from schemas.tables import TABLES
 
 

@@ -11,7 +11,7 @@ from jobs.landing.formats.rows import Bounds
 from jobs.landing.one_run import ReadRun, Run, read_run
 from jobs.reading.database import create_views
 from jobs.report.rows import Row, UnitTables
-from jobs.settings import load_settings
+from jobs.runtime.settings import load_settings
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import (
@@ -23,7 +23,7 @@ from schemas.vocabulary import (
     UNIT_KEY,
     WORKER_SLOWDOWN,
 )
-from udfs.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_unit
+from udfs.simulate.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_unit
 from udfs.what_if import SimulationSettings
 
 _SHIPPED: Final = "base"

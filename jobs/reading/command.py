@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from jobs.arguments import WHERE, Arguments, Command, Option, called, command, option
 from jobs.reading.advice import AnswerError, first_line
 from jobs.reading.engines import DUCKDB, SPARK, reader_of
 from jobs.reading.reader import Reader
-from jobs.settings import Settings, SettingsError, load_settings
+from jobs.runtime.arguments import WHERE, Arguments, Command, Option, called, command, option
+from jobs.runtime.settings import Settings, SettingsError, load_settings
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
 
 ENGINE: Final = option(

@@ -9,9 +9,9 @@ import duckdb
 from deltalake import DeltaTable
 from sqlglot import exp
 
-from jobs.nearest import suggestion
 from jobs.reading.dialect import WHOLE
 from jobs.reading.question import QuestionError, question
+from jobs.runtime.nearest import suggestion
 from schemas.dictionary import type_name
 from schemas.table import Table
 from schemas.tables import TABLES

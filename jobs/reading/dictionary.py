@@ -4,8 +4,8 @@ from typing import Final
 
 from jinja2 import Environment, StrictUndefined
 
-from jobs.project import project_file
 from jobs.report.policy import of_inline
+from jobs.runtime.project import project_file
 from schemas.dictionary import entries
 from schemas.queries import QUERIES
 from schemas.symbols import SYMBOLS, symbols_of

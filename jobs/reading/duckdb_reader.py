@@ -9,9 +9,9 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from jobs.printing import Result
 from jobs.reading.advice import AnswerError, first_line, no_column
 from jobs.reading.database import Database, needed
+from jobs.reading.printing import Result
 from jobs.reading.question import NAMES, Question, QuestionError, question
 
 _NOT_UNDERSTOOD: Final = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)

@@ -10,7 +10,7 @@ from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.question import QuestionError
 from jobs.reading.reader import Reader, TableReader
 from jobs.reading.tables import Tables
-from jobs.settings import Settings
+from jobs.runtime.settings import Settings
 
 DUCKDB: Final = "duckdb"
 SPARK: Final = "spark"

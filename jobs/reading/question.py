@@ -12,10 +12,10 @@ from typing import Final
 from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
-from jobs.nearest import suggestion
 from jobs.reading.advice import first_line
 from jobs.reading.dialect import put_over
-from jobs.settings import SettingsError
+from jobs.runtime.nearest import suggestion
+from jobs.runtime.settings import SettingsError
 from schemas.sql_files import VIEW_NAMES
 from schemas.vocabulary import TABLE_NAMES
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from jobs.printing import Result
+from jobs.reading.printing import Result
 from schemas.table import Table
 
 

@@ -11,16 +11,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, TimestampType
 
-from jobs.java import JavaNotFoundError
-from jobs.printing import Result
-from jobs.progress import working
 from jobs.reading.advice import AnswerError, first_line, no_column
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
+from jobs.reading.printing import Result
 from jobs.reading.question import Question, QuestionError, question
 from jobs.reading.reader import Reader
-from jobs.session import SessionError, session
-from jobs.settings import Settings
+from jobs.runtime.java import JavaNotFoundError
+from jobs.runtime.progress import working
+from jobs.runtime.session import SessionError, session
+from jobs.runtime.settings import Settings
 from jobs.warehouse import upkeep
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES

@@ -7,19 +7,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.arguments import Arguments
-from jobs.nearest import suggestion
-from jobs.progress import working
 from jobs.reading.advice import AnswerError
 from jobs.reading.conditions import on_units
 from jobs.reading.question import QuestionError
 from jobs.reading.reader import Reader
+from jobs.runtime.arguments import Arguments
+from jobs.runtime.nearest import suggestion
+from jobs.runtime.progress import working
 from schemas.table import sql_strings
 from schemas.unit import Unit
 from schemas.vocabulary import JOBS, RANK_STEPS, UNIT_KEY
 from udfs.errors import NoSuchStepError, NothingToReplayError, TraceError
 from udfs.layout import LayoutError
-from udfs.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA
+from udfs.simulate.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA
 
 _KEY = ", ".join(UNIT_KEY)
 

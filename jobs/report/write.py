@@ -7,7 +7,6 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
-from jobs.project import data_root
 from jobs.reading.question import QuestionError
 from jobs.reading.reader import Reader
 from jobs.report import files
@@ -15,7 +14,8 @@ from jobs.report.job_page import job_page, links_of
 from jobs.report.names import INDEX_NAME, docs_path, host_page_path, job_page_path
 from jobs.report.publish import contents, publication_of, quality_from
 from jobs.report.read import days_with_rows, read_fleet, read_units, straggling_units
-from jobs.settings import Settings, SettingsError
+from jobs.runtime.project import data_root
+from jobs.runtime.settings import Settings, SettingsError
 from schemas.unit import Unit
 from schemas.vocabulary import STAGE_PUBLISH
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.emitter.rank_log_writer import finish_day
-from jobs.progress import spread
+from jobs.runtime.progress import spread
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.job import GeneratedJob, step_numbers
 from jobs.synthetic.mechanisms.data import PackedSequences

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from schemas.vocabulary import UNIT_KEY
-from udfs.unit_batches import (
+from udfs.simulate.unit_batches import (
     RESULT_SCHEMA,
     SIMULATED_COLUMNS,
     UnitReader,

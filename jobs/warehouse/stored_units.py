@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.landing.files import Unit
 from jobs.landing.staging import filesystem_of
-from udfs.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA, UnitRows
+from udfs.simulate.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA, UnitRows
 
 _PAYLOAD: Final = "units"
 _TASK_COLUMNS: Final = ["task", _PAYLOAD]

@@ -7,9 +7,9 @@ from typing import Any, Final, cast
 
 from pyspark.sql import SparkSession
 
-from jobs.run_log import say_killed
-from jobs.session import session
-from jobs.settings import Settings
+from jobs.runtime.run_log import say_killed
+from jobs.runtime.session import session
+from jobs.runtime.settings import Settings
 from jobs.warehouse.lock import hold_writable, locked_folder, locked_store, this_process
 from jobs.warehouse.publication import recover
 from jobs.warehouse.small_files import small_files

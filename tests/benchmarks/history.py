@@ -21,11 +21,11 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs import aggregate_fleet, backfill, ingest_rank_logs, publish_night, simulate_what_if
-from jobs.arguments import positive
-from jobs.project import PROJECT
-from jobs.run_log import work_of_stages
-from jobs.session import session
-from jobs.settings import Settings, load_settings
+from jobs.runtime.arguments import positive
+from jobs.runtime.project import PROJECT
+from jobs.runtime.run_log import work_of_stages
+from jobs.runtime.session import session
+from jobs.runtime.settings import Settings, load_settings
 from jobs.synthetic.fleet import FIRST_DAY
 from jobs.warehouse.stored_units import read_units
 from jobs.warehouse.tables import Warehouse
@@ -35,7 +35,7 @@ from schemas.vocabulary import FLEET_TABLES, RANK_STEPS, RESULT_TABLES
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.memory import watched
 from tests.benchmarks.night import Measured, count_rows, through_udf, watch
-from udfs.unit_batches import RESULT_SCHEMA, simulate_batches
+from udfs.simulate.unit_batches import RESULT_SCHEMA, simulate_batches
 from udfs.what_if import SimulationSettings
 
 SHARES: Final = (1 / 30, 1 / 3, 1.0)

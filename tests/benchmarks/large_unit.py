@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tests.benchmarks.growth import peak_mib
 from tests.benchmarks.yardstick import yardstick_ms
-from udfs.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_unit
+from udfs.simulate.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_unit
 from udfs.what_if import SimulationSettings
 
 KEY: Final = (date(2026, 1, 5), "one", "r1")

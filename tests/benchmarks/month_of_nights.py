@@ -19,17 +19,17 @@ from typing import Any, Final
 from dags.operators.local_airflow import LocalAirflow
 from dags.operators.spark_submit import POOL
 from jobs import backfill
-from jobs.arguments import positive
-from jobs.project import PROJECT
-from jobs.session import session
-from jobs.settings import load_settings
+from jobs.runtime.arguments import positive
+from jobs.runtime.project import PROJECT
+from jobs.runtime.session import session
+from jobs.runtime.settings import load_settings
 from jobs.synthetic.fleet import FIRST_DAY
 from jobs.warehouse.tables import Warehouse
 from tests.dags.test_dag_files import TASKS
 from tests.dags.test_night import SMALL, assert_same_tables, published
 from tests.dags.test_real_scheduler import NIGHT, create_backfill
-from tests.jobs.commands import SHORT_LIVED
-from tests.ports import free_port
+from tests.support.commands import SHORT_LIVED
+from tests.support.ports import free_port
 
 CLEARED: Final = "simulate_what_if"
 BOUND_S: Final = 7200

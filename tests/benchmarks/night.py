@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs import aggregate_fleet, ingest_rank_logs, publish_night, simulate_what_if
-from jobs.session import session
-from jobs.settings import Settings, load_settings
+from jobs.runtime.session import session
+from jobs.runtime.settings import Settings, load_settings
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import write_rank_logs
@@ -27,8 +27,8 @@ from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.memory import watched
-from tests.random_jobs import generate_job
-from udfs.unit_batches import RESULT_SCHEMA, simulate_batches, simulate_unit
+from tests.support.random_jobs import generate_job
+from udfs.simulate.unit_batches import RESULT_SCHEMA, simulate_batches, simulate_unit
 from udfs.what_if import SimulationSettings
 
 Measured: TypeAlias = tuple[float, float]

@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobShape
-from tests import published
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.yardstick import median_ms
 from tests.conftest import TRACES
-from tests.random_jobs import generate_job
+from tests.support import published
+from tests.support.random_jobs import generate_job
 from udfs.what_if import SimulationSettings, simulate_job
 
 SIMULATED_ALONE: Final = SimulationSettings(diagnosed=False)

@@ -18,16 +18,16 @@ from typing import Final, NamedTuple
 import psutil
 from pyspark.sql import SparkSession
 
-from jobs.arguments import positive
 from jobs.publish_night import run as publish_night
 from jobs.run_nightly import STAGES, Stage
-from jobs.session import session
-from jobs.settings import Settings, load_settings
+from jobs.runtime.arguments import positive
+from jobs.runtime.session import session
+from jobs.runtime.settings import Settings, load_settings
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.shape import JobShape
-from tests.random_jobs import generate_job
+from tests.support.random_jobs import generate_job
 
 FIRST_DAY: Final = date(2026, 1, 5)
 SHAPE: Final = JobShape(dp_size=2, pp_size=2, microbatches=4, steps=12)

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from jobs.project import PROJECT
+from jobs.runtime.project import PROJECT
 
 DAGS: Final = PROJECT / "dags"
 AIRFLOW_HOME: Final = Path(tempfile.mkdtemp(prefix="straggler-fleet-airflow-"))

@@ -14,10 +14,10 @@ from airflow.utils.db import initdb
 from dags.operators.day_marker import DayMarkerSensor
 from dags.operators.spark_submit import SparkSubmitOperator
 from tests.dags import DAGS
-from tests.examples import DAY
+from tests.support.examples import DAY
 
 Run = Callable[[DAG], dict[str, tuple[str, int]]]
-"""Runs a DAG for tests.examples.DAY in this process; returns state and number of tries by task id."""
+"""Runs a DAG for tests.support.examples.DAY in this process; returns state and number of tries by task id."""
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from airflow.sdk import DAG
 from dags.operators.alerts import alert_failure
 from jobs.emitter.rank_log_writer import finish_day
 from tests.dags.conftest import Run, stand_in
-from tests.examples import DAY
+from tests.support.examples import DAY
 
 SUMMARY = {
     "warnings": [{"kind": "coverage_low", "text": "few"}, {"kind": "host_rose", "text": "slow"}],

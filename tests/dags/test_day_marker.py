@@ -12,9 +12,9 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleExcept
 
 from dags.operators.day_marker import DayMarkerSensor
 from jobs.emitter.rank_log_writer import finish_day
-from jobs.project import PROJECT
+from jobs.runtime.project import PROJECT
 from tests.dags.conftest import Run, stand_in
-from tests.examples import DAY
+from tests.support.examples import DAY
 
 MARKER = "log_date=2026-01-05/_SUCCESS"
 

@@ -16,7 +16,7 @@ from dags.operators.assets import HISTORY
 from dags.operators.spark_submit import SparkSubmitOperator
 from jobs.backfill import main
 from tests.dags.test_spark_submit import TELL, environment, write_script
-from tests.examples import DAY
+from tests.support.examples import DAY
 
 __all__ = ["environment"]
 

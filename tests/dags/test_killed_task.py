@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from jobs.project import PROJECT
+from jobs.runtime.project import PROJECT
 from tests.dags.test_spark_submit import environment, write_script
 
 __all__ = ["environment"]

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from dags.operators.spark_submit import SparkSubmitOperator
 from jobs.emitter.rank_log_writer import Rank, RankLogWriter, Run, finish_day
-from jobs.releases import Release, record_release
+from jobs.gates.releases import Release, record_release
 from jobs.report.names import docs_path
 from jobs.run_nightly import run as run_nightly
-from jobs.settings import load_settings
+from jobs.runtime.settings import load_settings
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -22,8 +22,8 @@ from schemas.vocabulary import FLEET_DAY, FLEET_TABLES, PIPELINE_RUNS, PUBLISHED
 from tests.dags.conftest import Run as RunDag
 from tests.dags.conftest import stand_in
 from tests.dags.test_alerts import Posts, posts
-from tests.examples import DAY, table_rows
-from tests.jobs.commands import SHORT_LIVED
+from tests.support.commands import SHORT_LIVED
+from tests.support.examples import DAY, table_rows
 
 __all__ = ["posts"]
 

@@ -15,13 +15,13 @@ from dags.operators.local_airflow import LocalAirflow
 from dags.operators.spark_submit import POOL
 from jobs.emitter.rank_log_writer import finish_day
 from jobs.run_nightly import run as run_nightly
-from jobs.settings import load_settings
+from jobs.runtime.settings import load_settings
 from schemas.vocabulary import JUDGED_BY_HISTORY
 from tests.dags.test_dag_files import TASKS
 from tests.dags.test_night import SMALL, assert_same_tables, published
-from tests.jobs.commands import SHORT_LIVED
 from tests.jobs.test_revised_causes import DAYS, REPLICA, SICK, hosts, write
-from tests.ports import free_port
+from tests.support.commands import SHORT_LIVED
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -17,10 +17,10 @@ from dags.operators.alerts import GateRefused, WrongSettings
 from dags.operators.assets import HISTORY
 from dags.operators.spark_submit import SparkSubmitOperator
 from jobs.emitter.rank_log_writer import finish_day
-from jobs.java import find_java_home
-from jobs.project import PROJECT
+from jobs.runtime.java import find_java_home
+from jobs.runtime.project import PROJECT
 from tests.dags.conftest import Run, stand_in
-from tests.examples import DAY
+from tests.support.examples import DAY
 
 TELL = """
 printf '<%s>' "$@" > "$TOLD"

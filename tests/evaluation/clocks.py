@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from jobs.arguments import Arguments, command, not_negative, option, positive
+from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
 from jobs.synthetic.job import GeneratedJob, recorded_job
 from jobs.synthetic.mechanisms.nuisances import ClockSkew
 from jobs.synthetic.sample_job import own_hosts, sample_job

@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from jobs.arguments import Arguments, command, not_negative, option, positive
+from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
 from jobs.synthetic.simulation import LABELS
 from schemas.vocabulary import EXIT_DONE
 from tests.evaluation.answers import Diagnose

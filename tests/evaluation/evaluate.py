@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from jobs.arguments import Arguments
-from jobs.progress import spread
+from jobs.runtime.arguments import Arguments
+from jobs.runtime.progress import spread
 from tests.evaluation.answers import Diagnose, Row
 from tests.evaluation.judge import USUAL, VARIANTS, Variant, healthy_seeds, judge_job
 from tests.evaluation.published import causes_of, injections, judge_injection

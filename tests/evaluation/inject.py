@@ -13,8 +13,8 @@ import numpy as np
 from jobs.synthetic.place import Cell
 from tests.evaluation.recording import Recording
 from udfs.kernel import op_type as ot
-from udfs.kernel.masked import Mask
-from udfs.kernel.program import Ints
+from udfs.kernel.graph.program import Ints
+from udfs.kernel.replay.masked import Mask
 
 SOME_STEPS: Final = 0.4
 """Share of the steps that a fault strikes which does not strike always."""

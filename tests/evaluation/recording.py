@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.durations import launch_delays, replayed_durations
-from udfs.kernel.graph import Layout, OpGraph
-from udfs.kernel.program import Floats, Ints
-from udfs.kernel.replay import replay
-from udfs.kernel.rows import US
-from udfs.kernel.trace import build_trace
+from udfs.kernel.graph.graph import Layout, OpGraph
+from udfs.kernel.graph.program import Floats, Ints
+from udfs.kernel.recorded.durations import launch_delays, replayed_durations
+from udfs.kernel.recorded.rows import US
+from udfs.kernel.recorded.trace import build_trace
+from udfs.kernel.replay.replay import replay
 from udfs.layout import read_layout
-from udfs.rank_rows import replayed_rows
+from udfs.simulate.rank_rows import replayed_rows
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@ from typing import Final
 
 import pandas as pd
 
-from jobs.arguments import Arguments
+from jobs.runtime.arguments import Arguments
 from tests.evaluation import score
 from tests.evaluation.classes import CLASSES
 from tests.evaluation.evaluate import Evaluated

@@ -27,7 +27,7 @@ from tests.evaluation.published import (
     trace_folders,
 )
 from tests.evaluation.recording import Recording, read_recording
-from tests.random_jobs import generate_job
+from tests.support.random_jobs import generate_job
 from udfs.kernel import op_type as ot
 from udfs.what_if import simulate_job
 

@@ -6,7 +6,7 @@ from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation
 from jobs.synthetic.truth import true_savings
 from tests.evaluation.skews import HostClock, HostClocks
-from tests.random_jobs import generate_job
+from tests.support.random_jobs import generate_job
 
 SHAPE = JobShape(dp_size=2, steps=12, tp_size=8, absent=frozenset({"gc"}))
 BAD = HostClock("node-0001", offset_s=0.02, drift_ppm=100.0, jump_s=-0.005, jump_step=7)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.settings import REPORT, Settings
-from tests.jobs.commands import start
-from tests.jobs.history import DAYS, JOB_IDS, History, copy_of, history_in
+from jobs.runtime.settings import REPORT, Settings
+from tests.support.commands import start
+from tests.support.history import DAYS, JOB_IDS, History, copy_of, history_in
 
 
 @dataclass(frozen=True)

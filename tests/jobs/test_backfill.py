@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 from jobs import run_nightly
-from jobs.fingerprints import STAGE_VERSIONS
 from jobs.gates.audit import GateRefusedError, Refusal
+from jobs.history.fingerprints import STAGE_VERSIONS
 from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import (
     COLLECTIVE_ARRIVAL,
@@ -21,7 +21,7 @@ from schemas.vocabulary import (
     STAGE_NAMES,
     UNIT_FINGERPRINTS,
 )
-from tests.jobs.history import (
+from tests.support.history import (
     DAYS,
     JOB_IDS,
     NOTHING,
@@ -153,8 +153,8 @@ def test_what_a_gate_refuses_to_a_backfill_stays_as_it_was(
 
     history.put("alpha", DAYS[0], slow=2.0)
     with monkeypatch.context() as patch:
-        patch.setattr("jobs.stage.all_hold", lambda *_: False)
-        patch.setattr("jobs.stage.audit", refuse)
+        patch.setattr("jobs.gates.write_audit_publish.all_hold", lambda *_: False)
+        patch.setattr("jobs.gates.write_audit_publish.audit", refuse)
         with pytest.raises(GateRefusedError):
             history.fill()
     assert history.tables() == filled.tables()

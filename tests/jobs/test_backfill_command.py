@@ -5,12 +5,12 @@ import json
 import pytest
 
 from jobs import backfill
-from jobs.blocks import rates
+from jobs.history.blocks import rates
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import PIPELINE_RUNS, UNIT_FINGERPRINTS
-from tests.examples import table_rows
-from tests.jobs.history import DAYS, History
+from tests.support.examples import table_rows
+from tests.support.history import DAYS, History
 
 RANGE = ["--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat()]
 

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from jobs.package import write_zip
-from jobs.project import PROJECT
-from tests.jobs.cluster import cluster, overlay
-from tests.jobs.commands import spark_submit, start
+from jobs.runtime.package import write_zip
+from jobs.runtime.project import PROJECT
+from tests.support.cluster import cluster, overlay
+from tests.support.commands import spark_submit, start
 
 pytestmark = pytest.mark.slow
 
 PROGRAM = """
 import sys
-from jobs.session import session
-from jobs.settings import load_settings
+from jobs.runtime.session import session
+from jobs.runtime.settings import load_settings
 
 def where(batches):
     import pyarrow
-    from udfs import rank_rows
+    from udfs.simulate import rank_rows
     for batch in batches:
         yield pyarrow.record_batch({"file": [rank_rows.__file__] * len(batch)})
 

@@ -10,19 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import backfill, compare_versions, ingest_rank_logs
-from jobs.fingerprints import STAGE_VERSIONS
-from jobs.settings import SettingsError, with_new_warehouse
+from jobs.history.fingerprints import STAGE_VERSIONS
+from jobs.runtime.settings import SettingsError, with_new_warehouse
 from jobs.transforms.versions import changed_units, results_with_causes
 from schemas.vocabulary import INGESTED_TABLES, JOB_CAUSES, JOB_SLOWDOWN, RESULT_TABLES
-from tests.examples import frame
-from tests.jobs.history import (
-    DAYS,
-    JOB_IDS,
-    NOTHING,
-    History,
-    assert_same_tables,
-    units_of,
-)
+from tests.support.examples import frame
+from tests.support.history import DAYS, JOB_IDS, NOTHING, History, assert_same_tables, units_of
 
 RANGE = ["--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat()]
 UNIT = (date(2026, 1, 5), "gpt-175b", "r3")

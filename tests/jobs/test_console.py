@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.arguments import Command
 from jobs.console import COMMANDS, GROUPS, main
-from jobs.project import PROJECT
+from jobs.runtime.arguments import Command
+from jobs.runtime.project import PROJECT
 
 NOT_COMMANDS = {"console", "delta_jars", "java", "package", "package_emitter"}
 """Modules of jobs/ that a make target starts, or this command itself."""

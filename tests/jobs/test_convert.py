@@ -17,7 +17,7 @@ from jobs.landing.formats import json_stream, megascan
 from tests.jobs.landing.formats.foreign_logs import LOGS, as_json
 from tests.jobs.landing.formats.test_timeline import STAGE, op
 from tests.jobs.landing.land import land
-from tests.jobs.night import DAY
+from tests.support.night import DAY
 from udfs.what_if import simulate_job
 
 TO = ["--job-id", "j", "--run-id", "r", "--log-date", str(DAY)]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobs.cookbook import main
-from jobs.project import PROJECT
+from jobs.runtime.project import PROJECT
 from schemas.cookbook import RECIPES
 from tests.jobs.conftest import Demo
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jobs.describe import main
-from jobs.nearest import suggestion
 from jobs.reading.dictionary import GROUPS, render
+from jobs.runtime.nearest import suggestion
 from schemas.queries import QUERIES
 from schemas.symbols import SYMBOLS
 from schemas.tables import TABLES

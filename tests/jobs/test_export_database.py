@@ -9,8 +9,8 @@ from jobs.export_database import OF_OPS, main
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 from schemas.vocabulary import JOB_SLOWDOWN, RANK_STEPS
-from tests.examples import table_rows
 from tests.jobs.reading.warehouses import warehouse_of
+from tests.support.examples import table_rows
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pytest
 from jobs.export_timeline import file_name, main
 from schemas.unit import Unit
 from schemas.vocabulary import JOBS, RANK_STEPS
-from tests.examples import DAY, table_rows
 from tests.jobs.reading.warehouses import warehouse_of
+from tests.support.examples import DAY, table_rows
 from tests.udfs.lines import Ops, line
 
 SIZES = {"dp_size": 2, "pp_size": 1, "tp_size": 1, "cp_size": 1, "vpp_size": 1, "world_size": 2}

@@ -8,8 +8,8 @@ import pytest
 
 from jobs.fix_effect import main
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS, WORKER_SLOWDOWN
-from tests.examples import DAY, table_rows
 from tests.jobs.reading.warehouses import warehouse_of
+from tests.support.examples import DAY, table_rows
 
 SPAN = 5
 FIXED = DAY + timedelta(days=SPAN)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from jobs import run_nightly
 from jobs.report.names import job_page_path
-from jobs.settings import Settings
+from jobs.runtime.settings import Settings
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.nccl_inspector_files import write_inspector_logs
@@ -31,13 +31,13 @@ from schemas.vocabulary import (
     WORKER_SLOWDOWN,
 )
 from tests.jobs.landing.formats.foreign_logs import LOGS
-from tests.jobs.night import DAY
-from tests.jobs.night import Landing as Made
 from tests.jobs.report.pages import Page
 from tests.jobs.test_night import Night, read_tables
-from tests.kineto_traces import data_parallel_traces, random_durations, slowdown
-from tests.line_cases import RUN
-from tests.random_jobs import generate_job
+from tests.support.kineto_traces import data_parallel_traces, random_durations, slowdown
+from tests.support.line_cases import RUN
+from tests.support.night import DAY
+from tests.support.night import Landing as Made
+from tests.support.random_jobs import generate_job
 
 DURATIONS: Final = random_durations(3, is_sharded=True, ranks=4)
 """Of a job with traces of torch.profiler, whose last rank is slow."""

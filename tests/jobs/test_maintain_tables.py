@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from jobs import maintain_tables
 from jobs.reading.engines import reader_of
-from jobs.settings import Settings
+from jobs.runtime.settings import Settings
 from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
@@ -25,8 +25,8 @@ from schemas.vocabulary import (
     TABLE_NAMES,
     UNIT_FINGERPRINTS,
 )
-from tests.examples import DAY, NEXT_DAY, table_rows
-from tests.jobs.history import DAYS, History
+from tests.support.examples import DAY, NEXT_DAY, table_rows
+from tests.support.history import DAYS, History
 
 Done = dict[str, tuple[int, int, int, int]]
 NOTHING = (0, 0, 0, 0)

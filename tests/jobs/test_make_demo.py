@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.make_demo import MARKER, NEXT, SUMMARY, make_landing, show
-from jobs.settings import Settings, SettingsError
-from tests.jobs.commands import start
+from jobs.runtime.settings import Settings, SettingsError
 from tests.jobs.conftest import Demo
+from tests.support.commands import start
 
 
 @pytest.mark.usefixtures("published_traces")

@@ -7,8 +7,8 @@ import pytest
 from jobs.named_query import main
 from schemas.queries import QUERY_NAMES
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS
-from tests.examples import NEXT_DAY, table_rows
 from tests.jobs.reading.warehouses import warehouse_of
+from tests.support.examples import NEXT_DAY, table_rows
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from jobs import publish_night, report_job, run_nightly
 from jobs.report.write import report_root
-from jobs.settings import Settings, SettingsError
+from jobs.runtime.settings import Settings, SettingsError
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.loading import SlowStorage
@@ -23,7 +23,7 @@ from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import CAUSES, PIPELINE_RUNS, PUBLISHED_TABLES, RESULT_TABLES, TABLE_NAMES
 from tests.jobs.report.pages import Page, unpacked
-from tests.random_jobs import generate_job
+from tests.support.random_jobs import generate_job
 from tests.udfs.lines import crossed_stages, manifest, rank_steps
 from udfs.what_if import simulate_job
 

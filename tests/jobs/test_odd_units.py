@@ -14,7 +14,7 @@ from jobs.synthetic.mechanisms.nuisances import ClockSkew
 from jobs.synthetic.sample_job import run_sampled, sample_job
 from schemas.tables import TABLES
 from schemas.vocabulary import OP_TYPES, RESULT_TABLES
-from tests.examples import DAY
+from tests.support.examples import DAY
 from udfs.errors import TraceError
 from udfs.what_if import simulate_job
 

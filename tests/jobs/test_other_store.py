@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from jobs import backfill, refresh_changed_days
-from tests.jobs.history import DAYS, History, assert_same_tables, history_in
+from tests.support.history import DAYS, History, assert_same_tables, history_in
 
 STORE = "fleet"
 

@@ -7,12 +7,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import run_nightly
-from jobs.settings import Settings
+from jobs.runtime.settings import Settings
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.rank_log_files import write_rank_logs
 from schemas.vocabulary import HOST_CLOCK, RESULT_TABLES, UNIT_KEY
-from tests import published
 from tests.jobs.test_night import DAY, Night, read_tables
+from tests.support import published
 from tests.udfs.test_published import assert_published
 
 pytestmark = pytest.mark.slow

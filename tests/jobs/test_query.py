@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.project import PROJECT
 from jobs.query import main
 from jobs.reading.prompt import completions
+from jobs.runtime.project import PROJECT
 from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
 from schemas.views import mentioned
 from schemas.vocabulary import JOB_SLOWDOWN, TABLE_NAMES
-from tests.examples import table_rows
 from tests.jobs.reading.warehouses import warehouse_of
+from tests.support.examples import table_rows
 
 BY_SLOWDOWN = "SELECT job_id, round(slowdown,2), status FROM job_slowdown ORDER BY 2 DESC"
 UNREPLAYED = {column.name: None for column in TABLES[JOB_SLOWDOWN].columns if column.nullable}
@@ -140,7 +140,7 @@ def test_a_folder_without_tables_is_a_wrong_argument(
 def test_a_misspelt_folder_is_told_with_the_one_that_may_be_meant(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, warehouse: str, engine: str
 ) -> None:
-    monkeypatch.setattr("jobs.session.session", lambda *_: pytest.fail("a session was made"))
+    monkeypatch.setattr("jobs.runtime.session.session", lambda *_: pytest.fail("a session was made"))
     misspelt = f"{warehouse}x"
     status, _, err = ask(capsys, misspelt, BY_SLOWDOWN, "--engine", engine)
     assert status == 2

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from jobs import refresh_changed_days, run_nightly
-from jobs.fingerprints import STAGE_VERSIONS
-from jobs.settings import REPORT
+from jobs.history.fingerprints import STAGE_VERSIONS
+from jobs.runtime.settings import REPORT
 from schemas.vocabulary import JOB_SLOWDOWN, PUBLICATIONS, UNIT_FINGERPRINTS
-from tests.jobs.history import DAYS, JOB_IDS, History, assert_same_tables, history_in
+from tests.support.history import DAYS, JOB_IDS, History, assert_same_tables, history_in
 
 FIRST, LAST = DAYS[0], DAYS[-1]
 AFTER = LAST + timedelta(days=1)

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from jobs import backfill, release_night
 from jobs.gates.audit import GateRefusedError, Rule
 from jobs.gates.quality_docs import Check, Page, TableChecks, html
-from jobs.releases import NEVER, Release, record_release, refused
+from jobs.gates.releases import NEVER, Release, record_release, refused
+from jobs.gates.write_audit_publish import publish
 from jobs.report.names import docs_path
-from jobs.run_log import recorded_run
-from jobs.stage import publish
+from jobs.runtime.run_log import recorded_run
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -24,7 +24,7 @@ from schemas.vocabulary import (
     RESULT_TABLES,
     STAGE_SLOWDOWN,
 )
-from tests.examples import DAY, NEXT_DAY, table_rows
+from tests.support.examples import DAY, NEXT_DAY, table_rows
 
 BAD: dict[str, Any] = {"pp_rank": -1}
 REFUSED = "stage_slowdown.pp_rank_in_range"

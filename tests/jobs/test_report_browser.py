@@ -14,11 +14,11 @@ from jobs.report.fleet_page import fleet_page
 from jobs.report.job_page import job_page
 from jobs.report.names import INDEX_NAME, job_page_path
 from jobs.report.wording import hours
-from tests import published
-from tests.jobs.browser import Browser, started_browser
 from tests.jobs.conftest import Demo
 from tests.jobs.report.fleets import LAST, NAUGHTY, fleet, publication
 from tests.jobs.report.units import sick_job, unit_tables
+from tests.support import published
+from tests.support.browser import Browser, started_browser
 
 pytestmark = pytest.mark.slow
 

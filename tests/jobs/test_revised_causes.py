@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import backfill, revise_causes, run_nightly, simulate_what_if
-from jobs.fingerprints import recorded
+from jobs.history.fingerprints import recorded
 from jobs.run_nightly import STAGES
-from jobs.settings import Settings
+from jobs.runtime.settings import Settings
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.network import CongestedNetwork
@@ -23,8 +23,8 @@ from jobs.synthetic.shape import JobShape
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import CAUSE_DAY, JOB_CAUSES, JOB_SLOWDOWN, JUDGED_BY_HISTORY
-from tests.jobs.history import KilledError, dying_at
-from tests.random_jobs import generate_job
+from tests.support.history import KilledError, dying_at
+from tests.support.random_jobs import generate_job
 
 pytestmark = pytest.mark.slow
 

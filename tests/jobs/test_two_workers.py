@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.package import write_zip
-from tests.jobs.cluster import Cluster, cluster, overlay
-from tests.jobs.commands import spark_submit, start
-from tests.jobs.history import DAYS, History, assert_same_tables, history_in
+from jobs.runtime.package import write_zip
+from tests.support.cluster import Cluster, cluster, overlay
+from tests.support.commands import spark_submit, start
+from tests.support.history import DAYS, History, assert_same_tables, history_in
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from schemas.table import SchemaError, Table
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 from schemas.vocabulary import JOB_CAUSES, JOBS, PIPELINE_RUNS, RANK_STEPS, STAGE_SLOWDOWN
-from tests.examples import DAY, NEXT_DAY, ROWS, frame, table_rows
+from tests.support.examples import DAY, NEXT_DAY, ROWS, frame, table_rows
 
 STAGES = TABLES[STAGE_SLOWDOWN]
 SECOND_DAY = {"log_date": NEXT_DAY}

@@ -14,8 +14,8 @@ from jobs.reading.unit import NoSuchUnitError, choose_unit
 from jobs.what_if import main
 from schemas.unit import Unit
 from schemas.vocabulary import JOBS, RANK_STEPS
-from tests.examples import DAY, NEXT_DAY, table_rows
 from tests.jobs.reading.warehouses import warehouse_of
+from tests.support.examples import DAY, NEXT_DAY, table_rows
 from tests.udfs.lines import Ops, crossed_stages, line
 
 SIZES = {"dp_size": 2, "pp_size": 1, "tp_size": 1, "cp_size": 1, "vpp_size": 1, "world_size": 2}

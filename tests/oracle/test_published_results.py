@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests import published
 from tests.oracle.correlation import forward_backward_correlation
 from tests.oracle.readers import read_layout, read_rank_steps
 from tests.oracle.results import WhatIf, what_if
+from tests.support import published
 
 RELATIVE = 1e-6
 """The published results were computed partly in float32."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.vocabulary import OP_CODES, STATUS_ANALYSED
-from tests.training_run import read_run
+from tests.support.training_run import read_run
 from udfs.what_if import SimulationSettings, simulate_job
 
 FORWARD, BACKWARD, GATHERED, REDUCED, REDUCED_LAST = (

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
-from tests.answers import answer
-from tests.examples import DAY, NEXT_DAY
 from tests.schemas.test_views import view
+from tests.support.answers import answer
+from tests.support.examples import DAY, NEXT_DAY
 
 FEBRUARY = date(2026, 2, 1)
 

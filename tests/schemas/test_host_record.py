@@ -11,8 +11,8 @@ from pyspark.sql import Row
 from schemas.queries import QUERIES
 from schemas.views import VIEWS
 from schemas.vocabulary import WORKER_SLOWDOWN
-from tests.answers import answer
-from tests.examples import DAY
+from tests.support.answers import answer
+from tests.support.examples import DAY
 
 Workers = list[dict[str, Any]]
 

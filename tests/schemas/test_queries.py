@@ -24,9 +24,9 @@ from schemas.vocabulary import (
     OP_TYPE_SLOWDOWN,
     STEP_SLOWDOWN,
 )
-from tests import known_history as known
-from tests.answers import Stated, answer
-from tests.examples import DAY, NEXT_DAY, frame
+from tests.support import known_history as known
+from tests.support.answers import Stated, answer
+from tests.support.examples import DAY, NEXT_DAY, frame
 
 FOLDER = Path(schemas.__file__).parent / "queries"
 

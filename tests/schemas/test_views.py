@@ -24,8 +24,8 @@ from schemas.vocabulary import (
     STAGE_SLOWDOWN,
     WORKER_SLOWDOWN,
 )
-from tests.answers import Stated, answer
-from tests.examples import DAY, NEXT_DAY, ROWS
+from tests.support.answers import Stated, answer
+from tests.support.examples import DAY, NEXT_DAY, ROWS
 
 PACKAGE = Path(schemas.__file__).parent
 FEBRUARY = date(2026, 2, 1)

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobs.synthetic.shape import JobShape
-from tests import published
-from tests.random_jobs import without_ops
+from tests.support import published
+from tests.support.random_jobs import without_ops
 from tests.udfs.twin import assert_equal_results, oracle_of, shapes, slow_job
 from udfs.what_if import simulate_job
 

@@ -7,7 +7,7 @@ import pytest
 
 from schemas.tables import TABLES
 from schemas.vocabulary import RANK_STEPS
-from tests.examples import table_rows
+from tests.support.examples import table_rows
 from udfs.arrays import arrays_hold
 
 TABLE = TABLES[RANK_STEPS]

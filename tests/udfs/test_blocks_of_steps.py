@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 from jobs.synthetic.job import GeneratedJob
-from tests import published
-from tests.random_jobs import LAYOUTS, NOISY, USUAL, generate_job, named_job
-from tests.regressions import REGRESSIONS
+from tests.support import published
+from tests.support.random_jobs import LAYOUTS, NOISY, USUAL, generate_job, named_job
+from tests.support.regressions import REGRESSIONS
 from tests.udfs.equal_results import assert_same_results, in_chunks, shuffled_rows
 from tests.udfs.lines import Ops, crossed_stages, line, manifest, rank_steps
 from udfs.errors import TraceError
-from udfs.kernel.rows import StageRows
-from udfs.rank_rows import ReplayedRows
+from udfs.kernel.recorded.rows import StageRows
+from udfs.simulate.rank_rows import ReplayedRows
 from udfs.what_if import SimulationSettings, simulate_job
 
 SEEDS = range(16)

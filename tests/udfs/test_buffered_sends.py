@@ -7,11 +7,11 @@ import pytest
 
 from tests.oracle.readers import read_layout, read_rank_steps
 from tests.oracle.results import what_if
-from tests.random_jobs import named_job
+from tests.support.random_jobs import named_job
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from tests.udfs.twin import assert_equal_results
-from udfs.kernel.durations import SENDS
-from udfs.timelines import step_timelines
+from udfs.kernel.recorded.durations import SENDS
+from udfs.timeline.timelines import step_timelines
 from udfs.what_if import simulate_job
 
 LATE: Ops = [("forward-recv", 0.5, 0.5), ("forward-compute", 1, 1)]

@@ -13,7 +13,7 @@ from jobs.synthetic.mechanisms.stages import LossLayer
 from jobs.synthetic.mechanisms.workers import SickHost, WeakGpu
 from jobs.synthetic.shape import TRANSFERS, JobShape
 from schemas.vocabulary import OP_CODES
-from tests.skewed import (
+from tests.support.skewed import (
     FROM_ONE_CLOCK,
     MS,
     hosts_of,
@@ -24,7 +24,7 @@ from tests.skewed import (
     without_hosts,
 )
 from udfs.custom_scenario import replay_scenarios
-from udfs.timelines import step_timelines
+from udfs.timeline.timelines import step_timelines
 from udfs.what_if import SimulationSettings, simulate_job
 
 SAME = 1e-3

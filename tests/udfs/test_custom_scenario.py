@@ -8,8 +8,8 @@ import pytest
 
 from jobs.synthetic.job import GeneratedJob
 from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
-from tests import published
-from tests.random_jobs import LAYOUTS, LONG, generate_job, named_job
+from tests.support import published
+from tests.support.random_jobs import LAYOUTS, LONG, generate_job, named_job
 from tests.udfs.lines import Ops, crossed_stages, line, manifest, rank_steps
 from udfs.custom_scenario import ALL_TOGETHER, Answer, Answers, replay_scenarios
 from udfs.errors import NothingToReplayError, PredicateError, TraceError

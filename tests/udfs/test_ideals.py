@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobs.synthetic.shape import JobShape
-from tests import published
 from tests.oracle.ideals import FORMS
 from tests.oracle.readers import read_layout, read_rank_steps
 from tests.oracle.results import Job, read_job
-from tests.random_jobs import without_ops
+from tests.support import published
+from tests.support.random_jobs import without_ops
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from tests.udfs.twin import SAME, assert_equal_results, oracle_of, shapes, slow_job
 from udfs.ideals import IDEALS, PAPER_IDEAL

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests import published
+from tests.support import published
 from udfs.what_if import simulate_job
 
 REFERENCE = 1e-6

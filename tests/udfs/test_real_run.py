@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.skewed import began_us, simulated, skewed, skews
-from tests.training_run import STEPS, real_run
+from tests.support.skewed import began_us, simulated, skewed, skews
+from tests.support.training_run import STEPS, real_run
 from udfs.what_if import simulate_job
 
 SAME = 1e-2

@@ -8,13 +8,13 @@ import pytest
 
 from jobs.synthetic.job import GeneratedJob
 from tests.oracle import WhatIf
-from tests.regressions import REGRESSIONS
+from tests.support.regressions import REGRESSIONS
 from tests.udfs.twin import assert_equal_results, oracle_of
 from udfs.ideals import IDEALS
-from udfs.kernel.replay import FEW_DP_RANKS
-from udfs.kernel.trace import Trace, build_trace
+from udfs.kernel.recorded.trace import Trace, build_trace
+from udfs.kernel.replay.replay import FEW_DP_RANKS
 from udfs.layout import read_layout
-from udfs.rank_rows import replayed_rows
+from udfs.simulate.rank_rows import replayed_rows
 from udfs.what_if import SimulationSettings, simulate_job
 
 

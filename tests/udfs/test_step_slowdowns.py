@@ -5,7 +5,7 @@ import pytest
 
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobShape
-from tests.random_jobs import generate_job
+from tests.support.random_jobs import generate_job
 from udfs.what_if import SimulationSettings, simulate_job
 
 JOB = generate_job(JobShape(dp_size=3, pp_size=2, steps=12), [WeakGpu(2, 1, 1.6, 0.4)], seed=5)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from schemas.vocabulary import OP_TYPES
-from tests.random_jobs import named_job
+from tests.support.random_jobs import named_job
 from tests.udfs.equal_results import assert_same_results, in_chunks, shuffled_rows
 from udfs.op_lists import LISTS
 from udfs.what_if import simulate_job

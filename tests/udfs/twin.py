@@ -14,7 +14,7 @@ from jobs.synthetic.shape import JobShape
 from jobs.synthetic.workload import Workload
 from tests.oracle import WhatIf, what_if
 from tests.oracle.readers import read_layout, read_rank_steps
-from tests.random_jobs import UNEVEN_DATA, generate_job
+from tests.support.random_jobs import UNEVEN_DATA, generate_job
 from udfs.ideals import PAPER_IDEAL
 
 SAME = 1e-11

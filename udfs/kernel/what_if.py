@@ -10,14 +10,14 @@ from udfs.kernel.cause import Diagnosis
 from udfs.kernel.clocks.estimate import Clocks, Limits
 from udfs.kernel.correlation import median_correlation
 from udfs.kernel.diagnosis.diagnose import Job, diagnose
-from udfs.kernel.exchanged import Exchanged
-from udfs.kernel.first_pass import Block, JobRows, Recorded, read, refuse_timeless
-from udfs.kernel.graph import Layout
-from udfs.kernel.ideal import POOLED_MEAN_MEDIAN, Ideal, ideal_durations, ideal_of_ops
-from udfs.kernel.masked import Mask, op_dp_ranks, op_stages, replay_masks, replay_one_by_one
-from udfs.kernel.program import Floats, Ints
-from udfs.kernel.replay import last_ops, replay_rows
-from udfs.kernel.stacked import ScenarioTimes, replay_scenarios
+from udfs.kernel.graph.graph import Layout
+from udfs.kernel.graph.program import Floats, Ints
+from udfs.kernel.recorded.exchanged import Exchanged
+from udfs.kernel.recorded.first_pass import Block, JobRows, Recorded, read, refuse_timeless
+from udfs.kernel.replay.ideal import POOLED_MEAN_MEDIAN, Ideal, ideal_durations, ideal_of_ops
+from udfs.kernel.replay.masked import Mask, op_dp_ranks, op_stages, replay_masks, replay_one_by_one
+from udfs.kernel.replay.replay import last_ops, replay_rows
+from udfs.kernel.replay.stacked import ScenarioTimes, replay_scenarios
 
 SLOWEST_PERCENT: Final = 3
 """Share of the workers that M_W makes ideal [%] (Eq. 5)."""

@@ -34,18 +34,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from jobs.arguments import WAREHOUSE_VARIABLE
 from jobs.landing.one_run import NoRunError, runs_in
 from jobs.reading.analysis import Analysis, analysis
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.question import NAMES
 from jobs.reading.unit import find_unit, read_unit
-from jobs.settings import load_settings
+from jobs.runtime.arguments import WAREHOUSE_VARIABLE
+from jobs.runtime.settings import load_settings
 from schemas.unit import Unit as UnitKey
 from schemas.vocabulary import WORKER_SLOWDOWN
 from udfs.custom_scenario import Answer, replay_scenarios
-from udfs.unit_batches import UnitRows, simulate_unit
+from udfs.simulate.unit_batches import UnitRows, simulate_unit
 from udfs.what_if import SimulationSettings
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import pytest
 
 from jobs.emitter.rank_log_writer import Rank, RankLogWriter, Run, Step, finish_day, write_manifest
 from jobs.landing.formats.rank_log_line import read_line
-from jobs.project import PROJECT
+from jobs.runtime.project import PROJECT
 from schemas.vocabulary import OP_TYPES
 
 DAY = date(2026, 1, 5)

@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from jobs.project import PROJECT
+from jobs.runtime.project import PROJECT
 
 SLEPT_US = 1000.0
 

@@ -24,7 +24,7 @@ from schemas.vocabulary import (
     REJECTS,
     STAGE_SLOWDOWN,
 )
-from tests.examples import DAY, NEXT_DAY, frame
+from tests.support.examples import DAY, NEXT_DAY, frame
 
 STAGES = TABLES[STAGE_SLOWDOWN]
 

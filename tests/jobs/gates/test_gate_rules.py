@@ -17,7 +17,7 @@ from schemas.vocabulary import (
     SOURCE_FILES,
 )
 from tests.jobs.gates.test_audit import refused
-from udfs.kernel.durations import CLAMP_S
+from udfs.kernel.recorded.durations import CLAMP_S
 
 JANUARY = [date(2026, 1, day) for day in range(1, 32)]
 

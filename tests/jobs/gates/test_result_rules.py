@@ -18,7 +18,7 @@ from jobs.gates.result_rules import (
     units_of_other_loss,
     units_without_result,
 )
-from jobs.stage import publish
+from jobs.gates.write_audit_publish import publish
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -32,11 +32,11 @@ from schemas.vocabulary import (
     RANK_STEPS,
     RESULT_TABLES,
 )
-from tests.diagnoses import DIAGNOSIS, unit_rows
-from tests.examples import DAY, NEXT_DAY, table_rows
+from tests.support.diagnoses import DIAGNOSIS, unit_rows
+from tests.support.examples import DAY, NEXT_DAY, table_rows
 from tests.udfs.lines import manifest
 from udfs.kernel import what_if
-from udfs.unit_batches import SIMULATED_COLUMNS, Results, UnitRows, results_of, simulate_batches
+from udfs.simulate.unit_batches import SIMULATED_COLUMNS, Results, UnitRows, results_of, simulate_batches
 from udfs.what_if import SimulationSettings
 
 LAYOUT = manifest(dp_size=2, pp_size=2)

@@ -12,16 +12,16 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from jobs.arguments import positive
 from jobs.landing.content import Content
 from jobs.landing.formats.manifest import ManifestError, manifest_fields, manifest_row, parse_published_meta
 from jobs.landing.formats.published_trace import read_trace
 from jobs.landing.formats.rank_log import RankLogReader
 from jobs.landing.formats.rank_log_line import LineError, read_line
 from jobs.landing.formats.rows import LIMITS, Bounds, FileError, table_of
+from jobs.runtime.arguments import positive
 from tests.jobs.landing.formats.test_manifest import MANIFEST, META
 from tests.jobs.landing.formats.test_published_trace import ops, parquet
-from tests.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, RUN, SIZES
+from tests.support.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, RUN, SIZES
 
 _LINES: Final = [text for text, *_ in (BAD_LINES | PLAIN_LINES | ODD_LINES).values() if len(text) < 3000]
 _UNIT: Final[dict[str, Any]] = {"job_id": JOB, "run_id": RUN, **SIZES}

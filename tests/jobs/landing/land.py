@@ -17,7 +17,7 @@ from jobs.landing.files import Landing
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_landing import Where, read_landing
 from jobs.landing.staging import STAGED_TABLES
-from tests.jobs.night import DAY
+from tests.support.night import DAY
 
 
 class OneWorker:

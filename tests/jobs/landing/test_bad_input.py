@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.ingest_rank_logs import run
-from jobs.settings import Settings
+from jobs.runtime.settings import Settings
 from schemas.vocabulary import INGESTED_TABLES
 from tests.jobs.landing.formats.test_published_trace import ops, parquet
-from tests.jobs.night import DAY, EMPTY_DAY, NEXT_DAY, Landing, Tables
-from tests.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, line, row
+from tests.support.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, line, row
+from tests.support.night import DAY, EMPTY_DAY, NEXT_DAY, Landing, Tables
 
 META = (
     b"trial_name: t\nrun_id: 0\ndp_size: 2\ndsp_size: 1\npp_size: 2\ntp_size: 1\nvpp_size: 1\nworld_size: 4\n"

@@ -20,8 +20,8 @@ from jobs.landing.files import (
     NoLandingError,
 )
 from jobs.landing.stores import store_of
-from tests.jobs.night import DAY, EMPTY_DAY, NEXT_DAY
-from tests.jobs.night import Landing as Folders
+from tests.support.night import DAY, EMPTY_DAY, NEXT_DAY
+from tests.support.night import Landing as Folders
 
 ODD = ("plain", "a,b", "[x]*y?", "{c,d}", "50%20 off", "back\\slash", "a:b", "köln", "日本")
 """Job ids that a glob, a URL, a list of names or a locale could take for something else."""

@@ -21,9 +21,9 @@ from tests.jobs.landing.formats.foreign_logs import as_json, packed
 from tests.jobs.landing.formats.test_nccl_inspector import line as inspected
 from tests.jobs.landing.formats.test_timeline import STAGE, op
 from tests.jobs.landing.land import OneWorker
-from tests.jobs.night import DAY, Landing
-from tests.kineto_traces import data_parallel_traces, random_durations
-from tests.line_cases import line
+from tests.support.kineto_traces import data_parallel_traces, random_durations
+from tests.support.line_cases import line
+from tests.support.night import DAY, Landing
 
 TIMELINE = as_json([op(), STAGE])
 

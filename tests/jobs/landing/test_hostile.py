@@ -20,11 +20,11 @@ from jobs.landing.files import Landing as Listed
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_landing import tasks_of
 from jobs.landing.stores import _Folder
-from jobs.project import PROJECT
+from jobs.runtime.project import PROJECT
 from tests.jobs.landing.formats.test_published_trace import ops, parquet
 from tests.jobs.landing.land import land
-from tests.jobs.night import DAY, Landing
-from tests.line_cases import RUN, line
+from tests.support.line_cases import RUN, line
+from tests.support.night import DAY, Landing
 
 GOOD = [(rank, step) for rank in range(4) for step in range(3)]
 PREFIX = f"log_date={DAY}/"

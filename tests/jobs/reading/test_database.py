@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 from deltalake import write_deltalake
 
-from jobs.printing import Result
 from jobs.reading.advice import AnswerError
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
+from jobs.reading.printing import Result
 from jobs.reading.question import QuestionError
 from jobs.warehouse.publication import publication
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_DAY, JOB_SLOWDOWN, JOBS, PIPELINE_RUNS, STAGE_SIMULATE
-from tests.examples import DAY, NEXT_DAY, table_rows
 from tests.jobs.reading.warehouses import warehouse_of
+from tests.support.examples import DAY, NEXT_DAY, table_rows
 
 JOB_IDS = "SELECT job_id FROM job_slowdown ORDER BY job_id"
 

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from jobs.printing import Result
 from jobs.reading.advice import AnswerError
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
+from jobs.reading.printing import Result
 from jobs.reading.question import NAMES, QuestionError, question
 from jobs.reading.reader import Reader
 from jobs.reading.spark_reader import SparkReader
@@ -26,9 +26,9 @@ from schemas.queries import QUERIES
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
-from tests.examples import NEXT_DAY, table_rows
 from tests.jobs.conftest import Demo
 from tests.jobs.reading.warehouses import warehouse_of
+from tests.support.examples import NEXT_DAY, table_rows
 
 CLOSE = 1e-9
 """Relative: sums are taken in another order."""

@@ -11,8 +11,8 @@ from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import answer
 from jobs.reading.question import QuestionError, question
 from schemas.vocabulary import JOB_SLOWDOWN
-from tests.examples import table_rows
 from tests.jobs.reading.warehouses import warehouse_of
+from tests.support.examples import table_rows
 
 SECRET = "a secret"  # noqa: S105  # of this test's own
 

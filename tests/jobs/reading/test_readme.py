@@ -4,11 +4,11 @@ import re
 import sys
 from pathlib import Path
 
-from jobs.project import PROJECT
+from jobs.runtime.project import PROJECT
 from schemas.vocabulary import FLEET_DAY
-from tests.examples import table_rows
-from tests.jobs.commands import start
 from tests.jobs.reading.warehouses import warehouse_of
+from tests.support.commands import start
+from tests.support.examples import table_rows
 
 READERS = re.compile(r"```python\n(# Every table by .*?)```", re.DOTALL)
 

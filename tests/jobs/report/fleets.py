@@ -28,7 +28,7 @@ from schemas.vocabulary import (
     STATUSES,
     WORKER_SLOWDOWN,
 )
-from tests.examples import table_rows
+from tests.support.examples import table_rows
 from udfs.lost import lost_columns
 
 LAST: Final = date(2026, 5, 31)
@@ -57,7 +57,7 @@ def fleet(runs: int = 40, days: int = 30, seed: int = 1, *, with_hours: bool = T
 
 
 def asked(tables: dict[str, Rows], first_day: date, last_day: date = LAST) -> FleetTables:
-    """Tables of the fleet's page, of rows that differ so from the good ones of tests.examples."""
+    """Tables of the fleet's page, of rows that differ so from the good ones of tests.support.examples."""
     with duckdb.connect(":memory:") as connection:
         connection.execute(WHOLE)
         for name, table in TABLES.items():

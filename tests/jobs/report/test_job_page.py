@@ -12,11 +12,11 @@ from jobs.report.loss import of_unit
 from jobs.report.rows import UnitTables
 from jobs.report.wording import hours, percent
 from jobs.what_if import main as what_if_command
-from tests import published
-from tests.examples import NEXT_DAY
 from tests.jobs.report.fleets import NAUGHTY
 from tests.jobs.report.pages import Page
 from tests.jobs.report.units import DAY, recorded_job, sick_job, unit_tables
+from tests.support import published
+from tests.support.examples import NEXT_DAY
 from udfs.cause_scenarios import replay_causes
 from udfs.what_if import SimulationSettings
 

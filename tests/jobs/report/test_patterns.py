@@ -7,7 +7,7 @@ import pytest
 
 from jobs.report import patterns
 from jobs.report.patterns import Floats, name_pattern
-from tests import published
+from tests.support import published
 from udfs.what_if import simulate_job
 
 STEPS, DP_RANKS, STAGES = 20, 8, 4

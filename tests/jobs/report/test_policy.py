@@ -12,10 +12,10 @@ from jobs.reading.dictionary import render
 from jobs.report import templates
 from jobs.report.fleet_page import fleet_page
 from jobs.report.job_page import job_page
-from tests.examples import DAY
 from tests.jobs.report.fleets import fleet, publication
 from tests.jobs.report.pages import Page
 from tests.jobs.report.units import sick_job
+from tests.support.examples import DAY
 
 FLEET = fleet(runs=12, days=3)
 LIST = {"root": ".", "title": "Fleet reports", "publications": []}

@@ -8,10 +8,10 @@ from jobs import report_fleet, report_job
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.report.write import write_reports
-from jobs.settings import load_settings
+from jobs.runtime.settings import load_settings
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS
-from tests.examples import DAY, NEXT_DAY, table_rows
 from tests.jobs.reading.warehouses import warehouse_of
+from tests.support.examples import DAY, NEXT_DAY, table_rows
 
 
 @pytest.fixture

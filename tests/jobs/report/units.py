@@ -10,7 +10,7 @@ from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.workers import SickHost
 from jobs.synthetic.shape import JobShape
-from tests.random_jobs import generate_job
+from tests.support.random_jobs import generate_job
 from udfs.what_if import simulate_job
 
 DAY = date(2026, 1, 5)

@@ -11,7 +11,7 @@ from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.shape import JobShape
 from tests.oracle import what_if
 from tests.oracle.readers import read_layout, read_rank_steps
-from tests.random_jobs import (
+from tests.support.random_jobs import (
     FAULTS,
     LAYOUTS,
     LONG,

@@ -11,7 +11,7 @@ from jobs.synthetic import rank_log_files
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.rank_log_files import write_rank_logs
 from schemas.vocabulary import OP_TYPES
-from tests.random_jobs import named_job, random_job
+from tests.support.random_jobs import named_job, random_job
 
 DAY = date(2026, 1, 5)
 

@@ -18,7 +18,7 @@ from jobs.synthetic.simulation import LABELS, JobPlan, Simulation
 from jobs.synthetic.truth import Truth, true_savings
 from jobs.synthetic.window import Window
 from jobs.synthetic.workload import Workload
-from tests.random_jobs import FAULTS, LAYOUTS, NOISY, USUAL
+from tests.support.random_jobs import FAULTS, LAYOUTS, NOISY, USUAL
 from udfs.what_if import simulate_job
 
 EXACT = Workload(

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from jobs.transforms.causes import cause_day
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
-from tests.examples import DAY, NEXT_DAY, frame
+from tests.support.examples import DAY, NEXT_DAY, frame
 
 NO_LOSS = {"lost_fraction": None, "lost_gpu_hours": None}
 """Of a unit that is not analysed."""

@@ -20,7 +20,7 @@ from schemas.vocabulary import (
     SIZE_BOUNDS,
     SIZE_BUCKETS,
 )
-from tests.examples import NEXT_DAY, frame
+from tests.support.examples import NEXT_DAY, frame
 
 Rows = dict[tuple[str, str], dict[str, Any]]
 

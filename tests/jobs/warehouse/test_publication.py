@@ -14,7 +14,7 @@ from jobs.warehouse.small_files import LocalFiles
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import DP_RANK_SLOWDOWN, PUBLICATIONS, STAGE_SLOWDOWN
-from tests.examples import DAY, table_rows
+from tests.support.examples import DAY, table_rows
 
 NAMES = (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)
 NO_SPARK = cast("SparkSession", None)

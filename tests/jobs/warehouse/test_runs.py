@@ -6,10 +6,10 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.run_log import recorded_run, say_killed
+from jobs.runtime.run_log import recorded_run, say_killed
 from jobs.warehouse.tables import Warehouse
 from schemas.pipeline_runs import TABLE
-from tests.examples import table_rows
+from tests.support.examples import table_rows
 
 
 def outcomes(warehouse: Warehouse) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ import pytest
 
 from schemas.tables import TABLES
 from schemas.vocabulary import CAUSES, JOB_BASELINE, JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN
-from tests.examples import DAY, NEXT_DAY, table_rows
+from tests.support.examples import DAY, NEXT_DAY, table_rows
 from udfs.revise.units import revised_causes
 
 NONE = TABLES[JOB_BASELINE].arrow_schema.empty_table()

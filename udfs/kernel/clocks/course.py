@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from udfs.kernel.clocks.ties import MAD_TO_SIGMA, RESOLUTION_S, bends_s, middle_of_known
-from udfs.kernel.program import Floats, Ints
+from udfs.kernel.graph.program import Floats, Ints
 
 Mask = npt.NDArray[np.bool_]
 

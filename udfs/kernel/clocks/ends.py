@@ -12,10 +12,10 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.graph import Layout, OpGraph, as_index
-from udfs.kernel.program import Floats, Ints
+from udfs.kernel.graph.graph import Layout, OpGraph, as_index
+from udfs.kernel.graph.program import Floats, Ints
+from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import ascending, evenly, median, medians_along
-from udfs.kernel.trace import StepBlock
 
 SAMPLED: Final = 9
 """Transfers of a link that are looked at in a step: what they agree on does not hang on how many they are."""

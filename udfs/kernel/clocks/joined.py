@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from udfs.kernel.clocks.ties import RESOLUTION_S, Ties, middle_of_known, scatter_s
-from udfs.kernel.program import Floats, Ints
+from udfs.kernel.graph.program import Floats, Ints
 
 DENSE: Final = 128
 """Up to this many unknowns are solved for at once, more by conjugate gradients."""

@@ -7,10 +7,10 @@ import numpy as np
 from udfs.kernel.clocks.ends import calls, heard
 from udfs.kernel.clocks.estimate import Clocks, Limits, estimate
 from udfs.kernel.clocks.ties import HeardSteps
-from udfs.kernel.graph import Layout, OpGraph
-from udfs.kernel.program import Floats, Ints
+from udfs.kernel.graph.graph import Layout, OpGraph
+from udfs.kernel.graph.program import Floats, Ints
+from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import median_of_all
-from udfs.kernel.trace import StepBlock
 
 
 class Listener:

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.build_graph import reordered
 from udfs.kernel.errors import TraceDefectError
-from udfs.kernel.graph import OpGraph, once_per_graph
-from udfs.kernel.program import Floats
+from udfs.kernel.graph.build_graph import reordered
+from udfs.kernel.graph.graph import OpGraph, once_per_graph
+from udfs.kernel.graph.program import Floats
 
 SAME_S: Final = 1e-7
 """Times that differ by no more are the same: logs keep a tenth of a microsecond. [s]"""

@@ -11,8 +11,8 @@ from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeTimes
 from udfs.kernel.diagnosis.factors import TINY_S, Factors
 from udfs.kernel.diagnosis.transfers import SlowTransfers
 from udfs.kernel.diagnosis.workers import LEAST_INTERMITTENT
-from udfs.kernel.graph import Layout
-from udfs.kernel.program import Floats, Ints
+from udfs.kernel.graph.graph import Layout
+from udfs.kernel.graph.program import Floats, Ints
 
 MOST_CULPRITS: Final = 16
 """So many are named, worst first."""

@@ -23,8 +23,8 @@ from udfs.kernel.diagnosis.fixes import (
 from udfs.kernel.diagnosis.flags import MOST_MOVING, Trust, flag_of, is_skew
 from udfs.kernel.diagnosis.savings import Savings, savings_of
 from udfs.kernel.diagnosis.transfers import slow_transfers
-from udfs.kernel.graph import Layout
-from udfs.kernel.program import Ints
+from udfs.kernel.graph.graph import Layout
+from udfs.kernel.graph.program import Ints
 
 LEAST_SAVED: Final = 0.025
 """A cause holds if its fix saves at least this share of the step time."""

@@ -11,8 +11,8 @@ from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, Tensor
 from udfs.kernel.diagnosis.factors import TINY_S, Factors
 from udfs.kernel.diagnosis.transfers import SlowTransfers
 from udfs.kernel.diagnosis.workers import MAD_TO_SIGMA
-from udfs.kernel.program import Floats, Ints
-from udfs.kernel.replay import last_ops, replay_rows
+from udfs.kernel.graph.program import Floats, Ints
+from udfs.kernel.replay.replay import last_ops, replay_rows
 from udfs.kernel.selection import median_of_all
 
 Causes = frozenset[int]

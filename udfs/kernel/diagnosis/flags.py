@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from udfs.kernel import cause
 from udfs.kernel.diagnosis.culprits import Found
 from udfs.kernel.diagnosis.savings import Savings
-from udfs.kernel.graph import Layout
+from udfs.kernel.graph.graph import Layout
 
 ENOUGH_STEPS: Final = 4
 LARGEST_GAP: Final = 0.05

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from udfs.kernel.program import Floats, Ints
+from udfs.kernel.graph.program import Floats, Ints
 
 LEAST_LOG: Final = 0.03
 """Log factor from which a stage counts as slower than the others."""

@@ -5,10 +5,10 @@ import numpy as np
 from udfs.kernel import op_type as ot
 from udfs.kernel.diagnosis.calls import call_graph, find_calls
 from udfs.kernel.diagnosis.compute_times import BlockTimes, KeptDelays
-from udfs.kernel.durations import CLAMP_S
-from udfs.kernel.graph import Layout, OpGraph
-from udfs.kernel.program import Floats
-from udfs.kernel.trace import StepBlock
+from udfs.kernel.graph.graph import Layout, OpGraph
+from udfs.kernel.graph.program import Floats
+from udfs.kernel.recorded.durations import CLAMP_S
+from udfs.kernel.recorded.trace import StepBlock
 
 
 def block_times(block: StepBlock, end_s: Floats, layout: Layout) -> BlockTimes:

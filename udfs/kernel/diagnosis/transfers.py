@@ -10,8 +10,8 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.diagnosis.compute_times import BlockTimes
 from udfs.kernel.diagnosis.congestion import TRAFFIC, step_factors
 from udfs.kernel.diagnosis.usual_transfers import ALL, LEAST_S, NO_PEER, NOTHING_KNOWN, Kind, Usual, limits_of
-from udfs.kernel.graph import OpGraph, once_per_graph
-from udfs.kernel.program import Floats, Ints
+from udfs.kernel.graph.graph import OpGraph, once_per_graph
+from udfs.kernel.graph.program import Floats, Ints
 from udfs.kernel.selection import ascending, medians_of_rows
 
 

@@ -14,7 +14,7 @@ from jobs.landing.formats.foreign import ForeignRun, SourceFile
 from jobs.landing.formats.known import HEAD_BYTES, format_of
 from jobs.landing.formats.rows import Bounds, Reject, table_of
 from jobs.landing.read_foreign import job_of
-from jobs.project import PROJECT
+from jobs.runtime.project import PROJECT
 
 LOGS = PROJECT / "tests" / "data" / "logs"
 

@@ -11,9 +11,9 @@ from jobs.landing.formats import kineto
 from jobs.landing.formats.rows import Bounds
 from jobs.synthetic.shape import JobShape
 from schemas.vocabulary import OP_TYPES
-from tests.kineto_pipelines import piped, pipeline_traces
-from tests.kineto_reading import files_of, ops_of, outcome, read_all
-from tests.kineto_traces import (
+from tests.support.kineto_pipelines import piped, pipeline_traces
+from tests.support.kineto_reading import files_of, ops_of, outcome, read_all
+from tests.support.kineto_traces import (
     AUTOGRAD,
     BASE_NS,
     MAIN,
@@ -22,7 +22,7 @@ from tests.kineto_traces import (
     random_durations,
     slowdown,
 )
-from tests.random_jobs import USUAL, VIRTUAL
+from tests.support.random_jobs import USUAL, VIRTUAL
 
 NANOSECONDS: Final = 1e-7
 """Relative: the profiler writes whole nanoseconds, ops take milliseconds."""

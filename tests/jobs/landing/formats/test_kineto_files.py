@@ -9,12 +9,8 @@ from jobs.landing.formats import kineto, kineto_stream
 from jobs.landing.formats.foreign import SourceFile
 from jobs.landing.formats.rows import Bounds, FileError
 from schemas.vocabulary import REASON_MISSING_FIELD, REASON_UNREADABLE_FILE
-from tests.kineto_reading import files_of, read_all, without_collective
-from tests.kineto_traces import (
-    BASE_NS,
-    data_parallel_traces,
-    random_durations,
-)
+from tests.support.kineto_reading import files_of, read_all, without_collective
+from tests.support.kineto_traces import BASE_NS, data_parallel_traces, random_durations
 
 
 def test_it_does_not_matter_where_the_text_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

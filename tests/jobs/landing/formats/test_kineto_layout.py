@@ -12,13 +12,10 @@ from jobs.landing.formats.kineto_ops import Step, of_all_dp_ranks
 from jobs.landing.formats.kineto_place import Place, place_of
 from jobs.landing.formats.kineto_stream import DistributedInfo, Group
 from jobs.landing.formats.kineto_trace import ALL_REDUCE, SEND_RECV, Collective, Kernels
-from tests.kineto_pipelines import piped, pipeline_traces
-from tests.kineto_reading import read_all
-from tests.kineto_traces import (
-    data_parallel_traces,
-    random_durations,
-)
-from tests.random_jobs import USUAL
+from tests.support.kineto_pipelines import piped, pipeline_traces
+from tests.support.kineto_reading import read_all
+from tests.support.kineto_traces import data_parallel_traces, random_durations
+from tests.support.random_jobs import USUAL
 
 
 def without_groups(text: bytes) -> bytes:

@@ -12,8 +12,8 @@ import pytest
 from jobs.landing.formats import kineto
 from jobs.landing.formats.arrivals import Arrivals
 from jobs.landing.formats.kineto_arrivals import read_arrivals
-from tests.kineto_reading import files_of, outcome, read_all, without_collective
-from tests.kineto_traces import Trace, data_parallel_traces, random_durations
+from tests.support.kineto_reading import files_of, outcome, read_all, without_collective
+from tests.support.kineto_traces import Trace, data_parallel_traces, random_durations
 
 DATA: Final = Path(__file__).parents[3] / "data" / "logs" / "kineto"
 

@@ -9,7 +9,7 @@ from jobs.landing.formats import rank_log
 from jobs.landing.formats.rank_log import RankLogReader
 from jobs.landing.formats.rank_log_line import LineError, read_line
 from jobs.landing.formats.rows import Bounds, Reject, Rows, table_of
-from tests.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, RUN, SIZES, line, row
+from tests.support.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, RUN, SIZES, line, row
 
 UNIT: dict[str, Any] = {"job_id": JOB, "run_id": RUN, **SIZES}
 TEXTS = [text for text, *_ in (BAD_LINES | PLAIN_LINES | ODD_LINES).values()]

@@ -6,7 +6,7 @@ import pytest
 
 from jobs.landing.formats.rank_log_line import LineError, read_line
 from schemas.vocabulary import FILE_REASONS, REJECT_REASONS
-from tests.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, RUN, SIZES, line
+from tests.support.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, RUN, SIZES, line
 
 UNIT = {"job_id": JOB, "run_id": RUN, **SIZES}
 NESTING = 64

@@ -10,9 +10,9 @@ import pytest
 
 from jobs.landing.formats.foreign import RefusalError
 from jobs.landing.formats.rows import Bounds, FileError
-from tests import published
 from tests.conftest import TRACES
 from tests.jobs.landing.formats.foreign_logs import as_json, packed, read
+from tests.support import published
 from udfs.what_if import simulate_job
 
 EXACT = 2e-7

@@ -11,12 +11,12 @@ from udfs.kernel.diagnosis.diagnose import _replays
 from udfs.kernel.diagnosis.factors import decompose
 from udfs.kernel.diagnosis.fixes import Fixed
 from udfs.kernel.diagnosis.transfers import slow_transfers
-from udfs.kernel.first_pass import read
-from udfs.kernel.graph import Layout
-from udfs.kernel.program import Ints
+from udfs.kernel.graph.graph import Layout
+from udfs.kernel.graph.program import Ints
+from udfs.kernel.recorded.first_pass import read
 from udfs.kernel.what_if import OPS_TOGETHER, WhatIf, analyse
 from udfs.layout import read_layout
-from udfs.rank_rows import ReplayedRows, replayed_rows
+from udfs.simulate.rank_rows import ReplayedRows, replayed_rows
 
 
 class Job(NamedTuple):

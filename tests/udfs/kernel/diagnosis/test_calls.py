@@ -11,9 +11,9 @@ import pytest
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.diagnosis.calls import Calls, call_graph, find_calls
-from udfs.kernel.graph import ALL_DP_RANKS, Cell, OpGraph, Unit
-from udfs.kernel.program import Floats, StageProgram
-from udfs.kernel.replay import replay
+from udfs.kernel.graph.graph import ALL_DP_RANKS, Cell, OpGraph, Unit
+from udfs.kernel.graph.program import Floats, StageProgram
+from udfs.kernel.replay.replay import replay
 
 FORWARD, BACKWARD, SEND, RECV = range(4)
 TYPES: Final = (ot.FORWARD_COMPUTE, ot.BACKWARD_COMPUTE, ot.FORWARD_SEND, ot.BACKWARD_RECV)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.sample_job import run_sampled, sample_job
 from jobs.synthetic.shape import JobShape
-from tests.random_jobs import LAYOUTS, named_job, random_job
+from tests.support.random_jobs import LAYOUTS, named_job, random_job
 from tests.udfs.kernel.diagnosis.generated import Rows, causes_of
 from tests.udfs.twin import shapes, slow_job
 from udfs.errors import TraceError

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from schemas.vocabulary import JOB_SLOWDOWN
-from tests import published
+from tests.support import published
 from tests.udfs.kernel.diagnosis.generated import Rows, causes_of, flags_of
 from udfs.what_if import simulate_job
 

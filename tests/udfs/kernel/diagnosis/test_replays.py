@@ -5,14 +5,14 @@ from typing import Final
 import numpy as np
 import pytest
 
-from tests.random_jobs import LAYOUTS, named_job
+from tests.support.random_jobs import LAYOUTS, named_job
 from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of, mean_step_s
 from udfs.kernel import cause
 from udfs.kernel.diagnosis import fixes
 from udfs.kernel.diagnosis.compute_times import BlockTimes, KeptDelays
 from udfs.kernel.diagnosis.fixes import without_transfers
-from udfs.kernel.program import Floats
-from udfs.kernel.replay import last_ops, replay, replay_rows, step_time
+from udfs.kernel.graph.program import Floats
+from udfs.kernel.replay.replay import last_ops, replay, replay_rows, step_time
 
 SCENARIOS: Final = 3
 NAMES: Final = [*LAYOUTS, "disagreeing"]

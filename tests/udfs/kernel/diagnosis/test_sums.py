@@ -7,7 +7,7 @@ import pytest
 
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.workload import Workload
-from tests.random_jobs import LAYOUTS, generate_job, named_job
+from tests.support.random_jobs import LAYOUTS, generate_job, named_job
 from tests.udfs.kernel.diagnosis.generated import OVERLAPPED, USUAL, VIRTUAL, WORKLOAD
 from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of, mean_step_s
 from udfs.kernel import cause

@@ -1,0 +1,109 @@
+"""What a night did, in one place: for the end of its log, its page among the data docs, and the DAG."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+from jobs.gates.watch import Notice, coverage, lost_fraction
+from jobs.report.names import INDEX_NAME, docs_path
+from jobs.runtime.run_summary import Summary
+from jobs.warehouse.tables import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    EXIT_DONE,
+    FLEET_DAY,
+    FLEET_TABLES,
+    INGESTED_TABLES,
+    REJECTS,
+    RESULT_TABLES,
+    RUN_OUTCOMES,
+    STAGE_NAMES,
+    STATUSES,
+)
+
+COUNTED: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES)
+_OF_GATES: Final = ("gate_seconds", "expectations", "released")
+
+
+def night_summary(
+    warehouse: Warehouse,
+    log_date: date,
+    notices: list[Notice],
+    report_folder: Path | None,
+    rows: Mapping[str, int],
+    runs: Sequence[Mapping[str, Any]],
+) -> Summary:
+    """Return what the tables say of a published night; what does not exist is null.
+
+    rows : of the night in every table that is counted
+    runs : rows of pipeline_runs
+    """
+    found = warehouse.rows(TABLES[FLEET_DAY], [log_date]).to_pylist()
+    fleet = found[0] if found else None
+    report = report_folder / INDEX_NAME if report_folder else None
+    return {
+        "log_date": log_date.isoformat(),
+        "units": fleet["jobs"] if fleet else 0,
+        "by_status": {status: fleet[status] for status in STATUSES if fleet[status]} if fleet else {},
+        "coverage_fraction": coverage(fleet) if fleet else None,
+        "straggling": fleet["straggling"] if fleet else 0,
+        "lost_fraction": lost_fraction(fleet) if fleet else None,
+        "lost_gpu_hours": fleet["lost_gpu_hours"] if fleet else None,
+        "analysed_gpu_hours": fleet["analysed_gpu_hours"] if fleet else None,
+        "rows": {name: rows[name] for name in COUNTED},
+        "stages": _stages(runs, log_date),
+        "warnings": [notice._asdict() for notice in notices],
+        "data_docs": docs_path(warehouse.root, log_date, "publish"),
+        "report": str(report) if report and report.is_file() else None,
+    }
+
+
+def told(summary: Mapping[str, Any]) -> list[str]:
+    """Say a summary in lines, the figures first and what to look at last."""
+    day = summary["log_date"]
+    rows = ", ".join(f"{name} {count:,}" for name, count in summary["rows"].items())
+    lines = [
+        f"{day}: {_figures(summary)}",
+        *(f"{day}: {_of_stage(stage)}" for stage in summary["stages"]),
+        f"{day}: rows: {rows}",
+        *(f"warning: {warning['text']}" for warning in summary["warnings"]),
+        f"data docs: {summary['data_docs']}",
+    ]
+    return [*lines, f"report: {summary['report']}"] if summary["report"] else lines
+
+
+def _figures(summary: Mapping[str, Any]) -> str:
+    if not summary["units"]:
+        return "no units"
+    statuses = ", ".join(f"{count} {status}" for status, count in summary["by_status"].items())
+    rejects = summary["rows"][REJECTS]
+    text = f"{summary['units']} units ({statuses}); {summary['straggling']} straggling; {rejects} rejects"
+    if summary["lost_fraction"] is None:
+        return text
+    share = f"{summary['lost_fraction']:.1%}"
+    if summary["lost_gpu_hours"] is None:
+        return f"{text}; {share} of the time lost"
+    lost, of = summary["lost_gpu_hours"], summary["analysed_gpu_hours"]
+    return f"{text}; {lost:.1f} of {of:.1f} GPU-hours lost ({share})"
+
+
+def _of_stage(stage: Mapping[str, Any]) -> str:
+    took = f"{stage['stage']} took {stage['seconds']:.1f} s"
+    if stage["gate_seconds"] is None:
+        return took
+    share = stage["gate_seconds"] / stage["seconds"] if stage["seconds"] else 0.0
+    gates = f"{stage['expectations']} expectations held in {stage['gate_seconds']:.1f} s ({share:.0%})"
+    released = f", {stage['released']} refusals released by hand" if stage["released"] else ""
+    return f"{took}; gates: {gates}{released}"
+
+
+def _stages(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str, Any]]:
+    """What the latest runs that worked on this night alone did in each phase."""
+    done = [run for run in runs if run["log_date"] == log_date and run["outcome"] == RUN_OUTCOMES[EXIT_DONE]]
+    done.sort(key=lambda run: run["started_at"])
+    # A run of an earlier version did not count what its gates did.
+    latest = {
+        each["stage"]: {**dict.fromkeys(_OF_GATES), **each} for run in done for each in run["stages"] or ()
+    }
+    return [latest[stage] for stage in STAGE_NAMES if stage in latest]

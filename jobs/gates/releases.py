@@ -1,0 +1,55 @@
+"""Releases: what a person has let through for a log date, as pipeline_runs remembers it."""
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from jobs.gates.audit import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION
+from jobs.runtime.run_log import new_run
+from jobs.warehouse.tables import Warehouse
+from schemas.pipeline_runs import TABLE
+from schemas.vocabulary import EXIT_DONE, RUN_OUTCOMES
+
+ENTRY_POINT: Final = "release_night"
+NEVER: Final = (SCHEMA_EXPECTATION, KEY_EXPECTATION, ON_TIME_EXPECTATION)
+"""Expectations without which a table cannot be written, or not be replaced again: no release covers them."""
+
+
+class Release(NamedTuple):
+    """Refusals, by their names, that no longer stop a log date; by whom and why."""
+
+    log_date: date
+    accepted: Sequence[str]
+    by: str
+    because: str
+
+
+def released(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, set[str]]:
+    """Names of refusals that were released, by day."""
+    rows = warehouse.read(TABLE).where(F.col("log_date").isin(list(log_dates)))
+    told = (
+        rows.where("accepted IS NOT NULL").select("log_date", F.explode("accepted").alias("name")).collect()
+    )
+    return {day: {row["name"] for row in told if row["log_date"] == day} for day in log_dates}
+
+
+def refused(warehouse: Warehouse) -> set[str]:
+    """Names of all that gates have refused in this warehouse."""
+    runs = warehouse.read(TABLE).where("refusals IS NOT NULL").select(F.explode("refusals").alias("told"))
+    return {row[0] for row in runs.select(F.concat_ws(".", "told.table", "told.expectation")).collect()}
+
+
+def record_release(warehouse: Warehouse, release: Release, arguments: str) -> None:
+    """Append a release to pipeline_runs."""
+    row = {
+        **new_run(ENTRY_POINT, arguments, release.log_date),
+        "seconds": 0.0,
+        "outcome": RUN_OUTCOMES[EXIT_DONE],
+        "accepted": list(release.accepted),
+        "accepted_by": release.by,
+        "accepted_because": release.because,
+    }
+    warehouse.append(TABLE, pa.Table.from_pylist([row], schema=TABLE.arrow_schema))

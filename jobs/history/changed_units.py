@@ -1,0 +1,205 @@
+"""What has changed: units whose recorded fingerprints are not those of what is there now.
+
+A stage's fingerprint names the one that it was built on: a change anywhere is seen by all that follows.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date, timedelta
+from typing import NamedTuple
+
+from jobs.history.fingerprints import (
+    STAGE_VERSIONS,
+    File,
+    Fingerprint,
+    Recorded,
+    contents_of,
+    inputs_of,
+    looked_back_on,
+    recorded,
+    settings_text,
+)
+from jobs.landing.files import LandedFile, Landing, Unit
+from jobs.landing.read_landing import Digests
+from jobs.reading.reader import TableReader
+from jobs.runtime.settings import Settings
+from jobs.warehouse.local_tables import keys_of
+from schemas.tables import TABLES
+from schemas.vocabulary import JOBS, STAGE_NAMES, STAGE_REVISE, STAGE_SIMULATE, UNIT_FINGERPRINTS
+
+Wanted = tuple[str, str] | None
+"""Settings and version that a stage's fingerprint must have; None: whatever they were, only data counts."""
+
+
+class LandingChanges(NamedTuple):
+    """What the landing has for ingest to do.
+
+    landed : files of every unit that is there
+    changed : units never ingested, or of other files, contents, settings or version
+    gone : units that were ingested and have left a day that still has others
+    retouched : fingerprints, with their new times, of units that were sent again as they were
+    """
+
+    landed: Mapping[Unit, Sequence[LandedFile]]
+    changed: frozenset[Unit]
+    gone: frozenset[Unit]
+    retouched: tuple[Fingerprint, ...]
+
+
+def wanted(settings: Settings, stage: str, *, data_only: bool) -> Wanted:
+    """What a fingerprint must say of settings and version to be still good."""
+    return None if data_only else (settings_text(settings, stage), STAGE_VERSIONS[stage])
+
+
+def changed_in_landing(
+    settings: Settings, ingested: Recorded, log_dates: Sequence[date], want: Wanted, digests: Digests
+) -> LandingChanges:
+    """Compare the files of these days with the fingerprints of their units.
+
+    Path, size and time of change tell; where only times differ, the contents of those files decide. A day
+    without any folder has been cleared away whole: its units are not gone, they stay as they are.
+    """
+    landing = Landing(settings.paths.landing, log_dates)
+    landed = landing.units
+    changed, doubtful = set(), {}
+    for unit, files in landed.items():
+        known, now = ingested.get(unit), _files(files, {})
+        if known is None or not _is_as_wanted(known, want) or _differ(known.files, now, "bytes"):
+            changed.add(unit)
+        elif _differ(known.files, now, "modified_us"):
+            doubtful[unit] = known
+    again = _sent_again(digests, landing, doubtful)
+    changed |= doubtful.keys() - {each.unit for each in again}
+    days = {unit[0] for unit in landed}
+    gone = {unit for unit in ingested if unit not in landed and unit[0] in days}
+    return LandingChanges(landed, frozenset(changed), frozenset(gone), tuple(again))
+
+
+def _sent_again(digests: Digests, landing: Landing, ingested: Recorded) -> list[Fingerprint]:
+    """Fingerprints, with the files' new times, of those of these units whose contents are what they were."""
+    times = {unit: {file.name: file for file in known.files} for unit, known in ingested.items()}
+    touched = [
+        file
+        for unit, known in times.items()
+        for file in landing.units[unit]
+        if known[file.name].modified_us != file.modified_us
+    ]
+    read, asked = digests(landing.root, touched), {file.source_file for file in touched}
+    found = []
+    for unit, known in times.items():
+        as_known = {file.source_file: known[file.name].digest for file in landing.units[unit]}
+        files = _files(
+            landing.units[unit], as_known | {file: read.get(file) for file in asked & as_known.keys()}
+        )
+        if contents_of(files) == ingested[unit].inputs:
+            found.append(ingested[unit]._replace(files=files))
+    return found
+
+
+def changed_results(
+    ingested: Recorded, simulated: Recorded, jobs: Collection[Unit], want: Wanted
+) -> set[Unit]:
+    """Units to simulate: results never made or made of something else, or of a unit that is no more.
+
+    jobs : units of the table jobs. One that is there without a fingerprint of its ingest is left alone: its
+    rows may be half written, or cleared away by age.
+    """
+    changed = {
+        unit for unit, before in ingested.items() if not _is_built_on(simulated.get(unit), before, want)
+    }
+    return changed | {unit for unit in simulated if unit not in ingested and unit not in jobs}
+
+
+def days_due(
+    before: Recorded, done: Recorded, want: Wanted, context: Mapping[date, str] | None = None
+) -> set[date]:
+    """Days whose rows of a phase are not made of their units as they are now.
+
+    before : fingerprints of the phase before. done : of this one. context : as fingerprints.built_on takes it
+    """
+    units = before.keys() | done.keys()
+    return {
+        unit[0]
+        for unit in units
+        if unit not in before or not _is_built_on(done.get(unit), before[unit], want, context)
+    }
+
+
+class Recollection(NamedTuple):
+    """All that is recorded of some days.
+
+    done : fingerprints of their units, by phase
+    jobs : units of the table jobs
+    context : of each day, what its causes are revised by
+    look_back_days : by how many days before its own a day's causes are revised
+    """
+
+    done: Mapping[str, Recorded]
+    jobs: set[Unit]
+    context: Mapping[date, str]
+    look_back_days: int
+
+    def due(self, stage: str, want: Wanted) -> set[date]:
+        """Days that a phase after simulate has to do."""
+        before = STAGE_NAMES[STAGE_NAMES.index(stage) - 1]
+        context = self.context if stage == STAGE_REVISE else None
+        return days_due(self.done[before], self.done[stage], want, context)
+
+
+def recollect(tables: TableReader, settings: Settings, log_dates: Sequence[date]) -> Recollection:
+    """Read the fingerprints of these days, and which units the table jobs has."""
+    done = recorded(tables, log_dates)
+    earlier = recorded(tables, days_before(log_dates, settings.revision.days), stage=STAGE_SIMULATE)
+    simulated = done[STAGE_SIMULATE] | earlier[STAGE_SIMULATE]
+    context = looked_back_on(simulated, log_dates, settings.revision.days)
+    jobs = set(keys_of(tables.rows(TABLES[JOBS], log_dates)))
+    return Recollection(done, jobs, context, settings.revision.days)
+
+
+def with_later_days(
+    tables: TableReader, settings: Settings, stage: str, log_dates: Sequence[date]
+) -> list[date]:
+    """These days, and those after them that have looked back on them and are due again."""
+    later = recorded_days(tables, days_after(log_dates, settings.revision.days))
+    if not later:
+        return sorted(set(log_dates))
+    return sorted({*log_dates, *recollect(tables, settings, later).due(stage, None)})
+
+
+def recorded_days(tables: TableReader, log_dates: Sequence[date]) -> list[date]:
+    """Those of these days of which something is recorded."""
+    return sorted(set(tables.rows(TABLES[UNIT_FINGERPRINTS], log_dates)["log_date"].to_pylist()))
+
+
+def days_before(log_dates: Collection[date], days: int) -> list[date]:
+    """Days up to so many before one of these, without these."""
+    found = {day - timedelta(days=age) for day in set(log_dates) for age in range(1, days + 1)}
+    return sorted(found - set(log_dates))
+
+
+def days_after(log_dates: Collection[date], days: int) -> list[date]:
+    """Days up to so many after one of these, without these."""
+    found = {day + timedelta(days=age) for day in set(log_dates) for age in range(1, days + 1)}
+    return sorted(found - set(log_dates))
+
+
+def _is_built_on(
+    done: Fingerprint | None, before: Fingerprint, want: Wanted, context: Mapping[date, str] | None = None
+) -> bool:
+    return done is not None and done.inputs == inputs_of(before, context) and _is_as_wanted(done, want)
+
+
+def _is_as_wanted(fingerprint: Fingerprint, want: Wanted) -> bool:
+    return want is None or (fingerprint.settings, fingerprint.version) == want
+
+
+def _files(files: Sequence[LandedFile], read: Mapping[str, str | None]) -> tuple[File, ...]:
+    """Files as a fingerprint has them; digests by source_file."""
+    return tuple(
+        File(file.name, file.size, file.modified_us, read.get(file.source_file)) for file in sorted(files)
+    )
+
+
+def _differ(files: Sequence[File], others: Sequence[File], fact: str) -> bool:
+    """Whether these are other files by their names, or by one of their facts."""
+    first, second = ({file.name: getattr(file, fact) for file in each} for each in (files, others))
+    return first != second

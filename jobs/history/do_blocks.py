@@ -1,0 +1,140 @@
+"""Does blocks of work, phase by phase, with a bar that shows how far it is."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from jobs import aggregate_fleet, ingest_rank_logs, revise_causes, simulate_what_if
+from jobs.gates.audit import GateRefusedError
+from jobs.history.blocks import Block
+from jobs.history.changed_units import Wanted, changed_results, recollect
+from jobs.publish_night import summaries
+from jobs.runtime.progress import counting
+from jobs.runtime.run_log import added
+from jobs.runtime.settings import Settings
+from jobs.warehouse.tables import Warehouse
+from schemas.vocabulary import STAGE_AGGREGATE, STAGE_INGEST, STAGE_PUBLISH, STAGE_REVISE, STAGE_SIMULATE
+
+_LOG: Final = logging.getLogger(__name__)
+
+_OF_UNITS: Final = {STAGE_INGEST: ingest_rank_logs, STAGE_SIMULATE: simulate_what_if}
+_OF_DAYS: Final = {STAGE_REVISE: revise_causes, STAGE_AGGREGATE: aggregate_fleet}
+
+
+def do_blocks(
+    spark: SparkSession, settings: Settings, blocks: Sequence[Block], wants: Mapping[str, Wanted]
+) -> dict[str, int]:
+    """Do all blocks, then publish their days; returns rows per table and the work of each phase.
+
+    What a phase has to do is looked up again when its turn comes: the phase before may have found the same.
+    A day that a gate refuses keeps no other back, not even one of its own block. Raises GateRefusedError with
+    all that was refused, and the counts, when everything else is done; another error that ends the run
+    earlier has that as its cause.
+    """
+    phases = [stage for stage in wants if stage != STAGE_PUBLISH]
+    units = sum(len(block.units.get(stage, ())) for block in blocks for stage in phases)
+    with counting("starting", units) as advance:
+        doing = _Doing(spark, settings, wants, advance)
+        try:
+            for block in blocks:
+                doing.do(block, phases)
+            if STAGE_PUBLISH in wants:
+                left = {day for block, _ in doing.refused for day in block.log_dates}
+                days = {day for block in blocks for day in block.log_dates}
+                _publish(spark, settings, sorted(days - left), wants[STAGE_PUBLISH])
+        except Exception as error:
+            if doing.refused:
+                raise error from _together(doing.refused, doing.counts)
+            raise
+    if doing.refused:
+        raise _together(doing.refused, doing.counts)
+    return doing.counts
+
+
+@dataclass
+class _Doing:
+    """What was done of some blocks, and what was refused."""
+
+    spark: SparkSession
+    settings: Settings
+    wants: Mapping[str, Wanted]
+    advance: Callable[[str, int], None]
+    counts: dict[str, int] = field(default_factory=dict)
+    refused: list[tuple[Block, GateRefusedError]] = field(default_factory=list)
+
+    def do(self, block: Block, phases: Sequence[str]) -> None:
+        """Do a block; where some of its days are refused, the others."""
+        for number, stage in enumerate(phases):
+            try:
+                added(self.counts, _do(self.spark, self.settings, block, stage, self.wants[stage]))
+            except GateRefusedError as error:
+                rest = _without_refused(block, error)
+                left = block.on(set(block.log_dates) - {day for each in rest for day in each.log_dates})
+                if left.log_dates:
+                    self.refused.append((left, error))
+                    _LOG.warning("%s: %s", _days(left), error)
+                for each in rest:
+                    self.do(each, phases[number:])
+                return
+            done = len(block.units.get(stage, ()))
+            self.advance(f"{stage} {block.log_dates[0]} .. {block.log_dates[-1]}", done)
+
+
+def _publish(spark: SparkSession, settings: Settings, log_dates: Sequence[date], want: Wanted) -> None:
+    """Publish those of these days that are due."""
+    warehouse, size = Warehouse.of(spark, settings), settings.history.block_days
+    due: list[date] = []
+    for some in (log_dates[first : first + size] for first in range(0, len(log_dates), size)):
+        due += recollect(warehouse, settings, some).due(STAGE_PUBLISH, want)
+    if due:
+        summaries(spark, settings, sorted(due))
+
+
+def _without_refused(block: Block, error: GateRefusedError) -> list[Block]:
+    """What of a refused block can still be done: its other days; where none is named, each day alone."""
+    days = set(block.log_dates)
+    if len(days) == 1:
+        return []
+    if not days & error.log_dates:
+        return [block.on({day}) for day in block.log_dates]
+    return [block.on(days - error.log_dates)] if days - error.log_dates else []
+
+
+def _together(
+    refused: Sequence[tuple[Block, GateRefusedError]], counts: Mapping[str, int]
+) -> GateRefusedError:
+    """All refusals as one."""
+    errors = [error for _, error in refused]
+    days = ", ".join(_days(block) for block, _ in refused)
+    kept_in = ", ".join(dict.fromkeys(error.kept_in for error in errors if error.kept_in))
+    refusals = [refusal for error in errors for refusal in error.refusals]
+    together = GateRefusedError(refusals, kept_in, f"all was done but {days}")
+    together.counts = counts
+    return together
+
+
+def _days(block: Block) -> str:
+    return ", ".join(day.isoformat() for day in block.log_dates)
+
+
+def _do(spark: SparkSession, settings: Settings, block: Block, stage: str, want: Wanted) -> Mapping[str, int]:
+    """Do what one phase has to do in a block."""
+    todo = block.units.get(stage, frozenset())
+    if not todo:
+        return {}
+    now = recollect(Warehouse.of(spark, settings), settings, block.log_dates)
+    if stage in _OF_DAYS:
+        days = sorted(now.due(stage, want) & {unit[0] for unit in todo})
+        return dict(_OF_DAYS[stage].run(spark, settings, days)) if days else {}
+    if stage == STAGE_SIMULATE:
+        todo &= changed_results(now.done[STAGE_INGEST], now.done[STAGE_SIMULATE], now.jobs, want)
+    if not todo:
+        return {}
+    dates = {unit[0] for unit in todo}
+    others = {unit for unit in (*now.jobs, *block.sizes) if unit[0] in dates and unit not in todo}
+    # Whole days are replaced without a look at the rows that they had.
+    return dict(_OF_UNITS[stage].run(spark, settings, sorted(dates), todo if others else None))

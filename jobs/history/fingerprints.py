@@ -1,0 +1,190 @@
+"""Fingerprints: what a stage made its rows of a unit from, so that unchanged work is not done again.
+
+What has no fingerprint is done again; nothing is ever taken as done because its rows exist.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date, timedelta
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from jobs.landing.accounts import UnitAccount
+from jobs.landing.files import Unit
+from jobs.reading.reader import TableReader
+from jobs.runtime.settings import Settings
+from jobs.warehouse.tables import Warehouse
+from schemas.unit_fingerprints import TABLE
+from schemas.vocabulary import (
+    STAGE_AGGREGATE,
+    STAGE_INGEST,
+    STAGE_NAMES,
+    STAGE_PUBLISH,
+    STAGE_REVISE,
+    STAGE_SIMULATE,
+    UNIT_KEY,
+)
+from udfs.revise import REVISION_VERSION
+from udfs.simulate.result_tables import SIMULATOR_VERSION
+from udfs.what_if import SimulationSettings
+
+STAGE_VERSIONS: Final = {
+    STAGE_INGEST: "3",
+    STAGE_SIMULATE: SIMULATOR_VERSION,
+    STAGE_REVISE: REVISION_VERSION,
+    STAGE_AGGREGATE: "1",
+    STAGE_PUBLISH: "1",
+}
+"""Raised whenever a phase makes other rows of the same input."""
+
+
+class File(NamedTuple):
+    """A file as it was read. digest : None where it could not be read to its end."""
+
+    name: str
+    bytes: int
+    modified_us: int
+    digest: str | None
+
+    @property
+    def content(self) -> tuple[str, int, str | int]:
+        """What a stage can see of it; without a digest its time stands for what is in it."""
+        return self.name, self.bytes, self.digest or self.modified_us
+
+
+class Fingerprint(NamedTuple):
+    """One row of unit_fingerprints."""
+
+    unit: Unit
+    stage: str
+    inputs: str
+    settings: str
+    version: str
+    bytes: int
+    ops: int
+    files: tuple[File, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """What the next stage knows of this one's rows."""
+        return _hash([self.inputs, self.settings, self.version])
+
+
+Recorded = dict[Unit, Fingerprint]
+
+
+def settings_text(settings: Settings, stage: str) -> str:
+    """Settings that matter to a stage, as JSON; where its tables and logs lie never does."""
+    if stage == STAGE_SIMULATE:
+        return simulation(settings).text
+    return settings.revision.model_dump_json() if stage == STAGE_REVISE else "{}"
+
+
+def simulation(settings: Settings) -> SimulationSettings:
+    """Return the settings of the simulation as it takes them."""
+    return SimulationSettings(**settings.simulation.model_dump())
+
+
+def of_units(accounts: Iterable[UnitAccount]) -> list[Fingerprint]:
+    """Fingerprints of ingested units, of which some were read in several parts."""
+    files: dict[Unit, list[File]] = {}
+    ops: dict[Unit, int] = {}
+    for account in accounts:
+        ops[account.unit] = ops.get(account.unit, 0) + account.ops
+        files.setdefault(account.unit, []).extend(
+            File(each.file.name, each.file.size, each.file.modified_us, each.digest) for each in account.files
+        )
+    found = []
+    for unit, read in files.items():
+        size = sum(file.bytes for file in read)
+        row = unit, STAGE_INGEST, contents_of(read), "{}", STAGE_VERSIONS[STAGE_INGEST], size
+        found.append(Fingerprint(*row, ops[unit], tuple(sorted(read, key=lambda file: file.name))))
+    return found
+
+
+def contents_of(files: Iterable[File]) -> str:
+    """Hash of what a unit's files are, whenever they were written."""
+    return _hash([file.content for file in sorted(files, key=lambda file: file.name)])
+
+
+def built_on(
+    before: Recorded, stage: str, settings: Settings, context: Mapping[date, str] | None = None
+) -> list[Fingerprint]:
+    """Fingerprints of a phase that reads what `before` names, as it was recorded before that was read.
+
+    context : of each day, what the phase reads beside it, as looked_back_on has it
+    A unit of which the phase before has no record gets none, and is done again next time.
+    """
+    facts = settings_text(settings, stage), STAGE_VERSIONS[stage]
+    return [
+        Fingerprint(each.unit, stage, inputs_of(each, context), *facts, each.bytes, each.ops)
+        for each in before.values()
+    ]
+
+
+def inputs_of(before: Fingerprint, context: Mapping[date, str] | None = None) -> str:
+    """Return what a phase read of a unit: the rows of the phase before, and what lies beside them."""
+    return before.identity if context is None else _hash([before.identity, context[before.unit[0]]])
+
+
+def looked_back_on(simulated: Recorded, log_dates: Iterable[date], days: int) -> dict[date, str]:
+    """For each day, a hash of the results of the days before it that its causes are revised by.
+
+    simulated : of those days too
+    """
+    by_day: dict[date, list[str]] = {}
+    for unit in sorted(simulated):
+        by_day.setdefault(unit[0], []).append(simulated[unit].identity)
+    return {
+        day: _hash([by_day.get(day - timedelta(days=age), []) for age in range(1, days + 1)])
+        for day in set(log_dates)
+    }
+
+
+def recorded(
+    tables: TableReader,
+    log_dates: Sequence[date],
+    units: Collection[Unit] | None = None,
+    stage: str | None = None,
+) -> dict[str, Recorded]:
+    """Read fingerprints by phase; those of ingest from where the ingested tables lie.
+
+    stage : only those of this phase; all where left out
+    """
+    also = None if stage is None else {"stage": stage}
+    found: dict[str, Recorded] = {stage: {} for stage in STAGE_NAMES}
+    for home in {tables, tables.silver}:
+        for each in map(_of_row, home.rows(TABLE, log_dates, units, also).to_pylist()):
+            if home is (tables.silver if each.stage == STAGE_INGEST else tables):
+                found[each.stage][each.unit] = each
+    return found
+
+
+def record(
+    warehouse: Warehouse,
+    stage: str,
+    fingerprints: Sequence[Fingerprint],
+    log_dates: Sequence[date],
+    units: Collection[Unit] | None,
+) -> None:
+    """Make these the fingerprints of a phase for these days, or for these units of theirs."""
+    rows = pa.Table.from_pylist([_row(each) for each in fingerprints], schema=TABLE.arrow_schema)
+    warehouse.replace(TABLE, rows, log_dates, units, also={"stage": stage})
+
+
+def _row(fingerprint: Fingerprint) -> dict[str, object]:
+    key = dict(zip(UNIT_KEY, fingerprint.unit, strict=True))
+    files = [file._asdict() for file in fingerprint.files]
+    return {**key, **fingerprint._asdict(), "files": files}
+
+
+def _of_row(row: Mapping[str, Any]) -> Fingerprint:
+    known = {name: row[name] for name in Fingerprint._fields if name in row}
+    files = tuple(File(**file) for file in row["files"])
+    return Fingerprint(**known | {"unit": tuple(row[name] for name in UNIT_KEY), "files": files})
+
+
+def _hash(facts: object) -> str:
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()

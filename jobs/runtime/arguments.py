@@ -1,0 +1,248 @@
+"""Arguments of all commands, by click: how they are declared and run, and those that several share."""
+
+import math
+import sys
+from collections.abc import Callable, Collection, Sequence
+from datetime import date
+from functools import partial
+from inspect import cleandoc
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from jobs.reading.printing import FORMATS
+from jobs.runtime.nearest import suggestion
+from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
+
+WAREHOUSE_VARIABLE: Final = "STRAGGLER_WAREHOUSE"
+"""Names the warehouse where --warehouse is left out."""
+
+_PATHS: Final = {"DIR": "dir", "FILE": "file", "FOLDER": "dir", "PATH": "file"}
+"""What a shell completes, by what stands for the value."""
+
+
+class Arguments(SimpleNamespace):
+    """What a command was given: an attribute for each argument, and all of them as typed in `arguments`."""
+
+
+class Option(NamedTuple):
+    """One argument of a command; exactly one of a group has to be given."""
+
+    parameter: click.Parameter
+    group: str | None = None
+
+
+class _Value(click.ParamType[object]):
+    """A value that a function reads; its ValueError says what is wrong with another."""
+
+    def __init__(self, read: Callable[[str], object], shown: str) -> None:
+        self._read, self._shown, self.name = read, shown, shown.lower()
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
+        if not isinstance(value, str):  # a default
+            return value
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, text: str) -> list[CompletionItem]:
+        kind = _PATHS.get(self._shown)
+        return [CompletionItem(text, type=kind)] if kind else super().shell_complete(ctx, param, text)
+
+
+class _Name(click.Choice[str]):
+    """One of some names, in any case; of another the closest is suggested."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        super().__init__(list(names), case_sensitive=False)
+
+    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:  # noqa: ARG002  # click's
+        return f"{value!r} is unknown: {suggestion(str(value), self.choices)}"
+
+
+def option(
+    usage: str,
+    meaning: str,
+    kind: Callable[[str], object] = str,
+    *,
+    group: str | None = None,
+    dest: str | None = None,
+    choices: Collection[str] = (),
+    **how: Any,  # noqa: ANN401  # what else click's Option or Argument takes
+) -> Option:
+    """Declare an argument.
+
+    usage : its name, and what stands for its value, as in `--days N`; a name with -- alone is a switch
+    kind : reads the value; raises ValueError, which says what is wrong
+    dest : name of the attribute, where it is not that of the argument
+    """
+    name, _, value = usage.partition(" ")
+    names = [name, dest] if dest else [name]
+    if choices:
+        how |= {"type": _Name(choices), "metavar": value or None}
+    elif value:
+        how |= {"type": _Value(kind, value), "metavar": value}
+    else:
+        how["is_flag"] = True
+    if not name.startswith("--"):
+        return Option(click.Argument(names, help=meaning, **how))
+    how.setdefault("show_default", bool(how.get("default")))
+    return Option(click.Option(names, help=meaning, **how), group)
+
+
+class Command(click.Command):
+    """A command: called, with its arguments or those of the process, it runs and returns the exit status."""
+
+    def __init__(
+        self,
+        name: str,
+        body: Callable[[Arguments], int],
+        options: Sequence[Option],
+        meaning: str,
+        epilog: str | None,
+    ) -> None:
+        super().__init__(
+            name,
+            params=[each.parameter for each in options],
+            callback=lambda **given: body(_found(given)),
+            help=meaning,
+            epilog=epilog,
+        )
+        self._grouped = [each for each in options if each.group]
+
+    def __call__(self, argv: Sequence[str] | None = None) -> int:
+        """Run the command and return the exit status; what is wrong with its arguments is one line."""
+        return run(self, argv)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; raises UsageError unless exactly one of each group is given."""
+        ctx.meta[_TYPED] = list(args)
+        rest = super().parse_args(ctx, args)
+        for group in sorted({each.group or "" for each in self._grouped}):
+            names = [each.parameter for each in self._grouped if each.group == group]
+            if sum(bool(ctx.params[each.name or ""]) for each in names) != 1:
+                raise click.UsageError(f"give one of {', '.join(each.opts[0] for each in names)}", ctx)
+        return rest
+
+    def read(self, argv: Sequence[str]) -> Arguments:
+        """Return the arguments as the command would find them. Raises click.UsageError."""
+        with self.make_context(self.name, list(argv)):
+            return _found(click.get_current_context().params)
+
+
+_TYPED: Final = f"{__name__}.typed"
+
+
+def _found(given: dict[str, Any]) -> Arguments:
+    return Arguments(**given, arguments=click.get_current_context().meta[_TYPED])
+
+
+def command(
+    name: str, *options: Option, epilog: str | None = None, described_by: object = None
+) -> Callable[[Callable[[Arguments], int]], Command]:
+    """Make a command of the function that does its work and returns the exit status.
+
+    Wrong arguments that it finds are a click.UsageError.
+
+    epilog : lines that stand below the description of the arguments, as they are
+    described_by : whose docstring is the command's description; the function itself if left out
+    """
+    lines = f"\b\n{epilog}" if epilog else None
+    return lambda body: Command(name, body, options, cleandoc((described_by or body).__doc__ or ""), lines)
+
+
+def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
+    """Run a command, or a group of them, and return the exit status."""
+    try:
+        return of.main(argv, prog_name=of.name, standalone_mode=False) or EXIT_DONE
+    except click.ClickException as error:
+        where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else of.name
+        told = " ".join(error.format_message().split())
+        sys.stderr.write(f"{where}: error: {told} (--help tells more)\n")
+        return EXIT_WRONG_SETTINGS
+    except click.Abort:
+        return EXIT_FAILED
+
+
+def called() -> str:
+    """Return the running command as it was called, such as `straggler night`."""
+    return click.get_current_context().command_path
+
+
+def log_date(text: str) -> date:
+    """Read a date as the landing's folders spell it, and in no other way; raises ValueError."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        day = None
+    if day is None or day.isoformat() != text:
+        raise ValueError(f"{text!r} is not a date such as 2026-01-05")
+    return day
+
+
+def _at_least(least: int, text: str) -> int:
+    if not text.lstrip("-").isdecimal():
+        raise ValueError(f"{text!r} is not a whole number")
+    if int(text) < least:
+        raise ValueError(f"{text} is less than {least}")
+    return int(text)
+
+
+positive: Final = partial(_at_least, 1)
+not_negative: Final = partial(_at_least, 0)
+"""Read a whole number; raises ValueError."""
+
+
+def not_negative_number(text: str) -> float:
+    """Read a finite number of at least 0, such as 0.9; raises ValueError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{text!r} is not a number of at least 0")
+    return value
+
+
+def where(landing: str | None = None, warehouse: str | None = None) -> tuple[Option, ...]:
+    """Return the arguments of every command that has settings.
+
+    landing, warehouse : where they are left out; else the settings say, and the environment of the warehouse
+    """
+    variable = None if warehouse else WAREHOUSE_VARIABLE
+    return (
+        option("--landing DIR", "where producers leave their logs", default=landing),
+        option(
+            "--warehouse DIR",
+            "where the tables lie",
+            default=warehouse,
+            envvar=variable,
+            show_envvar=variable is not None,
+        ),
+        option("--settings FILE", "settings on top of conf/"),
+    )
+
+
+WHERE: Final = where()
+NO_WAIT: Final = option("--no-wait", "fail at once where another run writes the warehouse")
+LOG_DATE: Final = option("--log-date DATE", "the day, as 2026-01-05", log_date, required=True)
+OF_UNIT: Final = (
+    option("--job-id JOB", "the job", required=True),
+    option("--run-id RUN", "its run; needed where the day has several"),
+    option("--log-date DATE", "the day, as 2026-01-05; the job's latest if left out", log_date),
+)
+"""Which unit, of an entry point that works on one."""
+PERIOD: Final = tuple(
+    option(f"--{end} DATE", f"{name} day, as 2026-01-05; open if left out", log_date, dest=name)
+    for end, name in (("from", "first"), ("to", "last"))
+)
+FORMAT: Final = option(
+    "--format FORMAT",
+    f"{', '.join(FORMATS)}: table and markdown round numbers; csv and json are exact",
+    choices=FORMATS,
+    default=FORMATS[0],
+)
+"""Rows for people or for programs."""

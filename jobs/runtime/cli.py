@@ -1,0 +1,115 @@
+"""What all entry points with a session share: the session, exit status, one line for what went wrong."""
+
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from jobs.runtime import inputs
+from jobs.runtime.arguments import NO_WAIT, WHERE, Arguments, Command, Option, called, command
+from jobs.runtime.progress import working
+from jobs.runtime.run_log import exit_status, is_plain, one_line, recorded_run
+from jobs.runtime.session import session
+from jobs.runtime.settings import Settings, load_settings, with_spark_conf
+from jobs.warehouse.tables import Warehouse
+from jobs.warehouse.writing import writing, writing_alone
+from schemas.vocabulary import EXIT_DONE
+
+Body = Callable[[SparkSession, Settings, Arguments], Mapping[str, int]]
+"""The work of an entry point; returns rows per published table, and under run_log.ROWS_IN the rows read."""
+
+Reads = Callable[[Settings, Arguments], str | None]
+"""A look at what an entry point reads, before anything is made and before Spark starts."""
+
+logger = logging.getLogger(__name__)
+
+
+def own_warehouse(settings: Settings, _args: Arguments) -> str:
+    """Return the warehouse of the settings."""
+    return settings.paths.warehouse
+
+
+def entry_point(
+    name: str,
+    *options: Option,
+    epilog: str | None = None,
+    where: tuple[Option, ...] = WHERE,
+    writes_to: Callable[[Settings, Arguments], str | None] | None = own_warehouse,
+    reads: Reads = inputs.a_warehouse,
+    dry_run: Callable[[Settings, Arguments], None] | None = None,
+    spark_conf: Mapping[str, str] | None = None,
+) -> Callable[[Body], Command]:
+    """Make a command of the function that does its work in a session, whose docstring is its description.
+
+    Exit status: 0 done; 2 wrong arguments or settings; 3 a gate refused; 1 anything else, with its traceback
+    in the log. What went wrong is the last line of standard error. The function finds the arguments as typed
+    in `args.arguments`.
+
+    where : arguments that name landing, warehouse and settings
+    writes_to : root of the warehouse that is written under these arguments: it is then locked, and the run
+        leaves a row in its pipeline_runs; None, as its result too: none is
+    reads : raises where what is to be read does not exist, and may return why nothing is to be done
+    dry_run : what --dry-run does, without a session
+    spark_conf : settings of Spark that this entry point needs, on top of those of conf/
+    """
+    lock = (NO_WAIT,) if writes_to else ()
+
+    def of(body: Body) -> Command:
+        def work(args: Arguments) -> None:
+            settings = load_settings(args.settings, args.landing, args.warehouse)
+            settings = with_spark_conf(settings, spark_conf or {})
+            root = writes_to(settings, args) if writes_to else None
+            nothing_to_do = reads(settings, args)
+            if dry_run is not None and args.dry_run:
+                dry_run(settings, args)
+                return
+            if nothing_to_do and root is not None:
+                logger.warning(nothing_to_do)
+                day = getattr(args, "log_date", None)
+                with (
+                    writing_alone(root, name, wait=not args.no_wait) as alone,
+                    recorded_run(alone, name, args.arguments, day),
+                ):
+                    return
+            _run(name, body, settings, args, root)
+
+        return command(name, *where, *options, *lock, epilog=epilog, described_by=body)(
+            partial(_status, work)
+        )
+
+    return of
+
+
+def _run(name: str, body: Body, settings: Settings, args: Arguments, root: str | None) -> None:
+    """Do the work in a session; recorded, and with its lock, where a warehouse is written: `root`."""
+    with ExitStack() as stack:
+        with working(f"{name}: starting Spark"):
+            spark = stack.enter_context(
+                session(settings, name)
+                if root is None
+                else writing(settings, root, name, wait=not args.no_wait)
+            )
+        if root is None:
+            body(spark, settings, args)
+            return
+        warehouse, day = Warehouse(spark, root), getattr(args, "log_date", None)
+        with recorded_run(warehouse, name, args.arguments, day) as counts:
+            counts.update(body(spark, settings, args))
+
+
+def _status(work: Callable[[Arguments], None], args: Arguments) -> int:
+    """Do the work; what goes wrong is one line, and the exit status."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for chatty in ("py4j", "great_expectations"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    try:
+        work(args)
+    except Exception as error:
+        if not is_plain(error):
+            logger.exception("%s failed", called())
+        sys.stderr.write(f"{called()}: error: {one_line(error)}\n")
+        return exit_status(error)
+    return EXIT_DONE

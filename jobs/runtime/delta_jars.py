@@ -1,0 +1,92 @@
+"""Delta's JARs: fetched once by Spark's own resolver into the environment, then used by path without network.
+
+Run as a module it fetches them; `make setup` does.
+"""
+
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from jobs.runtime.java import JavaNotFoundError
+from jobs.runtime.jvm import JvmError, launch_jvm
+from jobs.runtime.settings import SettingsError, load_settings
+from jobs.runtime.settings_sections import SparkSettings
+
+IVY: Final = Path(sys.prefix) / "ivy"
+"""Cache and JARs of the environment that this Python belongs to."""
+
+
+_REASONS: Final = (
+    r"^Server access error",
+    r"^Host .+ not found",
+    r"not well configured",
+    r"certificate|SSL",
+    r"not found$",
+    r"Exception in thread",
+)
+"""What the resolver says when it fails, the most telling first."""
+
+
+class DeltaJarsError(Exception):
+    """Delta's JARs are not to be had; the message says why in one line."""
+
+
+def resolved_jars(packages: Sequence[str]) -> list[str]:
+    """Give the paths of all JARs fetched for these Maven coordinates; none when one of them is not there."""
+    jars = sorted(str(jar) for jar in (IVY / "jars").glob("*.jar"))
+    names = {Path(jar).name for jar in jars}
+    return jars if all(_jar_name(package) in names for package in packages) else []
+
+
+def resolver_conf(spark: SparkSettings) -> dict[str, str]:
+    """Spark settings that make it resolve Delta's JARs itself, into the environment's own folder."""
+    return {
+        "spark.jars.packages": ",".join(spark.packages),
+        "spark.jars.excludes": ",".join(spark.excludes),
+        "spark.jars.ivy": str(IVY),
+    }
+
+
+def fetch(spark: SparkSettings) -> list[str]:
+    """Fetch Delta's JARs and give their paths; JARs of other versions are removed.
+
+    Raises DeltaJarsError when the resolver cannot get them, JavaNotFoundError without Java.
+    """
+    shutil.rmtree(IVY / "jars", ignore_errors=True)
+    asked = {key: value for key, value in spark.conf.items() if key.startswith("spark.jars.")}
+    with tempfile.TemporaryFile() as errors:
+        try:
+            launch_jvm({**asked, **resolver_conf(spark), "spark.master": "local[1]"}, errors)
+        except JvmError:
+            errors.seek(0)
+            raise DeltaJarsError(_explain(spark.packages, errors.read().decode(errors="replace"))) from None
+    return resolved_jars(spark.packages)
+
+
+def _jar_name(package: str) -> str:
+    group, artifact, version = package.split(":")
+    return f"{group}_{artifact}-{version}.jar"
+
+
+def _explain(packages: Sequence[str], told: str) -> str:
+    """Pick from pages of the resolver's words what says most, with what can be done."""
+    lines = [" ".join(line.split()) for line in told.splitlines() if line.strip()]
+    # It asks Maven Central first and then a second place, which nothing here needs.
+    first = [line for line in lines if "spark-packages" not in line]
+    reason = next((line for pattern in _REASONS for line in first if re.search(pattern, line)), lines[-1])
+    return (
+        f"cannot fetch {', '.join(packages)}: {reason[:300]} (behind a mirror or without network: name it as "
+        "spark.jars.repositories or spark.jars.ivySettings under [spark.conf] in conf/base.toml)"
+    )
+
+
+if __name__ == "__main__":
+    try:
+        found = fetch(load_settings().spark)
+    except (DeltaJarsError, JavaNotFoundError, SettingsError) as error:
+        sys.exit(f"delta_jars: {error}")
+    print(f"{sum(Path(jar).stat().st_size for jar in found) / 1e6:.1f} MB in {len(found)} files: {IVY}")

@@ -1,0 +1,63 @@
+"""What a command reads, looked for before anything is made and before Spark starts."""
+
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from jobs.landing.files import Landing
+from jobs.runtime.arguments import Arguments
+from jobs.runtime.nearest import missing_folder
+from jobs.runtime.settings import Settings, SettingsError
+from jobs.warehouse import local_tables
+from schemas.vocabulary import PUBLISHED_TABLES
+
+_UNREACHED: Final = (OSError, ImportError, ValueError, pa.ArrowException)
+"""What a store raises that this process cannot reach yet: HDFS needs the Java that comes with the session."""
+
+
+def a_warehouse(settings: Settings, _args: Arguments) -> str | None:
+    """Raise SettingsError where a warehouse on this machine does not exist. A store is asked by Spark."""
+    for root in filter(None, (settings.paths.warehouse, settings.paths.silver)):
+        if "://" not in root and not Path(root).is_dir():
+            raise SettingsError(f"the warehouse {missing_folder(root)}")
+    return None
+
+
+def a_landing(settings: Settings, _args: Arguments) -> str | None:
+    """Raise NoLandingError without a landing, SettingsError where no warehouse is and none can be made.
+
+    A first night makes the warehouse's own folder. A missing one above it is a mistyped path, or a disk that
+    is not mounted.
+    """
+    try:
+        Landing(settings.paths.landing, [])
+    except _UNREACHED:
+        if "://" not in settings.paths.landing:
+            raise
+    room_for(settings.paths.warehouse)
+    return None
+
+
+def room_for(warehouse: str) -> None:
+    """Raise SettingsError where the folder in which a warehouse is to be made does not exist."""
+    parent = Path(warehouse).parent
+    if "://" not in warehouse and not parent.is_dir():
+        raise SettingsError(f"the warehouse {warehouse} cannot be made: {missing_folder(str(parent))}")
+
+
+def logs_of_a_day(settings: Settings, args: Arguments) -> str | None:
+    """Look for a landing as `a_landing` does, and say where a log date has nothing in it.
+
+    None where it has a run folder, or where the warehouse has rows of that day to replace. A warehouse in a
+    store is asked by Spark: None.
+    """
+    a_landing(settings, args)
+    day, root = args.log_date, settings.paths.warehouse
+    if "://" in root:
+        return None
+    landing = Landing(settings.paths.landing, [day])
+    tables = [path for path in (f"{root}/{name}" for name in PUBLISHED_TABLES) if local_tables.is_table(path)]
+    if landing.units or any(local_tables.has_rows_of(path, day) for path in tables):
+        return None
+    return f"nothing to ingest: no run folder of {day} in {landing.root}; {landing.nearest_days(day)}"

@@ -1,0 +1,68 @@
+"""Starts the JVM beneath a session, in an environment that this process sets right first."""
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Final
+
+import pyspark
+from py4j.java_gateway import JavaGateway
+from pyspark import SparkConf
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+
+from jobs.runtime.java import find_java_home
+from jobs.runtime.project import PROJECT, is_zip
+from jobs.runtime.run_folder import run_folder
+
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_SECRET: Final = re.compile(r"secret|password|token|key([.]|$)", re.IGNORECASE)
+"""Names of settings that may hold a secret; a keytab is the name of a file."""
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the Python that it starts
+
+
+class JvmError(Exception):
+    """The JVM ended before it could be used; the message is one line."""
+
+
+def is_submitted() -> bool:
+    """Tell whether spark-submit started this process, with a JVM of its own."""
+    return _SUBMITTED in os.environ
+
+
+def launch_jvm(conf: Mapping[str, str], errors: IO[bytes]) -> JavaGateway:
+    """Start a JVM with these Spark settings.
+
+    Settings that may be secret are left for the session to set: all see the command line of a JVM.
+
+    errors : where a JVM started here writes what it has to say
+    Raises JavaNotFoundError without a suitable Java, JvmError when the JVM does not come up.
+    """
+    _set_environment(conf)
+    options = {name: value for name, value in {**_logging(), **conf}.items() if not _SECRET.search(name)}
+    options[_JAVA_OPTIONS] = f'"-Djava.io.tmpdir={run_folder()}" {options.get(_JAVA_OPTIONS, "")}'.strip()
+    arguments = SparkConf(loadDefaults=False).setAll(list(options.items()))
+    try:
+        return launch_gateway(arguments, {"stderr": errors})
+    except PySparkException as error:
+        raise JvmError(f"Spark's JVM did not start: {error}".splitlines()[0]) from None
+
+
+def _set_environment(conf: Mapping[str, str]) -> None:
+    """Spark's scripts and workers go by the environment; what a shell happened to export must not count."""
+    os.environ["JAVA_HOME"] = str(find_java_home())
+    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    os.environ["PYSPARK_PYTHON"] = conf.get("spark.pyspark.python", sys.executable)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if conf.get("spark.master", "local").startswith("local"):
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+
+def _logging() -> dict[str, str]:
+    """Warnings of ours and Spark's, without those that come at every start."""
+    if is_zip():
+        return {}
+    file = PROJECT / "conf" / "log4j2.properties"
+    return {_JAVA_OPTIONS: f"-Dlog4j2.configurationFile={file}"}

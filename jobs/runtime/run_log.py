@@ -1,0 +1,206 @@
+"""How runs end: the exit status of each error, and the row that a run leaves in pipeline_runs."""
+
+import logging
+import re
+import shlex
+import time
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PythonException
+
+from jobs.gates.audit import GateRefusedError, GateWork
+from jobs.history.fingerprints import Fingerprint
+from jobs.landing.files import NoLandingError
+from jobs.runtime.java import JavaNotFoundError
+from jobs.runtime.session import SessionError
+from jobs.runtime.settings import SettingsError
+from jobs.warehouse.lock import LockedError, NotWritableError
+from jobs.warehouse.tables import Warehouse
+from schemas.pipeline_runs import REFUSAL, TABLE
+from schemas.vocabulary import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_GATE_REFUSED,
+    EXIT_WRONG_SETTINGS,
+    RUN_KILLED,
+    RUN_OUTCOMES,
+    RUN_STARTED,
+    STAGE_NAMES,
+    TABLE_NAMES,
+)
+
+ROWS_IN: Final = "rows_in"
+"""Key under which an entry point tells the rows that it read; the other keys are tables that it published,
+and those of stage_work."""
+
+_PLAIN: Final[Mapping[type[Exception], int]] = {
+    SettingsError: EXIT_WRONG_SETTINGS,
+    NoLandingError: EXIT_WRONG_SETTINGS,
+    GateRefusedError: EXIT_GATE_REFUSED,
+    NotWritableError: EXIT_FAILED,
+    LockedError: EXIT_FAILED,
+    SessionError: EXIT_FAILED,
+    JavaNotFoundError: EXIT_FAILED,
+}
+_RAISED: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt): ")
+_LONGEST_LINE: Final = 1000
+_MICROSECONDS: Final = "us"
+logger = logging.getLogger(__name__)
+
+
+def exit_status(error: BaseException) -> int:
+    """Return the exit status that an error stands for."""
+    return next((status for kind, status in _PLAIN.items() if isinstance(error, kind)), EXIT_FAILED)
+
+
+def is_plain(error: Exception) -> bool:
+    """Tell whether the message of an error says everything, so that no traceback is needed."""
+    return isinstance(error, tuple(_PLAIN))
+
+
+def one_line(error: Exception) -> str:
+    """Return what an error says, on one line and without the pages that Spark appends."""
+    if is_plain(error):
+        return " ".join(str(error).split())
+    return _cause(error)[:_LONGEST_LINE]
+
+
+def _cause(error: Exception) -> str:
+    """What went wrong at the bottom of it: of Java's and of workers' errors the first lines tell nothing."""
+    if isinstance(error, Py4JJavaError):
+        java = error.java_exception
+        while java.getCause() is not None:
+            java = java.getCause()
+        return f"{java.getClass().getSimpleName()}: {java.getMessage()}"
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    if isinstance(error, PythonException):
+        raised = [line for line in lines if _RAISED.match(line)]
+        return (raised or lines)[-1]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+
+
+def refused_by(error: BaseException) -> list[dict[str, Any]] | None:
+    """What gates refused, as the column `refusals` of pipeline_runs has it; None where they did not."""
+    refusal = _refusal_in(error)
+    if refusal is None:
+        return None
+    return [{name: getattr(each, name) for name in REFUSAL.names} for each in refusal.refusals]
+
+
+def _refusal_in(error: BaseException) -> GateRefusedError | None:
+    """The refusal that an error is, or that came before it in the same run."""
+    return next((each for each in (error, error.__cause__) if isinstance(each, GateRefusedError)), None)
+
+
+def stage_work(stage: str, done: Collection[Fingerprint], seconds: float, gates: GateWork) -> dict[str, int]:
+    """What a stage worked on, as counts that add up over blocks of days."""
+    return {
+        f"{stage}.{_MICROSECONDS}": round(seconds * 1e6),
+        f"{stage}.units": len(done),
+        f"{stage}.bytes": sum(each.bytes for each in done),
+        f"{stage}.ops": sum(each.ops for each in done),
+        f"{stage}.gate_{_MICROSECONDS}": round(gates.seconds * 1e6),
+        f"{stage}.expectations": gates.expectations,
+        f"{stage}.released": gates.released,
+    }
+
+
+def added(counts: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """Add counts to counts, in place."""
+    for name, count in more.items():
+        counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+def work_of_stages(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """What stage_work has counted, as the column `stages` of pipeline_runs has it."""
+    found: list[dict[str, Any]] = []
+    for stage in STAGE_NAMES:
+        mine = {
+            name.partition(".")[2]: count for name, count in counts.items() if name.startswith(f"{stage}.")
+        }
+        if mine:
+            of_gates_s = mine.pop(f"gate_{_MICROSECONDS}") / 1e6
+            seconds = mine.pop(_MICROSECONDS) / 1e6
+            found.append({"stage": stage, "seconds": seconds, **mine, "gate_seconds": of_gates_s})
+    return found
+
+
+def new_run(entry_point: str, arguments: str, log_date: date | None) -> dict[str, object]:
+    """What the row of a run in pipeline_runs says from its start on."""
+    return {
+        "pipeline_run_id": str(uuid.uuid4()),
+        "entry_point": entry_point,
+        "arguments": arguments,
+        "log_date": log_date,
+        "started_at": datetime.now(UTC),
+    }
+
+
+@contextmanager
+def recorded_run(
+    warehouse: Warehouse, entry_point: str, arguments: Sequence[str], log_date: date | None = None
+) -> Iterator[dict[str, int]]:
+    """Leave one row in pipeline_runs, from the start of the block on, and complete it however the block ends.
+
+    Yields a dictionary for what the run counts: rows per published table, and under ROWS_IN the rows read.
+    """
+    counts: dict[str, int] = {}
+    start = time.monotonic()
+    facts = new_run(entry_point, shlex.join(arguments), log_date) | {"outcome": RUN_STARTED}
+    warehouse.append(TABLE, _rows_of(facts))
+    try:
+        yield counts
+    except BaseException as error:
+        seconds = time.monotonic() - start
+        try:
+            refusal = _refusal_in(error)
+            ended = _ended(facts, seconds, refusal.counts if refusal else {}, exit_status(error))
+            _complete(warehouse, ended | {"refusals": refused_by(error)})
+        except Exception:  # the error of the run itself is what its caller must hear of
+            logger.exception("pipeline_runs does not say how this run ended")
+        raise
+    _complete(warehouse, _ended(facts, time.monotonic() - start, counts, EXIT_DONE))
+
+
+def say_killed(warehouse: Warehouse) -> int:
+    """Say of runs that have started and not ended that they were killed; returns how many they were.
+
+    Only a writer that holds the warehouse's lock may call it: there is no other then.
+    """
+    rows = warehouse.rows(TABLE)
+    left = rows.filter(pc.equal(rows["outcome"], RUN_STARTED))
+    if left.num_rows:
+        killed = pa.repeat(pa.scalar(RUN_KILLED), left.num_rows)
+        said = left.set_column(left.schema.get_field_index("outcome"), "outcome", killed)
+        warehouse.rewrite(TABLE, said, "pipeline_run_id")
+    return int(left.num_rows)
+
+
+def _ended(
+    facts: Mapping[str, object], seconds: float, counts: Mapping[str, int], status: int
+) -> dict[str, object]:
+    published = [rows for name, rows in counts.items() if name in TABLE_NAMES]
+    return {
+        **facts,
+        "seconds": seconds,
+        "rows_in": counts.get(ROWS_IN),
+        "rows_out": sum(published) if published else None,
+        "outcome": RUN_OUTCOMES[status],
+        "stages": work_of_stages(counts) or None,
+    }
+
+
+def _complete(warehouse: Warehouse, row: Mapping[str, object]) -> None:
+    warehouse.rewrite(TABLE, _rows_of(row), "pipeline_run_id")
+
+
+def _rows_of(row: Mapping[str, object]) -> pa.Table:
+    return pa.Table.from_pylist([row], schema=TABLE.arrow_schema)

@@ -1,0 +1,58 @@
+"""Summaries: what a run did, left as JSON for whoever started it; a DAG's task makes its XCom of it."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+from jobs.runtime.arguments import option
+from jobs.runtime.run_log import work_of_stages
+from schemas.vocabulary import TABLE_NAMES
+
+Summary = dict[str, Any]
+
+_VARIABLE: Final = "WHAT_IF_SUMMARY"
+
+
+def _file_to_be(name: str) -> str | None:
+    """Where the summary goes: as named, or as the environment says, or nowhere.
+
+    Fails before the run, not after it, where no such file can be written.
+    """
+    name = name or os.environ.get(_VARIABLE, "")
+    if name and (not os.access(Path(name).parent, os.W_OK) or Path(name).is_dir()):
+        raise ValueError(f"{name}: no file can be written there")
+    return name or None
+
+
+SUMMARY: Final = option(
+    "--summary FILE",
+    f"also leave there what was done, as JSON (without it, where {_VARIABLE} says)",
+    _file_to_be,
+    default="",
+)
+
+
+def leave(summary: Summary, file: str | None) -> None:
+    """Leave a summary there, where anybody asked for it."""
+    if file:
+        Path(file).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+
+
+def of_history(
+    log_dates: Sequence[date], counts: Mapping[str, int], *, dry_run: bool = False, is_beside: bool = False
+) -> Summary:
+    """Return what was done again: days, rows published by table, and the work of each stage.
+
+    log_dates : with something to do
+    is_beside : the results are in a new warehouse, and the current ones as they were
+    """
+    return {
+        "days": [day.isoformat() for day in sorted(log_dates)],
+        "rows": {name: count for name, count in counts.items() if name in TABLE_NAMES},
+        "stages": work_of_stages(counts),
+        "dry_run": dry_run,
+        "is_current": not (dry_run or is_beside),
+    }

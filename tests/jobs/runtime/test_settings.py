@@ -1,0 +1,140 @@
+"""Settings: overlays, and errors that name the file and the key."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs.runtime.package import write_zip
+from jobs.runtime.project import PROJECT
+from jobs.runtime.settings import SHIPPED, SettingsError, load_settings
+
+
+def overlay(folder: Path, text: str) -> Path:
+    file = folder / "mine.toml"
+    file.write_text(text)
+    return file
+
+
+def test_without_arguments_the_local_overlay_lies_on_the_base() -> None:
+    settings = load_settings()
+    assert settings.simulation.minimum_steps == 10
+    assert settings.spark.master == "local[*]"
+    assert settings.spark.conf["spark.sql.session.timeZone"] == "UTC"
+    assert settings.paths.landing == str(PROJECT / "landing")
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name not in {"base", "local"}])
+def test_overlays_of_clusters_leave_the_master_to_spark_submit(name: str) -> None:
+    settings = load_settings(name)
+    assert settings.spark.master is None
+    assert "spark.driver.memory" not in settings.spark.conf
+    assert settings.spark.conf["spark.sql.shuffle.partitions"] == "400"
+
+
+def test_executors_come_and_go_where_the_cluster_can_spare_them() -> None:
+    for name in ("kubernetes", "yarn"):
+        assert load_settings(name).spark.conf["spark.dynamicAllocation.enabled"] == "true"
+    assert "spark.dynamicAllocation.enabled" not in load_settings("cluster").spark.conf
+
+
+def test_a_file_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
+    settings = load_settings(
+        overlay(tmp_path, '[simulation]\nminimum_steps = 5\n[spark.conf]\n"a.b" = "c"\n')
+    )
+    assert settings.simulation.minimum_steps == 5
+    assert settings.simulation.maximum_restarts == 15
+    assert settings.spark.conf["a.b"] == "c"
+    assert settings.spark.conf["spark.sql.session.timeZone"] == "UTC"
+    assert settings.spark.master == "local[*]"
+
+
+def test_a_file_can_extend_the_cluster_overlay(tmp_path: Path) -> None:
+    settings = load_settings(overlay(tmp_path, 'extends = "cluster"\n[simulation]\nminimum_steps = 5\n'))
+    assert settings.simulation.minimum_steps == 5
+    assert settings.spark.conf["spark.sql.shuffle.partitions"] == "400"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[simulation]\nminimum_step = 5\n", "mine.toml: simulation.minimum_step: unknown key"),
+        ("[simulations]\nminimum_steps = 5\n", "mine.toml: simulations: unknown key"),
+        (
+            '[paths]\nreport = "s3a://bucket/pages"\n',
+            "mine.toml: paths.report: Value error, must be a folder of this machine",
+        ),
+        (
+            '[simulation]\nminimum_steps = "5"\n',
+            "mine.toml: simulation.minimum_steps: Input should be a valid",
+        ),
+        ("[simulation]\nminimum_steps = 0\n", "mine.toml: simulation.minimum_steps: Input should be greater"),
+        (
+            '[simulation]\nideal = "best"\n',
+            "mine.toml: simulation.ideal: Input should be 'pooled-mean-median'",
+        ),
+        ("[spark]\npackages = []\n", "mine.toml: spark.packages:"),
+        ("[spark.conf]\na = 1\n", "mine.toml: spark.conf.a: Input should be a valid string"),
+        ('extends = "cloud"\n', "mine.toml: extends: must be one of base, local, cluster, kubernetes,"),
+        ("[simulation\n", "mine.toml: not TOML:"),
+    ],
+)
+def test_wrong_settings_name_file_and_key_on_one_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        load_settings(overlay(tmp_path, text))
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_overlay_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"absent\.toml: No such file"):
+        load_settings(tmp_path / "absent.toml")
+
+
+def test_a_key_missing_from_the_base_names_the_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(PROJECT / "conf", tmp_path / "conf")
+    base = tmp_path / "conf" / "base.toml"
+    base.write_text(base.read_text().replace("maximum_restarts", "# maximum_restarts"))
+    monkeypatch.setattr("jobs.runtime.settings.project_file", tmp_path.joinpath)
+    with pytest.raises(SettingsError, match=r"^conf/base\.toml: simulation\.maximum_restarts: missing key$"):
+        load_settings()
+
+
+def test_paths_of_the_command_line_start_where_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    paths = load_settings(None, "logs", "/tables").paths
+    assert (paths.landing, paths.warehouse) == (str(tmp_path / "logs"), "/tables")
+
+
+def test_the_report_lies_in_a_warehouse_of_this_machine_unless_it_is_put_elsewhere(tmp_path: Path) -> None:
+    assert load_settings(None, None, "/tables").report_folder == Path("/tables/_report")
+    file = overlay(tmp_path, '[paths]\nreport = "pages"\n')
+    assert load_settings(file, None, "s3a://bucket/tables").report_folder == PROJECT / "pages"
+    assert load_settings(None, None, "s3a://bucket/tables").report_folder is None
+
+
+def test_a_url_stays_what_it_is(tmp_path: Path) -> None:
+    file = overlay(tmp_path, '[paths]\nlanding = "hdfs://store/logs"\n')
+    paths = load_settings(file, warehouse="s3a://bucket/tables").paths
+    assert (paths.landing, paths.warehouse) == ("hdfs://store/logs", "s3a://bucket/tables")
+
+
+def test_settings_and_views_are_read_from_inside_the_zip(tmp_path: Path) -> None:
+    archive = write_zip(tmp_path / "project.zip")
+    program = (
+        f"import sys; sys.path.insert(0, {str(archive)!r})\n"
+        "import jobs.runtime.settings, schemas.views\n"
+        "settings = jobs.runtime.settings.load_settings('cluster')\n"
+        "print(jobs.runtime.settings.__file__, settings.paths.landing, len(schemas.views.VIEWS))\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    file, landing, views = told.stdout.split()
+    assert file.startswith(str(archive))
+    assert landing == str(tmp_path / "landing")
+    assert int(views) > 0

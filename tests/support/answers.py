@@ -1,0 +1,35 @@
+"""Rows of views and queries over tables that a test states, by the engine that answers commands."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from pyspark.sql import Row
+
+from jobs.reading.database import create_views
+from jobs.reading.dialect import WHOLE
+from jobs.reading.question import question
+from schemas.tables import TABLES
+from schemas.views import VIEWS
+from tests.support.examples import table_rows
+
+Stated = Mapping[str, Sequence[Mapping[str, Any]] | pa.Table]
+"""By table: rows, or what differs in each from the good row of tests.support.examples."""
+
+
+def answer(sql: str, tables: Stated) -> list[Row]:
+    """Rows of a question over these tables and all views; every other table is empty."""
+    with duckdb.connect(":memory:") as connection:
+        connection.execute(WHOLE)
+        for name in TABLES:
+            rows = tables.get(name, [])
+            connection.register(name, rows if isinstance(rows, pa.Table) else _rows(name, rows))
+        create_views(connection, VIEWS)
+        connection.execute(question(sql).for_duckdb)
+        names = [column[0] for column in connection.description or ()]
+        return [Row(**dict(zip(names, row, strict=True))) for row in connection.fetchall()]
+
+
+def _rows(name: str, changes: Sequence[Mapping[str, Any]]) -> pa.Table:
+    return table_rows(name, changes) if changes else TABLES[name].arrow_schema.empty_table()

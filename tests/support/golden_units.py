@@ -1,0 +1,136 @@
+"""Small units of every status and cause, of which one version of the simulator always computes the same.
+
+They lie in tests/data/golden/units.parquet, so that a change of the generator that once made them changes no
+digest. `python -m tests.support.golden_units` draws them anew, and with them every digest changes.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from jobs.runtime.project import PROJECT
+from jobs.synthetic.job import GeneratedJob
+from jobs.synthetic.mechanisms.data import PackedSequences
+from jobs.synthetic.mechanisms.loading import SlowStorage
+from jobs.synthetic.mechanisms.network import FlappingLink
+from jobs.synthetic.mechanisms.nuisances import ClockSkew, HeavyTailedNoise
+from jobs.synthetic.mechanisms.pauses import UnsynchronisedGc
+from jobs.synthetic.mechanisms.stages import LossLayer
+from jobs.synthetic.mechanisms.workers import WeakGpu
+from jobs.synthetic.shape import TRANSFERS, JobShape
+from schemas.vocabulary import OP_CODES
+from tests.support.skewed import job_on_hosts
+from udfs.op_lists import LISTS
+
+FOLDER: Final = PROJECT / "tests" / "data" / "golden"
+_UNITS: Final = FOLDER / "units.parquet"
+_UNIT: Final = "unit"
+_SHAPE: Final = JobShape(dp_size=3, pp_size=2, microbatches=3, steps=10)
+_TENTHS: Final = 1
+"""Decimals of times in microseconds that are kept: the file is smaller so."""
+
+Row = dict[str, Any]
+
+
+class GoldenUnit(NamedTuple):
+    """A unit: its name, its row of jobs and its rows of rank_steps."""
+
+    name: str
+    manifest: Row
+    rank_steps: pa.Table
+
+
+def golden_units() -> list[GoldenUnit]:
+    """Return the units, as they were once drawn."""
+    stored = pq.read_table(_UNITS)
+    manifests: dict[str, Row] = json.loads(stored.schema.metadata[b"manifests"])
+    rows = stored.replace_schema_metadata(None)
+    return [
+        GoldenUnit(name, facts, rows.filter(pc.equal(rows[_UNIT], name)).drop_columns([_UNIT]))
+        for name, facts in manifests.items()
+    ]
+
+
+def _drawn() -> Iterator[GoldenUnit]:
+    causes = {
+        "slow_worker": WeakGpu(1, 0, 1.6),
+        "stage_imbalance": LossLayer(0.06, 0.06),
+        "data_imbalance": PackedSequences(8192, 1000, 1.0),
+        "pause": UnsynchronisedGc(0.4, 3.0),
+        "communication": FlappingLink(0, 0.3, 0.6),
+        "launch_delay": SlowStorage(0.3),
+        "odd lengths": HeavyTailedNoise(0.01, 1.0),
+    }
+    for name, mechanism in causes.items():
+        yield _unit(name, job_on_hosts(_SHAPE, mechanism))
+    yield _unit("clocks that differ", job_on_hosts(replace(_SHAPE, tp_size=8), ClockSkew(0.02)))
+    yield _unit(
+        "virtual pipeline",
+        job_on_hosts(
+            replace(_SHAPE, microbatches=2, vpp_size=2, noop_transfers="all"), LossLayer(0.03, 0.03)
+        ),
+    )
+    alone = frozenset(TRANSFERS) | {
+        *("params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce"),
+        *("embedding-grads-all-reduce", "optimizer-clip-main-grad"),
+    }
+    small = job_on_hosts(replace(_SHAPE, dp_size=2, microbatches=2))
+    yield _unit("no_manifest", small, manifest={})
+    yield _unit("bad_layout", small, world_size=9)
+    yield _unit("unusable_log", small, manifest_status="unusable_log", manifest_detail="timers, no log")
+    yield _unit("too_many_restarts", small, restarts=16)
+    yield GoldenUnit("no_ops", small.manifest, small.rank_steps.slice(0, 0))
+    yield _unit("corrupt_trace", _changed(small, lambda row: _without(row, ["forward-send"])))
+    yield _unit("missing_workers", _changed(small, lambda row: None if row["dp_rank"] else row))
+    yield _unit("odd_ranks", _changed(small, lambda row: row if row["dp_rank"] else _in_milliseconds(row)))
+    computes = _changed(small, lambda row: _without(row, TRANSFERS))
+    yield _unit("partial_trace", computes, transfers="absent")
+    yield _unit("too_few_steps", job_on_hosts(replace(_SHAPE, dp_size=2, steps=5)))
+    yield _unit("unknown_clocks", job_on_hosts(replace(_SHAPE, dp_size=1, absent=alone, tp_size=8)))
+
+
+def _unit(name: str, job: GeneratedJob, manifest: Row | None = None, **more: object) -> GoldenUnit:
+    facts = job.manifest if manifest is None else manifest
+    return GoldenUnit(name, facts | more, _changed(job, _rounded).rank_steps)
+
+
+def _changed(job: GeneratedJob, change: Callable[[Row], Row | None]) -> GeneratedJob:
+    """Rows as `change` makes them; None loses a row."""
+    rows = [change(row) for row in job.rank_steps.to_pylist()]
+    kept = pa.Table.from_pylist([row for row in rows if row is not None], schema=job.rank_steps.schema)
+    return GeneratedJob(kept, job.manifest)
+
+
+def _rounded(row: Row) -> Row:
+    return row | {name: [round(each, _TENTHS) for each in row[name]] for name in ("start_us", "duration_us")}
+
+
+def _in_milliseconds(row: Row) -> Row:
+    return row | {name: [each / 1e3 for each in row[name]] for name in ("start_us", "duration_us")}
+
+
+def _without(row: Row, op_types: Collection[str]) -> Row:
+    codes = {OP_CODES[name] for name in op_types}
+    places = [place for place, code in enumerate(row["op"]) if code not in codes]
+    return row | {name: [row[name][place] for place in places] for name in LISTS}
+
+
+def _write() -> None:
+    units = list(_drawn())
+    named = [
+        unit.rank_steps.append_column(_UNIT, pa.array([unit.name] * unit.rank_steps.num_rows, pa.string()))
+        for unit in units
+    ]
+    facts = json.dumps({unit.name: unit.manifest for unit in units})
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    rows = pa.concat_tables(named).replace_schema_metadata({"manifests": facts})
+    pq.write_table(rows, _UNITS, compression="zstd", compression_level=19)
+
+
+if __name__ == "__main__":
+    _write()

@@ -1,0 +1,194 @@
+"""A small history to fill, to spoil and to fill again: its landing and its tables."""
+
+import shutil
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs import backfill
+from jobs.emitter.rank_log_writer import finish_day
+from jobs.landing.files import Unit
+from jobs.runtime.settings import Settings
+from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.mechanisms.workers import WeakGpu
+from jobs.synthetic.rank_log_files import run_folder, write_rank_logs
+from jobs.synthetic.shape import JobShape
+from jobs.warehouse.publication import publication
+from jobs.warehouse.staged_rows import StagedRows
+from jobs.warehouse.tables import Warehouse
+from schemas.table import Table
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    FLEET_TABLES,
+    PUBLISHED_TABLES,
+    RANK_STEPS,
+    STAGE_NAMES,
+    TABLE_NAMES,
+    UNIT_FINGERPRINTS,
+)
+from tests.support.random_jobs import generate_job
+
+DAYS = (date(2026, 1, 5), date(2026, 1, 6))
+JOB_IDS = ("alpha", "beta")
+NOTHING: dict[str, set[tuple[str, str]]] = {stage: set() for stage in STAGE_NAMES}
+SHAPE = JobShape(dp_size=2, pp_size=1, steps=12)
+DATA_TABLES = tuple(name for name in PUBLISHED_TABLES if name != UNIT_FINGERPRINTS)
+
+Rows = list[dict[str, Any]]
+
+
+class KilledError(Exception):
+    """Stands for the end of the process."""
+
+
+@dataclass(frozen=True)
+class History:
+    """A landing and a warehouse of one test."""
+
+    spark: SparkSession
+    settings: Settings
+
+    @property
+    def landing(self) -> Path:
+        return Path(self.settings.paths.landing)
+
+    @property
+    def warehouse(self) -> Path:
+        return Path(self.settings.paths.warehouse)
+
+    def with_settings(self, **simulation: object) -> "History":
+        """The same folders under other settings of the simulation."""
+        changed = self.settings.simulation.model_copy(update=simulation)
+        return History(self.spark, self.settings.model_copy(update={"simulation": changed}))
+
+    def put(self, job_id: str, day: date, slow: float = 1.5, run_id: str = "r1") -> Path:
+        """Write a job-day whose last dp rank is slow; returns its folder."""
+        identity = JobIdentity(job_id, run_id, fields={"gpu_hours": 96.0, "team": "language"})
+        return write_rank_logs(self.landing, day, generate_job(SHAPE, [WeakGpu(1, 0, slow)], 7, identity))
+
+    def folder(self, job_id: str, day: date) -> Path:
+        return run_folder(self.landing, day, job_id, "r1")
+
+    def finish(self, days: Iterable[date] = DAYS) -> None:
+        """Say that these days are complete."""
+        for day in days:
+            finish_day(self.landing, day)
+
+    def arguments(self) -> list[str]:
+        """What tells a command line where this history lies."""
+        return ["--landing", str(self.landing), "--warehouse", str(self.warehouse)]
+
+    def plan(
+        self, stages: Sequence[str] = STAGE_NAMES, job_ids: Sequence[str] = (), *, data_only: bool = False
+    ) -> backfill.Plan:
+        return backfill.plan(
+            Warehouse.of(self.spark, self.settings), self.settings, DAYS, stages, job_ids, data_only=data_only
+        )
+
+    def fill(
+        self, stages: Sequence[str] = STAGE_NAMES, job_ids: Sequence[str] = ()
+    ) -> dict[str, set[tuple[str, str]]]:
+        """Do what is to be done; returns what that was, (day, job_id) by stage."""
+        todo = self.plan(stages, job_ids)
+        backfill.run(self.spark, self.settings, todo)
+        return units_of(todo)
+
+    def clear(self, name: str, also: Mapping[str, str] | None = None) -> None:
+        """Publish a table without rows, or without those of some partitions."""
+        warehouse, table = Warehouse(self.spark, str(self.warehouse)), TABLES[name]
+        rows = warehouse.rows(table) if name != RANK_STEPS else table.arrow_schema.empty_table()
+        for column, value in (also or {}).items():
+            rows = rows.filter(pc.not_equal(rows[column], value))
+        rows = rows if also else rows.slice(0, 0)
+        with publication(warehouse, "upkeep", DAYS, [name]):
+            warehouse.replace(table, rows, DAYS)
+
+    def rows(self, name: str) -> Rows:
+        paths = self.settings.paths
+        read = Warehouse(self.spark, paths.warehouse, paths.silver).read(TABLES[name]).toArrow()
+        return sorted(read.to_pylist(maps_as_pydicts="strict"), key=repr)
+
+    def tables(self) -> dict[str, Rows]:
+        """All rows of all tables that hold data."""
+        return {name: self.rows(name) for name in DATA_TABLES}
+
+    def versions(self) -> dict[str, int]:
+        """Commits of each table that was ever written."""
+        found = {}
+        for name in TABLE_NAMES:
+            path = self.warehouse / name
+            if path.exists():
+                found[name] = DeltaTable(str(path)).version()
+        return found
+
+
+def units_of(todo: backfill.Plan) -> dict[str, set[tuple[str, str]]]:
+    """What a plan has to do, (day, job_id) by stage."""
+    return {
+        stage: {
+            (unit[0].isoformat(), unit[1]) for block in todo.blocks for unit in block.units.get(stage, ())
+        }
+        for stage in todo.wants
+    }
+
+
+def history_in(root: Path, spark: SparkSession, settings: Settings) -> History:
+    """A history with nothing in it yet."""
+    paths = settings.paths.model_copy(
+        update={"landing": str(root / "landing"), "warehouse": str(root / "warehouse")}
+    )
+    return History(spark, settings.model_copy(update={"paths": paths}))
+
+
+def copy_of(history: History, root: Path) -> History:
+    """The same history in folders of its own, times of files kept."""
+    copied = history_in(root, history.spark, history.settings)
+    for ours, theirs in ((copied.landing, history.landing), (copied.warehouse, history.warehouse)):
+        shutil.copytree(theirs, ours)
+    return copied
+
+
+def assert_same_tables(found: dict[str, Rows], wanted: dict[str, Rows]) -> None:
+    """Equal as sets of rows; sums of whole days up to rounding."""
+    for name, rows in wanted.items():
+        if name in FLEET_TABLES:
+            assert _rounded(found[name]) == _rounded(rows), name
+        else:
+            assert found[name] == rows, name
+
+
+def _rounded(rows: Rows) -> Rows:
+    return [
+        {key: float(f"{value:.12g}") if isinstance(value, float) else value for key, value in row.items()}
+        for row in rows
+    ]
+
+
+def dying_at(name: str, day: date | None = None) -> Callable[..., None]:
+    """Stands for Warehouse.replace; dies when a table is written, or when fingerprints are put back.
+
+    day : only when it is written for this one
+    """
+    replace = Warehouse.replace
+
+    def replace_or_die(
+        self: Warehouse,
+        table: Table,
+        rows: DataFrame | StagedRows | pa.Table,
+        log_dates: Sequence[date],
+        units: Collection[Unit] | None = None,
+        also: Mapping[str, str] | None = None,
+    ) -> None:
+        is_put_back = name == UNIT_FINGERPRINTS and isinstance(rows, pa.Table) and rows.num_rows > 0
+        if table.name == name and (is_put_back or name != UNIT_FINGERPRINTS) and day in (None, *log_dates):
+            raise KilledError
+        replace(self, table, rows, log_dates, units, also)
+
+    return replace_or_die

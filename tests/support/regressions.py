@@ -1,0 +1,176 @@
+"""Inputs that a form of the simulator once got wrong, or might: each is named by the mistake it shows."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from jobs.synthetic.job import GeneratedJob
+from jobs.synthetic.shape import JobShape
+from tests.support.random_jobs import NOISY, USUAL, VIRTUAL, generate_job, with_early_optimizer, without_ops
+from tests.udfs.lines import Ops, line, manifest, rank_steps
+
+
+def _op_that_may_end_a_step_before_replicas_meet() -> GeneratedJob:
+    """Nothing waits for a send that one replica records until long after the clip, where replicas first meet.
+
+    Rows of replicas begin with that meeting: they must know the latest end until there. Send transfers of 49
+    and 3 s, 26 s ideally; all else takes 1 s: T = 50, T_ideal = 27, for replica 0 alone 50, for replica 1 27.
+    """
+    lines = []
+    for dp_rank, send_s in ((0, 49), (1, 3)):
+        first: Ops = [
+            ("forward-compute", 0, 1),
+            ("forward-send", 1, send_s),
+            ("optimizer-clip-main-grad", 1, 3),
+        ]
+        last: Ops = [("forward-recv", 0, 2), ("forward-compute", 2, 1), ("optimizer-clip-main-grad", 3, 1)]
+        lines += [line(0, dp_rank, 0, first), line(0, dp_rank, 1, last)]
+    return GeneratedJob(rank_steps(*lines), manifest(dp_size=2, pp_size=2))
+
+
+def _batched_send_of_a_single_microbatch() -> GeneratedJob:
+    """Recorded until the recv of its call has ended: longest in a pipeline with one microbatch."""
+    return generate_job(
+        JobShape(dp_size=2, pp_size=3, microbatches=1, batched=True, steps=3), [], seed=7, workload=NOISY
+    )
+
+
+def _more_replicas_than_are_compared_one_by_one() -> GeneratedJob:
+    """Up to eight replicas meet by comparing them one by one; more are reduced along their axis."""
+    return generate_job(JobShape(dp_size=9, pp_size=2, microbatches=2, steps=2), [], seed=31, workload=NOISY)
+
+
+def _op_type_that_one_step_lacks() -> GeneratedJob:
+    """The second of three steps has no gc: where gc alone is recorded, it is ideal as a whole."""
+    rows = generate_job(replace(USUAL, pp_size=2), [], seed=23, workload=NOISY)
+    without = [place for place, step in enumerate(rows.rank_steps["step"].to_pylist()) if step == 1]
+    return GeneratedJob(without_ops(rows.rank_steps, "gc", without, last_alone=True), rows.manifest)
+
+
+def _noop_transfers_of_all_rows() -> GeneratedJob:
+    """Transfers that moved nothing, recorded in every row alike."""
+    return generate_job(replace(USUAL, pp_size=3, noop_transfers="all"), [], seed=11, workload=NOISY)
+
+
+def _noop_transfers_of_some_rows() -> GeneratedJob:
+    """The same, but two rows lack one of them: another program, the same peers."""
+    job = _noop_transfers_of_all_rows()
+    return GeneratedJob(without_ops(job.rank_steps, "forward-recv", [0, 9], last_alone=True), job.manifest)
+
+
+def _collectives_of_unequal_number() -> GeneratedJob:
+    """One replica lacks its last reduce-scatter, another its last two: those that are left still meet."""
+    job = generate_job(replace(USUAL, dp_size=3, pp_size=2, buckets=3), [], seed=13, workload=NOISY)
+    rows = without_ops(job.rank_steps, "grads-reduce-scatter", [1, 4, 4, 11], last_alone=True)
+    return GeneratedJob(rows, job.manifest)
+
+
+def _sends_without_peer_amid_others() -> GeneratedJob:
+    """Of a virtual pipeline's sends, those of the model's last chunk have no peer and lie amid the others."""
+    return generate_job(
+        replace(VIRTUAL, pp_size=2, microbatches=4, vpp_size=3, steps=3), [], seed=17, workload=NOISY
+    )
+
+
+def _recv_beyond_the_last_compute() -> GeneratedJob:
+    """The profiler lost the second forward of stage 1; its recv had begun with the first, which takes 10 s.
+
+    It matches no compute and so waits for none, least of all for one that it was recorded beside: T = 12.
+    """
+    first: Ops = [
+        ("forward-compute", 0, 1, 0),
+        ("forward-send", 1, 1),
+        ("forward-compute", 1, 1, 1),
+        ("forward-send", 2, 1),
+    ]
+    last: Ops = [("forward-recv", 0, 2), ("forward-compute", 2, 10, 0), ("forward-recv", 2, 1)]
+    return GeneratedJob(rank_steps(line(0, 0, 0, first), line(0, 0, 1, last)), manifest(pp_size=2))
+
+
+def _transfer_clamp_in_a_late_step() -> GeneratedJob:
+    """A send that ended 0.1 s before its recv began, in the last of three steps; another in the first."""
+    healthy: list[dict[str, Any]] = []
+    for step in range(3):
+        recv_s = 2.0 if step == 1 else 1.9
+        first: Ops = [
+            ("forward-compute", 0, 1),
+            ("forward-send", 1, 1 if step == 1 else 0.8),
+            ("backward-compute", 2, 2 + step),
+        ]
+        last: Ops = [
+            ("forward-recv", recv_s, 2.1 - recv_s),
+            ("forward-compute", 2.1, 1),
+            ("backward-compute", 3.1, 2),
+        ]
+        healthy += [line(step, 0, 0, first), line(step, 0, 1, last)]
+    return GeneratedJob(rank_steps(*healthy), manifest(pp_size=2))
+
+
+def _launch_delay_clamp_with_several_late_sources() -> GeneratedJob:
+    """A layernorm all-reduce that starts before gc and reduce-scatter have ended: one clamp, not two."""
+    ops: Ops = [
+        ("forward-compute", 0, 1),
+        ("backward-compute", 1, 1),
+        ("grads-reduce-scatter", 2, 1),
+        ("gc", 2, 0.2),
+        ("layernorm-grads-all-reduce", 2.1, 1.9),
+        ("separate-grads-all-reduce", 4, 1),
+    ]
+    return GeneratedJob(rank_steps(line(0, 0, 0, ops), line(1, 0, 0, ops)), manifest(cp_size=2))
+
+
+def _launch_delay_clamps_of_every_step() -> GeneratedJob:
+    """An optimizer that starts long before the clip has ended, in every worker and step."""
+    job = generate_job(USUAL, [], seed=19, workload=NOISY)
+    return GeneratedJob(with_early_optimizer(job.rank_steps, 50_000.0), job.manifest)
+
+
+def _pairs(step: int, dp_rank: int, times_s: list[tuple[float, float]]) -> dict[str, Any]:
+    """Forwards and backwards in turn; 0 s for a backward that is missing."""
+    ops: Ops = []
+    now_s = 0.0
+    for microbatch, (forward_s, backward_s) in enumerate(times_s):
+        ops.append(("forward-compute", now_s, forward_s, microbatch))
+        now_s += forward_s
+        if backward_s:
+            ops.append(("backward-compute", now_s, backward_s, microbatch))
+            now_s += backward_s
+    return line(step, dp_rank, 0, ops)
+
+
+def _correlation_of_workers_that_hardly_have_one() -> GeneratedJob:
+    """Of five workers one varies within steps, one from step to step alone, one in a single direction.
+
+    The third's forward always takes 0.7 s, whose computed mean differs in the last bit: that is no variation.
+    The fourth has one pair in the first step and none later, the fifth one in each of two steps.
+    """
+    lines = []
+    for step in range(3):
+        same, other = 1.0 + step, 5.0 - 2 * step
+        lines += [
+            _pairs(step, 0, [(1.0, 2.0), (2.0, 3.5), (3.0 + step, 4.0)]),
+            _pairs(step, 1, [(same, other + 0.25), (same, other + 0.25)]),
+            _pairs(step, 2, [(0.7, 1.0 + step), (0.7, 2.0), (0.7, 2.5)]),
+            _pairs(step, 3, [(1.5, 0.0 if step else 2.5), (1.0 + step, 0.0)]),
+            _pairs(step, 4, [(1.0 + step, 2.0 + 3 * step if step < 2 else 0.0)]),
+        ]
+    return GeneratedJob(rank_steps(*lines), manifest(dp_size=5))
+
+
+_ALL: Final[tuple[Callable[[], GeneratedJob], ...]] = (
+    _op_that_may_end_a_step_before_replicas_meet,
+    _batched_send_of_a_single_microbatch,
+    _more_replicas_than_are_compared_one_by_one,
+    _op_type_that_one_step_lacks,
+    _noop_transfers_of_all_rows,
+    _noop_transfers_of_some_rows,
+    _collectives_of_unequal_number,
+    _sends_without_peer_amid_others,
+    _recv_beyond_the_last_compute,
+    _transfer_clamp_in_a_late_step,
+    _launch_delay_clamp_with_several_late_sources,
+    _launch_delay_clamps_of_every_step,
+    _correlation_of_workers_that_hardly_have_one,
+)
+REGRESSIONS: Final = {make.__name__.removeprefix("_"): make for make in _ALL}
+"""Makers of the inputs, by the name of the mistake."""

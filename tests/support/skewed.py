@@ -1,0 +1,91 @@
+"""Jobs whose clocks are off: rows with the zeros of their lines moved, and what a user sees of them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.job import GeneratedJob
+from jobs.synthetic.mechanisms.mechanism import Mechanism
+from jobs.synthetic.shape import JobShape
+from jobs.synthetic.workload import Workload
+from tests.support.random_jobs import generate_job
+from udfs.what_if import SimulationSettings, simulate_job
+
+Course = Callable[[int], float]
+"""From Unix time [us] to how far a clock is ahead. [us]"""
+
+MS: Final = 1_000.0
+HOUR: Final = 3_600_000_000.0
+
+FROM_ONE_CLOCK: Final = SimulationSettings(
+    clock_floor_s=float("inf"), clock_floor_fraction=float("inf"), diagnosed=False
+)
+"""Leaves all clocks alone."""
+
+
+def job_on_hosts(shape: JobShape, *mechanisms: Mechanism, seed: int = 5, noise: float = 0.01) -> GeneratedJob:
+    """A job with eight ranks to a host."""
+    return generate_job(shape, mechanisms, seed, JobIdentity(), Workload(noise=noise))
+
+
+def hosts_of(rank_steps: pa.Table) -> list[str]:
+    """Names of the hosts, sorted."""
+    return sorted(set(rank_steps["host"].to_pylist()))
+
+
+def began_us(rank_steps: pa.Table) -> list[int]:
+    """When each step began, ascending. [us]"""
+    t0_us, step = rank_steps["t0_us"].to_numpy(), rank_steps["step"].to_numpy()
+    return sorted(int(t0_us[step == number].min()) for number in np.unique(step))
+
+
+def skewed(rank_steps: pa.Table, courses: Mapping[str, Course]) -> pa.Table:
+    """The rows as hosts with these clocks would have written them."""
+    rows = zip(rank_steps["host"].to_pylist(), rank_steps["t0_us"].to_pylist(), strict=True)
+    t0_us = [t0 + round(courses[host](t0)) if host in courses else t0 for host, t0 in rows]
+    place = rank_steps.schema.get_field_index("t0_us")
+    return rank_steps.set_column(place, "t0_us", pa.array(t0_us, pa.int64()))
+
+
+def without_hosts(rank_steps: pa.Table) -> pa.Table:
+    """The rows of a log that names no host."""
+    place = rank_steps.schema.get_field_index("host")
+    return rank_steps.set_column(place, "host", pa.nulls(rank_steps.num_rows, pa.string()))
+
+
+def simulated(
+    rank_steps: pa.Table, manifest: Mapping[str, Any], settings: SimulationSettings | None = None
+) -> dict[str, Any]:
+    """The row of job_slowdown."""
+    chosen = settings or SimulationSettings(diagnosed=False)
+    (row,) = simulate_job(rank_steps, manifest, chosen)["job_slowdown"].to_pylist()
+    return dict(row)
+
+
+def skews(rank_steps: pa.Table, seed: int) -> dict[str, dict[str, Course]]:
+    """Clocks that are off, by what is wrong with them; the same hosts for the same seed."""
+    rng = np.random.default_rng(seed)
+    hosts, steps = hosts_of(rank_steps), began_us(rank_steps)
+    bad = str(rng.choice(hosts))
+    small, large = (rng.uniform(-size, size, len(hosts)) for size in (5 * MS, 50 * MS))
+    drift = rng.uniform(-200e-6, 200e-6, len(hosts))
+    middle = steps[len(steps) // 2]
+    return {
+        "all within 5 ms": {host: _offset(by) for host, by in zip(hosts, small, strict=True)},
+        "one 50 ms ahead": {bad: _offset(50 * MS)},
+        "all within 50 ms": {host: _offset(by) for host, by in zip(hosts, large, strict=True)},
+        "drift to 200 ppm": {host: _drift(by, steps[0]) for host, by in zip(hosts, drift, strict=True)},
+        "set back in mid-job": {bad: lambda t_us: -50 * MS if t_us >= middle else 0.0},
+        "an hour ahead": {bad: _offset(HOUR)},
+    }
+
+
+def _offset(by_us: float) -> Course:
+    return lambda _t_us: by_us
+
+
+def _drift(rate: float, since_us: int) -> Course:
+    return lambda t_us: rate * (t_us - since_us)

@@ -1,0 +1,113 @@
+"""The Spark shell without Spark: thousands of tiny units in shared batches."""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from schemas.tables import TABLES
+from schemas.vocabulary import JOB_SLOWDOWN, STEP_SLOWDOWN
+from tests.support.examples import DAY
+from tests.udfs.lines import Ops, line, manifest, rank_steps
+from udfs.kernel.graph.graph import Layout
+from udfs.kernel.graph.program import Ints
+from udfs.kernel.recorded.first_pass import JobRows
+from udfs.kernel.what_if import How, WhatIf, analyse
+from udfs.simulate.unit_batches import (
+    RESULT_SCHEMA,
+    SIMULATED_COLUMNS,
+    UNITS_PER_BATCH,
+    UnitReader,
+    UnitRows,
+    results_of,
+    simulate_batches,
+    simulate_group,
+)
+from udfs.what_if import SimulationSettings
+
+UNITS = 2_000
+OPS: Ops = [("forward-compute", 0, 1), ("backward-compute", 1, 2)]
+ROWS = rank_steps(line(0, 0, 0, OPS)).select(SIMULATED_COLUMNS)
+SETTINGS = SimulationSettings(minimum_steps=1)
+GOOD: dict[str, Any] = manifest() | {"manifest_status": None, "manifest_detail": None}
+
+
+def reader(number: int) -> UnitReader:
+    """As many units alike, job after job."""
+    return lambda _: (UnitRows((DAY, f"job-{job:05d}", "r0"), GOOD, ROWS) for job in range(number))
+
+
+def test_thousands_of_tiny_units_share_batches() -> None:
+    found = list(simulate_batches(SETTINGS, reader(UNITS))([]))
+    assert len(found) == -(-UNITS // UNITS_PER_BATCH) < UNITS / 50
+    assert all(batch.schema.equals(RESULT_SCHEMA) for batch in found)
+    tables = results_of(pa.Table.from_batches(found))
+    assert all(table.schema.equals(TABLES[name].arrow_schema) for name, table in tables.items())
+    jobs = tables[JOB_SLOWDOWN]
+    assert jobs["job_id"].to_pylist() == [f"job-{job:05d}" for job in range(UNITS)]
+    assert set(jobs["log_date"].unique().to_pylist()) == {DAY}
+    assert jobs["status"].unique().to_pylist() == ["analysed"]
+    assert jobs["simulated_step_s"].unique().to_pylist() == [3.0]
+
+
+def test_results_leave_as_soon_as_a_batch_is_full() -> None:
+    """Nothing is held back until all units have come: memory would grow with their number."""
+    asked = count()
+
+    def counted(_: object) -> Iterator[UnitRows]:
+        for unit in reader(3 * UNITS_PER_BATCH)([]):
+            next(asked)
+            yield unit
+
+    first = next(iter(simulate_batches(SETTINGS, counted)([])))
+    assert results_of(pa.Table.from_batches([first]))[JOB_SLOWDOWN].num_rows == UNITS_PER_BATCH
+    assert next(asked) == UNITS_PER_BATCH
+
+
+def test_a_unit_that_cannot_be_read_costs_no_other_its_results() -> None:
+    """The second of three units has ops that contradict each other, the third a manifest with a defect."""
+    twice = rank_steps(line(0, 0, 0, [OPS[0], OPS[0]])).select(SIMULATED_COLUMNS)
+    refused = GOOD | {"manifest_status": "bad_layout", "manifest_detail": "why"}
+    each = ((GOOD, ROWS), (GOOD, twice), (refused, ROWS))
+    units = [UnitRows((DAY, f"unit-{number}", "r0"), *unit) for number, unit in enumerate(each)]
+    found = results_of(pa.Table.from_batches(simulate_batches(SETTINGS, lambda _: iter(units))([])))
+    jobs = found[JOB_SLOWDOWN].to_pylist()
+    assert [job["status"] for job in jobs] == ["analysed", "corrupt_trace", "bad_layout"]
+    assert found[STEP_SLOWDOWN].column("job_id").to_pylist() == ["unit-0"]
+    assert "computed twice" in jobs[1]["status_detail"]
+
+
+def test_a_defect_of_ours_leaves_its_traceback_and_costs_no_other_unit_its_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted in the kernel, for the second of three units."""
+    numbers = count()
+
+    def planted(rows: JobRows, layout: Layout, rank: Ints, host: Ints, how: How) -> WhatIf:
+        if next(numbers) == 1:
+            raise ZeroDivisionError("no step\nat all")
+        return analyse(rows, layout, rank, host, how)
+
+    monkeypatch.setattr("udfs.what_if.analyse", planted)
+    found = results_of(pa.Table.from_batches(simulate_batches(SETTINGS, reader(3))([])))
+    jobs = found[JOB_SLOWDOWN].to_pylist()
+    assert [job["status"] for job in jobs] == ["analysed", "failed", "analysed"]
+    assert [job["status_detail"] for job in jobs] == [None, "ZeroDivisionError: no step", None]
+    assert [job["failure_traceback"] is None for job in jobs] == [True, False, True]
+    assert "in planted" in jobs[1]["failure_traceback"]
+    assert jobs[1]["failure_traceback"].endswith("ZeroDivisionError: no step\nat all\n")
+
+
+def test_rows_that_were_brought_together_are_a_unit_too() -> None:
+    key = tuple(pa.scalar(value) for value in (DAY, "job", "r0"))
+    of_manifest = simulate_group(SETTINGS, {(DAY, "job", "r0"): GOOD})(key, ROWS)
+    of_none = simulate_group(SETTINGS, {})(key, ROWS)
+    (known,), (unknown,) = (results_of(found)[JOB_SLOWDOWN].to_pylist() for found in (of_manifest, of_none))
+    assert (known["status"], unknown["status"]) == ("analysed", "no_manifest")
+    assert (known["log_date"], known["job_id"], known["run_id"]) == (DAY, "job", "r0")
+
+
+def test_no_unit_at_all() -> None:
+    assert list(simulate_batches(SETTINGS, reader(0))([])) == []

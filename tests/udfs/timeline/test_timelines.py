@@ -1,0 +1,137 @@
+"""One step three times: its times are those of the results, its facts those of the log."""
+
+import pytest
+
+from schemas.vocabulary import OP_TYPES, STEP_SLOWDOWN
+from tests.support.random_jobs import LAYOUTS, named_job
+from tests.udfs.lines import Ops, line, manifest, rank_steps
+from udfs.errors import NoSuchStepError, NothingToReplayError
+from udfs.timeline.timelines import IDEAL, KINDS, RECORDED, REPLAYED, StepTimelines, step_timelines
+from udfs.what_if import simulate_job
+
+JOBS = {name: named_job(name) for name in (*LAYOUTS, "disagreeing")}
+
+
+@pytest.mark.parametrize("ops_together", [1_000_000, 300])
+@pytest.mark.parametrize("name", JOBS)
+def test_step_times_are_those_of_the_results(name: str, ops_together: int) -> None:
+    job = JOBS[name]
+    for row in simulate_job(job.rank_steps, job.manifest)[STEP_SLOWDOWN].to_pylist():
+        found = step_timelines(job.rank_steps, job.manifest, row["step"], ops_together=ops_together)
+        told = {RECORDED: "actual_step_s", REPLAYED: "simulated_step_s", IDEAL: "ideal_step_s"}
+        for kind in KINDS:
+            assert found.step_s(kind) == pytest.approx(row[told[kind]], rel=1e-12)
+
+
+def test_the_slowest_step_is_taken_where_none_is_named() -> None:
+    job = JOBS["disagreeing"]
+    rows = simulate_job(job.rank_steps, job.manifest)[STEP_SLOWDOWN].to_pylist()
+    slowest = max(rows, key=lambda row: row["simulated_step_s"])
+    assert step_timelines(job.rank_steps, job.manifest).step == slowest["step"]
+
+
+def two_stages(step: int, **more: object) -> list[dict[str, object]]:
+    """Two microbatches down a pipeline of two: forward 1 s, sent in 1 s.
+
+    The first recv waits for its send from the start, the second send for its recv, which is called last.
+    """
+    first: Ops = [
+        ("forward-compute", 0, 1, 7, 0),
+        ("forward-compute", 1, 1, 9, 0),
+        ("forward-send", 1, 1),
+        ("forward-send", 2, 2),
+    ]
+    last: Ops = [
+        ("forward-recv", 0, 2),
+        ("forward-recv", 3, 1),
+        ("forward-compute", 2, 1, 7, 0),
+        ("forward-compute", 4, 1, 9, 0),
+    ]
+    return [line(step, 0, 0, first, host="a", **more), line(step, 0, 1, last, **more)]
+
+
+def drawn() -> StepTimelines:
+    return step_timelines(rank_steps(*two_stages(3), *two_stages(5)), manifest(pp_size=2), 5)
+
+
+def test_facts_of_ops() -> None:
+    found = drawn()
+    told = {
+        (
+            OP_TYPES[found.op_type[op]],
+            int(found.facts["pp_rank"][op, 0]),
+            int(found.facts["microbatch"][op, 0]),
+        )
+        for op in range(found.ops)
+    }
+    assert told == {
+        ("forward-compute", 0, 7),
+        ("forward-compute", 0, 9),
+        ("forward-send", 0, 7),
+        ("forward-send", 0, 9),
+        ("forward-recv", 1, 7),
+        ("forward-recv", 1, 9),
+        ("forward-compute", 1, 7),
+        ("forward-compute", 1, 9),
+    }
+    assert {found.hosts[host] for host in found.facts["host"][found.facts["pp_rank"] == 0]} == {"a"}
+    assert set(found.facts["host"][found.facts["pp_rank"] == 1].tolist()) == {-1}
+
+
+def test_a_drawn_step() -> None:
+    """Forward, transfer, forward on the last stage, then the second transfer and its forward: 5 s."""
+    found = drawn()
+    assert [found.step_s(kind) for kind in KINDS] == [5.0, 5.0, 5.0]
+    path = [
+        (OP_TYPES[found.op_type[op]], int(found.facts["microbatch"][op, lane]), each.from_s)
+        for each in found.critical[RECORDED]
+        for op, lane in [each.place]
+    ]
+    assert path == [
+        ("forward-compute", 7, 0.0),
+        ("forward-recv", 7, 1.0),
+        ("forward-compute", 7, 2.0),
+        ("forward-recv", 9, 3.0),
+        ("forward-compute", 9, 4.0),
+    ]
+    pairs = {(OP_TYPES[found.op_type[s]], OP_TYPES[found.op_type[r]]) for (s, _), (r, _) in found.peers}
+    assert (pairs, len(found.peers)) == ({("forward-send", "forward-recv")}, 2)
+
+
+def test_a_recorded_path_follows_the_compute_behind_which_a_transfer_was_called() -> None:
+    """Nothing makes a recv wait for a backward-compute of 3 s, but the host calls it only behind that."""
+    first: Ops = [
+        ("forward-compute", 0, 1, 7, 0),
+        ("forward-compute", 1, 1, 9, 0),
+        ("forward-send", 1, 1),
+        ("forward-send", 2, 5),
+    ]
+    last: Ops = [
+        ("forward-recv", 0, 2),
+        ("forward-compute", 2, 1, 7, 0),
+        ("backward-compute", 3, 3, 7, 0),
+        ("forward-recv", 6, 1),
+        ("forward-compute", 7, 1, 9, 0),
+    ]
+    found = step_timelines(rank_steps(line(0, 0, 0, first), line(0, 0, 1, last)), manifest(pp_size=2))
+    names = [OP_TYPES[found.op_type[each.place[0]]] for each in found.critical[RECORDED]]
+    assert names == [
+        "forward-compute",
+        "forward-recv",
+        "forward-compute",
+        "backward-compute",
+        "forward-recv",
+        "forward-compute",
+    ]
+
+
+def test_a_step_that_is_not_there() -> None:
+    with pytest.raises(
+        NoSuchStepError, match="no step 4 among the 2 complete ones, 3 to 5: next to it are 3, 5"
+    ):
+        step_timelines(rank_steps(*two_stages(3), *two_stages(5)), manifest(pp_size=2), 4)
+    lonely = two_stages(4)[:1]
+    with pytest.raises(NoSuchStepError, match="; 1 recorded ones lack a worker"):
+        step_timelines(rank_steps(*two_stages(3), *lonely), manifest(pp_size=2), 4)
+    with pytest.raises(NothingToReplayError, match="no step can be replayed: 1 recorded"):
+        step_timelines(rank_steps(*lonely), manifest(pp_size=2))

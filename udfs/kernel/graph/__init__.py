@@ -1,0 +1,1 @@
+"""The dependency graph of one step, from the programs of all stages."""

@@ -1,0 +1,152 @@
+"""From the programs of all stages to the dependency graph of one step, in an order in which it can run."""
+
+from dataclasses import replace
+from typing import TypeAlias
+
+from udfs.kernel.errors import TraceDefectError
+from udfs.kernel.graph.graph import Cell, Layout, OpGraph, Unit, op_ref, op_types_of
+from udfs.kernel.graph.graph_edges import Draft, add_edges
+from udfs.kernel.graph.graph_groups import collectives, transfer_pairs
+
+Group: TypeAlias = tuple[tuple[int, ...], bool]
+"""Ops that start together, and whether they do so on all dp lanes."""
+
+
+def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
+    """Dependency graph of one step.
+
+    cells   : one per stage (replicas as lanes) or one per (stage, dp_rank), sorted.
+    raises  : TraceDefectError for a transfer without its counterpart and for a cycle.
+    """
+    draft = Draft(layout, cells)
+    add_edges(draft)
+    waits_for = [tuple(ops) if len(ops) < 2 else tuple(dict.fromkeys(ops)) for ops in draft.waits_for()]
+    meetings = transfer_pairs(draft) + collectives(draft)
+    groups: list[Group] = []
+    for members, across_dp in meetings:
+        groups += [(ops, across_dp) for ops in zip(*members, strict=True)]
+    size = draft.first_op[-1]
+    in_rendezvous = [False] * size
+    for ops, _ in groups:
+        for op in ops:
+            in_rendezvous[op] = True
+    groups += [((op,), False) for op, meets in enumerate(in_rendezvous) if not meets]
+    units, slots = _in_order(cells, draft.first_op, waits_for, groups)
+    return OpGraph(
+        cells=cells,
+        first_op=draft.first_op,
+        op_types=op_types_of(cells),
+        stages=tuple(cell.stage for cell in cells for _ in range(cell.program.size)),
+        waits_for=tuple(waits_for),
+        waits=tuple(draft.waits),
+        units=units,
+        slots=slots,
+        meetings=tuple(meetings),
+    )
+
+
+def reordered(graph: OpGraph, waits_for: list[tuple[int, ...]]) -> OpGraph:
+    """The graph with other waits.
+
+    raises : TraceDefectError for a cycle.
+    """
+    groups: list[Group] = [(ops, across_dp) for ops, across_dp, *_ in graph.units]
+    units, slots = _in_order(graph.cells, graph.first_op, waits_for, groups)
+    waits = [(source, op) for op, sources in enumerate(waits_for) for source in sources]
+    sources, ops = ([pair[end] for pair in waits] for end in (0, 1))
+    return replace(graph, waits_for=tuple(waits_for), waits=((sources, ops),), units=units, slots=slots)
+
+
+def _in_order(
+    cells: tuple[Cell, ...],
+    first_op: tuple[int, ...],
+    waits_for: list[tuple[int, ...]],
+    groups: list[Group],
+) -> tuple[tuple[Unit, ...], int]:
+    """Units in topological order, each as late as what follows allows, and the slots that their ends need.
+
+    Depth first from the last ops: a scenario that differs from the ideal in late ops only needs lanes late.
+    raises : TraceDefectError with the ops of a cycle.
+    """
+    unit_of = [0] * len(waits_for)
+    sources: list[tuple[int, ...]] = []
+    for number, (ops, _) in enumerate(groups):
+        waits = waits_for[ops[0]]
+        unit_of[ops[0]] = number
+        for op in ops[1:]:
+            unit_of[op] = number
+            waits += waits_for[op]
+        sources.append(waits if len(ops) == 1 else tuple(dict.fromkeys(waits)))
+    is_awaited = bytearray(len(groups))
+    for waits in sources:
+        for source in waits:
+            is_awaited[unit_of[source]] = 1
+    # Units that nothing waits for first; where all the others are not reached from them, there is a cycle.
+    order: list[int] = []
+    state = bytearray(len(groups))
+    for root in sorted(range(len(groups)), key=is_awaited.__getitem__):
+        if not state[root]:
+            cycle = _visit(root, sources, unit_of, state, order)
+            if cycle:
+                refs = [op_ref(cells, first_op, groups[i][0][0]) for i in cycle]
+                raise TraceDefectError(f"{len(refs)} ops wait for each other in a circle", refs)
+    return _units(groups, sources, order, len(waits_for))
+
+
+def _visit(
+    root: int, sources: list[tuple[int, ...]], unit_of: list[int], state: bytearray, order: list[int]
+) -> list[int]:
+    """Append what `root` waits for, and `root` behind it, to `order`; returns a cycle where there is one.
+
+    state : per unit 0 (not seen), 1 (under way) or 2 (in the order).
+    """
+    path = [root]
+    rest = [iter(sources[root])]
+    state[root] = 1
+    while path:
+        for source in rest[-1]:
+            number = unit_of[source]
+            if not state[number]:
+                state[number] = 1
+                path.append(number)
+                rest.append(iter(sources[number]))
+                break
+            if state[number] == 1:
+                return path[path.index(number) :][::-1]
+        else:
+            rest.pop()
+            done = path.pop()
+            state[done] = 2
+            order.append(done)
+    return []
+
+
+def _units(
+    groups: list[Group], sources: list[tuple[int, ...]], order: list[int], size: int
+) -> tuple[tuple[Unit, ...], int]:
+    """Units with what they wait for and their slots, and how many slots there are."""
+    is_done = bytearray(size)
+    releases: list[list[int]] = []
+    for number in reversed(order):
+        last_used = []
+        for op in sources[number] + groups[number][0]:
+            if not is_done[op]:
+                is_done[op] = 1
+                last_used.append(op)
+        releases.append(last_used)
+    units: list[Unit] = []
+    slot_of, free, slots = [0] * size, list[int](), 0
+    for number in order:
+        (ops, across_dp), waits = groups[number], sources[number]
+        for op in ops:
+            if not free:
+                free.append(slots)
+                slots += 1
+            slot_of[op] = free.pop()
+        source_slots, op_slots = (
+            tuple([slot_of[op] for op in waits]),
+            tuple([(op, slot_of[op]) for op in ops]),
+        )
+        units.append((ops, across_dp, waits, source_slots, op_slots))
+        free += [slot_of[op] for op in releases.pop()]
+    return tuple(units), slots

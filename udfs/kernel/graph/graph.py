@@ -1,0 +1,141 @@
+"""The dependency graph of one step (model, section 2), the same for every step with the same programs.
+
+Built once and replayed with (scenario, step, dp_rank) as lanes. Plain integers throughout.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar
+
+from udfs.kernel import op_type as ot
+from udfs.kernel.errors import OpRef
+from udfs.kernel.graph.program import StageProgram
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+ALL_DP_RANKS: Final = -1
+
+
+class Layout(NamedTuple):
+    """Sizes of the job: data parallel, pipeline, context parallel, virtual pipeline (chunks per stage)."""
+
+    dp_size: int
+    pp_size: int
+    cp_size: int = 1
+    vpp_size: int = 1
+
+    @property
+    def has_data_parallelism(self) -> bool:
+        """Whether gradients and parameters travel between replicas."""
+        return self.dp_size * self.cp_size > 1
+
+
+class Cell(NamedTuple):
+    """The ops of one stage: of all dp ranks as lanes (dp_rank = ALL_DP_RANKS), or of one dp rank."""
+
+    stage: int
+    dp_rank: int
+    program: StageProgram
+
+
+Unit: TypeAlias = tuple[tuple[int, ...], bool, tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]]
+"""Ops that are replayed together, one op or a rendezvous: (ops, across_dp, sources, source_slots, op_slots).
+
+across_dp    : the ops meet on all dp lanes.
+sources      : what any of the ops waits for.
+source_slots : for each source the slot that its end stands in.
+op_slots     : each op and the slot for its end; in use until nothing waits for the op any more.
+A plain tuple, because a graph has thousands and makes them for every job.
+"""
+
+
+class Meetings(NamedTuple):
+    """Rendezvous of like kind, one after the other.
+
+    members   : for each member of a rendezvous its ops, one per rendezvous; all equally long.
+    across_dp : whether they meet on all dp lanes.
+    """
+
+    members: tuple[Sequence[int], ...]
+    across_dp: bool
+
+
+@dataclass(frozen=True, eq=False)
+class OpGraph:
+    """What waits for what; ops are numbered cell by cell, within a cell by (type, start).
+
+    cells        : the cells in order of their ops.
+    first_op     : number of the first op of each cell, and behind them the number of all ops.
+    op_types     : type of each op.
+    stages       : stage of each op.
+    waits_for    : for each op the ops that must have ended before it starts.
+    waits        : the same as (sources, ops) of like kind, ranges where ops follow each other.
+    units        : topological order of replay.
+    slots        : how many slots for ends a replay in that order needs.
+    meetings     : the rendezvous, those of like kind together.
+    derived      : what functions have made of the graph alone; see `once_per_graph`.
+    """
+
+    cells: tuple[Cell, ...]
+    first_op: tuple[int, ...]
+    op_types: tuple[int, ...]
+    stages: tuple[int, ...]
+    waits_for: tuple[tuple[int, ...], ...]
+    waits: tuple[tuple[Sequence[int], Sequence[int]], ...]
+    units: tuple[Unit, ...]
+    slots: int
+    meetings: tuple[Meetings, ...]
+    derived: dict[object, tuple[object, Any]] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def size(self) -> int:
+        """Number of ops."""
+        return len(self.op_types)
+
+    @property
+    def has_dp_lanes(self) -> bool:
+        """Whether the dp ranks are lanes; otherwise each has its own ops."""
+        return self.cells[0].dp_rank == ALL_DP_RANKS
+
+    def ref(self, op: int) -> OpRef:
+        """Where an op ran, for messages."""
+        return op_ref(self.cells, self.first_op, op)
+
+
+def once_per_graph(derive: Callable[Concatenate[OpGraph, P], T]) -> Callable[Concatenate[OpGraph, P], T]:
+    """Keep with the graph what a function last made of it: many jobs have the same graph."""
+
+    @wraps(derive)
+    def kept(graph: OpGraph, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        known = graph.derived.get(derive)
+        if known is None or known[0] != (args, kwargs):
+            known = graph.derived[derive] = (args, kwargs), derive(graph, *args, **kwargs)
+        found: T = known[1]
+        return found
+
+    return kept
+
+
+def op_ref(cells: tuple[Cell, ...], first_op: tuple[int, ...], op: int) -> OpRef:
+    """Where an op ran.
+
+    first_op : number of the first op of each cell, and behind them the number of all ops.
+    """
+    at = bisect_right(first_op, op) - 1
+    cell, local = cells[at], op - first_op[at]
+    firsts = cell.program.first_ops
+    op_type = bisect_right(firsts, local) - 1
+    return OpRef(cell.stage, max(cell.dp_rank, 0), op_type, local - firsts[op_type])
+
+
+def op_types_of(cells: tuple[Cell, ...]) -> tuple[int, ...]:
+    """Type of each op of the cells."""
+    return tuple(t for cell in cells for t in range(ot.COUNT) for _ in range(cell.program.counts[t]))
+
+
+def as_index(ops: Sequence[int]) -> slice | list[int]:
+    """Index of ops into an array over ops: a slice, which copies nothing, where they follow each other."""
+    return slice(ops.start, ops.stop) if isinstance(ops, range) else list(ops)

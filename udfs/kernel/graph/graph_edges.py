@@ -1,0 +1,164 @@
+"""What each op waits for within its own stage (model, section 2)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import TypeAlias
+
+from udfs.kernel import op_type as ot
+from udfs.kernel.graph.graph import Cell, Layout
+from udfs.kernel.graph.program import DIRECTIONS, StageProgram
+
+Waits: TypeAlias = tuple[Sequence[int], Sequence[int]]
+"""Ops, and for each of them an op that waits for it; ranges where they follow each other."""
+
+
+@dataclass
+class Draft:
+    """A graph while it is being built; ops are numbered cell by cell.
+
+    first_op  : number of the first op of each cell, and behind them the number of all ops.
+    waits     : who waits for whom, like kinds together; `alone`, the first, holds those without their like.
+    sends, recvs : (direction, stage, dp_rank) -> transfers that have a peer, in start order.
+    """
+
+    layout: Layout
+    cells: tuple[Cell, ...]
+    first_op: tuple[int, ...] = field(init=False)
+    waits: list[Waits] = field(init=False)
+    sends: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)
+    recvs: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.first_op = tuple(accumulate((cell.program.size for cell in self.cells), initial=0))
+        self.alone: tuple[list[int], list[int]] = ([], [])
+        self.waits = [self.alone]
+
+    def ops_by_type(self, number: int) -> list[range]:
+        """Ops of the cell with this number, one range per op type, in start order."""
+        firsts, base = self.cells[number].program.first_ops, self.first_op[number]
+        return [range(base + first, base + end) for first, end in pairwise(firsts)]
+
+    def let_wait(self, ops: Sequence[int], sources: Sequence[int]) -> None:
+        """Each op waits for the source of the same place; what has no counterpart waits for nothing."""
+        both = min(len(ops), len(sources))
+        if both > 1:
+            self.waits.append((sources[:both], ops[:both]))
+        elif both:
+            self.alone[0].append(sources[0])
+            self.alone[1].append(ops[0])
+
+    def chain(self, ops: Sequence[int]) -> None:
+        """Each op waits for the one before it."""
+        self.let_wait(ops[1:], ops[:-1])
+
+    def waits_for(self) -> list[list[int]]:
+        """For each op the ops that must have ended before it starts."""
+        found: list[list[int]] = [[] for _ in range(self.first_op[-1])]
+        for sources, ops in self.waits:
+            for source, op in zip(sources, ops, strict=True):
+                found[op].append(source)
+        return found
+
+
+def add_edges(draft: Draft) -> None:
+    """Fill in who waits for whom within a stage, and list the transfers that have a peer."""
+    for number, cell in enumerate(draft.cells):
+        ops = draft.ops_by_type(number)
+        base = draft.first_op[number]
+        stream = [base + op for op in cell.program.compute_order]
+        draft.chain(stream)
+        for transfer in ot.TRANSFERS:
+            draft.chain(ops[transfer])
+        for direction in (0, 1):
+            _match_transfers(draft, cell, base, ops, direction)
+        _hold_first_backward_transfers(draft, stream, ops)
+        if draft.layout.has_data_parallelism:
+            _add_dp_stream(draft, cell.program, base, ops)
+        _add_tail(draft, cell, base, stream, ops)
+
+
+def _match_transfers(draft: Draft, cell: Cell, base: int, ops: list[range], direction: int) -> None:
+    """Tie one direction's transfers to its computes and list those that have a peer."""
+    compute, send, recv = DIRECTIONS[direction]
+    chunks, computes = cell.program.chunks, ops[compute]
+    no_ops = {base + op for op in cell.program.no_ops}
+    sends = [op for op in ops[send] if op not in no_ops] if no_ops else ops[send]
+    recvs = [op for op in ops[recv] if op not in no_ops] if no_ops else ops[recv]
+    draft.let_wait(sends, computes)
+    skipped = 1 if len(recvs) == len(computes) - 1 else 0
+    draft.let_wait(computes[skipped:], recvs)
+    draft.let_wait(recvs[1 - skipped : len(computes) - skipped], computes)
+    entry, end = _chunks_at_the_ends(draft.layout, cell.stage, direction)
+    key = (direction, cell.stage, cell.dp_rank)
+    draft.sends[key] = [
+        op
+        for position, op in enumerate(sends)
+        if position >= len(computes) or chunks[computes[position] - base] != end
+    ]
+    draft.recvs[key] = [
+        op
+        for position, op in enumerate(recvs, skipped)
+        if position >= len(computes) or chunks[computes[position] - base] != entry
+    ]
+
+
+def _chunks_at_the_ends(layout: Layout, stage: int, direction: int) -> tuple[int | None, int | None]:
+    """The stage's chunks that are the model's first and last in a direction; None where it has none."""
+    first, last = (0 if stage == 0 else None), (layout.vpp_size - 1 if stage == layout.pp_size - 1 else None)
+    return (first, last) if direction == 0 else (last, first)
+
+
+def _hold_first_backward_transfers(draft: Draft, stream: list[int], ops: list[range]) -> None:
+    """The first backward transfers wait for the compute two places before the first backward-compute."""
+    if not ops[ot.BACKWARD_COMPUTE]:
+        return
+    before = stream.index(ops[ot.BACKWARD_COMPUTE].start) - 2
+    if before >= 0:
+        for transfer in (ot.BACKWARD_RECV, ot.BACKWARD_SEND):
+            draft.let_wait(ops[transfer], [stream[before]])
+
+
+def _add_dp_stream(draft: Draft, program: StageProgram, base: int, ops: list[range]) -> None:
+    draft.chain([base + op for op in program.dp_order])
+    gather_of = {program.chunks[op - base]: op for op in ops[ot.PARAMS_ALL_GATHER]}
+    for op in ops[ot.FORWARD_COMPUTE]:
+        if not gather_of:
+            break
+        gather = gather_of.pop(program.chunks[op - base], None)
+        if gather is not None:
+            draft.let_wait([op], [gather])
+
+
+def _add_tail(draft: Draft, cell: Cell, base: int, stream: list[int], ops: list[range]) -> None:
+    """Chain what follows the last compute, as the kind of data parallelism has it."""
+    layout = draft.layout
+    frontier = _follow(draft, stream[-1:], ops[ot.GC])
+    types: tuple[int, ...] = (ot.LAYERNORM_GRADS_ALL_REDUCE,)
+    if cell.stage in (0, layout.pp_size - 1):
+        types += (ot.EMBEDDING_GRADS_ALL_REDUCE,)
+    if layout.has_data_parallelism and ops[ot.SEPARATE_GRADS_ALL_REDUCE]:
+        _start_reduce_scatters_early(draft, cell.program, base, ops)
+        frontier = frontier + list(ops[ot.GRADS_REDUCE_SCATTER][-1:])
+        types += (ot.SEPARATE_GRADS_ALL_REDUCE,)
+    elif layout.has_data_parallelism:
+        types += (ot.GRADS_REDUCE_SCATTER,)
+    for op_type in (*types, ot.OPTIMIZER_CLIP_MAIN_GRAD, ot.OPTIMIZER):
+        frontier = _follow(draft, frontier, ops[op_type])
+
+
+def _follow(draft: Draft, frontier: list[int], ops: range) -> list[int]:
+    """Let `ops` run one after the other behind `frontier`; returns the new frontier."""
+    if not ops:
+        return frontier
+    draft.let_wait([ops[0]] * len(frontier), frontier)
+    draft.chain(ops)
+    return [ops[-1]]
+
+
+def _start_reduce_scatters_early(draft: Draft, program: StageProgram, base: int, ops: list[range]) -> None:
+    last_backward = {program.chunks[op - base]: op for op in ops[ot.BACKWARD_COMPUTE]}
+    for op in ops[ot.GRADS_REDUCE_SCATTER]:
+        backward = last_backward.pop(program.chunks[op - base], None)
+        if backward is not None:
+            draft.let_wait([op], [backward])

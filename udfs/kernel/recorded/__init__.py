@@ -1,0 +1,1 @@
+"""Recorded rows as dense arrays, and the durations in them."""

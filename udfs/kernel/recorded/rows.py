@@ -1,0 +1,288 @@
+"""One stage's recorded rows as dense arrays, split into classes that share a program.
+
+A row is what one worker recorded in one step. Rows of one class have the same ops in the same order.
+"""
+
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from udfs.kernel import op_type as ot
+from udfs.kernel.errors import OpRef, TraceDefectError
+from udfs.kernel.graph.program import Floats, Ints, Order, StageProgram, no_op_transfers
+
+US: Final = 1e-6
+"""Seconds in a microsecond."""
+
+Int32s = npt.NDArray[np.int32]
+
+
+class StageRows(NamedTuple):
+    """Recorded rows of one stage, ordered by (step, dp_rank); ops row after row, as recorded.
+
+    first_op    : int, shape (row + 1,); where the ops of each row begin.
+    op_type     : int8, shape (op,).
+    start_us    : float64, shape (op,); from the row's own zero. [us]
+    duration_us : float64, shape (op,). [us]
+    microbatch  : int32, shape (op,); meaningful for compute ops.
+    chunk       : int32, shape (op,); model chunk within the stage, of compute and dp stream ops.
+    zero_us     : float64, shape (row,); the row's zero from the step's zero. [us]
+    """
+
+    first_op: Ints
+    op_type: npt.NDArray[np.int8]
+    start_us: Floats
+    duration_us: Floats
+    microbatch: Int32s
+    chunk: Int32s
+    zero_us: Floats
+
+    def from_first_op(self) -> "StageRows":
+        """The same with ops counted from the stage's first."""
+        ops = slice(self.first_op[0], self.first_op[-1])
+        return StageRows(
+            first_op=self.first_op - ops.start,
+            op_type=self.op_type[ops],
+            start_us=self.start_us[ops],
+            duration_us=self.duration_us[ops],
+            microbatch=self.microbatch[ops],
+            chunk=self.chunk[ops],
+            zero_us=self.zero_us,
+        )
+
+
+class Times(NamedTuple):
+    """Starts from the step's zero, and durations; float64, shape (op, row). [s]"""
+
+    start_s: Floats
+    duration_s: Floats
+
+
+class RowClass(NamedTuple):
+    """Rows of one stage with one program, ops by (type, start).
+
+    rows       : int, shape (row,); positions among the stage's rows, ascending.
+    times      : shape (op, row).
+    microbatch : int32, shape (compute op, row), or (compute op, 1) where all rows agree; forward first.
+    """
+
+    program: StageProgram
+    rows: Ints
+    times: Times
+    microbatch: Int32s
+
+
+def classify(stage_rows: StageRows, room: Times | None = None) -> list[RowClass]:
+    """Dense arrays of a stage's rows, one class per program.
+
+    room   : where the times of all rows are to be written, given only where all rows are equally long.
+    raises : TraceDefectError where a row holds the same compute op twice; its OpRefs carry stage 0 and, as
+             dp_rank, the row's position: only the caller knows where the row ran.
+    """
+    lengths = np.diff(stage_rows.first_op)
+    every_row = np.arange(len(lengths))
+    length = int(lengths[0])
+    if (lengths == length).all():
+        dense = _dense(stage_rows, every_row, length)
+        if dense is not None:
+            return dense.classes(room)
+    classes = []
+    for rows in _with_equal_counts(stage_rows, lengths):
+        dense = _dense(stage_rows, rows, int(lengths[rows[0]]))
+        if dense is None:
+            raise AssertionError("rows with as many ops of each type do not fit each other")
+        classes.extend(dense.classes(None))
+    return classes
+
+
+def _with_equal_counts(stage_rows: StageRows, lengths: Ints) -> list[Ints]:
+    """Rows with as many ops of each type, one array per distinct row of counts."""
+    first, last = stage_rows.first_op[0], stage_rows.first_op[-1]
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    kind = row * ot.COUNT + stage_rows.op_type[first:last]
+    counts = np.bincount(kind, minlength=len(lengths) * ot.COUNT).reshape(-1, ot.COUNT)
+    return _alike(counts.T)
+
+
+def _alike(columns: npt.NDArray[np.generic]) -> list[Ints]:
+    """Positions of equal columns, one array per distinct column."""
+    if (columns == columns[:, :1]).all():
+        return [np.arange(columns.shape[1])]
+    _, inverse = np.unique(columns, axis=1, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    return [np.flatnonzero(inverse == number) for number in range(inverse.max() + 1)]
+
+
+def _dense(stage_rows: StageRows, rows: Ints, length: int) -> "_DenseRows | None":
+    """Positions of the ops of equally long rows; None where the rows differ in how many of a type they hold.
+
+    One stable sort of all rows' types at once puts each type's ops together, row after row, each row's in
+    recorded order.
+    """
+    first_op = stage_rows.first_op[rows]
+    count = len(rows)
+    is_whole = count == len(stage_rows.zero_us)
+    positions = np.empty(0, dtype=np.int64)
+    if is_whole:
+        stage_rows = stage_rows.from_first_op()
+        op_type = stage_rows.op_type[: count * length]
+    else:
+        positions = (first_op[:, None] + np.arange(length)).reshape(-1)
+        op_type = stage_rows.op_type[positions]
+    counts = tuple(np.bincount(op_type[:length], minlength=ot.COUNT).tolist())
+    by_row = op_type.reshape(count, length)
+    if is_whole and (by_row == by_row[0]).all():
+        return _DenseRows(stage_rows, rows, counts, np.argsort(by_row[0], kind="stable"), at=None)
+    order = np.argsort(op_type, kind="stable")
+    at = np.empty((length, count), dtype=np.int64)
+    edges = [(end - ops, end) for end, ops in zip(accumulate(counts), counts, strict=True) if ops]
+    for first, end in edges:
+        at[first:end] = order[first * count : end * count].reshape(count, -1).T
+    first_of_row = np.arange(count) * length
+    firsts, lasts = at[[first for first, _ in edges]], at[[end - 1 for _, end in edges]]
+    is_within_row = (firsts >= first_of_row) & (lasts < first_of_row + length)
+    is_one_type = op_type[firsts[:, 0]] == op_type[lasts[:, -1]]
+    if not (is_within_row.all() and is_one_type.all()):
+        return None
+    return _DenseRows(stage_rows, rows, counts, None, at if is_whole else positions[at])
+
+
+class _DenseRows(NamedTuple):
+    """Rows with equal op counts, and where their ops stand, by (type, place in the line).
+
+    places : int, shape (op,); place in the line, where the rows are all of the stage's and agree in it.
+    at     : int, shape (op, row); position among the stage's ops; None where `places` tells it.
+    """
+
+    recorded: StageRows
+    rows: Ints
+    counts: Order
+    places: Ints | None
+    at: Ints | None
+
+    def classes(self, room: Times | None) -> list[RowClass]:
+        """One class per program, ops brought into the order of starts within their type."""
+        shape = (sum(self.counts), len(self.rows))
+        times = room or Times(np.empty(shape), np.empty(shape))
+        dense = self._by_start(times.start_s)
+        dense.take(self.recorded.duration_us, slice(None), times.duration_s)
+        np.multiply(times.duration_s, US, out=times.duration_s)
+        return dense.split(times)
+
+    def take(
+        self, values: npt.NDArray[Any], ops: slice | list[int], out: Floats | None = None
+    ) -> npt.NDArray[Any]:
+        """Values of some ops of all rows; shape (op, row)."""
+        if self.places is None:
+            # "clip" alone writes to `out` without a buffer; no position lies outside.
+            return values.take(self.positions(ops), mode="clip", out=out)
+        by_op = values.reshape(len(self.rows), -1).T[self.places[ops]]
+        if out is None:
+            return by_op
+        out[...] = by_op
+        return out
+
+    def positions(self, ops: slice | list[int]) -> Ints:
+        """Positions of some ops among the stage's; shape (op, row)."""
+        if self.at is not None:
+            return self.at[ops]
+        places = np.arange(0) if self.places is None else self.places[ops]
+        found: Ints = places[:, None] + self.recorded.first_op[:-1]
+        return found
+
+    def _by_start(self, start_s: Floats) -> "_DenseRows":
+        """The same with ops by (type, start), ties in recorded order; fills in the starts."""
+        dense = self
+        op_type = np.repeat(np.arange(ot.COUNT), self.counts)
+        self.take(self.recorded.start_us, slice(None), start_s)
+        same_type = (op_type[1:] == op_type[:-1])[:, None]
+        if ((start_s[1:] < start_s[:-1]) & same_type).any():
+            at = self.positions(slice(None))
+            order = np.lexsort((at, start_s, np.broadcast_to(op_type[:, None], at.shape)), axis=0)
+            dense = self._replace(places=None, at=np.take_along_axis(at, order, axis=0))
+            dense.take(self.recorded.start_us, slice(None), start_s)
+        np.add(start_s, self.recorded.zero_us[self.rows], out=start_s)
+        np.multiply(start_s, US, out=start_s)
+        return dense
+
+    def split(self, times: Times) -> list[RowClass]:
+        """One class per program."""
+        first = tuple(accumulate(self.counts, initial=0))
+        computes = slice(0, first[ot.BACKWARD_COMPUTE + 1])
+        dp_stream = slice(first[ot.PARAMS_ALL_GATHER], first[ot.GRADS_REDUCE_SCATTER + 1])
+        has_chunk = [*range(computes.stop), *range(dp_stream.start, dp_stream.stop)]
+        microbatch = _common(self.take(self.recorded.microbatch, computes))
+        chunks = _common(self.take(self.recorded.chunk, has_chunk))
+        self._refuse_doubles(microbatch, chunks)
+        parts = (
+            self._start_order(times.start_s, computes),
+            self._start_order(times.start_s, dp_stream) + dp_stream.start,
+            chunks,
+            _common(no_op_transfers(self.counts, *times)),
+        )
+        if all(part.shape[1] == 1 for part in parts):
+            signature = np.concatenate([part[:, 0] for part in parts])
+            program = self._program(signature, computes.stop, dp_stream, has_chunk)
+            return [RowClass(program, self.rows, times, microbatch)]
+        signatures = np.concatenate([np.broadcast_to(part, (len(part), len(self.rows))) for part in parts])
+        microbatch = np.broadcast_to(microbatch, (len(microbatch), len(self.rows)))
+        classes = []
+        for members in _alike(signatures):
+            program = self._program(signatures[:, members[0]], computes.stop, dp_stream, has_chunk)
+            own_times = Times(*(values[:, members] for values in times))
+            classes.append(RowClass(program, self.rows[members], own_times, microbatch[:, members]))
+        return classes
+
+    def _start_order(self, start_s: Floats, ops: slice) -> Ints:
+        """Ops by start, ties in recorded order; shape (op, row), or (op, 1) where all rows agree."""
+        starts, at = start_s[ops], self.positions(ops)
+        first = np.lexsort((at[:, 0], starts[:, 0]))
+        ordered = starts[first]
+        if (ordered[1:] > ordered[:-1]).all():
+            return first[:, None]
+        return _common(np.lexsort((at, starts), axis=0))
+
+    def _program(
+        self, signature: Ints, computes: int, dp_stream: slice, has_chunk: list[int]
+    ) -> StageProgram:
+        values = signature.tolist()
+        chunks = [-1] * sum(self.counts)
+        first_chunk = computes + dp_stream.stop - dp_stream.start
+        for op, chunk in zip(has_chunk, values[first_chunk:], strict=False):
+            chunks[op] = chunk
+        flags = values[first_chunk + len(has_chunk) :]
+        return StageProgram(
+            counts=self.counts,
+            compute_order=tuple(values[:computes]),
+            dp_order=tuple(values[computes:first_chunk]),
+            chunks=tuple(chunks),
+            no_ops=tuple(op for op, flag in enumerate(flags) if flag),
+        )
+
+    def _refuse_doubles(self, microbatch: Int32s, chunk: Int32s) -> None:
+        """Two computes of one direction with the same (microbatch, chunk) cannot both have happened."""
+        end = 0
+        for op_type in ot.COMPUTE:
+            first, end = end, end + self.counts[op_type]
+            key = (chunk[first:end].astype(np.int64) << 32) + microbatch[first:end]
+            if key.shape[1] == 1 and len(set(key[:, 0].tolist())) == len(key):
+                continue
+            order = np.argsort(key, axis=0, kind="stable")
+            ordered = np.take_along_axis(key, order, axis=0)
+            doubles = np.argwhere(ordered[1:] == ordered[:-1])
+            if len(doubles):
+                op, column = doubles[doubles[:, 1].argmin()].tolist()
+                pair = order[op : op + 2, column].tolist()
+                at = self.positions([first + pair[0]])[0, column]
+                raise TraceDefectError(
+                    f"microbatch {int(self.recorded.microbatch[at])} of model chunk "
+                    f"{int(self.recorded.chunk[at])} is computed twice in one direction",
+                    [OpRef(0, int(self.rows[column]), op_type, ordinal) for ordinal in pair],
+                )
+
+
+def _common(columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The first column alone, where all are alike."""
+    return columns[:, :1] if (columns == columns[:, :1]).all() else columns

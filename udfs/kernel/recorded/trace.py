@@ -1,0 +1,214 @@
+"""From recorded rows to blocks of steps that share one dependency graph.
+
+Where all steps and dp ranks of a job did the same in the same order, there is one block with the dp ranks as
+lanes. Steps that did something else form blocks of their own; a step in which the dp ranks disagree with each
+other gets a graph in which every (stage, dp_rank) has its own ops. No step is forced into another's graph.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from udfs.kernel import op_type as ot
+from udfs.kernel.correlation import backward_of_forward, paired_times
+from udfs.kernel.errors import OpRef, TraceDefectError
+from udfs.kernel.graph.build_graph import build_graph
+from udfs.kernel.graph.graph import ALL_DP_RANKS, Cell, Layout, OpGraph
+from udfs.kernel.graph.program import Floats, Ints
+from udfs.kernel.recorded.rows import Int32s, RowClass, StageRows, Times, classify
+
+
+class StepBlock(NamedTuple):
+    """Steps with one graph. dp is dp_size where dp ranks are lanes, 1 where each has its own ops.
+
+    steps      : int, shape (step,); positions among the job's replayed steps.
+    start_s    : float64, shape (op, step, dp); from the step's zero. [s]
+    duration_s : float64, shape (op, step, dp). [s]
+    microbatch : per cell of the graph int32, shape (compute op, step, dp), or (compute op, 1, 1) where all
+                 rows agree; forward before backward.
+    """
+
+    steps: Ints
+    graph: OpGraph
+    start_s: Floats
+    duration_s: Floats
+    microbatch: tuple[Int32s, ...] = ()
+
+
+class Trace(NamedTuple):
+    """A job's replayed steps.
+
+    blocks     : together they hold every step once.
+    forward_s, backward_s : per stage float64, shape (pair, step, dp_rank); times of the same microbatch. [s]
+    """
+
+    blocks: list[StepBlock]
+    forward_s: list[Floats]
+    backward_s: list[Floats]
+
+
+Graphs: TypeAlias = dict[tuple[Cell, ...], OpGraph]
+"""Graphs of a job that were built already, by their cells."""
+
+CACHED_GRAPHS: Final = 64
+MOST_CACHED_OPS: Final = 4096
+"""So many graphs, of no more ops, are kept for other jobs: a job runs for many days, and has its like."""
+
+
+def build_trace(
+    stages: Sequence[StageRows], layout: Layout, steps: int, graphs: Graphs | None = None
+) -> Trace:
+    """Dense arrays and graphs of a job.
+
+    stages : one per stage, rows ordered by (step, dp_rank), every step complete.
+    steps  : number of steps.
+    graphs : of other steps of the same job; new ones are added.
+    raises : TraceDefectError.
+    """
+    known = {} if graphs is None else graphs
+    room = _room(stages)
+    classes = [
+        _located(rows, stage, layout, place)
+        for stage, (rows, place) in enumerate(zip(stages, _places(stages, room), strict=True))
+    ]
+    pairs = [_stage_pairs(found, steps, layout.dp_size) for found in classes]
+    if room is not None and all(len(found) == 1 for found in classes):
+        cells = [Cell(stage, ALL_DP_RANKS, only.program) for stage, (only,) in enumerate(classes)]
+        graph = _graph(tuple(cells), layout, known)
+        start_s, duration_s = (times.reshape(graph.size, steps, layout.dp_size) for times in room)
+        microbatch = tuple(_by_step(only.microbatch, layout.dp_size) for (only,) in classes)
+        blocks = [StepBlock(np.arange(steps), graph, start_s, duration_s, microbatch)]
+    else:
+        number = _class_numbers(classes, steps, layout.dp_size)
+        blocks = [
+            _block(_of_step(classes, number, members[0]), members, layout, known)
+            for members in _steps_alike(number)
+        ]
+    return Trace(blocks, [forward for forward, _ in pairs], [backward for _, backward in pairs])
+
+
+def _graph(cells: tuple[Cell, ...], layout: Layout, known: Graphs) -> OpGraph:
+    graph = known.get(cells)
+    if graph is None:
+        is_small = sum(cell.program.size for cell in cells) <= MOST_CACHED_OPS
+        graph = known[cells] = (_cached_graph if is_small else build_graph)(cells, layout)
+    return graph
+
+
+@lru_cache(maxsize=CACHED_GRAPHS)
+def _cached_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
+    return build_graph(cells, layout)
+
+
+def _room(stages: Sequence[StageRows]) -> Times | None:
+    """Room for all stages' times, where the rows of each are equally long: the usual case copies nothing."""
+    lengths = [np.diff(rows.first_op) for rows in stages]
+    if any((each != each[0]).any() for each in lengths):
+        return None
+    shape = (sum(int(each[0]) for each in lengths), len(lengths[0]))
+    return Times(np.empty(shape), np.empty(shape))
+
+
+def _places(stages: Sequence[StageRows], room: Times | None) -> list[Times | None]:
+    """Each stage's part of the room."""
+    places: list[Times | None] = []
+    first = 0
+    for rows in stages:
+        last = first + int(rows.first_op[1] - rows.first_op[0])
+        places.append(None if room is None else Times(*(times[first:last] for times in room)))
+        first = last
+    return places
+
+
+def _located(rows: StageRows, stage: int, layout: Layout, room: Times | None) -> list[RowClass]:
+    """Classes of a stage; a defect found in a row is told where that row ran."""
+    try:
+        return classify(rows, room)
+    except TraceDefectError as found:
+        step, dp_rank = divmod(found.ops[0].dp_rank, layout.dp_size)
+        ops = [OpRef(stage, dp_rank, op.op_type, op.ordinal) for op in found.ops]
+        raise TraceDefectError(found.defect, ops, step) from None
+
+
+def _class_numbers(classes: list[list[RowClass]], steps: int, dp_size: int) -> Ints:
+    """Which of its stage's classes each row belongs to; shape (stage, step, dp_rank)."""
+    number = np.empty((len(classes), steps * dp_size), dtype=np.int64)
+    for stage, found in enumerate(classes):
+        for position, row_class in enumerate(found):
+            number[stage, row_class.rows] = position
+    return number.reshape(len(classes), steps, dp_size)
+
+
+def _of_step(classes: list[list[RowClass]], number: Ints, step: int) -> list[list[RowClass]]:
+    """Class of each dp rank of each stage in one step."""
+    return [
+        [found[position] for position in number[stage, step].tolist()] for stage, found in enumerate(classes)
+    ]
+
+
+def _steps_alike(number: Ints) -> list[Ints]:
+    """Steps with equal programs in every cell, one array of positions per distinct step."""
+    by_step = number.swapaxes(0, 1).reshape(number.shape[1], -1)
+    _, first, inverse = np.unique(by_step, axis=0, return_index=True, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    return [np.flatnonzero(inverse == kind) for kind in np.argsort(first)]
+
+
+def _block(owners: list[list[RowClass]], members: Ints, layout: Layout, known: Graphs) -> StepBlock:
+    """Steps with equal programs; dp ranks become lanes where they agree with each other.
+
+    owners : class of each dp rank of each stage.
+    """
+    dp_size = layout.dp_size
+    has_lanes = all(own is owner[0] for owner in owners for own in owner)
+    cells: list[tuple[Cell, RowClass]] = []
+    for stage, owner in enumerate(owners):
+        if has_lanes:
+            cells.append((Cell(stage, ALL_DP_RANKS, owner[0].program), owner[0]))
+        else:
+            cells.extend((Cell(stage, dp_rank, own.program), own) for dp_rank, own in enumerate(owner))
+    try:
+        graph = _graph(tuple(cell for cell, _ in cells), layout, known)
+    except TraceDefectError as found_defect:
+        raise TraceDefectError(found_defect.defect, found_defect.ops, int(members[0])) from None
+    times = Times(*(np.empty((graph.size, len(members), dp_size if has_lanes else 1)) for _ in Times._fields))
+    microbatch = []
+    for (cell, own), (first, last) in zip(cells, pairwise(graph.first_op), strict=True):
+        dp_ranks = np.arange(dp_size) if has_lanes else np.array([cell.dp_rank])
+        columns = np.searchsorted(own.rows, members[:, None] * dp_size + dp_ranks)
+        for target, source in zip(times, own.times, strict=True):
+            target[first:last] = source[:, columns]
+        by_row = own.microbatch
+        microbatch.append(by_row[:, :, None] if by_row.shape[1] == 1 else by_row[:, columns])
+    return StepBlock(members, graph, *times, tuple(microbatch))
+
+
+def _by_step(by_row: Int32s, dp_size: int) -> Int32s:
+    """From (op, row) to (op, step, dp_rank), or to (op, 1, 1) where all rows agree."""
+    return by_row[:, :, None] if by_row.shape[1] == 1 else by_row.reshape(len(by_row), -1, dp_size)
+
+
+def _stage_pairs(found: list[RowClass], steps: int, dp_size: int) -> tuple[Floats, Floats]:
+    """Forward and backward times of the same microbatch, (pair, step, dp_rank); nan where there is none."""
+    pairs = []
+    most = max(row_class.program.counts[ot.FORWARD_COMPUTE] for row_class in found)
+    for row_class in found:
+        forwards = row_class.program.counts[ot.FORWARD_COMPUTE]
+        computes = len(row_class.microbatch)
+        chunks = np.array(row_class.program.chunks[:computes], dtype=np.int64)
+        partner = backward_of_forward(row_class.microbatch, chunks, forwards)
+        pairs.append(paired_times(row_class.times.duration_s[:computes], partner, forwards))
+    if len(found) == 1:
+        forward_s, backward_s = pairs[0]
+        shape = (most, steps, dp_size)
+        return forward_s.reshape(shape), backward_s.reshape(shape)
+    both: npt.NDArray[np.float64] = np.full((2, most, steps * dp_size), np.nan)
+    for row_class, (forward_s, backward_s) in zip(found, pairs, strict=True):
+        both[0, : len(forward_s), row_class.rows] = forward_s.T
+        both[1, : len(forward_s), row_class.rows] = backward_s.T
+    forward_s, backward_s = both.reshape(2, most, steps, dp_size)
+    return forward_s, backward_s

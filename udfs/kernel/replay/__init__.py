@@ -1,0 +1,1 @@
+"""Replays of the graph under any scenario."""

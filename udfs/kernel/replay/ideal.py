@@ -1,0 +1,70 @@
+"""Ideal durations: one value per op type over everything that was recorded (model, sections 5 and 7)."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel import op_type as ot
+from udfs.kernel.graph.graph import OpGraph
+from udfs.kernel.graph.program import Floats
+from udfs.kernel.selection import median_of_all
+
+
+class Ideal(NamedTuple):
+    """How ideal durations are chosen.
+
+    within_stage : one value per stage and op type; otherwise one per op type for the whole job.
+    has_means    : mean of compute, optimizer and gc and median of communication; otherwise medians of all.
+    """
+
+    within_stage: bool
+    has_means: bool
+
+
+POOLED_MEAN_MEDIAN: Final = Ideal(within_stage=False, has_means=True)
+"""The paper's."""
+
+
+def ideal_durations(blocks: Sequence[tuple[OpGraph, Floats]], ideal: Ideal = POOLED_MEAN_MEDIAN) -> Floats:
+    """Ideal duration of each op type, over all steps, chunks, dp ranks and microbatches.
+
+    blocks  : graph and replayed durations, float64, shape (op, step, dp_rank), of steps alike. [s]
+    returns : float64, shape (stage, op type); nan where a type was never recorded. [s]
+    """
+    pp_size = 1 + max(max(graph.stages) for graph, _ in blocks)
+    parts: list[list[list[Floats]]] = [[[] for _ in range(ot.COUNT)] for _ in range(pp_size)]
+    for graph, duration_s in blocks:
+        for cell, base in zip(graph.cells, graph.first_op, strict=False):
+            for op_type, (first, end) in enumerate(pairwise(cell.program.first_ops)):
+                if end > first:
+                    parts[cell.stage][op_type].append(duration_s[base + first : base + end])
+    ideal_s = np.full((pp_size, ot.COUNT), np.nan)
+    for op_type in range(ot.COUNT):
+        is_mean = ideal.has_means and op_type in ot.AVERAGED
+        if ideal.within_stage:
+            for stage in range(pp_size):
+                ideal_s[stage, op_type] = _typical(parts[stage][op_type], is_mean=is_mean)
+        else:
+            together = [part for stage in parts for part in stage[op_type]]
+            ideal_s[:, op_type] = _typical(together, is_mean=is_mean)
+    return ideal_s
+
+
+def ideal_of_ops(graph: OpGraph, ideal_s: Floats) -> Floats:
+    """Ideal duration of each op; float64, shape (op,). [s]
+
+    ideal_s : float64, shape (stage, op type). [s]
+    """
+    per_op_s: Floats = ideal_s[list(graph.stages), list(graph.op_types)]
+    return per_op_s
+
+
+def _typical(parts: list[Floats], *, is_mean: bool) -> float:
+    """Mean or median of all values; nan where there are none."""
+    if not parts:
+        return float("nan")
+    if is_mean:
+        return float(sum(part.sum() for part in parts) / sum(part.size for part in parts))
+    return median_of_all(np.concatenate([part.reshape(-1) for part in parts]))

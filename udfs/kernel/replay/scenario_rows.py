@@ -1,0 +1,155 @@
+"""Which scenarios are replayed together, in which order, and where each of them differs from the ideal.
+
+A scenario whose recorded ops have not appeared yet equals the ideal timeline, one number per op. Ordered by
+where they first differ, the scenarios that need lanes are a prefix at every point of the graph.
+
+Exact dp rank and worker slowdowns need two replicas only, the recorded one and an ideal one, because in the
+ideal timeline all replicas are alike (model, section 6). Until a dp collective that waits for something, the
+recorded replica runs like the lanes of the scenario in which everything, or the whole stage, is recorded;
+from there on both get rows of their own, which meet each other instead of the other lanes.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from udfs.kernel import op_type as ot
+from udfs.kernel.graph.graph import Layout, OpGraph, once_per_graph
+
+TYPE_GROUP: Final = tuple(
+    {ot.FORWARD_RECV: ot.FORWARD_SEND, ot.BACKWARD_RECV: ot.BACKWARD_SEND}.get(op_type, op_type)
+    for op_type in range(ot.COUNT)
+)
+"""Op types replayed as one: send and recv of a direction stand under their send."""
+
+EVERYTHING: Final = 0
+"""Row of the scenario in which every op is recorded."""
+
+
+MOST_GROWTHS: Final = 16
+"""In how many places along the graph rows begin to have lanes, at most: each costs a pass over live ends."""
+
+
+class Replicas(NamedTuple):
+    """Rows of recorded replicas [first, first + number) and of their ideal partners behind them.
+
+    Recorded row 0 is a whole dp rank; where there is a pipeline, row 1 + p is one worker of stage p.
+    """
+
+    first: int
+    number: int
+
+    @property
+    def partners(self) -> int:
+        """First row of the ideal partners."""
+        return self.first + self.number
+
+    @property
+    def end(self) -> int:
+        """First row behind all of them."""
+        return self.first + 2 * self.number
+
+
+@dataclass(frozen=True)
+class ScenarioRows:
+    """Rows of the stacked replay.
+
+    count           : number of rows.
+    active          : for each unit of the graph, how many rows have lanes of their own from there on.
+    last_stage_ideal: row in which the last stage is ideal and all else recorded; -1 without a pipeline.
+    type_row        : type group -> row in which it alone is recorded.
+    stage_row       : stage -> row in which it alone is recorded (EVERYTHING where it is the only one).
+    replicas        : rows of the two-replica scenarios; none where there is one replica.
+    kinds           : each (op type, stage) of the graph -> one of its ops.
+    """
+
+    count: int
+    active: tuple[int, ...]
+    last_stage_ideal: int
+    type_row: dict[int, int]
+    stage_row: dict[int, int]
+    replicas: Replicas
+    kinds: dict[tuple[int, int], int]
+
+    @cached_property
+    def recorded(self) -> dict[tuple[int, int], tuple[int, ...]]:
+        """Rows, without those of replicas, in which ops of each kind take as long as recorded."""
+        return {kind: self._recorded_rows(*kind) for kind in self.kinds}
+
+    def _recorded_rows(self, op_type: int, stage: int) -> tuple[int, ...]:
+        found = {EVERYTHING, self.type_row[TYPE_GROUP[op_type]], self.stage_row[stage]}
+        if self.last_stage_ideal >= 0 and stage != max(self.stage_row):
+            found.add(self.last_stage_ideal)
+        return tuple(sorted(found))
+
+    def recorded_replicas(self, stage: int) -> tuple[int, ...]:
+        """Rows of replicas in which ops of this stage take as long as recorded."""
+        first, number = self.replicas
+        return (first, first + 1 + stage)[: min(number, 2)]
+
+
+@once_per_graph
+def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
+    """Order the scenarios of section 5 by where they first differ from the ideal.
+
+    graph : with dp ranks as lanes.
+    """
+    first_of_type, first_of_stage = _first_appearances(graph)
+    first_meeting = _first_meeting(graph) if layout.dp_size > 1 else len(graph.units)
+    starts: list[tuple[int, int, str, int]] = [(-1, 0, "everything", 0)]
+    if layout.pp_size > 1:
+        starts.append((-1, 1, "last_stage_ideal", 0))
+        for stage, first in first_of_stage.items():
+            starts.append((min(first, first_meeting), 1, "stage", stage))
+    for group, first in first_of_type.items():
+        starts.append((first, 1, "type", group))
+    replica_count = 0
+    if first_meeting < len(graph.units):
+        replica_count = 1 + (layout.pp_size if layout.pp_size > 1 else 0)
+        starts.extend((first_meeting, 2, "replica", i) for i in range(2 * replica_count))
+    grain = max(1, len(graph.units) // MOST_GROWTHS)
+    starts = [
+        (first if kind == "replica" else first // grain * grain, order, kind, index)
+        for first, order, kind, index in starts
+    ]
+    starts.sort()
+    row_of = {(kind, index): row for row, (_, _, kind, index) in enumerate(starts)}
+    stages = range(layout.pp_size)
+    return ScenarioRows(
+        count=len(starts),
+        active=_active_rows([first for first, *_ in starts], len(graph.units)),
+        last_stage_ideal=row_of.get(("last_stage_ideal", 0), -1),
+        type_row={group: row_of["type", group] for group in first_of_type},
+        stage_row={stage: row_of.get(("stage", stage), EVERYTHING) for stage in stages},
+        replicas=Replicas(row_of.get(("replica", 0), len(starts)), replica_count),
+        kinds={kind: op for op, kind in enumerate(zip(graph.op_types, graph.stages, strict=True))},
+    )
+
+
+def _first_appearances(graph: OpGraph) -> tuple[dict[int, int], dict[int, int]]:
+    """First unit of each type group and of each stage."""
+    first_of_type: dict[int, int] = {}
+    first_of_stage: dict[int, int] = {}
+    op_types, stages = graph.op_types, graph.stages
+    for position, (ops, *_) in enumerate(graph.units):
+        for op in ops:
+            first_of_type.setdefault(TYPE_GROUP[op_types[op]], position)
+            first_of_stage.setdefault(stages[op], position)
+    return first_of_type, first_of_stage
+
+
+def _first_meeting(graph: OpGraph) -> int:
+    """First unit in which dp ranks meet after having waited for something."""
+    for position, (_, across_dp, sources, *_) in enumerate(graph.units):
+        if across_dp and sources:
+            return position
+    return len(graph.units)
+
+
+def _active_rows(firsts: list[int], units: int) -> tuple[int, ...]:
+    active, row = [], 0
+    for position in range(units):
+        while row < len(firsts) and firsts[row] <= position:
+            row += 1
+        active.append(row)
+    return tuple(active)

@@ -1,0 +1,126 @@
+"""Timelines of one step: when each op starts and ends, and the chain of ops that its end hangs on."""
+
+from bisect import bisect_right
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from udfs.kernel.graph.graph import OpGraph, as_index
+from udfs.kernel.graph.program import Floats, Ints
+from udfs.kernel.replay.replay import latest_of_dp_ranks, replay
+
+Place: TypeAlias = tuple[int, int]
+"""One op of the step: its number in the graph, and its dp lane."""
+
+NO_OP: Final = -1
+
+
+class Timeline(NamedTuple):
+    """One step under one choice of durations; a lane is a dp rank, or the only one if each has its own ops.
+
+    start_s : float64, shape (op, lane); when the op is called. [s]
+    met_s   : float64, shape (op, lane); when the last of its rendezvous is called: until then the op only
+              waits; its own start where it meets nobody. [s]
+    end_s   : float64, shape (op, lane). [s]
+    """
+
+    start_s: Floats
+    met_s: Floats
+    end_s: Floats
+
+
+class CriticalOp(NamedTuple):
+    """One op of the critical path.
+
+    place  : the op.
+    from_s : from when on the step's end hangs on it: until then it waited for the others. [s]
+    """
+
+    place: Place
+    from_s: float
+
+
+def replayed_timeline(graph: OpGraph, duration_s: Floats) -> Timeline:
+    """Start and end of every op when each starts as soon as what it waits for has ended.
+
+    duration_s : float64, shape (op, lane); transfers in a rendezvous. [s]
+    """
+    end_s = replay(graph, duration_s[:, None, None])[:, 0, 0]
+    start_s = np.zeros(end_s.shape)
+    for op, sources in enumerate(graph.waits_for):
+        if sources:
+            start_s[op] = end_s[list(sources)].max(axis=0)
+    return timeline_of(graph, start_s, end_s)
+
+
+def timeline_of(graph: OpGraph, start_s: Floats, end_s: Floats) -> Timeline:
+    """Lay out ops whose times are known; float64, shape (op, lane). [s]"""
+    met_s = start_s.copy()
+    for members, across_dp in graph.meetings:
+        indices = [as_index(ops) for ops in members]
+        latest_s = start_s[indices[0]]
+        for ops in indices[1:]:
+            latest_s = np.maximum(latest_s, start_s[ops])
+        for ops in indices:
+            met_s[ops] = latest_of_dp_ranks(latest_s) if across_dp else latest_s
+    return Timeline(start_s, met_s, end_s)
+
+
+def _meetings_of_ops(graph: OpGraph) -> tuple[Ints, list[tuple[tuple[int, ...], bool]]]:
+    """Which rendezvous each op belongs to, NO_OP where none; and for each its ops, and if all lanes meet."""
+    found: list[tuple[tuple[int, ...], bool]] = []
+    number = np.full(graph.size, NO_OP)
+    for members, across_dp in graph.meetings:
+        for ops in zip(*members, strict=True):
+            number[list(ops)] = len(found)
+            found.append((ops, across_dp))
+    return number, found
+
+
+def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
+    """The ops that the step's end hangs on, from the first to the last.
+
+    From the op that ends last the path goes back: within its rendezvous to the op that was called last, from
+    there to what ended last before that call, of what it waited for and of the computes of its own worker,
+    behind which hosts call transfers that could have started earlier. In a replay each op begins where the
+    one before it ends; in a recorded step there is a gap where the host came late, an overlap where clocks
+    differ. Of several that end together, what it waited for counts, and the first in the order of the graph.
+    """
+    number, meetings = _meetings_of_ops(graph)
+    place = _last(timeline.end_s)
+    path: list[CriticalOp] = []
+    seen: set[Place] = set()
+    while place not in seen:
+        seen.add(place)
+        path.append(CriticalOp(place, float(timeline.met_s[place])))
+        latest = place
+        if number[place[0]] != NO_OP:
+            ops, across_dp = meetings[number[place[0]]]
+            lanes = range(timeline.end_s.shape[1]) if across_dp else (place[1],)
+            latest = _last_of(timeline.start_s, [place, *((op, lane) for op in ops for lane in lanes)])
+        before = [(source, latest[1]) for source in graph.waits_for[latest[0]]]
+        before += _computed_before(graph, timeline, latest)
+        if before:
+            place = _last_of(timeline.end_s, before)
+    return path[::-1]
+
+
+def _computed_before(graph: OpGraph, timeline: Timeline, place: Place) -> list[Place]:
+    """Computes of the same worker that had ended when an op was called."""
+    op, lane = place
+    cell = bisect_right(graph.first_op, op) - 1
+    first = graph.first_op[cell]
+    computes = range(first, first + len(graph.cells[cell].program.compute_order))
+    return [(each, lane) for each in computes if timeline.end_s[each, lane] <= timeline.start_s[place]]
+
+
+def _last(times_s: Floats) -> Place:
+    """Return the first place with the greatest time of all."""
+    op, lane = divmod(int(times_s.argmax()), times_s.shape[1])
+    return op, lane
+
+
+def _last_of(times_s: Floats, places: list[Place]) -> Place:
+    """Return the first of the places with the greatest time."""
+    ops, lanes = zip(*places, strict=True)
+    return places[int(times_s[list(ops), list(lanes)].argmax())]

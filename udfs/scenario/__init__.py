@@ -1,0 +1,1 @@
+"""Which ops a custom scenario changes: columns that a predicate may ask of, and its answer."""

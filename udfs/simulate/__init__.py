@@ -1,0 +1,1 @@
+"""One unit simulated: from its rows to the rows of the result tables."""

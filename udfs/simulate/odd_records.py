@@ -1,0 +1,212 @@
+"""Records unlike their peers: lines of other days, rank-steps with other ops, ranks in another unit.
+
+Each is counted, and what would bend a result is left out or refuses the unit: never silence.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.vocabulary import OP_TYPES
+from udfs.kernel import op_type as ot
+from udfs.kernel.graph.program import Floats, Ints
+from udfs.kernel.recorded.exchanged import Exchanged
+from udfs.op_lists import list_lengths, op_codes
+from udfs.simulate.rank_rows import ReplayedRows
+
+DAY_US: Final = 86_400_000_000
+SECOND_US: Final = 1_000_000
+
+MOST_ODD: Final = 0.2
+"""Up to this share of the steps those with an odd rank-step are left out: beyond, it is how the job is."""
+
+ENOUGH_STEPS: Final = 10
+"""In fewer steps nothing is usual."""
+
+OPTIONAL: Final = (ot.GC, ot.LAYERNORM_GRADS_ALL_REDUCE, ot.OPTIMIZER)
+"""Local ops that some steps lack: no other op waits for them."""
+
+TIMED: Final = (ot.FORWARD_COMPUTE, ot.BACKWARD_COMPUTE, ot.OPTIMIZER)
+"""Ops that take as long on all ranks, but for a few times."""
+
+UNITS: Final = (3.0, 6.0)
+"""Milliseconds or seconds for microseconds, or the other way round: powers of ten."""
+
+YEAR_US: Final = 366 * DAY_US
+NEAR: Final = 0.5
+"""Durations this near to a unit, in powers of ten, are in that unit: no rank is that much slower."""
+
+
+def of_log_date(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> tuple[pa.Table, int]:
+    """Rows of the unit's log date, and how many are of others; all rows where either is unknown.
+
+    A zero of 0 is none: producers without a calendar write it. Where no line is of the day, but all are
+    within a year of it, the log has another calendar: its lines are counted and kept, as differences hold.
+
+    facts    : the manifest, with log_date as a date where it is known.
+    margin_s : how long before and after that day, in UTC, a line may be. [s]
+    """
+    log_date = facts.get("log_date")
+    if not isinstance(log_date, date) or "t0_us" not in rank_steps.column_names:
+        return rank_steps, 0
+    day = datetime(log_date.year, log_date.month, log_date.day, tzinfo=UTC)
+    first_us = round(day.timestamp() - margin_s) * SECOND_US
+    last_us = round(day.timestamp() + margin_s) * SECOND_US + DAY_US
+    t0_us = rank_steps.column("t0_us")
+    known_us = t0_us.drop_null().to_numpy()
+    if not len(known_us) or first_us <= known_us.min() <= known_us.max() < last_us:
+        return rank_steps, 0
+    if (
+        last_us - YEAR_US <= known_us.min() <= known_us.max() < first_us + YEAR_US
+        and not ((known_us >= first_us) & (known_us < last_us)).any()
+    ):
+        return rank_steps, rank_steps.num_rows
+    is_inside = pc.and_(pc.greater_equal(t0_us, first_us), pc.less(t0_us, last_us))
+    is_inside = pc.or_(is_inside, pc.equal(t0_us, 0))
+    kept = rank_steps.filter(pc.fill_null(is_inside, fill_value=True))
+    return kept, rank_steps.num_rows - kept.num_rows
+
+
+def without_odd_rank_steps(rows: ReplayedRows) -> ReplayedRows:
+    """The rows without steps in which some worker recorded other ops than it and its peers usually do.
+
+    A step in which most workers did something else is another schedule, and stays.
+    """
+    lengths = list_lengths(rows.table)[rows.replayed_row]
+    if (lengths == lengths[:, :1, :1]).all() or len(rows.steps) < ENOUGH_STEPS:
+        return rows
+    counts = _op_counts(rows)
+    is_usual = np.empty(rows.replayed_row.shape, dtype=bool)
+    for stage, of_stage in enumerate(counts):
+        kinds, inverse, often = np.unique(
+            of_stage.reshape(-1, of_stage.shape[-1]), axis=0, return_inverse=True, return_counts=True
+        )
+        is_usual[stage] = (inverse.reshape(-1) == often.argmax()).reshape(of_stage.shape[:2])
+        if often.max() * 2 <= often.sum() or len(kinds) == 1:
+            is_usual[stage] = True
+    others = (~is_usual).sum(axis=(0, 2))
+    is_odd = (others > 0) & (others * 2 < is_usual[:, 0].size)
+    if not is_odd.any():
+        return rows
+    odd = int(others[is_odd].sum())
+    if is_odd.mean() > MOST_ODD:
+        return replace(rows, odd_rank_steps=odd)
+    kept = ~is_odd
+    left_out = int(list_lengths(rows.table)[rows.replayed_row[:, is_odd]].sum())
+    return replace(
+        rows,
+        steps=rows.steps[kept],
+        steps_dropped=rows.steps_dropped + int(is_odd.sum()),
+        replayed_row=rows.replayed_row[:, kept],
+        zero_us=rows.zero_us[:, kept],
+        ops=rows.ops - left_out,
+        odd_rank_steps=odd,
+    )
+
+
+def rows_without_transfers(rows: ReplayedRows) -> int:
+    """Number of replayed rows of a pipeline that hold computes and no transfer: those were not recorded."""
+    codes = np.concatenate([op_codes(_values(chunk)) for chunk in rows.table.column("op").chunks])
+    edges = np.concatenate([[0], np.cumsum(list_lengths(rows.table))])
+    holds = []
+    for kinds in (ot.COMPUTE, ot.TRANSFERS):
+        is_kind = np.zeros(ot.COUNT, dtype=bool)
+        is_kind[list(kinds)] = True
+        before = np.concatenate([[0], np.cumsum(is_kind[codes])])
+        holds.append((before[edges[1:]] > before[edges[:-1]])[rows.replayed_row])
+    return int(np.count_nonzero(holds[0] & ~holds[1]))
+
+
+def _op_counts(rows: ReplayedRows) -> Ints:
+    """Ops of each type that others wait for; shape (stage, step, dp_rank, op type)."""
+    codes = np.concatenate([op_codes(_values(chunk)) for chunk in rows.table.column("op").chunks])
+    lengths = list_lengths(rows.table)
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    counts = np.bincount(row * ot.COUNT + codes, minlength=len(lengths) * ot.COUNT).reshape(-1, ot.COUNT)
+    counts[:, list(OPTIONAL)] = 0
+    chosen: Ints = counts[rows.replayed_row]
+    return chosen
+
+
+def _values(chunk: pa.ListArray) -> pa.Array:
+    offsets = chunk.offsets.to_numpy()
+    return chunk.values.slice(offsets[0], offsets[-1] - offsets[0])
+
+
+def in_other_units(rows: ReplayedRows) -> list[str]:
+    """Sentences about each rank whose durations are in another unit than those of its peers.
+
+    Looks at one step, the middle one: a unit is a matter of how a rank logs.
+    """
+    at = rows.replayed_row[:, len(rows.steps) // 2]
+    if at.size < 2:
+        return []
+    some = rows.table.select(["op", "duration_us"]).take(pa.array(at.ravel()))
+    lengths = list_lengths(some)
+    codes = np.concatenate([op_codes(_values(chunk)) for chunk in some.column("op").chunks])
+    duration_us = np.concatenate([_values(chunk).to_numpy() for chunk in some.column("duration_us").chunks])
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    found: dict[int, str] = {}
+    for op_type in TIMED:
+        own = _logs(row, duration_us, (codes == op_type) & (duration_us > 0), len(lengths))
+        for place, power in _off_by(own):
+            rank = int(rows.worker_rank.ravel()[place])
+            found.setdefault(
+                rank, f"rank {rank}: {OP_TYPES[op_type]} takes 1e{power:+.0f} of what others take"
+            )
+    return [found[rank] for rank in sorted(found)]
+
+
+def _logs(row: Ints, duration_us: Floats, chosen: npt.NDArray[np.bool_], rows: int) -> Floats:
+    """Mean logarithm of the chosen durations of each row; nan where there are none."""
+    count = np.bincount(row[chosen], minlength=rows)
+    total = np.bincount(row[chosen], np.log10(duration_us[chosen]), rows)
+    mean: Floats = np.divide(total, count, out=np.full(rows, np.nan), where=count > 0)
+    return mean
+
+
+def _off_by(logs: Floats) -> list[tuple[int, float]]:
+    """Places that are a unit away from the lower middle of all, and by how many powers of ten."""
+    known = np.sort(logs[np.isfinite(logs)])
+    if len(known) < 2:
+        return []
+    off = logs - known[(len(known) - 1) // 2]
+    is_unit = (np.abs(np.abs(off)[:, None] - UNITS) < NEAR).any(axis=1)
+    return [(place, float(off[place])) for place in np.flatnonzero(is_unit).tolist()]
+
+
+def named_exchanged(found: Sequence[Exchanged], rows: ReplayedRows) -> list[str]:
+    """Sentences about ranks that stand in each other's place."""
+    ranks = rows.worker_rank
+    return [
+        f"ranks {ranks[stage, one]} and {ranks[stage, other]} of stage {stage} are exchanged: "
+        "the transfers of each end with the other's peers"
+        for stage, one, other in found
+    ]
+
+
+def unshown_sizes(rank_steps: pa.Table, facts: Mapping[str, object]) -> str | None:
+    """Names of the sizes above 1 in the manifest of which no row shows a second."""
+    unseen = []
+    tp_size, vpp_size = (facts.get(name) for name in ("tp_size", "vpp_size"))
+    if isinstance(tp_size, int) and tp_size > 1 and not _shows(rank_steps, "tp_rank"):
+        unseen.append("tp_size")
+    if isinstance(vpp_size, int) and vpp_size > 1 and not _shows(rank_steps, "model_chunk"):
+        unseen.append("vpp_size")
+    return ", ".join(unseen) or None
+
+
+def _shows(rank_steps: pa.Table, name: str) -> bool:
+    if name not in rank_steps.column_names:
+        return False
+    return any(
+        len(values) > 0 and (pc.max(values).as_py() or 0) > 0
+        for chunk in rank_steps.column(name).chunks
+        for values in [_values(chunk) if pa.types.is_list(chunk.type) else chunk]
+    )

@@ -1,0 +1,236 @@
+"""From rank_steps rows in Arrow to the kernel's rows: which ranks and steps count."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from udfs.errors import NothingToReplayError, TraceError
+from udfs.kernel.graph.graph import Layout
+from udfs.kernel.graph.program import Floats, Ints
+from udfs.kernel.recorded.rows import US, StageRows
+from udfs.layout import is_partial
+from udfs.op_lists import list_lengths, stage_rows
+
+RANK_CLOCK: Final = "rank"
+"""A clock of which only the rank is known is called by it: rank 17."""
+
+
+@dataclass(frozen=True)
+class ReplayedRows:
+    """The rows of a unit that are replayed: one per (stage, step, dp_rank), every step complete.
+
+    table         : all rows of the unit.
+    steps         : int64, shape (step,); training step numbers, ascending.
+    steps_dropped : steps in which a worker is missing.
+    worker_rank   : int, shape (stage, dp_rank); lowest rank that was replayed for each worker.
+    worker_row    : int, shape (stage, dp_rank); position in the table of the first row of that rank.
+    replayed_row  : int, shape (stage, step, dp_rank); position in the table of each row that is replayed.
+    zero_us       : float64, shape (stage, step, dp_rank); the row's zero from the step's zero. [us]
+    ops           : number of replayed ops.
+    recorded      : whether there was any op at all.
+    odd_rank_steps : rows unlike their peers, whose steps are left out.
+    """
+
+    table: pa.Table
+    steps: Ints
+    steps_dropped: int
+    worker_rank: Ints
+    worker_row: Ints
+    replayed_row: Ints
+    zero_us: Floats
+    ops: int
+    recorded: bool
+    odd_rank_steps: int = 0
+
+    @property
+    def number_of_steps(self) -> int:
+        """Number of replayed steps."""
+        return len(self.steps)
+
+    @property
+    def worker_host(self) -> Ints:
+        """Host of each worker: equal numbers are one host, -1 where unknown; shape (stage, dp_rank)."""
+        if "host" not in self.table.column_names:
+            return np.full(self.worker_row.shape, -1)
+        hosts = self.table.column("host").take(pa.array(self.worker_row.ravel()))
+        codes = hosts.combine_chunks().dictionary_encode().indices.fill_null(-1)
+        return np.asarray(codes).reshape(self.worker_row.shape)
+
+    @property
+    def clock_names(self) -> list[str]:
+        """Names of the clocks by their numbers: hosts, and ranks where the log names none."""
+        return self._clocks[1]
+
+    @property
+    def clock(self) -> Ints:
+        """Clock of each row: its host, or its rank where the log names none; shape (stage, step, dp_rank)."""
+        return self._clocks[0]
+
+    @property
+    def host_of_clock(self) -> list[str | None]:
+        """Host of each clock; None of one that is known by its rank."""
+        if "host" not in self.table.column_names:
+            return [None] * len(self.clock_names)
+        hosts: list[str | None] = (
+            self.table.column("host").take(pa.array(self._first_row_of_clock)).to_pylist()
+        )
+        return hosts
+
+    @property
+    def rank_of_clock(self) -> Ints:
+        """Lowest of the replayed ranks whose times are from each clock."""
+        rank = np.full(len(self.clock_names), np.iinfo(np.int64).max)
+        np.minimum.at(rank, self.clock.ravel(), _integers(self.table, "rank")[self.replayed_row.ravel()])
+        return rank
+
+    @property
+    def _first_row_of_clock(self) -> Ints:
+        _, first = np.unique(self.clock.ravel(), return_index=True)
+        row: Ints = self.replayed_row.ravel()[first]
+        return row
+
+    @cached_property
+    def _clocks(self) -> tuple[Ints, list[str]]:
+        """Numbers of the rows' clocks, and their names."""
+        rows = pa.array(self.replayed_row.ravel())
+        if "host" in self.table.column_names and not self.table.column("host").null_count:
+            names = self.table.column("host").take(rows)
+        else:
+            ranks = pc.cast(self.table.column("rank").take(rows), pa.string())
+            names = pc.binary_join_element_wise(RANK_CLOCK, ranks, " ")
+            if "host" in self.table.column_names:
+                names = pc.coalesce(self.table.column("host").take(rows).cast(pa.string()), names)
+        if isinstance(names, pa.ChunkedArray):
+            names = names.combine_chunks()
+        encoded = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()
+        return np.asarray(encoded.indices).reshape(self.replayed_row.shape), encoded.dictionary.to_pylist()
+
+    @property
+    def time_s(self) -> Floats:
+        """When each step began, by the middle clock, shape (step,); its number where nothing says. [s]"""
+        if "t0_us" not in self.table.column_names or self.table.column("t0_us").null_count:
+            return self.steps.astype(np.float64)
+        t0_us = self.table.column("t0_us").to_numpy()[self.replayed_row].swapaxes(0, 1)
+        began_s: Floats = np.median(t0_us.reshape(len(t0_us), -1), axis=1) * US
+        return began_s
+
+    def stages(self, first: int = 0, end: int | None = None) -> list[StageRows]:
+        """Kernel rows of the steps [first, end), one per stage, ordered by (step, dp_rank).
+
+        raises : UnknownOpError for an op without a code.
+        """
+        some = slice(first, end)
+        shape = (len(self.replayed_row), -1)
+        return stage_rows(
+            self.table, self.replayed_row[:, some].reshape(shape), self.zero_us[:, some].reshape(shape)
+        )
+
+
+def without_warm_up(rank_steps: pa.Table, manifest: Mapping[str, object]) -> pa.Table:
+    """Rows of the unit but for its first steps, where the manifest says how many of them were warm-up."""
+    warm_up_steps = manifest.get("warm_up_steps")
+    if not isinstance(warm_up_steps, int) or warm_up_steps < 1 or not rank_steps.num_rows:
+        return rank_steps
+    steps = np.unique(_integers(rank_steps, "step"))
+    return rank_steps.filter(pc.greater(rank_steps.column("step"), int(steps[:warm_up_steps][-1])))
+
+
+def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
+    """Choose the rows that count (contract, section 2).
+
+    raises : TraceError where a row lies outside the layout.
+    """
+    lengths = list_lengths(rank_steps)
+    if not lengths.any():
+        return _nothing(rank_steps, len(np.unique(_integers(rank_steps, "step"))), recorded=False)
+    chosen, steps, dropped = _choose(rank_steps, lengths, layout)
+    if not len(steps):
+        return _nothing(rank_steps, dropped, recorded=True)
+    replayed_row = chosen.reshape(layout.pp_size, len(steps), layout.dp_size)
+    rank = _integers(rank_steps, "rank")[replayed_row]
+    worker_row = np.take_along_axis(replayed_row, rank.argmin(axis=1, keepdims=True), axis=1)[:, 0]
+    return ReplayedRows(
+        table=rank_steps,
+        steps=steps,
+        steps_dropped=dropped,
+        worker_rank=rank.min(axis=1),
+        worker_row=worker_row,
+        replayed_row=replayed_row,
+        zero_us=_row_zeros(rank_steps, replayed_row),
+        ops=int(lengths[chosen].sum()),
+        recorded=True,
+    )
+
+
+def rows_to_replay(rank_steps: pa.Table, layout: Layout, manifest: Mapping[str, object]) -> ReplayedRows:
+    """Choose the rows that count, of a unit that is to be replayed.
+
+    raises : TraceError where a row lies outside the layout, NothingToReplayError where no step is complete,
+             or transfers were not measured.
+    """
+    if is_partial(manifest):
+        raise NothingToReplayError(f"transfers are {manifest['transfers']}: a replay would prove nothing")
+    rows = replayed_rows(without_warm_up(rank_steps, manifest), layout)
+    if not len(rows.steps):
+        raise NothingToReplayError(
+            f"no step can be replayed: {rows.steps_dropped} recorded, none of them with ops of all "
+            f"{layout.dp_size} x {layout.pp_size} workers"
+        )
+    return rows
+
+
+def _nothing(rank_steps: pa.Table, dropped: int, *, recorded: bool) -> ReplayedRows:
+    none = np.empty(0, dtype=np.int64)
+    return ReplayedRows(rank_steps, none, dropped, none, none, none, none.astype(np.float64), 0, recorded)
+
+
+def _integers(table: pa.Table, name: str) -> Ints:
+    """A column as int64, 0 where it is null or not there."""
+    if name not in table.column_names:
+        return np.zeros(table.num_rows, dtype=np.int64)
+    column = table.column(name)
+    if column.null_count:
+        column = column.fill_null(0)
+    return np.asarray(column.to_numpy(), dtype=np.int64)
+
+
+def _choose(table: pa.Table, lengths: Ints, layout: Layout) -> tuple[Ints, Ints, int]:
+    """Positions of the replayed rows by (stage, step, dp_rank), their steps, how many steps are dropped."""
+    step, dp_rank, stage = (_integers(table, name) for name in ("step", "dp_rank", "pp_rank"))
+    _refuse_outside(table, dp_rank, stage, layout)
+    steps, step_index = np.unique(step, return_inverse=True)
+    cell = (stage * len(steps) + step_index) * layout.dp_size + dp_rank
+    chosen = np.arange(len(lengths))
+    if not lengths.all() or not (cell[1:] > cell[:-1]).all():
+        rank, tp_rank, cp_rank = (_integers(table, name) for name in ("rank", "tp_rank", "cp_rank"))
+        order = np.lexsort((rank, tp_rank, cp_rank, cell))
+        order = order[lengths[order] > 0]
+        is_lowest = np.ones(len(order), dtype=bool)
+        is_lowest[1:] = cell[order[1:]] != cell[order[:-1]]
+        chosen = order[is_lowest]
+    complete = np.bincount(step_index[chosen], minlength=len(steps)) == layout.dp_size * layout.pp_size
+    if not complete.all():
+        chosen = chosen[complete[step_index[chosen]]]
+    return chosen, steps[complete], int((~complete).sum())
+
+
+def _refuse_outside(table: pa.Table, dp_rank: Ints, stage: Ints, layout: Layout) -> None:
+    outside = (dp_rank < 0) | (dp_rank >= layout.dp_size) | (stage < 0) | (stage >= layout.pp_size)
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise TraceError(
+            f"step {table.column('step')[row]}, rank {table.column('rank')[row]}: (dp_rank {dp_rank[row]}, "
+            f"pp_rank {stage[row]}) lies outside dp_size {layout.dp_size}, pp_size {layout.pp_size}"
+        )
+
+
+def _row_zeros(table: pa.Table, replayed_row: Ints) -> Floats:
+    """Zero of each replayed row from the zero of its step [us]; as integers, so that nothing is lost."""
+    t0_us = _integers(table, "t0_us")[replayed_row]
+    zero_us: Floats = (t0_us - t0_us.min(axis=(0, 2), keepdims=True)).astype(np.float64)
+    return zero_us

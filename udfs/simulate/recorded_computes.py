@@ -1,0 +1,168 @@
+"""Computes of a unit: which works on the output of which, and which take longer than usual."""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.vocabulary import OP_TYPES
+from udfs.errors import TraceError
+from udfs.kernel import op_type as ot
+from udfs.kernel.graph.graph import Layout
+from udfs.kernel.graph.program import Floats, Ints
+from udfs.kernel.recorded.rows import US, StageRows
+
+SLOW: Final = 1.1
+"""Computes that take this many times as long as usual are named."""
+
+PEERS: Final = 3
+"""Fewer dp ranks do not tell which of them is slow."""
+
+MOST_NAMED: Final = 20
+
+Row = dict[str, object]
+
+
+class Computes(NamedTuple):
+    """Computes of all stages; arrays of shape (compute,), times from the step's zero. [us]
+
+    row   : position of (step, dp_rank) among the rows of a stage.
+    chunk : position in the model: model chunk x pp_size + stage.
+    key   : of direction, chunk, microbatch and row; ascending.
+    previous_us : end of the compute before on the same worker; -inf of the first.
+    """
+
+    row: Ints
+    stage: Ints
+    direction: Ints
+    chunk: Ints
+    start_us: Floats
+    end_us: Floats
+    previous_us: Floats
+    key: Ints
+    stride: int
+
+    def end_of_source_us(self, chunks: int) -> Floats:
+        """End of the compute whose output each computes on; -inf where that is the model's input."""
+        step = np.where(self.direction == 0, -1, 1)
+        return self._of_neighbour(self.end_us, step, chunks, -np.inf)
+
+    def start_of_target_us(self, chunks: int) -> Floats:
+        """Start of the compute that works on each one's output; -inf where nothing does."""
+        step = np.where(self.direction == 0, 1, -1)
+        return self._of_neighbour(self.start_us, step, chunks, -np.inf)
+
+    def _of_neighbour(self, values: Floats, step: Ints, chunks: int, none: float) -> Floats:
+        found = np.full(len(values), none)
+        wanted = np.flatnonzero((self.chunk + step >= 0) & (self.chunk + step < chunks))
+        keys = self.key[wanted] + step[wanted] * self.stride
+        at = np.minimum(np.searchsorted(self.key, keys), len(self.key) - 1)
+        if (self.key[at] != keys).any():
+            lost = wanted[int(np.argmax(self.key[at] != keys))]
+            raise TraceError(
+                f"a compute of stage {self.stage[lost]} has no counterpart on the stage next to it: computes "
+                "are missing, or the schedule is dynamic or V-shaped, which cannot be replayed"
+            )
+        found[wanted] = values[at]
+        return found
+
+
+def computes_of(recorded: Sequence[StageRows], layout: Layout) -> Computes:
+    """Computes of all stages, by key.
+
+    raises : TraceError where there is none, or one of a chunk that the layout does not have.
+    """
+    each = [_of_stage(own.from_first_op(), stage, layout) for stage, own in enumerate(recorded)]
+    row, stage, direction, chunk, microbatch = (np.concatenate([own[name] for own in each]) for name in _INTS)
+    times = [np.concatenate([own[name] for own in each]) for name in _TIMES]
+    names, which = np.unique(microbatch, return_inverse=True)
+    rows = len(recorded[0].zero_us)
+    chunks = layout.pp_size * layout.vpp_size
+    if not len(chunk):
+        raise TraceError("neither a forward-compute nor a backward-compute was recorded")
+    if not 0 <= chunk.min() <= chunk.max() < chunks:
+        raise TraceError(f"a model_chunk of a compute lies outside vpp_size {layout.vpp_size}")
+    key = ((direction * chunks + chunk) * len(names) + which) * rows + row
+    order = np.argsort(key, kind="stable")
+    start_us, end_us, previous_us = (values[order] for values in times)
+    row, stage, direction, chunk, key = (values[order] for values in (row, stage, direction, chunk, key))
+    return Computes(row, stage, direction, chunk, start_us, end_us, previous_us, key, len(names) * rows)
+
+
+_INTS: Final = ("row", "stage", "direction", "chunk", "microbatch")
+_TIMES: Final = ("start_us", "end_us", "previous_us")
+
+
+def _of_stage(own: StageRows, stage: int, layout: Layout) -> dict[str, npt.NDArray[Any]]:
+    """Columns of Computes, and microbatch, of one stage."""
+    row_of_op = np.repeat(np.arange(len(own.zero_us)), np.diff(own.first_op))
+    computes = np.flatnonzero(np.isin(own.op_type, ot.COMPUTE))
+    starts_us = own.start_us[computes] + own.zero_us[row_of_op[computes]]
+    order = np.lexsort((starts_us, row_of_op[computes]))
+    computes, start_us = computes[order], starts_us[order]
+    row = row_of_op[computes]
+    end_us = start_us + own.duration_us[computes]
+    previous_us = np.full(len(row), -np.inf)
+    previous_us[1:] = np.where(row[1:] == row[:-1], end_us[:-1], -np.inf)
+    return {
+        "row": row,
+        "stage": np.full(len(row), stage),
+        "direction": own.op_type[computes].astype(np.int64),
+        "chunk": own.chunk[computes].astype(np.int64) * layout.pp_size + stage,
+        "microbatch": own.microbatch[computes],
+        "start_us": start_us,
+        "end_us": end_us,
+        "previous_us": previous_us,
+    }
+
+
+def slow_computes(recorded: Sequence[StageRows], layout: Layout) -> list[Row]:
+    """Computes of a stage, or of one dp rank of it, that take longer than usual; worst first.
+
+    A stage is held against the lower median of all stages and chunks, a dp rank against that of its peers.
+    Times are medians over steps and microbatches.
+    """
+    computes = computes_of(recorded, layout)
+    chunks = layout.pp_size * layout.vpp_size
+    cell = (computes.direction * chunks + computes.chunk) * layout.dp_size + computes.row % layout.dp_size
+    own_s = np.full(2 * chunks * layout.dp_size, np.nan)
+    order = np.argsort(cell, kind="stable")
+    cells, first = np.unique(cell[order], return_index=True)
+    lengths_s = (computes.end_us - computes.start_us)[order] * US
+    own_s[cells] = [np.median(some) for some in np.split(lengths_s, first[1:])]
+    by_cell = own_s.reshape(2, chunks, layout.dp_size)
+    by_stage = _lower_median(by_cell)
+    found = [
+        _slow(direction, chunk, None, float(by_stage[direction, chunk]), float(usual), layout)
+        for direction, usual in enumerate(_lower_median(by_stage))
+        for chunk in np.flatnonzero(by_stage[direction] >= SLOW * usual).tolist()
+    ]
+    if layout.dp_size >= PEERS:
+        found += [
+            _slow(
+                way, chunk, dp_rank, float(by_cell[way, chunk, dp_rank]), float(by_stage[way, chunk]), layout
+            )
+            for way, chunk, dp_rank in np.argwhere(by_cell >= SLOW * by_stage[:, :, None]).tolist()
+        ]
+    found.sort(key=lambda each: float(str(each["usual_s"])) - float(str(each["duration_s"])))
+    return found[:MOST_NAMED]
+
+
+def _lower_median(values: Floats) -> Floats:
+    """Over the last axis."""
+    lower: Floats = np.sort(values, axis=-1)[..., (values.shape[-1] - 1) // 2]
+    return lower
+
+
+def _slow(
+    direction: int, chunk: int, dp_rank: int | None, own_s: float, usual_s: float, layout: Layout
+) -> Row:
+    return {
+        "op_type": OP_TYPES[ot.COMPUTE[direction]],
+        "pp_rank": chunk % layout.pp_size,
+        "model_chunk": chunk // layout.pp_size,
+        "dp_rank": dp_rank,
+        "duration_s": own_s,
+        "usual_s": usual_s,
+    }

@@ -1,0 +1,221 @@
+"""Rows of the result tables from what the kernel found."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.tables import TABLES
+from schemas.vocabulary import (
+    DP_RANK_SLOWDOWN,
+    HOST_CLOCK,
+    JOB_BASELINE,
+    JOB_CAUSES,
+    JOB_SLOWDOWN,
+    OP_TYPE_GROUPS,
+    OP_TYPE_SLOWDOWN,
+    OP_TYPES,
+    RESULT_TABLES,
+    STAGE_SLOWDOWN,
+    STATUS_ANALYSED,
+    STEP_SLOWDOWN,
+    WORKER_SLOWDOWN,
+)
+from udfs.kernel.graph.program import Floats
+from udfs.kernel.what_if import WhatIf
+from udfs.simulate.baselines import baseline_row
+from udfs.simulate.cause_rows import cause_rows
+from udfs.simulate.clock_rows import clock_columns, clock_figures
+from udfs.simulate.rank_rows import ReplayedRows
+
+SIMULATOR_VERSION: Final = "1.4.0"
+"""Raised whenever a result of the same trace changes by more than rounding."""
+
+Row: TypeAlias = dict[str, Any]
+
+Column: TypeAlias = Sequence[object] | npt.NDArray[np.generic] | pa.Array | pa.ChunkedArray
+
+
+class Replayed(NamedTuple):
+    """A replayed unit: what was found, the rows it was found in, the name of the ideal, and the manifest."""
+
+    found: WhatIf
+    rows: ReplayedRows
+    rank_steps: pa.Table
+    ideal: str
+    facts: Mapping[str, object]
+
+
+def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: str | None) -> Row:
+    """What job_slowdown says of every unit, replayed or not, under settings as text."""
+    world_size, gpu_hours = manifest.get("world_size"), manifest.get("gpu_hours")
+    return {
+        "status": status,
+        "status_detail": detail,
+        "failure_traceback": None,
+        "world_size": world_size if type(world_size) is int and 0 < world_size < 2**31 else None,
+        "gpu_hours": float(gpu_hours)
+        if isinstance(gpu_hours, int | float) and math.isfinite(gpu_hours)
+        else None,
+        "simulator_version": SIMULATOR_VERSION,
+        "simulation_settings": settings,
+    }
+
+
+def empty_results(job: Row) -> dict[str, pa.Table]:
+    """Result tables of a unit that was not replayed: the row of job_slowdown alone."""
+    return {name: _no_rows(name) for name in RESULT_TABLES} | {JOB_SLOWDOWN: _of_rows(JOB_SLOWDOWN, [job])}
+
+
+def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
+    """Result tables of a replayed unit."""
+    found = replayed.found
+    times = found.times
+    ideal_s = times.ideal.mean()
+    stage_slowdown = times.by_stage.mean(axis=1) / ideal_s
+    dp_rank_slowdown = times.by_dp_rank.mean(axis=1) / ideal_s
+    figures = job | _job_figures(job, replayed)
+    diagnosis = found.diagnosis  # not always wanted
+    is_analysed = job["status"] == STATUS_ANALYSED
+    causes = (
+        []
+        if diagnosis is None
+        else cause_rows(diagnosis, replayed.rows, job["gpu_hours"], is_analysed=is_analysed)
+    )
+    return {
+        JOB_SLOWDOWN: _of_rows(JOB_SLOWDOWN, [figures]),
+        STEP_SLOWDOWN: _table(
+            STEP_SLOWDOWN,
+            {
+                "step": replayed.rows.steps,
+                "actual_step_s": found.actual_s,
+                "simulated_step_s": times.recorded,
+                "ideal_step_s": times.ideal,
+                "slowdown": times.recorded / times.ideal,
+            },
+        ),
+        OP_TYPE_SLOWDOWN: _table(OP_TYPE_SLOWDOWN, _by_op_type(times.by_type, ideal_s)),
+        STAGE_SLOWDOWN: _table(
+            STAGE_SLOWDOWN,
+            {"pp_rank": np.arange(len(stage_slowdown), dtype=np.int32), "slowdown": stage_slowdown},
+        ),
+        DP_RANK_SLOWDOWN: _table(
+            DP_RANK_SLOWDOWN,
+            {"dp_rank": np.arange(len(dp_rank_slowdown), dtype=np.int32), "slowdown": dp_rank_slowdown},
+        ),
+        WORKER_SLOWDOWN: _table(WORKER_SLOWDOWN, _by_worker(replayed, ideal_s)),
+        HOST_CLOCK: _table(HOST_CLOCK, clock_columns(found.clocks, replayed.rows)),
+        JOB_CAUSES: _of_rows(JOB_CAUSES, causes),
+        JOB_BASELINE: _of_rows(
+            JOB_BASELINE,
+            [figures | baseline_row(replayed.facts, found.ideal_duration_s, replayed.rows, causes)],
+        ),
+    }
+
+
+def _job_figures(job: Row, replayed: Replayed) -> Row:
+    found, rows = replayed.found, replayed.rows
+    times = found.times
+    steps = len(rows.steps)
+    actual_s, replayed_s, ideal_s = (
+        float(values.mean()) for values in (found.actual_s, times.recorded, times.ideal)
+    )
+    slowdown = replayed_s / ideal_s
+    waste_fraction = 1.0 - 1.0 / slowdown
+    gpu_hours = job["gpu_hours"]
+    return {
+        "slowdown": slowdown,
+        "waste_fraction": waste_fraction,
+        "actual_step_s": actual_s,
+        "simulated_step_s": replayed_s,
+        "ideal_step_s": ideal_s,
+        "actual_total_s": float(found.actual_s.sum()),
+        "simulated_total_s": float(times.recorded.sum()),
+        "ideal_total_s": float(times.ideal.sum()),
+        "discrepancy": abs(actual_s - replayed_s) / actual_s,
+        "launch_slowdown": actual_s / replayed_s,
+        "slow_worker_share": _known(found.slow_worker_share),
+        "last_stage_share": _known(found.last_stage_share),
+        "forward_backward_correlation": _known(found.forward_backward_correlation),
+        "ideal": replayed.ideal,
+        "steps": steps,
+        "steps_dropped": rows.steps_dropped,
+        "workers": found.is_slowest.size,
+        "ops": rows.ops,
+        "graphs": found.graphs,
+        "clamped_transfers": found.clamped_transfers,
+        "buffered_sends": found.buffered_sends,
+        "clamped_launch_delays": found.clamped_launch_delays,
+        "odd_rank_steps": rows.odd_rank_steps,
+        **clock_figures(found.clocks, rows),
+        "wasted_gpu_hours": None if gpu_hours is None else gpu_hours * waste_fraction,
+    }
+
+
+def _known(number: float) -> float | None:
+    """Null where a number does not exist."""
+    return None if math.isnan(number) else number
+
+
+def _by_op_type(by_type_s: dict[int, Floats], ideal_s: float) -> dict[str, Column]:
+    names = [OP_TYPE_GROUPS.get(OP_TYPES[group], OP_TYPES[group]) for group in by_type_s]
+    slowdown = np.array([times_s.mean() for times_s in by_type_s.values()]) / ideal_s
+    return {"op_type": names, "slowdown": slowdown, "waste_fraction": 1.0 - 1.0 / slowdown}
+
+
+def _by_worker(replayed: Replayed, ideal_s: float) -> dict[str, Column]:
+    found, table = replayed.found, replayed.rank_steps
+    stages, dp_ranks = found.is_slowest.shape
+    row = pa.array(replayed.rows.worker_row.T.ravel())
+    by_step = (found.times.by_worker / found.times.ideal).transpose(1, 0, 2).reshape(len(row), -1)
+    return {
+        "dp_rank": np.repeat(np.arange(dp_ranks, dtype=np.int32), stages),
+        "pp_rank": np.tile(np.arange(stages, dtype=np.int32), dp_ranks),
+        "rank": table.column("rank").take(row),
+        "host": table.column("host").take(row) if "host" in table.column_names else pa.nulls(len(row)),
+        "slowdown": (found.times.by_worker.mean(axis=2) / ideal_s).T.ravel(),
+        "slowdown_approx": found.worker_slowdown_approx.T.ravel(),
+        "is_slowest": found.is_slowest.T.ravel(),
+        "step_slowdowns": pa.FixedSizeListArray.from_arrays(by_step.ravel(), by_step.shape[1]),
+    }
+
+
+@cache
+def _fields(name: str) -> tuple[tuple[str, pa.DataType], ...]:
+    """Columns of a result table; kept, because PyArrow makes a new object for each at every look."""
+    return tuple((field.name, field.type) for field in TABLES[name].value_schema)
+
+
+@cache
+def _no_rows(name: str) -> pa.Table:
+    return TABLES[name].value_schema.empty_table()
+
+
+@cache
+def _row_type(name: str) -> pa.DataType:
+    return pa.struct(TABLES[name].value_schema)
+
+
+def _of_rows(name: str, rows: Sequence[Row]) -> pa.Table:
+    """Few rows of a result table, converted at once; columns that are not given are null."""
+    return pa.Table.from_struct_array(pa.array(rows, type=_row_type(name)))
+
+
+def _table(name: str, columns: Mapping[str, Column]) -> pa.Table:
+    """Rows of a result table; columns that are not given are null."""
+    length = len(next(iter(columns.values())))
+    arrays = [
+        _column(columns[field], wanted) if field in columns else pa.nulls(length, wanted)
+        for field, wanted in _fields(name)
+    ]
+    return pa.Table.from_arrays(arrays, schema=TABLES[name].value_schema)
+
+
+def _column(values: Column, wanted: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    return values.cast(wanted) if isinstance(values, pa.Array) else pa.array(values, type=wanted)

@@ -1,0 +1,33 @@
+"""A defect that the kernel found, told with the names that people know: step, rank, op type."""
+
+from typing import Final
+
+from schemas.vocabulary import OP_TYPES
+from udfs.errors import TraceError
+from udfs.kernel.errors import TraceDefectError
+from udfs.kernel.graph.program import Floats
+from udfs.simulate.rank_rows import ReplayedRows
+
+LONGEST_STEP_S: Final = 1e12
+"""A step cannot take longer [s]: 30,000 years, far below where sums and squares would leave float64."""
+
+
+def trace_error(found: TraceDefectError, rows: ReplayedRows) -> TraceError:
+    """What the kernel found in these rows, with step numbers and global ranks."""
+    ops = ", ".join(
+        f"{OP_TYPES[op.op_type]} {op.ordinal} of rank {rows.worker_rank[op.stage, op.dp_rank]} "
+        f"(dp_rank {op.dp_rank}, pp_rank {op.stage})"
+        for op in found.ops
+    )
+    return TraceError(f"step {rows.steps[found.step_index]}: {found.defect}: {ops}")
+
+
+def refuse_endless(actual_s: Floats, rows: ReplayedRows) -> None:
+    """Refuse steps that no calendar holds; actual_s has shape (step,).
+
+    raises : TraceError naming the longest step.
+    """
+    longest = int(actual_s.argmax())
+    if actual_s[longest] > LONGEST_STEP_S:
+        took = f"takes {actual_s[longest]:.3g} s, more than {LONGEST_STEP_S:.0e} s"
+        raise TraceError(f"step {rows.steps[longest]}: {took}")

@@ -1,0 +1,141 @@
+"""The Spark shell of the simulator: batches of many units in, their result tables out, as bytes.
+
+Results of small units share a batch, so that thousands of tiny jobs do not cost thousands of calls between
+Spark and Python. They pass the JVM unread: to Spark's rows and back costs more than a small unit's replay.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from traceback import format_exception
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.tables import TABLES
+from schemas.vocabulary import RANK_STEPS, RESULT_TABLES, STATUS_CORRUPT_TRACE, STATUS_FAILED, UNIT_KEY
+from udfs.errors import TraceError
+from udfs.simulate.result_tables import Row, empty_results, job_row
+from udfs.what_if import SimulationSettings, simulate_job
+
+SIMULATED_COLUMNS: Final = (
+    "step",
+    "rank",
+    "dp_rank",
+    "pp_rank",
+    "tp_rank",
+    "cp_rank",
+    "host",
+    "t0_us",
+    "op",
+    "start_us",
+    "duration_us",
+    "microbatch",
+    "model_chunk",
+)
+"""Columns of rank_steps that the simulation reads."""
+
+UNITS_PER_BATCH: Final = 64
+"""Units whose results leave in one batch."""
+
+RESULT_SCHEMA: Final = pa.schema([(name, pa.binary()) for name in RESULT_TABLES])
+"""One row per UNITS_PER_BATCH units: their rows of each result table, as an Arrow stream."""
+
+SIMULATED_SCHEMA: Final = pa.schema([TABLES[RANK_STEPS].arrow_schema.field(n) for n in SIMULATED_COLUMNS])
+
+Results = dict[str, pa.Table]
+
+
+class UnitRows(NamedTuple):
+    """A unit: its key, its row of jobs (empty: it has none), and its rows of rank_steps."""
+
+    key: tuple[object, ...]
+    manifest: Mapping[str, Any]
+    rows: pa.Table
+
+
+UnitReader = Callable[[Iterable[pa.RecordBatch]], Iterator[UnitRows]]
+
+
+def simulate_batches(
+    settings: SimulationSettings, read: UnitReader
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that mapInArrow runs.
+
+    read : makes units of batches
+    """
+
+    def simulate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        done: list[tuple[tuple[object, ...], Results]] = []
+        for unit in read(batches):
+            done.append((unit.key, simulate_unit(unit, settings)))
+            if len(done) == UNITS_PER_BATCH:
+                yield _packed(done)
+                done = []
+        if done:
+            yield _packed(done)
+
+    return simulate
+
+
+def simulate_group(
+    settings: SimulationSettings, manifests: Mapping[tuple[object, ...], Mapping[str, Any]]
+) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
+    """Return the function that applyInArrow runs on rows of rank_steps by unit."""
+
+    def simulate(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
+        unit = tuple(each.as_py() for each in key)
+        found = UnitRows(unit, manifests.get(unit, {}), rows.select(SIMULATED_COLUMNS))
+        return pa.Table.from_batches([_packed([(unit, simulate_unit(found, settings))])])
+
+    return simulate
+
+
+def simulate_unit(unit: UnitRows, settings: SimulationSettings) -> Results:
+    """Results of one unit; whatever is wrong with it becomes its status and stays within it."""
+    facts = unit.manifest
+    if facts.get("manifest_status") is not None:
+        refusal = facts["manifest_status"], facts["manifest_detail"]
+        return empty_results(job_row(facts, settings.text, *refusal))
+    try:
+        return simulate_job(unit.rows, facts and {**facts, "log_date": unit.key[0]}, settings)
+    except TraceError as defect:
+        return empty_results(job_row(facts, settings.text, STATUS_CORRUPT_TRACE, str(defect)))
+    except Exception as error:  # noqa: BLE001 - a defect of ours in one unit must not cost the others their night
+        return empty_results(_failed(facts, settings, error))
+
+
+def _failed(facts: Mapping[str, Any], settings: SimulationSettings, error: Exception) -> Row:
+    """Row of job_slowdown of a unit that a defect of ours ended: its error in a line, and where it was."""
+    (line, *_) = f"{type(error).__name__}: {error}".splitlines()
+    row = job_row(facts, settings.text, STATUS_FAILED, line)
+    return row | {"failure_traceback": "".join(format_exception(error))}
+
+
+def _packed(done: Sequence[tuple[tuple[object, ...], Results]]) -> pa.RecordBatch:
+    """Result tables of several units as one row of RESULT_SCHEMA."""
+    keys = [pa.array(values) for values in zip(*(key for key, _ in done), strict=True)]
+    streams = []
+    for name in RESULT_TABLES:
+        tables = [results[name] for _, results in done]
+        owners = pa.array(np.repeat(np.arange(len(done)), [table.num_rows for table in tables]))
+        rows = pa.concat_tables(tables)
+        for place, (column, values) in enumerate(zip(UNIT_KEY, keys, strict=True)):
+            rows = rows.add_column(place, column, values.take(owners))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, TABLES[name].arrow_schema) as stream:
+            stream.write_table(rows.select(TABLES[name].column_names).cast(TABLES[name].arrow_schema))
+        streams.append(pa.array([sink.getvalue().to_pybytes()], pa.binary()))
+    return pa.RecordBatch.from_arrays(streams, schema=RESULT_SCHEMA)
+
+
+def results_of(batches: pa.Table) -> Results:
+    """Result tables of all units, from rows of RESULT_SCHEMA."""
+    return {
+        name: pa.concat_tables(
+            [
+                TABLES[name].arrow_schema.empty_table(),
+                *(pa.ipc.open_stream(rows.as_buffer()).read_all() for rows in batches.column(name)),
+            ]
+        )
+        for name in RESULT_TABLES
+    }

@@ -1,0 +1,1 @@
+"""Steps op by op, and their trace events."""

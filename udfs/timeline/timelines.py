@@ -1,0 +1,214 @@
+"""One step of one unit as recorded, replayed and ideal, op by op; callable without Spark.
+
+`step_timelines(rows, manifest, step=1200).timelines["ideal"].end_s`
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from udfs.errors import NoSuchStepError
+from udfs.ideals import IDEALS, PAPER_IDEAL
+from udfs.kernel.clocks.estimate import USUAL_LIMITS, Clocks
+from udfs.kernel.clocks.listen import Listener
+from udfs.kernel.errors import TraceDefectError
+from udfs.kernel.graph.graph import Layout, OpGraph
+from udfs.kernel.graph.program import DIRECTIONS, Floats, Ints
+from udfs.kernel.recorded.durations import replayed_durations
+from udfs.kernel.recorded.first_pass import Block, read
+from udfs.kernel.recorded.trace import StepBlock, build_trace
+from udfs.kernel.replay.ideal import ideal_durations, ideal_of_ops
+from udfs.kernel.replay.replay import replay, step_time
+from udfs.kernel.replay.timeline import (
+    CriticalOp,
+    Place,
+    Timeline,
+    critical_path,
+    replayed_timeline,
+    timeline_of,
+)
+from udfs.kernel.what_if import OPS_TOGETHER
+from udfs.layout import read_layout
+from udfs.scenario.op_columns import BlockColumns, WorkerRows
+from udfs.simulate.rank_rows import ReplayedRows, rows_to_replay
+from udfs.simulate.trace_defects import refuse_endless, trace_error
+from udfs.what_if import garbage_collection_paused
+
+RECORDED: Final = "recorded"
+REPLAYED: Final = "replayed"
+IDEAL: Final = "ideal"
+KINDS: Final = (RECORDED, REPLAYED, IDEAL)
+FACTS: Final = ("rank", "dp_rank", "pp_rank", "microbatch", "model_chunk", "host")
+UNKNOWN: Final = -1
+"""In the facts of an op: the log does not say, or it means nothing there."""
+
+
+@dataclass(frozen=True)
+class StepTimelines:
+    """One step, three times; times in seconds from its start.
+
+    layout     : sizes of the run.
+    step       : training step number.
+    t0_us      : Unix time of the step's zero, by the clock of the host that was first; 0 if not known. [us]
+    op_type    : code of each op, shape (op,).
+    facts      : by column what each op is, int64, shape (op, lane), UNKNOWN where there is nothing to say; a
+                 transfer has microbatch and chunk of the compute it belongs to, host is a position in hosts.
+    duration_s : by kind, what each op takes once all are there: the transfer in a rendezvous, else all. [s]
+    timelines  : by kind, start and end of each op.
+    critical   : by kind, the chain of ops that the end of the step hangs on.
+    peers      : sends and recvs that meet.
+    """
+
+    layout: Layout
+    step: int
+    t0_us: int
+    op_type: Ints
+    facts: Mapping[str, Ints]
+    hosts: Sequence[str]
+    duration_s: Mapping[str, Floats]
+    timelines: Mapping[str, Timeline]
+    critical: Mapping[str, list[CriticalOp]]
+    peers: list[tuple[Place, Place]]
+
+    @property
+    def ops(self) -> int:
+        """Number of ops."""
+        return self.facts["dp_rank"].size
+
+    def step_s(self, kind: str) -> float:
+        """Step time: latest end, all timelines start at 0. [s]"""
+        return float(self.timelines[kind].end_s.max())
+
+
+def step_timelines(
+    rank_steps: pa.Table,
+    manifest: Mapping[str, object],
+    step: int | None = None,
+    ideal: str = PAPER_IDEAL,
+    ops_together: int = OPS_TOGETHER,
+) -> StepTimelines:
+    """Start and end of every op of one step: as recorded, replayed (T), and ideal (T_ideal).
+
+    rank_steps : rows of the whole unit in any order, from which the ideal follows; see replay_scenarios.
+    step       : training step number; the one that takes longest replayed where left out.
+    ops_together : ops that are laid out at a time; of all other steps only durations are kept.
+    raises     : LayoutError, NothingToReplayError, NoSuchStepError, TraceError.
+    """
+    layout = read_layout(manifest)
+    with garbage_collection_paused():
+        rows = rows_to_replay(rank_steps, layout, manifest)
+        at = None if step is None else _position(rows, step)
+        try:
+            recorded = read(rows, layout, ops_together, USUAL_LIMITS, diagnosed=False)
+        except TraceDefectError as defect:
+            raise trace_error(defect, rows) from None
+        refuse_endless(recorded.actual_s, rows)
+        blocks = recorded.blocks
+        ideal_s = ideal_durations([(block.graph, block.duration_s) for block in blocks], IDEALS[ideal])
+        at = _slowest(blocks) if at is None else at
+        drawn = _laid_out(rows, layout, at, recorded.clocks)
+        return _timelines(rows, layout, drawn, ideal_of_ops(drawn.graph, ideal_s))
+
+
+def _laid_out(rows: ReplayedRows, layout: Layout, at: int, clocks: Clocks | None) -> StepBlock:
+    """Lay one step out, by one clock; at is its place among the replayed ones."""
+    (block,) = build_trace(rows.stages(at, at + 1), layout, 1).blocks
+    placed = block._replace(steps=np.array([at]))
+    if clocks is not None and clocks.is_corrected:
+        Listener(rows.clock, rows.time_s, layout, USUAL_LIMITS).correct(placed, clocks)
+    return placed
+
+
+def _timelines(rows: ReplayedRows, layout: Layout, block: StepBlock, ideal_of_op: Floats) -> StepTimelines:
+    """Three timelines of the one step of a block."""
+    graph = block.graph
+    clock = rows.clock[:, block.steps]
+    duration_s = replayed_durations(graph, block.start_s, block.duration_s, clock).duration_s[:, 0]
+    ideal_s = np.broadcast_to(ideal_of_op[:, None], duration_s.shape)
+    start_s = block.start_s[:, 0] - block.start_s.min()
+    timelines = {
+        RECORDED: timeline_of(graph, start_s, start_s + block.duration_s[:, 0]),
+        REPLAYED: replayed_timeline(graph, duration_s),
+        IDEAL: replayed_timeline(graph, ideal_s),
+    }
+    at = block.steps[0]
+    columns = BlockColumns(block, rows.steps, WorkerRows.of(rows))
+    return StepTimelines(
+        layout=layout,
+        step=int(rows.steps[at]),
+        t0_us=_zero_us(rows, int(at)),
+        op_type=np.array(graph.op_types),
+        facts={name: _fact(columns, name) for name in FACTS},
+        hosts=columns.workers.hosts,
+        duration_s={RECORDED: block.duration_s[:, 0], REPLAYED: duration_s, IDEAL: ideal_s},
+        timelines=timelines,
+        critical={kind: critical_path(graph, timeline) for kind, timeline in timelines.items()},
+        peers=_peers(graph, duration_s.shape[1]),
+    )
+
+
+def _fact(columns: BlockColumns, name: str) -> Ints:
+    """What a column says of the ops of a block of one step; shape (op, lane)."""
+    found, block = columns(name), columns.block
+    values = np.where(found.is_known, found.values, UNKNOWN)
+    of_ops = np.broadcast_to(values, block.duration_s.shape)[:, 0]
+    return _with_transfers(block.graph, of_ops) if name in {"microbatch", "model_chunk"} else of_ops
+
+
+def _with_transfers(graph: OpGraph, of_computes: Ints) -> Ints:
+    """Give each transfer what its compute has: the one it waits for, or the one that waits for it."""
+    found = of_computes.copy()
+    for op, sources in enumerate(graph.waits_for):
+        for compute, send, recv in DIRECTIONS:
+            for source in sources:
+                kinds = graph.op_types[source], graph.op_types[op]
+                if kinds == (compute, send):
+                    found[op] = of_computes[source]
+                elif kinds == (recv, compute):
+                    found[source] = of_computes[op]
+    return found
+
+
+def _position(rows: ReplayedRows, step: int) -> int:
+    """Place of a step among the replayed ones."""
+    steps = rows.steps.tolist()
+    at = bisect_left(steps, step)
+    if at < len(steps) and steps[at] == step:
+        return at
+    near = ", ".join(map(str, steps[max(0, at - 2) : at + 2]))
+    dropped = f"; {rows.steps_dropped} recorded ones lack a worker" if rows.steps_dropped else ""
+    raise NoSuchStepError(
+        f"no step {step} among the {len(steps)} complete ones, {steps[0]} to {steps[-1]}: "
+        f"next to it are {near}{dropped}"
+    )
+
+
+def _slowest(blocks: Sequence[Block]) -> int:
+    """Place of the step that takes longest."""
+    longest = (-1.0, 0)
+    for block in blocks:
+        step_s = step_time(replay(block.graph, block.duration_s[:, None]))[0]
+        if step_s.max() > longest[0]:
+            longest = (float(step_s.max()), int(block.steps[step_s.argmax()]))
+    return longest[1]
+
+
+def _zero_us(rows: ReplayedRows, at: int) -> int:
+    first = rows.table.column("t0_us").take(pa.array(rows.replayed_row[:, at].ravel()))
+    known = first.drop_null().to_numpy() if first.null_count < len(first) else np.zeros(1)
+    return int(known.min())
+
+
+def _peers(graph: OpGraph, lanes: int) -> list[tuple[Place, Place]]:
+    """Each send with its recv, lane by lane."""
+    sends = {send for _, send, _ in DIRECTIONS}
+    pairs = []
+    for members, across_dp in graph.meetings:
+        if not across_dp and graph.op_types[members[0][0]] in sends:
+            for send, recv in zip(*members, strict=True):
+                pairs += [((send, lane), (recv, lane)) for lane in range(lanes)]
+    return pairs

@@ -1,0 +1,256 @@
+"""Timelines as events of the Trace Event Format, which Perfetto and chrome://tracing open.
+
+One process, because Perfetto orders processes by their slices, and threads of one by their ids. Threads on
+top hold the critical paths; each worker that is shown has a thread for every stream as recorded, and
+beneath it one as ideal. Slices of a thread have to nest, so ops that overlap get a further thread. An op
+that waits for others is a slice from its call on, and within it another from when all are there; arrows go
+from sends to recvs. Times are whole nanoseconds before they are written: slices that touch never overlap by
+rounding.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from schemas.vocabulary import OP_TYPES
+from udfs.kernel import op_type as ot
+from udfs.kernel.replay.timeline import Place
+from udfs.timeline.timeline_workers import Worker, host_of
+from udfs.timeline.timelines import FACTS, IDEAL, KINDS, RECORDED, REPLAYED, UNKNOWN, StepTimelines
+
+Event: TypeAlias = dict[str, Any]
+
+TITLES: Final = {RECORDED: "recorded", REPLAYED: "replayed (T)", IDEAL: "ideal (T_ideal)"}
+CRITICAL: Final = "critical"
+"""Category of ops on the critical path, beside their own."""
+CRITICAL_PATH: Final = "critical path"
+LAUNCH_DELAY: Final = "launch delay"
+"""What lies between two ops of a recorded critical path: the host came late."""
+ALL_THERE: Final = "all there"
+"""The part of an op in which it no longer waits for the others of its rendezvous."""
+
+_COLOUR: Final = "terrible"
+"""chrome://tracing's name for red; Perfetto chooses its own colours, by name."""
+SHOWN: Final = (RECORDED, IDEAL)
+"""Of each worker; what is replayed differs from what was recorded by launch delays alone."""
+PROCESS: Final = 1
+_PATHS: Final = len(KINDS)
+"""The first threads, which hold the critical paths; those of workers follow."""
+_MILLION: Final = 1_000_000
+"""Arrows of each timeline are numbered from a multiple of it on."""
+_COMPUTE, _COLLECTIVE, _TRANSFER = "compute", "collective", "transfer"
+_STREAMS: Final = (_COMPUTE, _TRANSFER, _COLLECTIVE)
+
+
+class Thread(NamedTuple):
+    """Ops of one stream of a worker, in one timeline; further ones, from 1 on, take what overlaps."""
+
+    stream: int
+    kind: int
+    further: int
+
+    @property
+    def name(self) -> str:
+        """What a person reads beside it."""
+        again = f" ({self.further + 1})" if self.further else ""
+        return f"{_STREAMS[self.stream]}, {KINDS[self.kind]}{again}"
+
+
+class Span(NamedTuple):
+    """When an op is called, from when on nobody misses in its rendezvous, and when it ends. [ns]"""
+
+    start: int
+    met: int
+    end: int
+
+
+def trace_events(step: StepTimelines, workers: Sequence[Worker]) -> Iterator[Event]:
+    """Events of these workers, from the top down: names, slices, and behind them the arrows between them."""
+    yield from _named(PROCESS, "process", f"step {step.step}")
+    drawings = {kind: _Drawing(step, kind, workers) for kind in KINDS}
+    for tid, drawing in enumerate(drawings.values(), start=1):
+        yield from drawing.path(tid)
+    tid = _PATHS
+    for worker in workers:
+        host = host_of(step, worker) or "host not stated"
+        short = f"{host} {worker[0]},{worker[1]}"  # Perfetto cuts long names in their middle
+        for thread in sorted({thread for kind in SHOWN for thread in drawings[kind].threads[worker]}):
+            tid += 1
+            drawing = drawings[KINDS[thread.kind]]
+            drawing.tracks[worker, thread] = tid
+            yield from _named(tid, "thread", f"{short} {thread.name}")
+            yield from drawing.slices(worker, thread)
+    for kind in SHOWN:
+        yield from drawings[kind].arrow_events()
+
+
+def lanes(step: StepTimelines, workers: Sequence[Worker]) -> int:
+    """Number of threads that these workers take."""
+    drawings = [_Drawing(step, kind, workers) for kind in SHOWN]
+    return sum(len(threads) for drawing in drawings for threads in drawing.threads.values())
+
+
+def arrows_left_out(step: StepTimelines, workers: Sequence[Worker]) -> int:
+    """Count pairs of these workers without an arrow: one had ended before the other began."""
+    drawings = [_Drawing(step, kind, workers) for kind in SHOWN]
+    return sum(len(drawing.pairs) - len(drawing.arrows) for drawing in drawings)
+
+
+@dataclass
+class _Drawing:
+    """One of the timelines of a step, of some workers."""
+
+    step: StepTimelines
+    kind: str
+    workers: Sequence[Worker]
+    tracks: dict[tuple[Worker, Thread], int] = field(default_factory=dict)
+
+    @cached_property
+    def spans(self) -> dict[Place, Span]:
+        """Times of all ops, by start; of those that start together the longer first.
+
+        An end before the start, the clock noise of a transfer, becomes the start.
+        """
+        starts, mets, ends = (
+            (times_s * 1e9).round().astype(int) for times_s in self.step.timelines[self.kind]
+        )
+        ends = ends.clip(min=starts)
+        mets = mets.clip(min=starts, max=ends)
+        found = {
+            (op, lane): Span(*each)
+            for op, rows in enumerate(zip(starts.tolist(), mets.tolist(), ends.tolist(), strict=True))
+            for lane, each in enumerate(zip(*rows, strict=True))
+        }
+        return dict(sorted(found.items(), key=lambda item: (item[1].start, -item[1].end, item[0])))
+
+    @cached_property
+    def of_op(self) -> dict[Place, tuple[Worker, Thread]]:
+        """The worker and thread of each op that is shown: the first of its stream that is free."""
+        busy_until_ns: dict[tuple[Worker, int], list[int]] = defaultdict(list)
+        shown, found = set(self.workers), {}
+        for place, span in self.spans.items():
+            worker = self._worker(place)
+            if worker not in shown:
+                continue
+            stream = _STREAMS.index(_stream(self._type(place)))
+            ends = busy_until_ns[worker, stream]
+            free = next((number for number, end in enumerate(ends) if end <= span.start), len(ends))
+            ends[free : free + 1] = [span.end]
+            found[place] = worker, Thread(stream, KINDS.index(self.kind), free)
+        return found
+
+    @cached_property
+    def threads(self) -> dict[Worker, dict[Thread, list[Place]]]:
+        """Ops by worker and thread."""
+        found: dict[Worker, dict[Thread, list[Place]]] = {
+            worker: defaultdict(list) for worker in self.workers
+        }
+        for place, (worker, thread) in self.of_op.items():
+            found[worker][thread].append(place)
+        return found
+
+    @cached_property
+    def on_path(self) -> set[Place]:
+        return {each.place for each in self.step.critical[self.kind]}
+
+    @cached_property
+    def pairs(self) -> list[tuple[Place, Place]]:
+        """Sends and their recvs, where both are shown."""
+        return [pair for pair in self.step.peers if all(place in self.of_op for place in pair)]
+
+    @cached_property
+    def arrows(self) -> list[tuple[Place, Place]]:
+        spans = self.spans
+        return [
+            (send, recv)
+            for send, recv in self.pairs
+            if max(spans[send].start, spans[recv].start) <= min(spans[send].end, spans[recv].end)
+        ]
+
+    def path(self, tid: int) -> Iterator[Event]:
+        """The critical path in a thread of its own, one op behind the other, with the gaps between them."""
+        yield from _named(
+            tid, "thread", f"critical path, {TITLES[self.kind]}: {self.step.step_s(self.kind):.5g} s"
+        )
+        at_ns = 0
+        for each in self.step.critical[self.kind]:
+            from_ns, end_ns = round(each.from_s * 1e9), self.spans[each.place].end
+            if from_ns > at_ns:
+                yield self._slice(LAUNCH_DELAY, CRITICAL, tid, (at_ns, from_ns), {})
+                at_ns = from_ns
+            if end_ns >= at_ns:
+                dp_rank, pp_rank = self._worker(each.place)
+                name = f"{self._name(each.place)} dp {dp_rank} pp {pp_rank}"
+                yield self._slice(name, CRITICAL, tid, (at_ns, end_ns), self._arguments(each.place))
+                at_ns = end_ns
+
+    def slices(self, worker: Worker, thread: Thread) -> Iterator[Event]:
+        """Ops of a thread, and within each the part in which all are there, where it had to wait for them."""
+        tid = self.tracks[worker, thread]
+        for place in self.threads[worker][thread]:
+            span, kind = self.spans[place], _STREAMS[thread.stream]
+            marked = {}
+            if place in self.on_path:
+                kind, marked = f"{kind},{CRITICAL}", {"cname": _COLOUR}
+            times = span.start, span.end
+            yield self._slice(self._name(place), kind, tid, times, self._arguments(place)) | marked
+            if span.start < span.met < span.end:
+                yield self._slice(ALL_THERE, kind, tid, (span.met, span.end), {}) | marked
+
+    def arrow_events(self) -> Iterator[Event]:
+        """From within the send to within the recv, from when both are there."""
+        for number, (send, recv) in enumerate(self.arrows, KINDS.index(self.kind) * _MILLION):
+            met_ns = max(self.spans[send].start, self.spans[recv].start)
+            for phase, place in (("s", send), ("f", recv)):
+                tid = self.tracks[self.of_op[place]]
+                event = {"ph": phase, "id": number, "name": _TRANSFER, "cat": _TRANSFER}
+                event |= {"pid": PROCESS, "tid": tid, "ts": met_ns / 1000}
+                yield event | ({"bp": "e"} if phase == "f" else {})
+
+    def _type(self, place: Place) -> int:
+        return int(self.step.op_type[place[0]])
+
+    def _worker(self, place: Place) -> Worker:
+        return int(self.step.facts["dp_rank"][place]), int(self.step.facts["pp_rank"][place])
+
+    def _name(self, place: Place) -> str:
+        """Op type and microbatch, and the model chunk where a stage has several."""
+        name = OP_TYPES[self._type(place)]
+        microbatch, chunk = (int(self.step.facts[each][place]) for each in ("microbatch", "model_chunk"))
+        if microbatch != UNKNOWN:
+            name += f" {microbatch}"
+        if chunk != UNKNOWN and self.step.layout.vpp_size > 1:
+            name += f" chunk {chunk}"
+        return name
+
+    def _arguments(self, place: Place) -> Event:
+        """What a click on the op tells; what the log does not say is left out."""
+        known = {name: int(self.step.facts[name][place]) for name in FACTS}
+        known = {name: value for name, value in known.items() if value != UNKNOWN}
+        return {
+            "op_type": OP_TYPES[self._type(place)],
+            **({"host": self.step.hosts[known.pop("host")]} if "host" in known else {}),
+            **known,
+            **{f"{kind}_us": round(float(self.step.duration_s[kind][place]) * 1e6, 3) for kind in KINDS},
+            "is_critical": place in self.on_path,
+        }
+
+    def _slice(self, name: str, kind: str, tid: int, times_ns: tuple[int, int], args: Event) -> Event:
+        start_ns, end_ns = times_ns
+        times = {"ts": start_ns / 1000, "dur": (end_ns - start_ns) / 1000}
+        return {"ph": "X", "name": name, "cat": kind, "pid": PROCESS, "tid": tid, **times, "args": args}
+
+
+def _named(tid: int, what: str, name: str) -> Iterator[Event]:
+    """Name the process or a thread, and put it where its number says."""
+    about = {"ph": "M", "pid": PROCESS, "tid": tid}
+    yield about | {"name": f"{what}_name", "args": {"name": name}}
+    yield about | {"name": f"{what}_sort_index", "args": {"sort_index": tid}}
+
+
+def _stream(op_type: int) -> str:
+    if op_type in ot.TRANSFERS:
+        return _TRANSFER
+    return _COMPUTE if op_type in ot.AVERAGED else _COLLECTIVE
