@@ -1,6 +1,7 @@
 """What a unit loses, shared out among its causes: the one figure that tables, pages and commands speak of."""
 
 from collections.abc import Mapping, Sequence
+from math import fsum
 from typing import Any
 
 from schemas.vocabulary import CAUSE_UNEXPLAINED
@@ -14,12 +15,13 @@ def lost_fractions(causes: Sequence[Mapping[str, Any]]) -> list[float]:
               nothing. Causes that hold have what is attributed to them, less where they exceed that sum;
               `unexplained` has the rest, other causes nothing.
     """
-    lost = max(0.0, sum(row["attributed_fraction"] for row in causes))
+    # Exact sums: rows in another order give the same bits.
+    lost = max(0.0, fsum(row["attributed_fraction"] for row in causes))
     held = [
         max(0.0, row["attributed_fraction"]) if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED else 0.0
         for row in causes
     ]
-    total = sum(held)
+    total = fsum(held)
     if total > lost:
         return [each * (lost / total) for each in held]
     return [

@@ -37,6 +37,7 @@ def test_a_unit_that_all_fixes_together_make_no_faster_loses_nothing() -> None:
 def test_rows_sum_to_what_is_lost_and_are_never_negative(attributed: list[float], held: list[bool]) -> None:
     found = lost_fractions(rows(*attributed, held=tuple(held)))
     assert min(found) >= 0.0
+    assert lost_fractions(rows(*attributed, held=tuple(held))[::-1]) == found[::-1], "to the last bit"
     assert sum(found) == pytest.approx(max(0.0, sum(attributed)), abs=1e-12)
     assert all(each == 0.0 for each, holds in zip(found[:-1], held, strict=True) if not holds)
 

@@ -130,7 +130,7 @@ def test_hours_of_a_cause_are_those_of_its_unit(
 def test_causes_of_an_analysed_unit_lose_what_all_fixes_save_and_others_nothing(results: Results) -> None:
     assert found(units_of_other_loss(results)) == set()
     jobs = results[JOB_SLOWDOWN]
-    assert set(jobs["status"].to_pylist()) == {"high_discrepancy", "too_many_restarts"}
+    assert set(jobs["status"].to_pylist()) == {"unknown_clocks", "too_many_restarts"}
     analysed = pa.array(["analysed"] * jobs.num_rows)
     accepted = jobs.set_column(jobs.column_names.index("status"), "status", analysed)
     assert found(units_of_other_loss(results | {JOB_SLOWDOWN: accepted})) == {"a", "b"}
