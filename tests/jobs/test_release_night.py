@@ -115,7 +115,7 @@ def test_a_release_of_what_cannot_be_released_is_a_wrong_argument(
 def test_a_release_names_somebody_and_a_reason(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     given = {"--log-date": "2026-01-05", "--accept": REFUSED, "--by": "anna", "--because": "so", name: " "}
     assert release_night.main([word for pair in given.items() for word in pair]) == EXIT_WRONG_SETTINGS
-    assert f"argument {name}: must not be empty" in capsys.readouterr().err
+    assert f"Invalid value for '{name}': must not be empty" in capsys.readouterr().err
 
 
 def test_a_release_by_command_is_found_by_the_next_run(warehouse: Warehouse) -> None:
@@ -150,6 +150,7 @@ def test_what_a_backfill_beside_the_current_results_refuses_can_be_released_ther
         publish_bad(warehouse)
 
     monkeypatch.setattr(backfill, "run", refuse)
+    (tmp_path / "current").mkdir()
     arguments = ["--from", DAY.isoformat(), "--to", DAY.isoformat(), "--warehouse", str(tmp_path / "current")]
     assert backfill.main([*arguments, "--warehouse-new", warehouse.root]) == 3
     assert refused(warehouse) == {REFUSED, RULE}

@@ -31,6 +31,7 @@ def test_fractions_hours_and_words_are_held(spark: SparkSession) -> None:
         "is_cause_not_null": 1,
         "nothing_attributed_to_unexplained": 1,
         "cause_allowed": 1,
+        "what_does_not_hold_loses_nothing": 1,
     }
 
 

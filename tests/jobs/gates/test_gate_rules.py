@@ -72,7 +72,7 @@ def test_identities_of_a_units_figures_are_held(spark: SparkSession) -> None:
     with_replay = {name: count for name, count in found.items() if name.endswith("_with_replay")}
     assert set(with_replay.values()) == {2, 3}  # rows 1 and 9, and row 2 where the ideal step is null
     assert with_replay["ideal_step_s_with_replay"] == 3
-    assert len(with_replay) == 24
+    assert len(with_replay) == 25
     assert {name: count for name, count in found.items() if name not in with_replay} == {
         "status_allowed": 1,
         "ideal_step_s_is_mean": 1,

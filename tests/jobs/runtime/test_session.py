@@ -68,7 +68,7 @@ def test_workers_run_this_python_and_find_the_project(spark: SparkSession) -> No
             yield pa.record_batch({"found": found})
 
     rows = spark.range(1).mapInArrow(look, "found string").collect()
-    assert rows[0].found == f"{sys.executable} {PROJECT / 'udfs' / 'rank_rows.py'}"
+    assert rows[0].found == f"{sys.executable} {PROJECT / 'udfs' / 'simulate' / 'rank_rows.py'}"
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def test_without_deltas_jars_a_submitted_program_says_what_to_do(program: Path, 
 def test_the_fetch_says_what_could_not_be_fetched(tmp_path: Path) -> None:
     overlay = without_delta(tmp_path)
     code = (
-        "from jobs import delta_jars; from jobs.runtime.settings import load_settings\n"
+        "from jobs.runtime import delta_jars; from jobs.runtime.settings import load_settings\n"
         f"delta_jars.IVY = delta_jars.Path({str(tmp_path / 'ivy')!r})\n"
         f"delta_jars.fetch(load_settings({str(overlay)!r}).spark)"
     )
