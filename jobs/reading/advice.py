@@ -1,9 +1,14 @@
 """What to say of a question that an engine does not understand, and of an answer that fails."""
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from jobs.runtime.nearest import suggestion
 from schemas.tables import TABLES
+
+_INDENT: Final = re.compile(r"(?:\s|\x1b\[\d+m|↳)*\n(?:\s|\x1b\[\d+m|↳)*")
+"""Between the lines of deltalake's errors, each of which is the reason of the one before."""
 
 
 class AnswerError(Exception):
@@ -25,3 +30,8 @@ def no_column(name: str, reads: Sequence[str], columns: Sequence[str]) -> str:
 def first_line(error: Exception) -> str:
     """Return what an engine says, without the lines that point into the SQL."""
     return next(iter(str(error).strip().splitlines()), "")
+
+
+def one_line(error: Exception) -> str:
+    """Return what deltalake says, with all reasons: the last is what went wrong."""
+    return _INDENT.sub(": ", str(error).strip())

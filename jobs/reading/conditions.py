@@ -16,13 +16,16 @@ def on_days(log_dates: Collection[date]) -> str:
 def on_units(log_dates: Collection[date], units: Collection[tuple[date, str, str]] | None) -> str:
     """SQL that holds for rows of these days, or of these units of theirs.
 
-    The days stand by themselves: no other day's files are then looked into.
+    Days, jobs and runs also stand by themselves: files and row groups that have none of them are skipped.
     """
     days = on_days(log_dates)
     if units is None:
         return days
     among = []
     for day, of_day in groupby(sorted(units), key=lambda unit: unit[0]):
-        runs = ", ".join(f"({sql_strings(unit[1:])})" for unit in of_day)
-        among.append(f"(log_date = DATE'{day.isoformat()}' AND (job_id, run_id) IN ({runs}))")
-    return f"{days} AND ({' OR '.join(among) or 'false'})"
+        pairs = ", ".join(f"({sql_strings(unit[1:])})" for unit in of_day)
+        among.append(f"(log_date = DATE'{day.isoformat()}' AND (job_id, run_id) IN ({pairs}))")
+    if not among:
+        return "false"
+    jobs, runs = (sql_strings(sorted({unit[place] for unit in units})) for place in (1, 2))
+    return f"{days} AND job_id IN ({jobs}) AND run_id IN ({runs}) AND ({' OR '.join(among)})"

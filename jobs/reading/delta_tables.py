@@ -1,0 +1,160 @@
+"""Delta tables under one root as DuckDB reads them: by files of this machine, or by datasets of a store."""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import duckdb
+from deltalake import DeltaTable
+from sqlglot import exp
+
+from jobs.reading.advice import AnswerError, one_line
+from jobs.reading.question import QuestionError
+from schemas.dictionary import type_name
+from schemas.table import Table
+from schemas.tables import TABLES
+from schemas.vocabulary import PUBLICATIONS, PUBLISHED_TABLES
+
+ALONE: Final[dict[str, str | bool | int | float | list[str]]] = {
+    "allow_community_extensions": False,
+    "allow_persistent_secrets": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "python_enable_replacements": False,
+    "temp_directory": "",
+}
+"""No extension is fetched, no variable of Python's is a table, and nothing is written."""
+_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl", "file")
+"""Schemes of URLs that deltalake reaches."""
+_STORE_FILES: Final = "jobs.reading.store_files"
+"""Imported where a warehouse lies in a store: pyarrow's datasets take a second to import."""
+_IN_STORE: Final = "in_store_"
+"""What the datasets of tables in a store are called; no question can name them."""
+_REACH: Final = "give address and credentials in the environment, or --engine spark, which has its own"
+_KEPT_HOURS: Final = 7 * 24
+"""For which Delta keeps what versions before the newest need."""
+
+
+def is_reached(root: str) -> bool:
+    """Whether a root lies where a Database reads it."""
+    scheme, is_url, _ = root.partition("://")
+    return not is_url or scheme in _STORES
+
+
+class Stored(NamedTuple):
+    """The rows of a table.
+
+    source : what DuckDB reads them from, in its SQL
+    files : those that it opens itself; none of a store
+    dataset : what `source` names, where a connection has to be lent it
+    """
+
+    source: str
+    files: tuple[str, ...] = ()
+    dataset: Any = None
+
+    def lend(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """Let a connection read the rows; returns the source."""
+        if self.dataset is not None:
+            connection.register(self.source, self.dataset)
+        return self.source
+
+
+class DeltaTables:
+    """Delta tables under one root."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root.rstrip("/")
+        self._is_store = "://" in root
+
+    @cached_property
+    def _published(self) -> Mapping[str, int] | None:
+        """Version of each table in the latest publication; None before the first."""
+        if not self._is_stored(PUBLICATIONS):
+            return None
+        stored = self._open(PUBLICATIONS, None)
+        if stored is None:
+            return None
+        with duckdb.connect(":memory:", config=ALONE) as connection:
+            latest = f"SELECT versions FROM {stored.lend(connection)} ORDER BY publication DESC LIMIT 1"
+            found = connection.execute(latest).fetchone()
+        return found[0] if found else None
+
+    def is_there(self, name: str) -> bool:
+        """Whether readers see a table of this name."""
+        if self._published is None or name not in PUBLISHED_TABLES:
+            return self._is_stored(name)
+        return name in self._published
+
+    def stored(self, name: str) -> Stored | None:
+        """Rows of a table as readers see it; None where it has no files."""
+        if not self.is_there(name):
+            return None
+        published = self._published if name in PUBLISHED_TABLES else None
+        return self._open(name, None if published is None else published[name])
+
+    def _open(self, name: str, version: int | None) -> Stored | None:
+        """Rows of a version, by its files' names in Delta's log: URLs have other names for odd folders."""
+        path, declared = f"{self._root}/{name}", TABLES[name]
+        with self._answering():
+            table = DeltaTable(path, version=version)
+        files = table.get_add_actions().column("path").to_pylist()
+        if not files:
+            return None
+        if self._is_store:
+            dataset = import_module(_STORE_FILES).dataset(table, declared.arrow_schema)
+            return Stored(f"{_IN_STORE}{name}", dataset=dataset)
+        for column in declared.partition_by:  # DuckDB would take its value from there
+            if f"/{column}=" in self._root:
+                raise QuestionError(f"{self._root}: no folder above a table may be called {column}=...")
+        partition = [each for each in sql_types(declared) if each[0] in declared.partition_by]
+        paths = tuple(f"{path}/{file}" for file in sorted(files))
+        return Stored(_read_parquet(paths, partition), paths)
+
+    def unused_files(self, name: str) -> int:
+        """Count the files of a table that no version of the last week needs."""
+        if not self._is_stored(name):
+            return 0
+        return len(DeltaTable(f"{self._root}/{name}").vacuum(_KEPT_HOURS, dry_run=True, full=True))
+
+    def _is_stored(self, name: str) -> bool:
+        if not self._is_store and not Path(self._root, name).is_dir():
+            return False
+        with self._answering():
+            return DeltaTable.is_deltatable(f"{self._root}/{name}")
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Raise AnswerError where the store does not answer."""
+        try:
+            yield
+        except OSError as error:
+            if self._is_store:
+                raise AnswerError(f"{self._root}: {one_line(error)}; {_REACH}") from error
+            raise
+
+
+def _read_parquet(files: Collection[str], partition: Collection[tuple[str, str]]) -> str:
+    """SQL of a table function that reads files; partition : names and types of what their folders name."""
+    types = ", ".join(f"'{name}': {kind}" for name, kind in partition)
+    folders = f", hive_partitioning = true, hive_types = {{{types}}}" if partition else ""
+    return f"read_parquet({quoted_list(files)}, union_by_name = true{folders})"
+
+
+def sql_types(table: Table) -> list[tuple[str, str]]:
+    """Name, and type as DuckDB spells it, of each column."""
+    spelt = ((each.name, type_name(each.type)) for each in table.columns)
+    return [(name, exp.DataType.build(kind, dialect="spark").sql("duckdb")) for name, kind in spelt]
+
+
+def quoted_list(texts: Collection[str]) -> str:
+    """Texts as a list of DuckDB's."""
+    return f"[{', '.join(map(quoted, texts))}]"
+
+
+def quoted(text: str) -> str:
+    """Text as a literal of DuckDB's."""
+    return "'" + text.replace("'", "''") + "'"
