@@ -37,7 +37,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only
 from dags.operators.assets import HISTORY
 from dags.operators.policy import of_tasks
 from dags.operators.spark_submit import SparkSubmitOperator
-from schemas.vocabulary import STAGE_NAMES
+from schemas.vocabulary import PHASE_NAMES
 
 ARGUMENTS = """\
 --from
@@ -69,8 +69,8 @@ with DAG(
         "stages": Param(
             [],
             type="array",
-            items={"type": "string", "enum": list(STAGE_NAMES)},
-            examples=list(STAGE_NAMES),
+            items={"type": "string", "enum": list(PHASE_NAMES)},
+            examples=list(PHASE_NAMES),
             title="Stages",
             description="all when empty",
         ),

@@ -28,8 +28,8 @@ from schemas.tables import TABLES
 from schemas.vocabulary import (
     JOB_CAUSES,
     JOB_SLOWDOWN,
+    PHASE_SIMULATE,
     RESULT_TABLES,
-    STAGE_SIMULATE,
 )
 
 
@@ -70,8 +70,8 @@ def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict
     ours, theirs = (warehouse.units(TABLES[JOB_SLOWDOWN], days) for warehouse in (target, source))
     units = None if ours <= theirs else theirs
     rows = {name: source.rows(TABLES[name], days) for name in RESULT_TABLES}
-    done = recorded(source, days, stage=STAGE_SIMULATE)[STAGE_SIMULATE].values()
-    return publish(STAGE_SIMULATE, target, rows, days, units=units, fingerprints=list(done)).rows
+    done = recorded(source, days, phase=PHASE_SIMULATE)[PHASE_SIMULATE].values()
+    return publish(PHASE_SIMULATE, target, rows, days, units=units, fingerprints=list(done)).rows
 
 
 def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[date]:

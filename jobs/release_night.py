@@ -1,6 +1,6 @@
 """Release: let through, for one log date, what a gate has refused; who does it and why is recorded.
 
-Nothing is published by it: the refused stage has to run again, and then publishes with a warning.
+Nothing is published by it: the refused phase has to run again, and then publishes with a warning.
 """
 
 import logging
@@ -30,7 +30,7 @@ def run(spark: SparkSession, settings: Settings, release: Release, arguments: st
             f"--accept {unknown[0]}: no gate has refused that in {warehouse.root}; refused were: {told}"
         )
     record_release(warehouse, release, arguments)
-    _LOG.info("%s: released %s; run the refused stage again", release.log_date, ", ".join(release.accepted))
+    _LOG.info("%s: released %s; run the refused phase again", release.log_date, ", ".join(release.accepted))
 
 
 def _refusal(text: str) -> str:

@@ -1,6 +1,6 @@
 """Quality gates: rows are held against the declaration of their table before they become visible.
 
-One plain query over all tables of a stage tells whether anything is wrong at all. Only then does Great
+One plain query over all tables of a phase tells whether anything is wrong at all. Only then does Great
 Expectations count every expectation on its own: to import it takes seven seconds of every night's task.
 """
 
@@ -26,7 +26,7 @@ KEY_EXPECTATION: Final = "key_is_unique"
 ON_TIME_EXPECTATION: Final = "log_date_of_this_run"
 _LOG_DATE: Final = "log_date"
 _RUNNER: Final = "jobs.gates.expectation_runner"
-_NOTHING: Final = "nothing of this stage was published"
+_NOTHING: Final = "nothing of this phase was published"
 _MOST_TOLD: Final = 5
 """Refusals that a message spells out: one wrong column often breaks a dozen expectations."""
 
@@ -103,7 +103,7 @@ class GateError(Exception):
 
 
 class GateWork(NamedTuple):
-    """What the gates of a stage did: seconds, expectations held, refusals released by hand."""
+    """What the gates of a phase did: seconds, expectations held, refusals released by hand."""
 
     seconds: float = 0.0
     expectations: int = 0

@@ -15,10 +15,10 @@ from schemas.vocabulary import (
     FLEET_DAY,
     FLEET_TABLES,
     INGESTED_TABLES,
+    PHASE_NAMES,
     REJECTS,
     RESULT_TABLES,
     RUN_OUTCOMES,
-    STAGE_NAMES,
     STATUSES,
 )
 
@@ -52,7 +52,7 @@ def night_summary(
         "lost_gpu_hours": fleet["lost_gpu_hours"] if fleet else None,
         "analysed_gpu_hours": fleet["analysed_gpu_hours"] if fleet else None,
         "rows": {name: rows[name] for name in COUNTED},
-        "stages": _stages(runs, log_date),
+        "stages": _phases(runs, log_date),
         "warnings": [notice._asdict() for notice in notices],
         "data_docs": docs_path(warehouse.root, log_date, "publish"),
         "report": str(report) if report and report.is_file() else None,
@@ -65,7 +65,7 @@ def told(summary: Mapping[str, Any]) -> list[str]:
     rows = ", ".join(f"{name} {count:,}" for name, count in summary["rows"].items())
     lines = [
         f"{day}: {_figures(summary)}",
-        *(f"{day}: {_of_stage(stage)}" for stage in summary["stages"]),
+        *(f"{day}: {_of_phase(phase)}" for phase in summary["stages"]),
         f"{day}: rows: {rows}",
         *(f"warning: {warning['text']}" for warning in summary["warnings"]),
         f"data docs: {summary['data_docs']}",
@@ -88,17 +88,17 @@ def _figures(summary: Mapping[str, Any]) -> str:
     return f"{text}; {lost:.1f} of {of:.1f} GPU-hours lost ({share})"
 
 
-def _of_stage(stage: Mapping[str, Any]) -> str:
-    took = f"{stage['stage']} took {stage['seconds']:.1f} s"
-    if stage["gate_seconds"] is None:
+def _of_phase(phase: Mapping[str, Any]) -> str:
+    took = f"{phase['stage']} took {phase['seconds']:.1f} s"
+    if phase["gate_seconds"] is None:
         return took
-    share = stage["gate_seconds"] / stage["seconds"] if stage["seconds"] else 0.0
-    gates = f"{stage['expectations']} expectations held in {stage['gate_seconds']:.1f} s ({share:.0%})"
-    released = f", {stage['released']} refusals released by hand" if stage["released"] else ""
+    share = phase["gate_seconds"] / phase["seconds"] if phase["seconds"] else 0.0
+    gates = f"{phase['expectations']} expectations held in {phase['gate_seconds']:.1f} s ({share:.0%})"
+    released = f", {phase['released']} refusals released by hand" if phase["released"] else ""
     return f"{took}; gates: {gates}{released}"
 
 
-def _stages(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str, Any]]:
+def _phases(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str, Any]]:
     """What the latest runs that worked on this night alone did in each phase."""
     done = [run for run in runs if run["log_date"] == log_date and run["outcome"] == RUN_OUTCOMES[EXIT_DONE]]
     done.sort(key=lambda run: run["started_at"])
@@ -106,4 +106,4 @@ def _stages(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str,
     latest = {
         each["stage"]: {**dict.fromkeys(_OF_GATES), **each} for run in done for each in run["stages"] or ()
     }
-    return [latest[stage] for stage in STAGE_NAMES if stage in latest]
+    return [latest[phase] for phase in PHASE_NAMES if phase in latest]

@@ -1,4 +1,4 @@
-"""Data docs: what the gates held of one night, a page per stage, kept beside the tables."""
+"""Data docs: what the gates held of one night, a page per phase, kept beside the tables."""
 
 import logging
 import shlex
@@ -19,7 +19,7 @@ from jobs.report.policy import of_inline
 from jobs.runtime.project import project_file
 from schemas.table import Severity
 from schemas.tables import TABLES
-from schemas.vocabulary import STAGE_NAMES
+from schemas.vocabulary import PHASE_NAMES
 
 LATER: Final = "-later"
 """Ends the names of pages of what changes of a night when it is over."""
@@ -83,12 +83,12 @@ class TableChecks:
 
 @dataclass(frozen=True)
 class Page:
-    """All that one page says: which stage of which days, how it ended and what was held.
+    """All that one page says: which phase of which days, how it ended and what was held.
 
     root : of the warehouse
     """
 
-    stage: str
+    phase: str
     log_dates: Sequence[date]
     root: str
     tables: Sequence[TableChecks] = ()
@@ -99,7 +99,7 @@ class Page:
     @property
     def is_of_parts(self) -> bool:
         """Whether it is about some units or tables of its days, which lies beside the page of the whole."""
-        return self.stage.endswith(LATER)
+        return self.phase.endswith(LATER)
 
     @property
     def broken(self) -> list[Check]:
@@ -130,7 +130,7 @@ class Page:
 def table_checks(
     rows: Mapping[str, int], rules: Sequence[Rule], refusals: Sequence[Refusal], released: Collection[str]
 ) -> list[TableChecks]:
-    """What the gates of a stage held, table by table, and last what only several tables together show.
+    """What the gates of a phase held, table by table, and last what only several tables together show.
 
     rows : of each table
     released : names of refusals that somebody let through
@@ -166,18 +166,18 @@ def write_docs(spark: SparkSession, page: Page) -> None:
     text = html(page)
     try:
         for day in page.log_dates:
-            _write_text(spark, docs_path(page.root, day, page.stage), text)
+            _write_text(spark, docs_path(page.root, day, page.phase), text)
             if page.outcome != REFUSED and not page.is_of_parts:  # of rows that are no more
-                _remove(spark, docs_path(page.root, day, f"{page.stage}{LATER}"))
+                _remove(spark, docs_path(page.root, day, f"{page.phase}{LATER}"))
     except Py4JError as error:  # what a gate says matters more than its page
-        _LOG.warning("data docs of %s could not be written: %s", page.stage, str(error).splitlines()[0])
+        _LOG.warning("data docs of %s could not be written: %s", page.phase, str(error).splitlines()[0])
 
 
 def html(page: Page) -> str:
     """Return a page as HTML that needs nothing else."""
     text = project_file("jobs", "gates", "quality.html").read_text(encoding="utf-8")
     template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
-    return template.render(page=page, stages=STAGE_NAMES, policy=of_inline(text))
+    return template.render(page=page, phases=PHASE_NAMES, policy=of_inline(text))
 
 
 def _write_text(spark: SparkSession, path: str, text: str) -> None:

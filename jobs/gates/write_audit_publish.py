@@ -75,7 +75,7 @@ class _Audited(NamedTuple):
 
 
 def publish(
-    stage: str,
+    phase: str,
     warehouse: Warehouse,
     tables: Mapping[str, Rows],
     log_dates: Sequence[date],
@@ -93,12 +93,12 @@ def publish(
     Nothing is published in either case.
     """
     audited = _audit_all(warehouse, tables, on_units(log_dates, units), rules)
-    page = Page(stage if units is None else f"{stage}{LATER}", log_dates, warehouse.root)
+    page = Page(phase if units is None else f"{phase}{LATER}", log_dates, warehouse.root)
     passed = _passed(warehouse, page, rules, audited)
     if tables or fingerprints:
-        with publication(warehouse, stage, log_dates, [*tables, UNIT_FINGERPRINTS]):
+        with publication(warehouse, phase, log_dates, [*tables, UNIT_FINGERPRINTS]):
             _replace_all(warehouse, tables, log_dates, units)
-            record(warehouse, stage, fingerprints, log_dates, units)
+            record(warehouse, phase, fingerprints, log_dates, units)
     return passed
 
 
@@ -175,10 +175,10 @@ def _keep(warehouse: Warehouse, page: Page, audited: _Audited) -> GateRefusedErr
         if all(each.severity == "warns" for each in found):
             continue
         try:
-            warehouse.keep_refused(page.stage, page.log_dates, name, rows)
+            warehouse.keep_refused(page.phase, page.log_dates, name, rows)
         except (PySparkException, Py4JError) as error:  # the refusal matters more than its evidence
             _LOG.warning("refused rows of %s could not be kept: %s", name, error)
-    return GateRefusedError(audited.refusals, warehouse.refused_path(page.stage, page.log_dates))
+    return GateRefusedError(audited.refusals, warehouse.refused_path(page.phase, page.log_dates))
 
 
 def _replace_all(

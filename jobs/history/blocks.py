@@ -15,30 +15,30 @@ from jobs.reading.reader import TableReader
 from jobs.runtime.settings_sections import HistorySettings
 from schemas.tables import TABLES
 from schemas.vocabulary import (
+    PHASE_AGGREGATE,
+    PHASE_INGEST,
+    PHASE_NAMES,
+    PHASE_PUBLISH,
+    PHASE_REVISE,
+    PHASE_SIMULATE,
     PIPELINE_RUNS,
     RUN_OUTCOMES,
-    STAGE_AGGREGATE,
-    STAGE_INGEST,
-    STAGE_NAMES,
-    STAGE_PUBLISH,
-    STAGE_REVISE,
-    STAGE_SIMULATE,
 )
 
 BYTES_PER_OP: Final = 30.0
 """Of a rank log; what is taken until some were ingested."""
 
-AFTER_SIMULATE: Final = (STAGE_REVISE, STAGE_AGGREGATE, STAGE_PUBLISH)
+AFTER_SIMULATE: Final = (PHASE_REVISE, PHASE_AGGREGATE, PHASE_PUBLISH)
 """Phases that do whole days."""
 
 _RATES: Final[Mapping[str, tuple[str, float]]] = {
-    STAGE_INGEST: ("bytes", 70e6),
-    STAGE_SIMULATE: ("ops", 2e6),
-    STAGE_REVISE: ("units", 500.0),
-    STAGE_AGGREGATE: ("units", 200.0),
-    STAGE_PUBLISH: ("units", 200.0),
+    PHASE_INGEST: ("bytes", 70e6),
+    PHASE_SIMULATE: ("ops", 2e6),
+    PHASE_REVISE: ("units", 500.0),
+    PHASE_AGGREGATE: ("units", 200.0),
+    PHASE_PUBLISH: ("units", 200.0),
 }
-"""What the time of each stage goes with, and how many a second two cores do, until there is a history."""
+"""What the time of each phase goes with, and how many a second two cores do, until there is a history."""
 
 _RUNS_LOOKED_AT: Final = 50
 
@@ -57,21 +57,21 @@ class Work:
 
 @dataclass(frozen=True)
 class Block:
-    """Days that are done together, and for each stage its units to be done: for aggregate all of its days."""
+    """Days that are done together, and for each phase its units to be done: for aggregate all of its days."""
 
     log_dates: tuple[date, ...]
     units: Mapping[str, frozenset[Unit]]
     sizes: Mapping[Unit, Work] = field(repr=False)
 
-    def work(self, stage: str) -> Work:
-        """How much a stage has to do."""
-        return sum((self.sizes[unit] for unit in self.units.get(stage, ())), Work())
+    def work(self, phase: str) -> Work:
+        """How much a phase has to do."""
+        return sum((self.sizes[unit] for unit in self.units.get(phase, ())), Work())
 
     def on(self, log_dates: Collection[date]) -> "Block":
         """Return what it has to do on some of its days."""
         days = tuple(day for day in self.log_dates if day in log_dates)
         return replace(
-            self, log_dates=days, units={stage: _on(units, days) for stage, units in self.units.items()}
+            self, log_dates=days, units={phase: _on(units, days) for phase, units in self.units.items()}
         )
 
     @property
@@ -95,17 +95,17 @@ def blocks_of(
     changed : earlier days whose results change; the later phases of days that look back on them are due
     """
     sizes = _sizes(before, landing)
-    todo = {stage: set(units) for stage, units in _units_due(before, landing, wants).items()}
+    todo = {phase: set(units) for phase, units in _units_due(before, landing, wants).items()}
     if job_ids:
-        todo = {stage: {unit for unit in units if unit[1] in job_ids} for stage, units in todo.items()}
+        todo = {phase: {unit for unit in units if unit[1] in job_ids} for phase, units in todo.items()}
     changed = {*changed, *(unit[0] for units in todo.values() for unit in units)}
     days = {*changed, *days_after(changed, before.look_back_days)}
-    for stage in AFTER_SIMULATE:
-        if stage in wants:
-            days |= _of_jobs(before.due(stage, wants[stage]), sizes, job_ids)
-            todo[stage] = {unit for unit in sizes if unit[0] in days}
+    for phase in AFTER_SIMULATE:
+        if phase in wants:
+            days |= _of_jobs(before.due(phase, wants[phase]), sizes, job_ids)
+            todo[phase] = {unit for unit in sizes if unit[0] in days}
     return [
-        Block(some, {stage: _on(units, some) for stage, units in todo.items()}, sizes)
+        Block(some, {phase: _on(units, some) for phase, units in todo.items()}, sizes)
         for some in _together(todo, sizes, limits)
     ]
 
@@ -116,11 +116,11 @@ def _units_due(
     """Units that ingest and simulate have to do, where they are asked for."""
     found: dict[str, frozenset[Unit]] = {}
     if landing is not None:
-        found[STAGE_INGEST] = landing.changed | landing.gone
-    if STAGE_SIMULATE in wants:
-        ingested, simulated = before.done[STAGE_INGEST], before.done[STAGE_SIMULATE]
-        changed = changed_results(ingested, simulated, before.jobs, wants[STAGE_SIMULATE])
-        found[STAGE_SIMULATE] = frozenset(changed | found.get(STAGE_INGEST, frozenset()))
+        found[PHASE_INGEST] = landing.changed | landing.gone
+    if PHASE_SIMULATE in wants:
+        ingested, simulated = before.done[PHASE_INGEST], before.done[PHASE_SIMULATE]
+        changed = changed_results(ingested, simulated, before.jobs, wants[PHASE_SIMULATE])
+        found[PHASE_SIMULATE] = frozenset(changed | found.get(PHASE_INGEST, frozenset()))
     return found
 
 
@@ -131,7 +131,7 @@ def _of_jobs(days: set[date], units: Collection[Unit], job_ids: Collection[str])
 
 def _sizes(before: Recollection, landing: LandingChanges | None) -> dict[Unit, Work]:
     """How much work every known unit is."""
-    known = {unit: each for stage in reversed(STAGE_NAMES) for unit, each in before.done[stage].items()}
+    known = {unit: each for phase in reversed(PHASE_NAMES) for unit, each in before.done[phase].items()}
     ops, size = (sum(getattr(each, name) for each in known.values()) for name in ("ops", "bytes"))
     per_byte = ops / size if ops and size else 1 / BYTES_PER_OP
     sizes = {unit: Work(1, each.bytes, each.ops) for unit, each in known.items()}
@@ -165,7 +165,7 @@ def _together(
 
 
 def rates(tables: TableReader) -> dict[str, float]:
-    """How much of its measure (bytes, ops, units) each stage did in a second, by the runs of late."""
+    """How much of its measure (bytes, ops, units) each phase did in a second, by the runs of late."""
     runs = tables.silver.rows(TABLES[PIPELINE_RUNS])
     is_done = pc.and_(pc.equal(runs["outcome"], RUN_OUTCOMES[0]), pc.is_valid(runs["stages"]))
     late = runs.filter(is_done).sort_by([("started_at", "descending")]).slice(0, _RUNS_LOOKED_AT)
@@ -173,13 +173,13 @@ def rates(tables: TableReader) -> dict[str, float]:
     sums = done.group_by("stage").aggregate([(name, "sum") for name in ("seconds", "units", "bytes", "ops")])
     told = {row["stage"]: row for row in sums.to_pylist() if row["seconds_sum"]}
     found = {}
-    for stage, (measure, usual) in _RATES.items():
-        row = told.get(stage)
-        found[stage] = (row[f"{measure}_sum"] / row["seconds_sum"] if row else 0.0) or usual
+    for phase, (measure, usual) in _RATES.items():
+        row = told.get(phase)
+        found[phase] = (row[f"{measure}_sum"] / row["seconds_sum"] if row else 0.0) or usual
     return found
 
 
-def seconds_for(work: Work, stage: str, rate: Mapping[str, float]) -> float:
-    """Estimate how long a stage takes for this work. [s]"""
-    measure, _ = _RATES[stage]
-    return float(getattr(work, measure)) / rate[stage]
+def seconds_for(work: Work, phase: str, rate: Mapping[str, float]) -> float:
+    """Estimate how long a phase takes for this work. [s]"""
+    measure, _ = _RATES[phase]
+    return float(getattr(work, measure)) / rate[phase]

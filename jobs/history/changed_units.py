@@ -1,6 +1,6 @@
 """What has changed: units whose recorded fingerprints are not those of what is there now.
 
-A stage's fingerprint names the one that it was built on: a change anywhere is seen by all that follows.
+A phase's fingerprint names the one that it was built on: a change anywhere is seen by all that follows.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 from jobs.history.fingerprints import (
-    STAGE_VERSIONS,
+    PHASE_VERSIONS,
     File,
     Fingerprint,
     Recorded,
@@ -24,10 +24,10 @@ from jobs.reading.reader import TableReader
 from jobs.runtime.settings import Settings
 from jobs.warehouse.local_tables import keys_of
 from schemas.tables import TABLES
-from schemas.vocabulary import JOBS, STAGE_NAMES, STAGE_REVISE, STAGE_SIMULATE, UNIT_FINGERPRINTS
+from schemas.vocabulary import JOBS, PHASE_NAMES, PHASE_REVISE, PHASE_SIMULATE, UNIT_FINGERPRINTS
 
 Wanted = tuple[str, str] | None
-"""Settings and version that a stage's fingerprint must have; None: whatever they were, only data counts."""
+"""Settings and version that a phase's fingerprint must have; None: whatever they were, only data counts."""
 
 
 class LandingChanges(NamedTuple):
@@ -45,9 +45,9 @@ class LandingChanges(NamedTuple):
     retouched: tuple[Fingerprint, ...]
 
 
-def wanted(settings: Settings, stage: str, *, data_only: bool) -> Wanted:
+def wanted(settings: Settings, phase: str, *, data_only: bool) -> Wanted:
     """What a fingerprint must say of settings and version to be still good."""
-    return None if data_only else (settings_text(settings, stage), STAGE_VERSIONS[stage])
+    return None if data_only else (settings_text(settings, phase), PHASE_VERSIONS[phase])
 
 
 def changed_in_landing(
@@ -138,31 +138,31 @@ class Recollection(NamedTuple):
     context: Mapping[date, str]
     look_back_days: int
 
-    def due(self, stage: str, want: Wanted) -> set[date]:
+    def due(self, phase: str, want: Wanted) -> set[date]:
         """Days that a phase after simulate has to do."""
-        before = STAGE_NAMES[STAGE_NAMES.index(stage) - 1]
-        context = self.context if stage == STAGE_REVISE else None
-        return days_due(self.done[before], self.done[stage], want, context)
+        before = PHASE_NAMES[PHASE_NAMES.index(phase) - 1]
+        context = self.context if phase == PHASE_REVISE else None
+        return days_due(self.done[before], self.done[phase], want, context)
 
 
 def recollect(tables: TableReader, settings: Settings, log_dates: Sequence[date]) -> Recollection:
     """Read the fingerprints of these days, and which units the table jobs has."""
     done = recorded(tables, log_dates)
-    earlier = recorded(tables, days_before(log_dates, settings.revision.days), stage=STAGE_SIMULATE)
-    simulated = done[STAGE_SIMULATE] | earlier[STAGE_SIMULATE]
+    earlier = recorded(tables, days_before(log_dates, settings.revision.days), phase=PHASE_SIMULATE)
+    simulated = done[PHASE_SIMULATE] | earlier[PHASE_SIMULATE]
     context = looked_back_on(simulated, log_dates, settings.revision.days)
     jobs = set(keys_of(tables.rows(TABLES[JOBS], log_dates)))
     return Recollection(done, jobs, context, settings.revision.days)
 
 
 def with_later_days(
-    tables: TableReader, settings: Settings, stage: str, log_dates: Sequence[date]
+    tables: TableReader, settings: Settings, phase: str, log_dates: Sequence[date]
 ) -> list[date]:
     """These days, and those after them that have looked back on them and are due again."""
     later = recorded_days(tables, days_after(log_dates, settings.revision.days))
     if not later:
         return sorted(set(log_dates))
-    return sorted({*log_dates, *recollect(tables, settings, later).due(stage, None)})
+    return sorted({*log_dates, *recollect(tables, settings, later).due(phase, None)})
 
 
 def recorded_days(tables: TableReader, log_dates: Sequence[date]) -> list[date]:

@@ -1,4 +1,4 @@
-"""Fingerprints: what a stage made its rows of a unit from, so that unchanged work is not done again.
+"""Fingerprints: what a phase made its rows of a unit from, so that unchanged work is not done again.
 
 What has no fingerprint is done again; nothing is ever taken as done because its rows exist.
 """
@@ -18,24 +18,24 @@ from jobs.runtime.settings import Settings
 from jobs.warehouse.tables import Warehouse
 from schemas.unit_fingerprints import TABLE
 from schemas.vocabulary import (
-    STAGE_AGGREGATE,
-    STAGE_INGEST,
-    STAGE_NAMES,
-    STAGE_PUBLISH,
-    STAGE_REVISE,
-    STAGE_SIMULATE,
+    PHASE_AGGREGATE,
+    PHASE_INGEST,
+    PHASE_NAMES,
+    PHASE_PUBLISH,
+    PHASE_REVISE,
+    PHASE_SIMULATE,
     UNIT_KEY,
 )
 from udfs.revise import REVISION_VERSION
 from udfs.simulate.result_tables import SIMULATOR_VERSION
 from udfs.what_if import SimulationSettings
 
-STAGE_VERSIONS: Final = {
-    STAGE_INGEST: "3",
-    STAGE_SIMULATE: SIMULATOR_VERSION,
-    STAGE_REVISE: REVISION_VERSION,
-    STAGE_AGGREGATE: "1",
-    STAGE_PUBLISH: "1",
+PHASE_VERSIONS: Final = {
+    PHASE_INGEST: "3",
+    PHASE_SIMULATE: SIMULATOR_VERSION,
+    PHASE_REVISE: REVISION_VERSION,
+    PHASE_AGGREGATE: "1",
+    PHASE_PUBLISH: "1",
 }
 """Raised whenever a phase makes other rows of the same input."""
 
@@ -50,7 +50,7 @@ class File(NamedTuple):
 
     @property
     def content(self) -> tuple[str, int, str | int]:
-        """What a stage can see of it; without a digest its time stands for what is in it."""
+        """What a phase can see of it; without a digest its time stands for what is in it."""
         return self.name, self.bytes, self.digest or self.modified_us
 
 
@@ -68,18 +68,18 @@ class Fingerprint(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """What the next stage knows of this one's rows."""
+        """What the next phase knows of this one's rows."""
         return _hash([self.inputs, self.settings, self.version])
 
 
 Recorded = dict[Unit, Fingerprint]
 
 
-def settings_text(settings: Settings, stage: str) -> str:
-    """Settings that matter to a stage, as JSON; where its tables and logs lie never does."""
-    if stage == STAGE_SIMULATE:
+def settings_text(settings: Settings, phase: str) -> str:
+    """Settings that matter to a phase, as JSON; where its tables and logs lie never does."""
+    if phase == PHASE_SIMULATE:
         return simulation(settings).text
-    return settings.revision.model_dump_json() if stage == STAGE_REVISE else "{}"
+    return settings.revision.model_dump_json() if phase == PHASE_REVISE else "{}"
 
 
 def simulation(settings: Settings) -> SimulationSettings:
@@ -99,7 +99,7 @@ def of_units(accounts: Iterable[UnitAccount]) -> list[Fingerprint]:
     found = []
     for unit, read in files.items():
         size = sum(file.bytes for file in read)
-        row = unit, STAGE_INGEST, contents_of(read), "{}", STAGE_VERSIONS[STAGE_INGEST], size
+        row = unit, PHASE_INGEST, contents_of(read), "{}", PHASE_VERSIONS[PHASE_INGEST], size
         found.append(Fingerprint(*row, ops[unit], tuple(sorted(read, key=lambda file: file.name))))
     return found
 
@@ -110,16 +110,16 @@ def contents_of(files: Iterable[File]) -> str:
 
 
 def built_on(
-    before: Recorded, stage: str, settings: Settings, context: Mapping[date, str] | None = None
+    before: Recorded, phase: str, settings: Settings, context: Mapping[date, str] | None = None
 ) -> list[Fingerprint]:
     """Fingerprints of a phase that reads what `before` names, as it was recorded before that was read.
 
     context : of each day, what the phase reads beside it, as looked_back_on has it
     A unit of which the phase before has no record gets none, and is done again next time.
     """
-    facts = settings_text(settings, stage), STAGE_VERSIONS[stage]
+    facts = settings_text(settings, phase), PHASE_VERSIONS[phase]
     return [
-        Fingerprint(each.unit, stage, inputs_of(each, context), *facts, each.bytes, each.ops)
+        Fingerprint(each.unit, phase, inputs_of(each, context), *facts, each.bytes, each.ops)
         for each in before.values()
     ]
 
@@ -147,31 +147,31 @@ def recorded(
     tables: TableReader,
     log_dates: Sequence[date],
     units: Collection[Unit] | None = None,
-    stage: str | None = None,
+    phase: str | None = None,
 ) -> dict[str, Recorded]:
     """Read fingerprints by phase; those of ingest from where the ingested tables lie.
 
-    stage : only those of this phase; all where left out
+    phase : only those of this phase; all where left out
     """
-    also = None if stage is None else {"stage": stage}
-    found: dict[str, Recorded] = {stage: {} for stage in STAGE_NAMES}
+    also = None if phase is None else {"stage": phase}
+    found: dict[str, Recorded] = {phase: {} for phase in PHASE_NAMES}
     for home in {tables, tables.silver}:
         for each in map(_of_row, home.rows(TABLE, log_dates, units, also).to_pylist()):
-            if home is (tables.silver if each.stage == STAGE_INGEST else tables):
+            if home is (tables.silver if each.stage == PHASE_INGEST else tables):
                 found[each.stage][each.unit] = each
     return found
 
 
 def record(
     warehouse: Warehouse,
-    stage: str,
+    phase: str,
     fingerprints: Sequence[Fingerprint],
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
 ) -> None:
     """Make these the fingerprints of a phase for these days, or for these units of theirs."""
     rows = pa.Table.from_pylist([_row(each) for each in fingerprints], schema=TABLE.arrow_schema)
-    warehouse.replace(TABLE, rows, log_dates, units, also={"stage": stage})
+    warehouse.replace(TABLE, rows, log_dates, units, also={"stage": phase})
 
 
 def _row(fingerprint: Fingerprint) -> dict[str, object]:

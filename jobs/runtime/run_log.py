@@ -29,16 +29,16 @@ from schemas.vocabulary import (
     EXIT_FAILED,
     EXIT_GATE_REFUSED,
     EXIT_WRONG_SETTINGS,
+    PHASE_NAMES,
     RUN_KILLED,
     RUN_OUTCOMES,
     RUN_STARTED,
-    STAGE_NAMES,
     TABLE_NAMES,
 )
 
 ROWS_IN: Final = "rows_in"
 """Key under which an entry point tells the rows that it read; the other keys are tables that it published,
-and those of stage_work."""
+and those of phase_work."""
 
 _PLAIN: Final[Mapping[type[Exception], int]] = {
     SettingsError: EXIT_WRONG_SETTINGS,
@@ -99,16 +99,16 @@ def _refusal_in(error: BaseException) -> GateRefusedError | None:
     return next((each for each in (error, error.__cause__) if isinstance(each, GateRefusedError)), None)
 
 
-def stage_work(stage: str, done: Collection[Fingerprint], seconds: float, gates: GateWork) -> dict[str, int]:
-    """What a stage worked on, as counts that add up over blocks of days."""
+def phase_work(phase: str, done: Collection[Fingerprint], seconds: float, gates: GateWork) -> dict[str, int]:
+    """What a phase worked on, as counts that add up over blocks of days."""
     return {
-        f"{stage}.{_MICROSECONDS}": round(seconds * 1e6),
-        f"{stage}.units": len(done),
-        f"{stage}.bytes": sum(each.bytes for each in done),
-        f"{stage}.ops": sum(each.ops for each in done),
-        f"{stage}.gate_{_MICROSECONDS}": round(gates.seconds * 1e6),
-        f"{stage}.expectations": gates.expectations,
-        f"{stage}.released": gates.released,
+        f"{phase}.{_MICROSECONDS}": round(seconds * 1e6),
+        f"{phase}.units": len(done),
+        f"{phase}.bytes": sum(each.bytes for each in done),
+        f"{phase}.ops": sum(each.ops for each in done),
+        f"{phase}.gate_{_MICROSECONDS}": round(gates.seconds * 1e6),
+        f"{phase}.expectations": gates.expectations,
+        f"{phase}.released": gates.released,
     }
 
 
@@ -119,17 +119,17 @@ def added(counts: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:
     return counts
 
 
-def work_of_stages(counts: Mapping[str, int]) -> list[dict[str, Any]]:
-    """What stage_work has counted, as the column `stages` of pipeline_runs has it."""
+def work_of_phases(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """What phase_work has counted, as the column `stages` of pipeline_runs has it."""
     found: list[dict[str, Any]] = []
-    for stage in STAGE_NAMES:
+    for phase in PHASE_NAMES:
         mine = {
-            name.partition(".")[2]: count for name, count in counts.items() if name.startswith(f"{stage}.")
+            name.partition(".")[2]: count for name, count in counts.items() if name.startswith(f"{phase}.")
         }
         if mine:
             of_gates_s = mine.pop(f"gate_{_MICROSECONDS}") / 1e6
             seconds = mine.pop(_MICROSECONDS) / 1e6
-            found.append({"stage": stage, "seconds": seconds, **mine, "gate_seconds": of_gates_s})
+            found.append({"stage": phase, "seconds": seconds, **mine, "gate_seconds": of_gates_s})
     return found
 
 
@@ -194,7 +194,7 @@ def _ended(
         "rows_in": counts.get(ROWS_IN),
         "rows_out": sum(published) if published else None,
         "outcome": RUN_OUTCOMES[status],
-        "stages": work_of_stages(counts) or None,
+        "stages": work_of_phases(counts) or None,
     }
 
 

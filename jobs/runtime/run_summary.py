@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.runtime.arguments import option
-from jobs.runtime.run_log import work_of_stages
+from jobs.runtime.run_log import work_of_phases
 from schemas.vocabulary import TABLE_NAMES
 
 Summary = dict[str, Any]
@@ -44,7 +44,7 @@ def leave(summary: Summary, file: str | None) -> None:
 def of_history(
     log_dates: Sequence[date], counts: Mapping[str, int], *, dry_run: bool = False, is_beside: bool = False
 ) -> Summary:
-    """Return what was done again: days, rows published by table, and the work of each stage.
+    """Return what was done again: days, rows published by table, and the work of each phase.
 
     log_dates : with something to do
     is_beside : the results are in a new warehouse, and the current ones as they were
@@ -52,7 +52,7 @@ def of_history(
     return {
         "days": [day.isoformat() for day in sorted(log_dates)],
         "rows": {name: count for name, count in counts.items() if name in TABLE_NAMES},
-        "stages": work_of_stages(counts),
+        "stages": work_of_phases(counts),
         "dry_run": dry_run,
         "is_current": not (dry_run or is_beside),
     }

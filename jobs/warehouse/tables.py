@@ -287,18 +287,18 @@ class Warehouse:
             staging.drop()
             self._write(table, rows, "overwrite", replaceWhere=f"{key} IN ({sql_strings(keys)})")
 
-    def refused_path(self, stage: str, log_dates: Sequence[date]) -> str:
-        """Where rows of these days are kept that a gate of this stage refused, a folder for each table.
+    def refused_path(self, phase: str, log_dates: Sequence[date]) -> str:
+        """Where rows of these days are kept that a gate of this phase refused, a folder for each table.
 
         Of several days: from the first to the last.
         """
         days = [day.isoformat() for day in sorted({min(log_dates), max(log_dates)})]
-        return self.path(f"{_REFUSED}/{stage}/{'..'.join(days)}")
+        return self.path(f"{_REFUSED}/{phase}/{'..'.join(days)}")
 
-    def keep_refused(self, stage: str, log_dates: Sequence[date], name: str, frame: DataFrame) -> None:
+    def keep_refused(self, phase: str, log_dates: Sequence[date], name: str, frame: DataFrame) -> None:
         """Keep refused rows of a table for inspection, instead of those kept before of these days."""
         writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        writer.save(f"{self.refused_path(stage, log_dates)}/{name}")
+        writer.save(f"{self.refused_path(phase, log_dates)}/{name}")
 
     def register_views(
         self, names: Collection[str] = (*TABLES, *VIEWS), log_dates: Sequence[date] | None = None

@@ -27,7 +27,7 @@ from tests.support.examples import DAY, table_rows
 
 __all__ = ["posts"]
 
-STAGES = ("ingest_rank_logs", "simulate_what_if", "revise_causes", "aggregate_fleet", "publish_night")
+PHASES = ("ingest_rank_logs", "simulate_what_if", "revise_causes", "aggregate_fleet", "publish_night")
 SUM_TOLERANCE = 1e-12
 """Relative; sums over units may be added up in another order."""
 
@@ -131,13 +131,13 @@ def test_the_night_of_the_dag_is_that_of_run_nightly(
         monkeypatch.setenv(name, value)
     for task in nightly.tasks:
         task.retries = 0
-    assert run_dag(nightly) == dict.fromkeys(("wait_for_day", *STAGES), ("success", 1))
+    assert run_dag(nightly) == dict.fromkeys(("wait_for_day", *PHASES), ("success", 1))
     assert_same_tables(published(spark, tmp_path / "warehouse"), expected)
     units = {row["job_id"]: row["status"] for row in expected["job_slowdown"].to_pylist()}
     assert units["small-job"] == STATUS_ANALYSED
     runs = sorted_rows(spark, tmp_path / "warehouse", TABLES[PIPELINE_RUNS]).sort_by("started_at")
     assert [(run["entry_point"], run["outcome"], run["log_date"]) for run in runs.to_pylist()] == [
-        (stage, "done", DAY) for stage in STAGES
+        (stage, "done", DAY) for stage in PHASES
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import backfill, compare_versions, ingest_rank_logs
-from jobs.history.fingerprints import STAGE_VERSIONS
+from jobs.history.fingerprints import PHASE_VERSIONS
 from jobs.runtime.settings import SettingsError, with_new_warehouse
 from jobs.transforms.versions import changed_units, results_with_causes
 from schemas.vocabulary import INGESTED_TABLES, JOB_CAUSES, JOB_SLOWDOWN, RESULT_TABLES
@@ -81,7 +81,7 @@ def test_a_new_version_beside_the_current_one_is_compared_and_made_current(
     side = tmp_path / "side"
     settings = tmp_path / "new.toml"
     settings.write_text('[simulation]\nminimum_steps = 13\nideal = "pooled-median"\n')
-    monkeypatch.setitem(STAGE_VERSIONS, "simulate", "2.0.0")
+    monkeypatch.setitem(PHASE_VERSIONS, "simulate", "2.0.0")
     beside = [*history.arguments(), "--settings", str(settings), "--warehouse-new", str(side)]
 
     assert backfill.main([*beside, *RANGE]) == 0

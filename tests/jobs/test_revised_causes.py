@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from jobs import backfill, revise_causes, run_nightly, simulate_what_if
 from jobs.history.fingerprints import recorded
-from jobs.run_nightly import STAGES
+from jobs.run_nightly import PHASES
 from jobs.runtime.settings import Settings
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.mechanisms.mechanism import Mechanism
@@ -236,7 +236,7 @@ def test_what_of_earlier_days_is_done_late_is_looked_back_on(
 ) -> None:
     """The job that knows the sick host comes last, alone, as late data does."""
     late = elsewhere(settings, tmp_path)
-    STAGES["ingest"](spark, late, DAYS)
+    PHASES["ingest"](spark, late, DAYS)
     units = set(recorded(Warehouse(spark, str(tmp_path)), DAYS)["ingest"])
     seen = {unit for unit in units if unit[1] == "seen"}
     simulate_what_if.run(spark, late, DAYS, units - seen)

@@ -1,4 +1,4 @@
-"""Write, audit, publish: all tables of a stage become visible, or none."""
+"""Write, audit, publish: all tables of a phase become visible, or none."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -40,9 +40,9 @@ def contents(warehouse: Warehouse) -> dict[str, list[tuple[object, ...]]]:
     return {name: sorted(map(tuple, warehouse.read(TABLES[name]).collect())) for name in names}
 
 
-def kept(warehouse: Warehouse, stage: str) -> dict[str, int]:
+def kept(warehouse: Warehouse, phase: str) -> dict[str, int]:
     """Rows of each frame that was kept because it was refused."""
-    folder = Path(warehouse.refused_path(stage, [DAY]))
+    folder = Path(warehouse.refused_path(phase, [DAY]))
     spark = warehouse.spark
     return {
         each.name: spark.read.format("delta").load(str(each)).count()
@@ -69,7 +69,7 @@ def test_one_refused_table_leaves_all_tables_as_they_were(published: Warehouse) 
         publish("simulate", published, frames, [DAY])
     refused_rows = published.refused_path("simulate", [DAY])
     assert str(raised.value) == (
-        "gate refused, nothing of this stage was published: "
+        "gate refused, nothing of this phase was published: "
         "table stage_slowdown, expectation slowdown_not_null, 2 rows: never null; "
         "table stage_slowdown, expectation slowdown_finite, 2 rows: neither infinite nor NaN "
         f"(refused rows are kept in {refused_rows})"
@@ -80,11 +80,11 @@ def test_one_refused_table_leaves_all_tables_as_they_were(published: Warehouse) 
 
 def test_all_refusals_are_told_also_of_rules_across_tables(published: Warehouse) -> None:
     before = contents(published)
-    stages = table_rows(STAGE_SLOWDOWN, [{}, {}])
-    frames = {STAGE_SLOWDOWN: stages, DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"dp_rank": -1}])}
+    phases = table_rows(STAGE_SLOWDOWN, [{}, {}])
+    frames = {STAGE_SLOWDOWN: phases, DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"dp_rank": -1}])}
     rules = [
-        Rule("complete", stages.slice(0, 0)),
-        Rule("lines", stages.select(["job_id"]), "rank_steps", "lines = rows + rejects"),
+        Rule("complete", phases.slice(0, 0)),
+        Rule("lines", phases.select(["job_id"]), "rank_steps", "lines = rows + rejects"),
     ]
     with pytest.raises(GateRefusedError) as raised:
         publish("simulate", published, frames, [DAY], rules)
@@ -167,14 +167,14 @@ def test_a_writer_that_fails_leaves_all_tables_as_they_were(
 ) -> None:
     replace = Warehouse.replace
 
-    def fail_on_stages(
+    def fail_on_phases(
         self: Warehouse, table: Table, new: pa.Table, days: Sequence[date], units: None = None
     ) -> None:
         if table.name == STAGE_SLOWDOWN:
             raise OSError("disk full")
         replace(self, table, new, days, units)
 
-    monkeypatch.setattr(Warehouse, "replace", fail_on_stages)
+    monkeypatch.setattr(Warehouse, "replace", fail_on_phases)
     frames = {name: table_rows(name) for name in (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)}
     with pytest.raises(OSError, match="disk full"):
         publish("simulate", warehouse, frames, [DAY])

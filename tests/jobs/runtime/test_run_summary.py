@@ -8,13 +8,13 @@ import pytest
 
 from jobs.gates.audit import GateWork
 from jobs.runtime.arguments import command
-from jobs.runtime.run_log import stage_work
+from jobs.runtime.run_log import phase_work
 from jobs.runtime.run_summary import SUMMARY, leave, of_history
 from tests.support.examples import DAY, NEXT_DAY
 
 
 def test_a_history_tells_its_days_rows_and_stages(tmp_path: Path) -> None:
-    counts = {"jobs": 3} | stage_work("simulate", [], 2.5, GateWork(0.5, 7, 0))
+    counts = {"jobs": 3} | phase_work("simulate", [], 2.5, GateWork(0.5, 7, 0))
     leave(of_history([NEXT_DAY, DAY], counts), str(tmp_path / "summary.json"))
     told = json.loads((tmp_path / "summary.json").read_text())
     assert (told["days"], told["rows"], told["dry_run"]) == (["2026-01-05", "2026-01-06"], {"jobs": 3}, False)
