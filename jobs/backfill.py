@@ -134,7 +134,7 @@ def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
     return do_blocks(spark, settings, todo.blocks, todo.wants) if todo.blocks else {}
 
 
-def tell_plan(tables: TableReader, todo: Plan) -> None:
+def print_plan(tables: TableReader, todo: Plan) -> None:
     """Print what would be done, block by block, and how long it will take by the runs of late."""
     rate = rates(tables)
     rows = []
@@ -153,7 +153,7 @@ def tell_plan(tables: TableReader, todo: Plan) -> None:
     _say(f"{jobs} jobs on {len(todo.log_dates)} days to do, about {_duration(seconds)}")
 
 
-def tell_summary(counts: dict[str, int], asked: int, todo: Plan) -> None:
+def print_summary(counts: dict[str, int], asked: int, todo: Plan) -> None:
     """Print what was done."""
     _say(f"{len(todo.log_dates)} of {asked} days had something to do; the others were done and unchanged")
     for each in work_of_phases(counts):
@@ -209,7 +209,7 @@ def dry_run(settings: Settings, args: Arguments) -> None:
     settings, log_dates, phases = _asked(settings, args)
     with tables_of(settings, "backfill") as tables:
         todo = plan(tables, settings, log_dates, phases, args.job_id)
-        tell_plan(tables, todo)
+        print_plan(tables, todo)
     leave(of_history(todo.log_dates, {}, dry_run=True), args.summary)
 
 
@@ -254,7 +254,7 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
     with working("backfill: looking for what is to be done"):
         todo = plan(tables, settings, log_dates, phases, args.job_id, digest=by_workers)
     counts = run(spark, settings, todo)
-    tell_summary(counts, len(log_dates), todo)
+    print_summary(counts, len(log_dates), todo)
     leave(of_history(todo.log_dates, counts, is_beside=args.warehouse_new is not None), args.summary)
     return counts
 

@@ -119,8 +119,8 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
         found = changes.groupBy("changed").count().orderBy("changed").collect()
     finally:
         changes.unpersist()
-    told = "; ".join(f"{row['count']:,} {row['changed']}" for row in found) or "none changed"
-    sys.stderr.write(f"{compared:,} units of {days[0]} .. {days[-1]} compared: {told}\n")
+    text = "; ".join(f"{row['count']:,} {row['changed']}" for row in found) or "none changed"
+    sys.stderr.write(f"{compared:,} units of {days[0]} .. {days[-1]} compared: {text}\n")
     return make_current(spark, settings, new, days) if args.make_current else {}
 
 

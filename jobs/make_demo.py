@@ -130,9 +130,9 @@ def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int
 def make_landing(landing: Path, seed: int) -> list[date]:
     """Make the landing folder anew: fleet, and published traces where there are any; returns the log dates.
 
-    Raises SettingsError as hold_own does.
+    Raises SettingsError as check_own does.
     """
-    hold_own(landing)
+    check_own(landing)
     shutil.rmtree(landing, ignore_errors=True)
     landing.mkdir(parents=True)
     (landing / MARKER).touch()
@@ -141,7 +141,7 @@ def make_landing(landing: Path, seed: int) -> list[date]:
     return [fleet.log_date(day) for day in range(DAYS)]
 
 
-def hold_own(landing: Path) -> None:
+def check_own(landing: Path) -> None:
     """Raise SettingsError for a folder with contents that are not the demo's, and would be lost."""
     if landing.exists() and any(landing.iterdir()) and not (landing / MARKER).exists():
         raise SettingsError(f"{landing} is not empty and was not made by the demo; name another --landing")
@@ -185,7 +185,7 @@ def _say(text: str) -> None:
     option("--seed N", "another fleet", not_negative, default=0),
     where=where(*(str(data_root() / "demo" / name) for name in ("landing", "warehouse"))),
     spark_conf=SHORT_LIVED,
-    reads=lambda settings, _: hold_own(Path(settings.paths.landing)),
+    reads=lambda settings, _: check_own(Path(settings.paths.landing)),
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Generate a small fleet with known faults, run its nights, show them."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.gates.night_summary import COUNTED, night_summary, told
+from jobs.gates.night_summary import COUNTED, night_summary, summary_lines
 from jobs.gates.quality_docs import Page, TableChecks, write_docs
 from jobs.gates.result_rules import miscounted_causes, miscounted_loss, miscounted_units
 from jobs.gates.watch import RULE_BROKEN, Notice, night_warnings
@@ -65,7 +65,7 @@ def summaries(
     names = (FLEET_DAY, CAUSE_DAY, JOBS, JOB_CAUSES)
     tables = {name: warehouse.rows(TABLES[name], log_dates) for name in names}
     rules = [miscounted_units(tables), miscounted_causes(tables), miscounted_loss(tables)]
-    held = publish(PHASE_PUBLISH, warehouse, {}, log_dates, rules).checks
+    checks = publish(PHASE_PUBLISH, warehouse, {}, log_dates, rules).checks
     with reader_beside(warehouse) as reader:
         write_reports(reader, settings, log_dates, with_report)
     done = built_on(aggregated, PHASE_PUBLISH, settings)
@@ -77,31 +77,31 @@ def summaries(
     found = []
     for day in sorted(log_dates):
         rows = {name: by_day.get(day, 0) for name, by_day in counted.items()}
-        broken = _warnings(held, day)
+        broken = _warnings(checks, day)
         summary = night_summary(warehouse, day, notices[day] + broken, settings.report_folder, rows, runs)
-        _tell(warehouse, day, held, summary)
+        _write_page(warehouse, day, checks, summary)
         found.append(summary)
     return found
 
 
-def _warnings(held: Sequence[TableChecks], day: date) -> list[Notice]:
+def _warnings(checks: Sequence[TableChecks], day: date) -> list[Notice]:
     """What rules across tables warn of."""
     return [
         Notice(RULE_BROKEN, f"{day}: {check.meaning}: not for {check.rows} rows")
-        for table in held
+        for table in checks
         for check in table.checks
         if check.outcome == "warning" and day in (check.log_dates or [day])
     ]
 
 
-def _tell(warehouse: Warehouse, day: date, held: Sequence[TableChecks], summary: Summary) -> None:
+def _write_page(warehouse: Warehouse, day: date, checks: Sequence[TableChecks], summary: Summary) -> None:
     """Log what a night found, and put it on its page."""
     texts = [warning["text"] for warning in summary["warnings"]]
     figures = {name: value for name, value in summary.items() if name not in {"warnings", "rows", "stages"}}
     figures |= {f"rows of {name}": count for name, count in summary["rows"].items()}
-    page = Page(PHASE_PUBLISH, [day], warehouse.root, held, figures=figures, warnings=texts)
+    page = Page(PHASE_PUBLISH, [day], warehouse.root, checks, figures=figures, warnings=texts)
     write_docs(warehouse.spark, page)
-    for line in told(summary):
+    for line in summary_lines(summary):
         _LOG.log(logging.WARNING if line.startswith("warning: ") else logging.INFO, line)
 
 

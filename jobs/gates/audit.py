@@ -27,7 +27,7 @@ ON_TIME_EXPECTATION: Final = "log_date_of_this_run"
 _LOG_DATE: Final = "log_date"
 _RUNNER: Final = "jobs.gates.expectation_runner"
 _NOTHING: Final = "nothing of this phase was published"
-_MOST_TOLD: Final = 5
+_MOST_LISTED: Final = 5
 """Refusals that a message spells out: one wrong column often breaks a dozen expectations."""
 
 
@@ -85,11 +85,11 @@ class GateRefusedError(Exception):
         self.refusals = tuple(refusals)
         self.kept_in, self.published = kept_in, published
         self.counts: Mapping[str, int] = {}
-        told = "; ".join(map(str, self.refusals[:_MOST_TOLD]))
-        more = len(self.refusals) - _MOST_TOLD
+        listed = "; ".join(map(str, self.refusals[:_MOST_LISTED]))
+        more = len(self.refusals) - _MOST_LISTED
         and_more = f"; and {more} more" if more > 0 else ""
-        kept = f" (refused rows are kept in {kept_in})" if kept_in else ""
-        super().__init__(f"gate refused, {published or _NOTHING}: {told}{and_more}{kept}")
+        where = f" (refused rows are kept in {kept_in})" if kept_in else ""
+        super().__init__(f"gate refused, {published or _NOTHING}: {listed}{and_more}{where}")
 
     @property
     def log_dates(self) -> set[date]:
@@ -141,9 +141,9 @@ def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> 
     Raises GateError where one could not be evaluated.
     Only one audit at a time: Great Expectations gives every batch the same view name.
     """
-    told = "; ".join(differences(table, frame))
-    if told:
-        return [Refusal(table.name, SCHEMA_EXPECTATION, frame.count(), told)]
+    wrong = "; ".join(differences(table, frame))
+    if wrong:
+        return [Refusal(table.name, SCHEMA_EXPECTATION, frame.count(), wrong)]
     return [] if all_hold([(table, frame)], extra) else _detail(table, frame, extra)
 
 
@@ -174,8 +174,8 @@ def broken_rows(table: Table, frame: DataFrame, extra: Sequence[Expectation] = (
     is_broken = {each.name: F.expr(_broken([each])) for each in (*table.all_expectations(), *extra)}
     is_broken[KEY_EXPECTATION] = same_keys > 1
     names = [F.when(rule, F.lit(name)) for name, rule in is_broken.items()]
-    told = frame.withColumn("broken", F.array_compact(F.array(*names)))
-    return told.where(F.size("broken") > 0)
+    rows = frame.withColumn("broken", F.array_compact(F.array(*names)))
+    return rows.where(F.size("broken") > 0)
 
 
 def _detail(table: Table, frame: DataFrame, extra: Sequence[Expectation]) -> list[Refusal]:

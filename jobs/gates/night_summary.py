@@ -59,7 +59,7 @@ def night_summary(
     }
 
 
-def told(summary: Mapping[str, Any]) -> list[str]:
+def summary_lines(summary: Mapping[str, Any]) -> list[str]:
     """Say a summary in lines, the figures first and what to look at last."""
     day = summary["log_date"]
     rows = ", ".join(f"{name} {count:,}" for name, count in summary["rows"].items())

@@ -149,12 +149,12 @@ def table_checks(
     found = []
     for name, count in rows.items():
         table = TABLES[name]
-        held = [check(name, each.name, each.meaning) for each in table.all_expectations()]
-        held += [check(name, rule, meaning) for rule, meaning in _OF_EVERY_TABLE.items()]
-        found.append(TableChecks(name, table.meaning, count, held))
+        checks = [check(name, each.name, each.meaning) for each in table.all_expectations()]
+        checks += [check(name, rule, meaning) for rule, meaning in _OF_EVERY_TABLE.items()]
+        found.append(TableChecks(name, table.meaning, count, checks))
     if rules:
-        held = [check(rule.table, rule.name, f"{rule.table}: {rule.meaning}") for rule in rules]
-        found.append(TableChecks("rules across rows and tables", "", None, held))
+        checks = [check(rule.table, rule.name, f"{rule.table}: {rule.meaning}") for rule in rules]
+        found.append(TableChecks("rules across rows and tables", "", None, checks))
     return found
 
 

@@ -30,10 +30,10 @@ class Release(NamedTuple):
 def released(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, set[str]]:
     """Names of refusals that were released, by day."""
     rows = warehouse.read(TABLE).where(F.col("log_date").isin(list(log_dates)))
-    told = (
+    names = (
         rows.where("accepted IS NOT NULL").select("log_date", F.explode("accepted").alias("name")).collect()
     )
-    return {day: {row["name"] for row in told if row["log_date"] == day} for day in log_dates}
+    return {day: {row["name"] for row in names if row["log_date"] == day} for day in log_dates}
 
 
 def refused(warehouse: Warehouse) -> set[str]:

@@ -107,9 +107,9 @@ def _of_coverage(
 
 def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, list[Notice]]:
     """Rules that only warn, of tables as they were published, whichever run did that."""
-    kept = [table for table in TABLES.values() if any(e.severity == "warns" for e in table.expectations)]
+    watched = [table for table in TABLES.values() if any(e.severity == "warns" for e in table.expectations)]
     found: dict[date, list[Notice]] = {day: [] for day in log_dates}
-    for broken in warnings([(table, warehouse.read(table, log_dates)) for table in kept]):
+    for broken in warnings([(table, warehouse.read(table, log_dates)) for table in watched]):
         for day in broken.log_dates:
             found[day].append(Notice(RULE_BROKEN, f"{day}: {broken}"))
     return found

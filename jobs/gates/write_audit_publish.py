@@ -114,8 +114,8 @@ def _passed(warehouse: Warehouse, page: Page, rules: Sequence[Rule], audited: _A
     write_docs(warehouse.spark, replace(page, tables=checks, kept_in=refusal.kept_in if refusal else ""))
     if refusal and len(accepted) < len(refusals):
         raise refusal
-    held = sum(len(table.checks) for table in checks)
-    return Published(audited.rows, GateWork(audited.seconds, held, len(accepted)), checks)
+    count = sum(len(table.checks) for table in checks)
+    return Published(audited.rows, GateWork(audited.seconds, count, len(accepted)), checks)
 
 
 def _audit_all(

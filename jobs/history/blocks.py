@@ -171,10 +171,10 @@ def rates(tables: TableReader) -> dict[str, float]:
     late = runs.filter(is_done).sort_by([("started_at", "descending")]).slice(0, _RUNS_LOOKED_AT)
     done = pa.Table.from_struct_array(pc.list_flatten(late["stages"]))
     sums = done.group_by("stage").aggregate([(name, "sum") for name in ("seconds", "units", "bytes", "ops")])
-    told = {row["stage"]: row for row in sums.to_pylist() if row["seconds_sum"]}
+    by_phase = {row["stage"]: row for row in sums.to_pylist() if row["seconds_sum"]}
     found = {}
     for phase, (measure, usual) in _RATES.items():
-        row = told.get(phase)
+        row = by_phase.get(phase)
         found[phase] = (row[f"{measure}_sum"] / row["seconds_sum"] if row else 0.0) or usual
     return found
 

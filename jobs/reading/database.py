@@ -53,7 +53,7 @@ class Database:
         self._ingested = self._own if silver is None else _Tables(silver)
         self._files: dict[str, list[str]] = {}
 
-    def hold_there(self) -> None:
+    def check_exists(self) -> None:
         """Raise QuestionError where there are no tables at all."""
         if not any(self._home(name).is_there(name) for name in TABLES):
             raise QuestionError(f"no tables in {self.root}: {_instead(Path(self.root))}")

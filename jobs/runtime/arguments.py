@@ -160,8 +160,8 @@ def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
         return of.main(argv, prog_name=of.name, standalone_mode=False) or EXIT_DONE
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else of.name
-        told = " ".join(error.format_message().split())
-        sys.stderr.write(f"{where}: error: {told} (--help tells more)\n")
+        message = " ".join(error.format_message().split())
+        sys.stderr.write(f"{where}: error: {message} (--help tells more)\n")
         return EXIT_WRONG_SETTINGS
     except click.Abort:
         return EXIT_FAILED

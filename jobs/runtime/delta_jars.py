@@ -72,9 +72,9 @@ def _jar_name(package: str) -> str:
     return f"{group}_{artifact}-{version}.jar"
 
 
-def _explain(packages: Sequence[str], told: str) -> str:
+def _explain(packages: Sequence[str], output: str) -> str:
     """Pick from pages of the resolver's words what says most, with what can be done."""
-    lines = [" ".join(line.split()) for line in told.splitlines() if line.strip()]
+    lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
     # It asks Maven Central first and then a second place, which nothing here needs.
     first = [line for line in lines if "spark-packages" not in line]
     reason = next((line for pattern in _REASONS for line in first if re.search(pattern, line)), lines[-1])

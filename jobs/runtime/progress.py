@@ -57,7 +57,7 @@ def counting(text: str, units: int) -> Iterator[Callable[[str, int], None]]:
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
     with _bar(*columns, TextColumn("units,"), TimeRemainingColumn(), TextColumn("left")) as bar:
         task = bar.add_task(text, total=units)
-        yield lambda told, done: bar.update(task, description=told, advance=done)
+        yield lambda description, done: bar.update(task, description=description, advance=done)
 
 
 def spread(text: str, work: Callable[[Task], Result], tasks: Sequence[Task], workers: int) -> list[Result]:

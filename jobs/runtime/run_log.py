@@ -179,8 +179,8 @@ def say_killed(warehouse: Warehouse) -> int:
     left = rows.filter(pc.equal(rows["outcome"], RUN_STARTED))
     if left.num_rows:
         killed = pa.repeat(pa.scalar(RUN_KILLED), left.num_rows)
-        said = left.set_column(left.schema.get_field_index("outcome"), "outcome", killed)
-        warehouse.rewrite(TABLE, said, "pipeline_run_id")
+        closed = left.set_column(left.schema.get_field_index("outcome"), "outcome", killed)
+        warehouse.rewrite(TABLE, closed, "pipeline_run_id")
     return int(left.num_rows)
 
 

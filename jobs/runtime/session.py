@@ -24,7 +24,7 @@ from jobs.runtime.project import PROJECT, is_zip
 from jobs.runtime.run_folder import run_folder
 from jobs.runtime.settings import Settings
 from jobs.runtime.settings_sections import SparkSettings
-from jobs.runtime.spark_log import kept_on_error, last_line, log_file
+from jobs.runtime.spark_log import last_line, log_file, log_on_error
 
 _DELTA_CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _LOOPBACK: Final = "127.0.0.1"
@@ -42,7 +42,7 @@ def session(settings: Settings, app_name: str) -> Iterator[SparkSession]:
     if active is not None:
         yield active
         return
-    with kept_on_error(settings.spark.log, app_name):
+    with log_on_error(settings.spark.log, app_name):
         spark = make_session(settings, app_name)
         try:
             yield spark
@@ -88,8 +88,8 @@ def _start_jvm(spark: SparkSettings) -> JavaGateway:
     if not _is_local(spark.master):
         conf["spark.submit.pyFiles"] = str(_project_zip())
     try:
-        with log.open("ab") as said:
-            return launch_jvm(conf, said)
+        with log.open("ab") as output:
+            return launch_jvm(conf, output)
     except OSError as error:
         raise SessionError(f"spark.log: {log}: {error.strerror}") from None
     except JvmError as error:

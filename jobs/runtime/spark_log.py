@@ -20,28 +20,28 @@ def log_file(named: str | None) -> Path:
 
 
 @contextmanager
-def kept_on_error(named: str | None, entry_point: str) -> Iterator[None]:
+def log_on_error(named: str | None, entry_point: str) -> Iterator[None]:
     """Where the block fails, log where everything that Spark said lies; a temporary file is kept for that."""
     try:
         yield
     except Exception:
         log = log_file(named)
         if last_line(log):
-            _LOG.warning("all that Spark said: %s", log if named else _kept(log, entry_point))
+            _LOG.warning("all that Spark said: %s", log if named else _copied(log, entry_point))
         raise
 
 
 def last_line(log: Path) -> str:
     """Return the last thing that Spark said; empty where it said nothing but what it says at every start."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    said = [line.strip() for line in lines if line.strip() and not line.startswith(_AT_EVERY_START)]
-    return said[-1] if said else ""
+    spoken = [line.strip() for line in lines if line.strip() and not line.startswith(_AT_EVERY_START)]
+    return spoken[-1] if spoken else ""
 
 
-def _kept(log: Path, entry_point: str) -> Path:
+def _copied(log: Path, entry_point: str) -> Path:
     with (
         tempfile.NamedTemporaryFile(prefix=f"{entry_point}-spark-", suffix=".log", delete=False) as file,
-        log.open("rb") as said,
+        log.open("rb") as spoken,
     ):
-        shutil.copyfileobj(said, file)
+        shutil.copyfileobj(spoken, file)
     return Path(file.name)

@@ -219,7 +219,7 @@ def partitions_of(table: Table, rows: pa.Table) -> dict[tuple[tuple[str, str], .
     return found
 
 
-def hold_replaced(
+def check_replaced(
     table: Table, partitions: Iterable[tuple[tuple[str, str], ...]], replaced: Filters | None
 ) -> None:
     """Raise ValueError where rows lie in a partition that is not replaced: its own would stay beside."""

@@ -126,7 +126,7 @@ def _until(
     attempt: Callable[[], bool], holder: Callable[[], Holder | None], root: str, *, wait: bool
 ) -> None:
     """Try until it is done, saying now and then whom it waits for."""
-    said = -_SAY_AGAIN_S
+    logged_s = -_SAY_AGAIN_S
     while not attempt():
         who = holder() or "another process"
         if not wait:
@@ -134,8 +134,8 @@ def _until(
             if "://" in root:
                 how += f"; if it has ended, remove {root}/{LOCK_NAME}"
             raise LockedError(f"{root} is being written by {who}: {how}")
-        if time.monotonic() - said >= _SAY_AGAIN_S:
-            said = time.monotonic()
+        if time.monotonic() - logged_s >= _SAY_AGAIN_S:
+            logged_s = time.monotonic()
             _LOG.warning("waiting for %s, which writes %s", who, root)
         time.sleep(_PAUSE_S)
 
@@ -167,7 +167,7 @@ class NotWritableError(Exception):
     """Raised before any work where a warehouse cannot be written; the message says which, and why."""
 
 
-def hold_writable(root: str) -> None:
+def check_writable(root: str) -> None:
     """Try to write a file into a warehouse of this machine. Raises NotWritableError."""
     if "://" in root:
         return

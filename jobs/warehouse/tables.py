@@ -243,7 +243,7 @@ class Warehouse:
             return rows.is_adopted
         table.check(rows.schema)
         partitions = local_tables.partitions_of(table, rows)
-        local_tables.hold_replaced(table, partitions, replaced)
+        local_tables.check_replaced(table, partitions, replaced)
         self.create(table)  # before files lie where it is to be made
         staging = Staging(self.root, uuid4().hex)
         for partition, some in partitions.items():

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from jobs.runtime.run_log import say_killed
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings
-from jobs.warehouse.lock import hold_writable, locked_folder, locked_store, this_process
+from jobs.warehouse.lock import check_writable, locked_folder, locked_store, this_process
 from jobs.warehouse.publication import recover
 from jobs.warehouse.small_files import small_files
 from jobs.warehouse.tables import Warehouse
@@ -25,7 +25,7 @@ def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> I
     wait : for another writer to end; without it, raises LockedError where there is one
     Raises NotWritableError for a warehouse that cannot be written.
     """
-    hold_writable(root)
+    check_writable(root)
     with ExitStack() as stack:
         if "://" in root:
             spark = stack.enter_context(session(settings, entry_point))
@@ -42,7 +42,7 @@ def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> I
 @contextmanager
 def writing_alone(root: str, entry_point: str, *, wait: bool) -> Iterator[Warehouse]:
     """Lend a warehouse of this machine, without a session, to its only writer; as `writing` otherwise."""
-    hold_writable(root)
+    check_writable(root)
     with locked_folder(root, this_process(entry_point), wait=wait):
         warehouse = Warehouse(cast("SparkSession", None), root)  # rows of one run need no session here
         _recover(warehouse)

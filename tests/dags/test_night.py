@@ -141,7 +141,7 @@ def test_the_night_of_the_dag_is_that_of_run_nightly(
     ]
 
 
-def test_wrong_settings_end_a_real_stage_with_what_is_wrong(tmp_path: Path) -> None:
+def test_wrong_settings_end_a_real_phase_with_the_reason(tmp_path: Path) -> None:
     overlay = tmp_path / "overlay.toml"
     overlay.write_text("[simulation]\nminimum_steps = 0\n")
     stage = SparkSubmitOperator(
@@ -156,7 +156,7 @@ def test_wrong_settings_end_a_real_stage_with_what_is_wrong(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_refused_night_is_told_kept_and_released(
+def test_a_refused_night_alerts_keeps_its_rows_and_can_be_released(
     nightly: DAG,
     run_dag: RunDag,
     spark: SparkSession,
@@ -180,7 +180,7 @@ def test_a_refused_night_is_told_kept_and_released(
     assert kind == "gate_refused"
     assert text.startswith(
         "nightly_what_if.publish_night failed: publish_night: a quality gate refused: publish_night: error: "
-        "gate refused, nothing of this stage was published: table fleet_day, expectation counts_every_unit, "
+        "gate refused, nothing of this phase was published: table fleet_day, expectation counts_every_unit, "
         "1 row: a day's jobs are the units that were ingested; table cause_day, expectation sums_job_causes, "
         "7 rows: "
     )

@@ -90,7 +90,7 @@ def test_other_settings_redo_what_they_matter_to(history: History) -> None:
     ("stage", "redone"),
     [(stage, set(PHASE_NAMES[number:])) for number, stage in enumerate(PHASE_NAMES)],
 )
-def test_another_version_redoes_its_stage_and_what_follows(
+def test_another_version_redoes_its_phase_and_what_follows(
     history: History, monkeypatch: pytest.MonkeyPatch, stage: str, redone: set[str]
 ) -> None:
     monkeypatch.setitem(PHASE_VERSIONS, stage, "0.0")
@@ -130,8 +130,8 @@ def test_whatever_ends_a_backfill_the_next_one_goes_on(
     filled: History, history: History, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:
     """Where the data that it was working on has gone back to what it was, there is nothing to do."""
-    mine, kept = history.folder("alpha", DAYS[0]), history.landing.parent / "kept"
-    shutil.copytree(mine, kept)
+    mine, aside = history.folder("alpha", DAYS[0]), history.landing.parent / "kept"
+    shutil.copytree(mine, aside)
     history.put("alpha", DAYS[0], slow=2.0)
     with monkeypatch.context() as patch:
         patch.setattr(Warehouse, "replace", dying_at(killed_at))
@@ -139,7 +139,7 @@ def test_whatever_ends_a_backfill_the_next_one_goes_on(
             history.fill()
     assert units_of(history.plan(["ingest"])) == {"ingest": {(FIRST, "alpha")}}
     shutil.rmtree(mine)
-    kept.rename(mine)
+    aside.rename(mine)
     assert units_of(history.plan()) == NOTHING
     assert_same_tables(history.tables(), filled.tables())
     assert history.rows(UNIT_FINGERPRINTS) == filled.rows(UNIT_FINGERPRINTS)
@@ -186,7 +186,7 @@ def test_a_day_cleared_from_the_landing_keeps_its_results(history: History) -> N
     }
 
 
-def test_silver_that_was_cleared_away_keeps_its_results(history: History) -> None:
+def test_results_stay_when_ingested_tables_are_cleared_away(history: History) -> None:
     """Who clears rank_steps takes the fingerprints of its ingest away; nothing is simulated from no rows."""
     before = history.rows(JOB_SLOWDOWN)
     history.clear(RANK_STEPS)

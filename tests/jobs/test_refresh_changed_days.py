@@ -113,8 +113,8 @@ def test_the_command_line_refreshes(history: History, capsys: pytest.CaptureFixt
     summary = history.warehouse.parent / "summary.json"
     arguments = [*history.arguments(), "--log-date", AFTER.isoformat(), "--summary", str(summary)]
     assert refresh_changed_days.main(arguments) == 0
-    told = json.loads(summary.read_text())
-    assert (told["days"], told["rows"]["jobs"], told["dry_run"]) == ([LAST.isoformat()], 1, False)
+    written = json.loads(summary.read_text())
+    assert (written["days"], written["rows"]["jobs"], written["dry_run"]) == ([LAST.isoformat()], 1, False)
     (run,) = history.rows("pipeline_runs")
     assert [(each["stage"], each["units"]) for each in run["stages"]] == list(ONE_UNIT_OF_LAST.items())
 

@@ -152,7 +152,7 @@ def test_a_stage_that_is_heavy_everywhere_stays_heavy(nights: list[dict[str, Any
     assert found["slow_worker"]["is_cause"] is False
 
 
-def test_what_history_cannot_tell_stays_as_it_was(nights: list[dict[str, Any]]) -> None:
+def test_what_history_cannot_decide_stays(nights: list[dict[str, Any]]) -> None:
     for row in nights:
         if row["job_id"] in ("new-and-heavy", "seen") or row["log_date"] == FIRST:
             # On the first day the only other runs of a model are of the next.

@@ -19,7 +19,7 @@ def rows(*attributed: float, held: tuple[bool, ...] = (True,) * 6) -> list[dict[
     ]
 
 
-def test_causes_that_hold_lose_what_is_attributed_to_them_and_the_rest_is_unexplained() -> None:
+def test_flagged_causes_lose_what_is_attributed_to_them_and_the_rest_is_unexplained() -> None:
     found = lost_fractions(rows(0.25, 0.125, 0.0625, held=(True, True, False, False, False, False)))
     assert found == [0.25, 0.125, 0.0, 0.0, 0.0, 0.0, 0.0625]
 

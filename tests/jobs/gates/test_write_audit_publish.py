@@ -40,7 +40,7 @@ def contents(warehouse: Warehouse) -> dict[str, list[tuple[object, ...]]]:
     return {name: sorted(map(tuple, warehouse.read(TABLES[name]).collect())) for name in names}
 
 
-def kept(warehouse: Warehouse, phase: str) -> dict[str, int]:
+def count_refused(warehouse: Warehouse, phase: str) -> dict[str, int]:
     """Rows of each frame that was kept because it was refused."""
     folder = Path(warehouse.refused_path(phase, [DAY]))
     spark = warehouse.spark
@@ -50,13 +50,13 @@ def kept(warehouse: Warehouse, phase: str) -> dict[str, int]:
     }
 
 
-def test_a_day_published_twice_is_there_once(published: Warehouse) -> None:
+def test_a_day_published_twice_appears_once(published: Warehouse) -> None:
     before = contents(published)
     frames = {name: table_rows(name) for name in before}
     publish("simulate", published, frames, [DAY])
     assert contents(published) == before
     assert all(len(found) == 1 for found in before.values())
-    assert kept(published, "simulate") == {}
+    assert count_refused(published, "simulate") == {}
 
 
 def test_one_refused_table_leaves_all_tables_as_they_were(published: Warehouse) -> None:
@@ -75,10 +75,10 @@ def test_one_refused_table_leaves_all_tables_as_they_were(published: Warehouse) 
         f"(refused rows are kept in {refused_rows})"
     )
     assert contents(published) == before
-    assert kept(published, "simulate") == {STAGE_SLOWDOWN: 2}
+    assert count_refused(published, "simulate") == {STAGE_SLOWDOWN: 2}
 
 
-def test_all_refusals_are_told_also_of_rules_across_tables(published: Warehouse) -> None:
+def test_all_refusals_are_listed_with_those_of_rules_across_tables(published: Warehouse) -> None:
     before = contents(published)
     phases = table_rows(STAGE_SLOWDOWN, [{}, {}])
     frames = {STAGE_SLOWDOWN: phases, DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"dp_rank": -1}])}
@@ -88,14 +88,14 @@ def test_all_refusals_are_told_also_of_rules_across_tables(published: Warehouse)
     ]
     with pytest.raises(GateRefusedError) as raised:
         publish("simulate", published, frames, [DAY], rules)
-    told = [(refusal.table, refusal.expectation, refusal.rows) for refusal in raised.value.refusals]
-    assert told == [
+    refusals = [(refusal.table, refusal.expectation, refusal.rows) for refusal in raised.value.refusals]
+    assert refusals == [
         (STAGE_SLOWDOWN, "key_is_unique", 2),
         (DP_RANK_SLOWDOWN, "dp_rank_in_range", 1),
         ("rank_steps", "lines", 2),
     ]
     assert contents(published) == before
-    assert kept(published, "simulate") == {STAGE_SLOWDOWN: 2, DP_RANK_SLOWDOWN: 1, "lines": 2}
+    assert count_refused(published, "simulate") == {STAGE_SLOWDOWN: 2, DP_RANK_SLOWDOWN: 1, "lines": 2}
 
 
 def test_a_rule_that_only_warns_publishes_its_rows_and_says_so(
@@ -153,7 +153,7 @@ def test_what_is_broken_at_the_first_look_alone_is_an_error_and_not_a_pass(
     assert contents(published) == before
 
 
-def test_refused_rows_that_cannot_be_kept_do_not_hide_the_refusal(
+def test_refused_rows_that_cannot_be_saved_do_not_hide_the_refusal(
     warehouse: Warehouse, caplog: pytest.LogCaptureFixture
 ) -> None:
     twice = table_rows(STAGE_SLOWDOWN).rename_columns(["log_date", "job_id", "run_id", "x", "x"])

@@ -26,9 +26,9 @@ def done(monkeypatch: pytest.MonkeyPatch) -> Done:
 
     def do(_: object, __: object, block: Block, phase: str, ___: Wanted) -> dict[str, int]:
         days = [(each - FIRST).days for each in block.log_dates]
-        told = [(number, refusals[phase, number]) for number in days if (phase, number) in refusals]
-        if told:
-            refused = [Refusal(f"table{number}", "broken", 1, "good", of) for number, of in told]
+        broken = [(number, refusals[phase, number]) for number in days if (phase, number) in refusals]
+        if broken:
+            refused = [Refusal(f"table{number}", "broken", 1, "good", of) for number, of in broken]
             raise GateRefusedError(refused, f"/w/_refused/{days}")
         if phase == "simulate" and 40 in days:
             raise ConnectionError("the store is gone")
@@ -60,7 +60,7 @@ def all_phases(*days: int) -> Done:
     return [(phase, list(days)) for phase in PHASES]
 
 
-def test_blocks_that_hold_are_done_as_they_are(done: Done) -> None:
+def test_blocks_that_pass_are_done_as_they_are(done: Done) -> None:
     assert do_days([2, 3], [5]) == {"jobs": 9}
     assert done == [*all_phases(2, 3), *all_phases(5)]
 
@@ -70,8 +70,8 @@ def test_a_refused_day_keeps_no_other_back(done: Done, caplog: pytest.LogCapture
         do_days([0, 1, 2], [4], [5])
     others: Done = [("ingest", [0, 1, 2]), ("simulate", [0, 2]), ("aggregate", [0, 2])]
     assert done == [*others, *all_phases(5)]
-    told = "gate refused, all was done but 2026-01-02, 2026-01-05: table table1, expectation broken, 1 row"
-    assert str(raised.value).startswith(told)
+    broken = "gate refused, all was done but 2026-01-02, 2026-01-05: table table1, expectation broken, 1 row"
+    assert str(raised.value).startswith(broken)
     assert [refusal.table for refusal in raised.value.refusals] == ["table1", "table4"]
     assert raised.value.kept_in == "/w/_refused/[0, 1, 2], /w/_refused/[4]"
     assert raised.value.counts == {"jobs": 10}
@@ -88,6 +88,6 @@ def test_what_was_refused_before_another_error_is_its_cause(done: Done) -> None:
     with pytest.raises(ConnectionError) as raised:
         do_days([4], [5], [40])
     assert done == [*all_phases(5), ("ingest", [40])]
-    told = refused_by(raised.value)
-    assert told is not None
-    assert [each["table"] for each in told] == ["table4"]
+    broken = refused_by(raised.value)
+    assert broken is not None
+    assert [each["table"] for each in broken] == ["table4"]

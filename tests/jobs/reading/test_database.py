@@ -85,7 +85,7 @@ def test_a_warehouse_may_lie_in_a_folder_of_any_name(tmp_path: Path, name: str) 
     assert list(found.rows) == [(DAY, "gpt-175b")]
 
 
-def test_a_file_that_is_gone_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_file_gives_one_line(tmp_path: Path) -> None:
     made = warehouse_of(tmp_path, job_slowdown=table_rows(JOB_SLOWDOWN))
     (file,) = (tmp_path / JOB_SLOWDOWN).glob("*/*.parquet")
     file.unlink()
