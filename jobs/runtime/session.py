@@ -1,7 +1,7 @@
 """The one module that makes Spark sessions, so that every entry point runs with the same settings.
 
 Nothing has to be activated or exported: Java, the workers' Python, this project's code and Delta's JARs are
-found here. Under spark-submit its own options win over conf/.
+found here. Under spark-submit its options win over conf/.
 """
 
 import os
@@ -32,12 +32,12 @@ _CLASS_PATH: Final = "spark.driver.extraClassPath"
 
 
 class SessionError(Exception):
-    """No usable session can be made; the message is one line that says what to do."""
+    """No usable session can be made; the message says in one line what to do."""
 
 
 @contextmanager
 def session(settings: Settings, app_name: str) -> Iterator[SparkSession]:
-    """Lend a session: the active one where there is one, else one of its own that is stopped at the end."""
+    """Yield a session: the active one, else a new one that is stopped at the end."""
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active
@@ -51,7 +51,7 @@ def session(settings: Settings, app_name: str) -> Iterator[SparkSession]:
 
 
 def make_session(settings: Settings, app_name: str) -> SparkSession:
-    """Give the active session, or make one that reads and writes Delta.
+    """Return the active session, or make one that reads and writes Delta.
 
     Raises SessionError where Delta is not to be had, JavaNotFoundError without Java 17 or 21.
     """
@@ -59,7 +59,7 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
     if active is not None:
         return active
     spark = settings.spark
-    # A stopped session leaves its JVM behind, and a process can have only one.
+    # A stopped session leaves its JVM, and a process can have only one.
     gateway = running_gateway() or (launch_gateway() if is_submitted() else _start_jvm(spark))
     conf = SparkConf(_jvm=gateway.jvm)
     if is_submitted():
@@ -97,13 +97,13 @@ def _start_jvm(spark: SparkSettings) -> JavaGateway:
 
 
 def _by_path(jars: Sequence[str], conf: Mapping[str, str]) -> dict[str, str]:
-    """Give these JARs to executors, and to the driver by its own class path."""
+    """Give these JARs to executors, and to the driver through its class path."""
     class_path = [*filter(None, [conf.get(_CLASS_PATH, "")]), *jars]
     return {"spark.jars": ",".join(jars), _CLASS_PATH: os.pathsep.join(class_path)}
 
 
 def _spark_conf(spark: SparkSettings, master: str | None) -> dict[str, str]:
-    """Spark's settings from conf/; on one machine also those that keep it there and show workers our code."""
+    """Spark's settings from conf/; on one machine also those that bind it there and give workers our code."""
     if not _is_local(master):
         return {**({"spark.master": master} if master else {}), **spark.conf}
     return {
@@ -133,7 +133,7 @@ def _has_delta(gateway: JavaGateway) -> bool:
 
 
 def _add_delta(gateway: JavaGateway, conf: SparkConf, spark: SparkSettings) -> None:
-    """Give spark-submit's running JVM, and through spark.jars its executors, the JARs it was not given."""
+    """Add missing JARs to spark-submit's running JVM and, through spark.jars, to its executors."""
     if _has_delta(gateway):
         return
     jars = resolved_jars(spark.packages)

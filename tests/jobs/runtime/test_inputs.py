@@ -139,7 +139,7 @@ def test_sparks_log_stays_where_a_run_fails(caplog: pytest.LogCaptureFixture, tm
     named.write_text("WARN a\nERROR b\n")
     with pytest.raises(ValueError, match="no"), log_on_error(str(named), "night"):
         raise ValueError("no")
-    assert f"all that Spark said: {named}" in caplog.text
+    assert f"Spark's output: {named}" in caplog.text
 
 
 def test_a_temporary_log_outlives_a_process_that_fails() -> None:
@@ -149,7 +149,7 @@ def test_a_temporary_log_outlives_a_process_that_fails() -> None:
         "    log_file(None).write_text('ERROR b')\n    raise ValueError"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    copy = Path(next(line for line in done.stderr.splitlines() if "Spark said" in line).split(": ")[1])
+    copy = Path(next(line for line in done.stderr.splitlines() if "Spark's output" in line).split(": ")[1])
     assert copy.read_text() == "ERROR b"
     assert log_file(None) != copy
     copy.unlink()
