@@ -1,4 +1,4 @@
-"""What a night did, in one place: for the end of its log, its page among the data docs, and the DAG."""
+"""The summary of a night: for the end of its log, its page among the data docs, and the DAG."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -34,9 +34,9 @@ def night_summary(
     rows: Mapping[str, int],
     runs: Sequence[Mapping[str, Any]],
 ) -> Summary:
-    """Return what the tables say of a published night; what does not exist is null.
+    """Return the summary of a published night from its tables; missing figures are null.
 
-    rows : of the night in every table that is counted
+    rows : number of the night's rows, by table
     runs : rows of pipeline_runs
     """
     found = warehouse.rows(TABLES[FLEET_DAY], [log_date]).to_pylist()
@@ -60,7 +60,7 @@ def night_summary(
 
 
 def summary_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Say a summary in lines, the figures first and what to look at last."""
+    """Return a summary as lines of text: figures first, then warnings, pages and report."""
     day = summary["log_date"]
     rows = ", ".join(f"{name} {count:,}" for name, count in summary["rows"].items())
     lines = [
@@ -93,16 +93,16 @@ def _of_phase(phase: Mapping[str, Any]) -> str:
     if phase["gate_seconds"] is None:
         return took
     share = phase["gate_seconds"] / phase["seconds"] if phase["seconds"] else 0.0
-    gates = f"{phase['expectations']} expectations held in {phase['gate_seconds']:.1f} s ({share:.0%})"
+    gates = f"{phase['expectations']} expectations checked in {phase['gate_seconds']:.1f} s ({share:.0%})"
     released = f", {phase['released']} refusals released by hand" if phase["released"] else ""
     return f"{took}; gates: {gates}{released}"
 
 
 def _phases(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str, Any]]:
-    """What the latest runs that worked on this night alone did in each phase."""
+    """Work of each phase in the latest runs for this night alone."""
     done = [run for run in runs if run["log_date"] == log_date and run["outcome"] == RUN_OUTCOMES[EXIT_DONE]]
     done.sort(key=lambda run: run["started_at"])
-    # A run of an earlier version did not count what its gates did.
+    # A run of an earlier version did not count the work of its gates.
     latest = {
         each["stage"]: {**dict.fromkeys(_OF_GATES), **each} for run in done for each in run["stages"] or ()
     }

@@ -1,4 +1,4 @@
-"""What a backfill has to do, in blocks of days that share gates and commits, and how long that may take."""
+"""What a backfill has to do, in batches of days that share gates and commits, and how long that may take."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ from schemas.vocabulary import (
 )
 
 BYTES_PER_OP: Final = 30.0
-"""Of a rank log; what is taken until some were ingested."""
+"""Bytes per op of a rank log, assumed until some are ingested."""
 
 AFTER_SIMULATE: Final = (PHASE_REVISE, PHASE_AGGREGATE, PHASE_PUBLISH)
 """Phases that do whole days."""
@@ -38,14 +38,15 @@ _RATES: Final[Mapping[str, tuple[str, float]]] = {
     PHASE_AGGREGATE: ("units", 200.0),
     PHASE_PUBLISH: ("units", 200.0),
 }
-"""What the time of each phase goes with, and how many a second two cores do, until there is a history."""
+"""The measure that the time of each phase grows with, and its rate on two cores until a history exists.
+[1/s]"""
 
 _RUNS_LOOKED_AT: Final = 50
 
 
 @dataclass(frozen=True)
 class Work:
-    """An amount of work; ops are estimated where units were never ingested."""
+    """An amount of work; ops of units never ingested are estimated."""
 
     units: int = 0
     bytes: int = 0
@@ -57,18 +58,18 @@ class Work:
 
 @dataclass(frozen=True)
 class Block:
-    """Days that are done together, and for each phase its units to be done: for aggregate all of its days."""
+    """Days done together, and for each phase the units to do; for aggregate, all units of its days."""
 
     log_dates: tuple[date, ...]
     units: Mapping[str, frozenset[Unit]]
     sizes: Mapping[Unit, Work] = field(repr=False)
 
     def work(self, phase: str) -> Work:
-        """How much a phase has to do."""
+        """The work of a phase."""
         return sum((self.sizes[unit] for unit in self.units.get(phase, ())), Work())
 
     def on(self, log_dates: Collection[date]) -> "Block":
-        """Return what it has to do on some of its days."""
+        """Return the work on some of its days."""
         days = tuple(day for day in self.log_dates if day in log_dates)
         return replace(
             self, log_dates=days, units={phase: _on(units, days) for phase, units in self.units.items()}
@@ -76,7 +77,7 @@ class Block:
 
     @property
     def jobs(self) -> set[str]:
-        """Jobs with something to be done."""
+        """Jobs with work."""
         return {unit[1] for unit in chain.from_iterable(self.units.values())}
 
 
@@ -88,9 +89,9 @@ def blocks_of(
     job_ids: Collection[str] = (),
     changed: Collection[date] = (),
 ) -> list[Block]:
-    """Blocks of the days that have something to be done, by the phases that `wants` names.
+    """Batches of days on which the phases of `wants` have work.
 
-    landing : None where ingest is not asked for
+    landing : None without ingest
     job_ids : only these jobs, and the later phases of their days; all where empty
     changed : earlier days whose results change; the later phases of days that look back on them are due
     """
@@ -113,7 +114,7 @@ def blocks_of(
 def _units_due(
     before: Recollection, landing: LandingChanges | None, wants: Mapping[str, Wanted]
 ) -> dict[str, frozenset[Unit]]:
-    """Units that ingest and simulate have to do, where they are asked for."""
+    """Units to ingest and to simulate, if `wants` names these phases."""
     found: dict[str, frozenset[Unit]] = {}
     if landing is not None:
         found[PHASE_INGEST] = landing.changed | landing.gone
@@ -125,12 +126,12 @@ def _units_due(
 
 
 def _of_jobs(days: set[date], units: Collection[Unit], job_ids: Collection[str]) -> set[date]:
-    """Days of some jobs; all days where no job is named."""
+    """Days of some jobs; all days if no job is named."""
     return days & {unit[0] for unit in units if unit[1] in job_ids} if job_ids else days
 
 
 def _sizes(before: Recollection, landing: LandingChanges | None) -> dict[Unit, Work]:
-    """How much work every known unit is."""
+    """The work of every known unit."""
     known = {unit: each for phase in reversed(PHASE_NAMES) for unit, each in before.done[phase].items()}
     ops, size = (sum(getattr(each, name) for each in known.values()) for name in ("ops", "bytes"))
     per_byte = ops / size if ops and size else 1 / BYTES_PER_OP
@@ -148,7 +149,7 @@ def _on(units: Collection[Unit], days: Collection[date]) -> frozenset[Unit]:
 def _together(
     todo: Mapping[str, Collection[Unit]], sizes: Mapping[Unit, Work], limits: HistorySettings
 ) -> list[tuple[date, ...]]:
-    """Days with something to be done, in runs of at most so many days and about so many bytes."""
+    """Days with work, in batches within the limits of days and bytes."""
     by_day: dict[date, set[Unit]] = {}
     for unit in sorted(chain.from_iterable(todo.values())):
         by_day.setdefault(unit[0], set()).add(unit)
@@ -165,8 +166,8 @@ def _together(
 
 
 def rates(tables: TableReader) -> dict[str, float]:
-    """How much of its measure (bytes, ops, units) each phase did in a second, by the runs of late."""
-    runs = tables.silver.rows(TABLES[PIPELINE_RUNS])
+    """Rate of each phase in recent runs, in its measure (bytes, ops, units). [1/s]"""
+    runs = tables.ingested.rows(TABLES[PIPELINE_RUNS])
     is_done = pc.and_(pc.equal(runs["outcome"], RUN_OUTCOMES[0]), pc.is_valid(runs["stages"]))
     late = runs.filter(is_done).sort_by([("started_at", "descending")]).slice(0, _RUNS_LOOKED_AT)
     done = pa.Table.from_struct_array(pc.list_flatten(late["stages"]))
@@ -180,6 +181,6 @@ def rates(tables: TableReader) -> dict[str, float]:
 
 
 def seconds_for(work: Work, phase: str, rate: Mapping[str, float]) -> float:
-    """Estimate how long a phase takes for this work. [s]"""
+    """Estimate the time of a phase for this work. [s]"""
     measure, _ = _RATES[phase]
     return float(getattr(work, measure)) / rate[phase]

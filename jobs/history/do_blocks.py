@@ -1,4 +1,4 @@
-"""Does blocks of work, phase by phase, with a bar that shows how far it is."""
+"""Does batches of days, phase by phase, with a progress bar."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -28,10 +28,10 @@ _OF_DAYS: Final = {PHASE_REVISE: revise_causes, PHASE_AGGREGATE: aggregate_fleet
 def do_blocks(
     spark: SparkSession, settings: Settings, blocks: Sequence[Block], wants: Mapping[str, Wanted]
 ) -> dict[str, int]:
-    """Do all blocks, then publish their days; returns rows per table and the work of each phase.
+    """Do all batches, then publish their days; returns rows per table and the work of each phase.
 
-    What a phase has to do is looked up again when its turn comes: the phase before may have found the same.
-    A day that a gate refuses keeps no other back, not even one of its own block. Raises GateRefusedError with
+    The work of a phase is looked up again at its turn: the phase before may have changed nothing.
+    A day that a gate refuses stops no other, not even one of its batch. Raises GateRefusedError with
     all that was refused, and the counts, when everything else is done; another error that ends the run
     earlier has that as its cause.
     """
@@ -57,7 +57,7 @@ def do_blocks(
 
 @dataclass
 class _Doing:
-    """What was done of some blocks, and what was refused."""
+    """What was done of some batches, and what was refused."""
 
     spark: SparkSession
     settings: Settings
@@ -67,7 +67,7 @@ class _Doing:
     refused: list[tuple[Block, GateRefusedError]] = field(default_factory=list)
 
     def do(self, block: Block, phases: Sequence[str]) -> None:
-        """Do a block; where some of its days are refused, the others."""
+        """Do a batch; if some of its days are refused, do the others."""
         for number, phase in enumerate(phases):
             try:
                 added(self.counts, _do(self.spark, self.settings, block, phase, self.wants[phase]))
@@ -95,7 +95,7 @@ def _publish(spark: SparkSession, settings: Settings, log_dates: Sequence[date],
 
 
 def _without_refused(block: Block, error: GateRefusedError) -> list[Block]:
-    """What of a refused block can still be done: its other days; where none is named, each day alone."""
+    """What of a refused batch can still be done: its other days; if the error names none, each day alone."""
     days = set(block.log_dates)
     if len(days) == 1:
         return []
@@ -122,7 +122,7 @@ def _days(block: Block) -> str:
 
 
 def _do(spark: SparkSession, settings: Settings, block: Block, phase: str, want: Wanted) -> Mapping[str, int]:
-    """Do what one phase has to do in a block."""
+    """Do the work of one phase in a batch."""
     todo = block.units.get(phase, frozenset())
     if not todo:
         return {}
@@ -136,5 +136,5 @@ def _do(spark: SparkSession, settings: Settings, block: Block, phase: str, want:
         return {}
     dates = {unit[0] for unit in todo}
     others = {unit for unit in (*now.jobs, *block.sizes) if unit[0] in dates and unit not in todo}
-    # Whole days are replaced without a look at the rows that they had.
+    # Whole days are replaced without reading their rows.
     return dict(_OF_UNITS[phase].run(spark, settings, sorted(dates), todo if others else None))

@@ -44,13 +44,13 @@ def is_reached(root: str) -> bool:
 class Database:
     """The tables under one root, all as of the publication that is now the latest.
 
-    silver : root of the warehouse that the ingested tables are read from, where not from this one
+    ingested : root of the warehouse that the ingested tables are read from, where not from this one
     """
 
-    def __init__(self, root: str, silver: str | None = None) -> None:
+    def __init__(self, root: str, ingested: str | None = None) -> None:
         self.root = root.rstrip("/")
         self._own = _Tables(root)
-        self._ingested = self._own if silver is None else _Tables(silver)
+        self._ingested = self._own if ingested is None else _Tables(ingested)
         self._files: dict[str, list[str]] = {}
 
     def check_exists(self) -> None:

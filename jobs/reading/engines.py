@@ -55,10 +55,10 @@ def reader_of(settings: Settings, name: str, engine: str | None = None) -> Itera
 @contextmanager
 def tables_of(settings: Settings, name: str) -> Iterator[TableReader]:
     """Lend whole tables to what plans. A warehouse that is not there yet is empty."""
-    silver = settings.paths.silver
+    ingested = settings.paths.silver
     with ExitStack() as stack:
         readers: list[Reader] = []
-        for root in (settings.paths.warehouse, *([] if silver is None else [silver])):
+        for root in (settings.paths.warehouse, *([] if ingested is None else [ingested])):
             if is_reached(root):
                 readers.append(stack.enter_context(closing(DuckDbReader(Database(root)))))
             else:

@@ -188,7 +188,7 @@ def test_a_page_offers_no_release_that_would_not_do() -> None:
     checks = [Check("complete", "", 1, named=RULE), Check("key_is_unique", "", 1)]
     refused = Page("simulate", [DAY], "/w", [TableChecks("several", "", None, checks)])
     assert refused.releases == []
-    assert "Mend the defect and run the stage again.</p>" in html(refused)
+    assert "Fix the defect and run the phase again.</p>" in html(refused)
 
 
 def test_the_page_of_a_night_says_what_passed_and_what_was_refused(
@@ -197,7 +197,7 @@ def test_the_page_of_a_night_says_what_passed_and_what_was_refused(
     good = {STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN)}
     checks = publish("simulate", warehouse, good, [DAY]).gates.expectations
     assert checks == len(TABLES[STAGE_SLOWDOWN].all_expectations()) + 3
-    assert "simulate, 2026-01-05: held" in page(warehouse)
+    assert "simulate, 2026-01-05: passed" in page(warehouse)
     assert page(warehouse).count("<td>0</td>") == checks
     with pytest.raises(GateRefusedError):
         publish_bad(warehouse)

@@ -237,11 +237,11 @@ def test_a_column_that_came_later_is_null_before_and_there_after(
 
 
 def test_ingested_tables_can_be_those_of_another_warehouse(spark: SparkSession, warehouse: Warehouse) -> None:
-    beside = Warehouse(spark, f"{warehouse.root}-new", silver=warehouse.root)
+    beside = Warehouse(spark, f"{warehouse.root}-new", ingested=warehouse.root)
     assert beside.path(JOBS) == warehouse.path(JOBS)
     assert beside.path(STAGE_SLOWDOWN) == f"{warehouse.root}-new/{STAGE_SLOWDOWN}"
-    assert beside.silver.path(STAGE_SLOWDOWN) == warehouse.path(STAGE_SLOWDOWN)
-    assert warehouse.silver is warehouse
+    assert beside.ingested.path(STAGE_SLOWDOWN) == warehouse.path(STAGE_SLOWDOWN)
+    assert warehouse.ingested is warehouse
 
 
 def test_partitions_are_those_declared(spark: SparkSession, warehouse: Warehouse) -> None:

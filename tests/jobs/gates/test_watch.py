@@ -180,7 +180,7 @@ def test_a_summary_says_the_night_in_lines(past: Past) -> None:
         "12.5 of 100.0 GPU-hours lost (12.5%)"
     )
     assert stage == (
-        "2026-02-10: simulate took 20.0 s; gates: 90 expectations held in 1.0 s (5%), "
+        "2026-02-10: simulate took 20.0 s; gates: 90 expectations checked in 1.0 s (5%), "
         "1 refusals released by hand"
     )
     assert rows.startswith("2026-02-10: rows: rank_steps 0, ")

@@ -113,7 +113,7 @@ def test_a_rule_that_only_warns_publishes_its_rows_and_says_so(
     for name in ("text_is_cut", "whole"):
         assert f"this rule only warns: table rejects, expectation {name}, 1 row" in caplog.text
     docs = Path(docs_path(warehouse.root, DAY, "ingest")).read_text()
-    assert ": held</h1>" in docs
+    assert ": passed</h1>" in docs
     assert docs.count('<tr class="warning">') == 2
     with pytest.raises(GateRefusedError) as raised:
         publish(
@@ -148,7 +148,7 @@ def test_what_is_broken_at_the_first_look_alone_is_an_error_and_not_a_pass(
 ) -> None:
     before = contents(published)
     monkeypatch.setattr("jobs.gates.write_audit_publish.all_hold", lambda *_: False)
-    with pytest.raises(GateError, match=f"{DP_RANK_SLOWDOWN}: broken together"):
+    with pytest.raises(GateError, match=f"{DP_RANK_SLOWDOWN}: broken when checked together"):
         publish("simulate", published, {DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN)}, [DAY])
     assert contents(published) == before
 
@@ -159,7 +159,7 @@ def test_refused_rows_that_cannot_be_saved_do_not_hide_the_refusal(
     twice = table_rows(STAGE_SLOWDOWN).rename_columns(["log_date", "job_id", "run_id", "x", "x"])
     with pytest.raises(GateRefusedError, match="expectation schema, 1 row: column pp_rank is missing"):
         publish("simulate", warehouse, {STAGE_SLOWDOWN: twice}, [DAY])
-    assert "refused rows of stage_slowdown could not be kept" in caplog.text
+    assert "refused rows of stage_slowdown could not be saved" in caplog.text
 
 
 def test_a_writer_that_fails_leaves_all_tables_as_they_were(

@@ -19,8 +19,8 @@ from tests.support.examples import DAY, NEXT_DAY, table_rows
 JOB_IDS = "SELECT job_id FROM job_slowdown ORDER BY job_id"
 
 
-def ask(root: str | Path, sql: str, silver: str | None = None) -> Result:
-    return DuckDbReader(Database(str(root), silver)).ask(sql)
+def ask(root: str | Path, sql: str, ingested: str | None = None) -> Result:
+    return DuckDbReader(Database(str(root), ingested)).ask(sql)
 
 
 def values(root: str | Path, sql: str) -> list[object]:
@@ -70,11 +70,11 @@ def test_a_column_that_files_were_written_without_is_null(tmp_path: Path) -> Non
 
 
 def test_ingested_tables_may_lie_elsewhere_with_publications_of_their_own(tmp_path: Path) -> None:
-    silver = warehouse_of(tmp_path / "silver")
-    with publication(silver, PHASE_SIMULATE, [DAY], [JOBS]):
-        silver.replace(TABLES[JOBS], table_rows(JOBS), [DAY])
+    ingested = warehouse_of(tmp_path / "ingested")
+    with publication(ingested, PHASE_SIMULATE, [DAY], [JOBS]):
+        ingested.replace(TABLES[JOBS], table_rows(JOBS), [DAY])
     own = warehouse_of(tmp_path / "own", job_slowdown=table_rows(JOB_SLOWDOWN))
-    found = ask(own.root, "SELECT team, slowdown FROM job_days", silver.root)
+    found = ask(own.root, "SELECT team, slowdown FROM job_days", ingested.root)
     assert list(found.rows) == [("language", 1.25)]
 
 
