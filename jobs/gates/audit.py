@@ -167,8 +167,7 @@ def warnings(frames: Sequence[tuple[Table, DataFrame]]) -> list[Refusal]:
 
 
 def broken_rows(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> DataFrame:
-    """Rows of a frame that break an expectation, with the names in `broken`; all rows if the schema
-    differs."""
+    """Rows of a frame that break an expectation, with its name in `broken`; all rows of another schema."""
     if differences(table, frame):
         return frame
     same_keys = F.count("*").over(Window.partitionBy(*table.grain))

@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame
 
 from jobs.gates.audit import GateError
 
-for _chatty in (gx.__name__, "great_expectations.data_context.types.base"):  # the latter sets its level
-itself
+for _chatty in (gx.__name__, "great_expectations.data_context.types.base"):  # this sets its level itself
     logging.getLogger(_chatty).setLevel(logging.WARNING)
 
 

@@ -100,8 +100,8 @@ def _of_coverage(
         found.append(Notice("coverage_fell", f"{log_date}: {of_all}, {before:.0%} the day before, {most}"))
     if today["failed"]:
         failed = (
-            f"{today['failed']} units failed by defects of this software: job_slowdown.failure_traceback says
-            where"
+            f"{today['failed']} units failed by a defect of this software: "
+            "see failure_traceback in job_slowdown"
         )
         found.append(Notice("units_failed", f"{log_date}: {failed}"))
     return found

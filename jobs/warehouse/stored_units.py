@@ -111,8 +111,7 @@ def read_units(batches: Iterable[pa.RecordBatch]) -> Iterator[UnitRows]:
     """Read the units of each task, one at a time."""
     for batch in batches:
         for task in batch.column(_PAYLOAD):
-            units: list[StoredUnit] = pickle.loads(zlib.decompress(task.as_py()))  # noqa: S301  # sent by
-            the driver
+            units: list[StoredUnit] = pickle.loads(zlib.decompress(task.as_py()))  # noqa: S301  # from the driver
             opened: dict[str, pq.ParquetFile] = {}
             for unit in units:
                 yield UnitRows(unit.key, unit.manifest, _rows(unit.pieces, opened))
