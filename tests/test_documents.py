@@ -26,7 +26,7 @@ def references() -> Iterator[tuple[Path, str, str]]:
                 yield from ((file, page, section) for section in sections if section)
 
 
-def test_every_reference_in_a_docstring_names_a_section_that_is_there() -> None:
+def test_every_reference_in_a_docstring_names_an_existing_section() -> None:
     found = list(references())
     sections = {
         name: set(re.findall(r"^## (\d+)\.", page.read_text(), re.MULTILINE)) for name, page in PAGES.items()

@@ -17,16 +17,16 @@ def lost_fractions(causes: Sequence[Mapping[str, Any]]) -> list[float]:
     """
     # Exact sums: rows in another order give the same bits.
     lost = max(0.0, fsum(row["attributed_fraction"] for row in causes))
-    held = [
+    fractions = [
         max(0.0, row["attributed_fraction"]) if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED else 0.0
         for row in causes
     ]
-    total = fsum(held)
+    total = fsum(fractions)
     if total > lost:
-        return [each * (lost / total) for each in held]
+        return [each * (lost / total) for each in fractions]
     return [
         lost - total if row["cause"] == CAUSE_UNEXPLAINED else each
-        for row, each in zip(causes, held, strict=True)
+        for row, each in zip(causes, fractions, strict=True)
     ]
 
 

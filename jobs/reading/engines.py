@@ -5,7 +5,8 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from importlib import import_module
 from typing import Final, cast
 
-from jobs.reading.database import Database, is_reached
+from jobs.reading.database import Database
+from jobs.reading.delta_tables import is_reached
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.question import QuestionError
 from jobs.reading.reader import Reader, TableReader
@@ -25,7 +26,7 @@ def opened(settings: Settings) -> Database:
     if not are_reached(settings):
         raise QuestionError(f"{paths.warehouse}: DuckDB does not reach this store: --engine spark reads it")
     database = Database(paths.warehouse, paths.silver)
-    database.hold_there()
+    database.check_exists()
     return database
 
 
@@ -55,10 +56,10 @@ def reader_of(settings: Settings, name: str, engine: str | None = None) -> Itera
 @contextmanager
 def tables_of(settings: Settings, name: str) -> Iterator[TableReader]:
     """Lend whole tables to what plans. A warehouse that is not there yet is empty."""
-    silver = settings.paths.silver
+    ingested = settings.paths.silver
     with ExitStack() as stack:
         readers: list[Reader] = []
-        for root in (settings.paths.warehouse, *([] if silver is None else [silver])):
+        for root in (settings.paths.warehouse, *([] if ingested is None else [ingested])):
             if is_reached(root):
                 readers.append(stack.enter_context(closing(DuckDbReader(Database(root)))))
             else:

@@ -119,8 +119,8 @@ def test_filters_change_what_is_shown_to_the_sums_of_what_they_leave(
 ) -> None:
     browser.open(drawn_fleet)
     for name, value in filters.items():
-        kept = value if name in {"from", "to", "by"} else browser.run(OPTION, name, value)
-        browser.choose(**{name: kept})
+        choice = value if name in {"from", "to", "by"} else browser.run(OPTION, name, value)
+        browser.choose(**{name: choice})
     parts = _left(filters)
     lost = parts.lost_gpu_hours.sum()
     assert browser.text("sum").startswith(f"{hours(lost)} GPU-hours lost in ")
@@ -185,7 +185,7 @@ def test_names_that_are_markup_are_shown_as_they_are(browser: Browser, drawn_fle
     assert browser.driver.title.startswith("Fleet report, ")
 
 
-def test_what_gets_into_a_page_all_the_same_is_not_run(browser: Browser, drawn_fleet: Path) -> None:
+def test_script_that_gets_into_a_page_is_not_run(browser: Browser, drawn_fleet: Path) -> None:
     """An element that slips through, a request: the page's policy refuses both, and says so."""
     browser.open(drawn_fleet)
     browser.run(SLIPPED_IN)

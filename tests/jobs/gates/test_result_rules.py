@@ -148,10 +148,10 @@ def test_a_day_loses_what_its_causes_lose() -> None:
 
 def test_a_rule_that_cannot_be_evaluated_says_which_and_over_what(results: Results) -> None:
     lacking = results | {JOB_CAUSES: results[JOB_CAUSES].drop_columns(["attributed_gpu_hours"])}
-    told = (
+    message = (
         "rule job_causes.causes_share_the_gpu_hours_of_the_unit .* could not be evaluated over job_slowdown, "
     )
-    with pytest.raises(GateError, match=f'{told}.*"attributed_gpu_hours"'):
+    with pytest.raises(GateError, match=f'{message}.*"attributed_gpu_hours"'):
         units_of_other_gpu_hours(lacking)
 
 

@@ -90,9 +90,9 @@ def test_spark_submit_needs_nothing_but_the_zip(program: Path, tmp_path: Path) -
     command = spark_submit("--master", "local[1]", "--py-files", str(archive), str(program))
     done = start([*command, str(tmp_path / "table"), "local"], tmp_path)
     assert done.returncode == 0, done.stderr
-    told = last_line(done.stdout)
-    assert told.startswith("master local[1] rows 3 code ")
-    assert told.endswith("project.zip/schemas/vocabulary.py")
+    line = last_line(done.stdout)
+    assert line.startswith("master local[1] rows 3 code ")
+    assert line.endswith("project.zip/schemas/vocabulary.py")
 
 
 def test_jars_of_another_version_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,9 +134,9 @@ def test_the_fetch_says_what_could_not_be_fetched(tmp_path: Path) -> None:
         f"delta_jars.IVY = delta_jars.Path({str(tmp_path / 'ivy')!r})\n"
         f"delta_jars.fetch(load_settings({str(overlay)!r}).spark)"
     )
-    told = last_line(start([sys.executable, "-c", code]).stderr)
-    assert told.startswith("jobs.runtime.delta_jars.DeltaJarsError: cannot fetch io.delta:delta-none:0.0.0: ")
-    assert "not found" in told
+    line = last_line(start([sys.executable, "-c", code]).stderr)
+    assert line.startswith("jobs.runtime.delta_jars.DeltaJarsError: cannot fetch io.delta:delta-none:0.0.0: ")
+    assert "not found" in line
 
 
 def without_delta(folder: Path) -> Path:
