@@ -66,8 +66,7 @@ def _of_night(
 
 
 def lost_fraction(fleet: Mapping[str, Any]) -> float | None:
-    """Share that a day lost of its analysed GPU-hours, or of recorded time if no unit states them; or
-    None."""
+    """Share lost of a day's analysed GPU-hours, or of recorded time without them; None of nothing."""
     for lost, of in (
         (fleet["lost_gpu_hours"], fleet["analysed_gpu_hours"]),
         (fleet["lost_s"], fleet["analysed_s"]),
