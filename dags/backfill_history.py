@@ -16,7 +16,7 @@ skipped.
 | `warehouse_new` | results go there and the current ones stay: see `jobs/compare_versions.py` |
 | `dry_run` | only says, in the log, what would be done and how long it will take |
 
-A day that a gate refuses keeps no other back; the task fails all the same, when the others are done.
+A day that a gate refuses does not stop the others; the task fails once they are done.
 
 **Again** is always safe: a backfill that was ended early, by whatever, goes on where it was. Exit statuses
 mean what they mean for `nightly_what_if`, and so does the pool of writers: a backfill waits for the task

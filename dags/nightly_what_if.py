@@ -37,7 +37,7 @@ done again by its next try, or when it is cleared.
 
 **When a gate refuses**, the published tables are as they were. The refused rows are kept
 in `<warehouse>/_refused/<phase>/<day>`, `<warehouse>/_quality/log_date=<day>` has a page of each phase with
-everything that was held, and one of what changed in the day later (`<phase>-later.html`). Mend the defect and
+all checks, and one for later changes of the day (`<phase>-later.html`). Fix the defect and
 clear the task; or, where the rows will do, let them through, in the project's folder, and clear the task:
 
     python -m jobs.release_night --warehouse <warehouse> --log-date <day> --accept <table>.<expectation> ...
@@ -63,11 +63,12 @@ relative paths start at the project's folder.
 | `what_if_warehouse` | `AIRFLOW_VAR_WHAT_IF_WAREHOUSE` | as the settings say |
 | `what_if_settings` | `AIRFLOW_VAR_WHAT_IF_SETTINGS` | the project's `conf/` |
 | `what_if_project` | `AIRFLOW_VAR_WHAT_IF_PROJECT` | the project that this file belongs to |
-| `what_if_webhook` | `AIRFLOW_VAR_WHAT_IF_WEBHOOK` | nobody is alerted |
+| `what_if_webhook` | `AIRFLOW_VAR_WHAT_IF_WEBHOOK` | no alert is sent |
 
 The webhook gets JSON, with `text` for people, when a task has failed for good (`kind`: `gate_refused`,
 `wrong_settings`, `day_not_finished`, `task_failed`) and when a night warns (`night_warnings`: coverage too
-low or fallen, what the fleet loses or a host risen out of its own past; `[watch]` in the settings says from
+low or fallen, or the fleet's loss or a host's slowdown risen above its past; `[watch]` in the settings says
+from
 where on).
 
 A landing in an object store is named as Spark names it (`s3a://bucket/landing`); to see the marker there,
@@ -129,7 +130,7 @@ with DAG(
     )
     revise_causes = SparkSubmitOperator(
         task_id="revise_causes",
-        doc_md="What other jobs and earlier days say about causes: `job_causes` of this and of later days.",
+        doc_md="Revises causes by other jobs and earlier days: `job_causes` of this and of later days.",
         entry_point="revise_causes",
         outlets=REVISED,
         log_date="{{ ds }}",

@@ -14,7 +14,7 @@ ingested (`unit_fingerprints`); where only times differ, contents decide, so tha
 nothing. Only days with `_SUCCESS` are looked at. A day that no night has done is done as well. What another
 version of the simulator or other settings would change is left to `backfill_history`.
 
-A day that a gate refuses keeps no other back; the task fails all the same, when the others are done.
+A day that a gate refuses does not stop the others; the task fails once they are done.
 
 **Again** is always safe: what is done and unchanged is skipped. After a failure the next run goes on; exit
 statuses mean what they mean for `nightly_what_if`.

@@ -1,1 +1,1 @@
-"""Entry points, one module each, and beneath them transforms, gates, sessions and the warehouse."""
+"""Entry points, one module each; their machinery is in the folders below."""

@@ -68,7 +68,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 @entry_point("aggregate_fleet", LOG_DATE)
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Aggregate a log date, and later days whose causes were revised: result tables to the fleet's tables."""
+    """Aggregate a log date, and later days whose causes were revised: from result tables to fleet tables."""
     days = with_later_days(Warehouse.of(spark, settings), settings, PHASE_AGGREGATE, [args.log_date])
     with working(f"aggregate_fleet: {', '.join(map(str, days))}"):
         return run(spark, settings, days)

@@ -1,6 +1,6 @@
-"""Backfill: the phases of a night over a range of days, in blocks that share a session, gates and commits.
+"""Backfill: the phases of a night over a range of days, in batches that share a session, gates and commits.
 
-What is done and unchanged is skipped: started again after whatever ended it, a backfill goes on where it was.
+What is done and unchanged is skipped, so an interrupted backfill continues when started again.
 """
 
 import logging
@@ -45,7 +45,7 @@ _COLUMNS: Final = ("days", "stage", "units", "million_ops", "megabytes", "second
 
 
 class Plan(NamedTuple):
-    """What is to be done, by which demands, and units of which only the times of their files have changed."""
+    """The work to do, what it requires, and units with changes only in the times of their files."""
 
     blocks: list[Block]
     wants: dict[str, Wanted]
@@ -53,7 +53,7 @@ class Plan(NamedTuple):
 
     @property
     def log_dates(self) -> list[date]:
-        """Days with something to be done."""
+        """Days with work."""
         return [day for block in self.blocks for day in block.log_dates]
 
 
@@ -67,13 +67,13 @@ def plan(
     data_only: bool = False,
     digest: Digests = digests,
 ) -> Plan:
-    """Find out what these phases have to do on these days, and on later ones that look back on them.
+    """Plan the work of these phases on these days, and on later ones that look back on them.
 
-    Changes nothing. Holds what is recorded of a few weeks at a time.
+    Changes nothing. Reads the records of a few weeks at a time.
 
-    job_ids : only these jobs; all where empty
-    data_only : results of other settings or of another version stay: only units of other data are done
-    digest : how files are read whose times alone have changed
+    job_ids : only these jobs; all if empty
+    data_only : do only units with changed data; results of other settings or another version stay
+    digest : reads files with changes only in their times
     """
     wants = {phase: wanted(settings, phase, data_only=data_only) for phase in phases}
     after: dict[str, Wanted] = {phase: None for phase in AFTER_SIMULATE if phase in wants}
@@ -98,7 +98,7 @@ def _landed(
     job_ids: Collection[str],
     digest: Digests,
 ) -> LandingChanges | None:
-    """Find out what the landing has changed on these days; None where ingest is not asked for."""
+    """Find the changes in the landing on these days; None without ingest."""
     ingested = before.done[PHASE_INGEST]
     if PHASE_INGEST in todo.wants:
         landing = changed_in_landing(settings, ingested, log_dates, todo.wants[PHASE_INGEST], digest)
@@ -120,7 +120,7 @@ def _add(
     landing: LandingChanges | None,
     job_ids: Collection[str],
 ) -> None:
-    """Add what is to be done on some days to a plan, which already has that of the days before."""
+    """Add the work of some days to a plan that has the earlier days already."""
     changed = [day for block in todo.blocks if block.units.get(PHASE_SIMULATE) for day in block.log_dates]
     todo.blocks.extend(blocks_of(before, landing, wants, settings.history, job_ids, changed))
 
@@ -135,7 +135,7 @@ def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
 
 
 def print_plan(tables: TableReader, todo: Plan) -> None:
-    """Print what would be done, block by block, and how long it will take by the runs of late."""
+    """Print what would be done, batch by batch, and a time estimate from recent runs."""
     rate = rates(tables)
     rows = []
     for block in todo.blocks:
@@ -179,21 +179,23 @@ def _phases(text: str) -> list[str]:
 
 
 def _without_ingest(named: Sequence[str] | None) -> list[str]:
-    """Phases beside a shared silver; raises SettingsError where ingest was asked for by name."""
+    """Phases beside another's ingested tables; raises SettingsError if ingest was named."""
     if named is not None and PHASE_INGEST in named:
-        raise SettingsError("--stages: ingest has no new version beside the old: leave it out")
+        raise SettingsError(
+            "--stages: ingest cannot run with --warehouse-new, which shares the ingested tables: leave it out"
+        )
     return [phase for phase in named or PHASE_NAMES if phase != PHASE_INGEST]
 
 
 def days_between(first: date, last: date) -> list[date]:
-    """Days of the range, both ends among them; raises SettingsError where it runs backwards."""
+    """Days of the range, both ends included; raises SettingsError if it runs backwards."""
     if last < first:
         raise SettingsError(f"--to {last} lies before --from {first}")
     return [first + timedelta(days=day) for day in range((last - first).days + 1)]
 
 
 def _asked(settings: Settings, args: Arguments) -> tuple[Settings, list[date], list[str]]:
-    """Settings, days and phases that the arguments mean."""
+    """Settings, days and phases of the arguments."""
     log_dates = days_between(args.first, args.last)
     if args.warehouse_new is None:
         return settings, log_dates, args.stages or list(PHASE_NAMES)
@@ -205,7 +207,7 @@ def _writes_to(settings: Settings, args: Arguments) -> str:
 
 
 def dry_run(settings: Settings, args: Arguments) -> None:
-    """Say what would be done, without Spark where DuckDB reaches the warehouse."""
+    """Print what would be done, without Spark if DuckDB reaches the warehouse."""
     settings, log_dates, phases = _asked(settings, args)
     with tables_of(settings, "backfill") as tables:
         todo = plan(tables, settings, log_dates, phases, args.job_id)
@@ -214,7 +216,7 @@ def dry_run(settings: Settings, args: Arguments) -> None:
 
 
 def _reads(settings: Settings, args: Arguments) -> None:
-    """Raise SettingsError, or NoLandingError, for what the arguments ask for and cannot have."""
+    """Raise SettingsError, or NoLandingError, if the arguments name what does not exist."""
     days_between(args.first, args.last)
     if args.warehouse_new is not None:
         _without_ingest(args.stages)
@@ -237,7 +239,7 @@ def _reads(settings: Settings, args: Arguments) -> None:
         multiple=True,
         default=[],
     ),
-    option("--dry-run", "say what would be done and do nothing"),
+    option("--dry-run", "print what would be done and do nothing"),
     option(
         "--warehouse-new DIR",
         "write results there and read ingested tables from --warehouse: see compare_versions",
@@ -251,7 +253,7 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
     """Run phases of the night over a range of log dates, where not done."""
     settings, log_dates, phases = _asked(settings, args)
     tables, by_workers = Warehouse.of(spark, settings), partial(digests_by, spark)
-    with working("backfill: looking for what is to be done"):
+    with working("backfill: looking for work"):
         todo = plan(tables, settings, log_dates, phases, args.job_id, digest=by_workers)
     counts = run(spark, settings, todo)
     print_summary(counts, len(log_dates), todo)

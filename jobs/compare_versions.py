@@ -1,7 +1,8 @@
 """Compare: what a new version, or other settings, would change, before its results become current.
 
-A new version is backfilled into a warehouse of its own, beside the current one, whose ingested tables it
-reads: `backfill --warehouse-new DIR`. Here it is held against the current one, and made current if told to.
+A new version is backfilled into a separate warehouse beside the current one, whose ingested tables it
+reads: `backfill --warehouse-new DIR`. This command compares it with the current one, and makes it current
+with --make-current.
 """
 
 import sys
@@ -36,7 +37,7 @@ from schemas.vocabulary import (
 def run(
     spark: SparkSession, settings: Settings, new: Settings, log_dates: Sequence[date], tolerance: float
 ) -> DataFrame:
-    """Return the units that the new results see otherwise; transforms.versions.changed_units says how.
+    """Return the units whose new results differ, as transforms.versions.changed_units defines it.
 
     new : the settings with the new warehouse
     """
@@ -51,9 +52,9 @@ def run(
 def make_current(
     spark: SparkSession, settings: Settings, new: Settings, log_dates: Sequence[date]
 ) -> dict[str, int]:
-    """Put new results in the place of current ones, a block of days at a time, and do the later phases anew.
+    """Replace the current results by new ones, a batch of days at a time, and run the later phases again.
 
-    Units that the new results do not have keep theirs. Where this ends early, a second call, or a backfill,
+    Units without new results keep theirs. If this ends early, a second call, or a backfill,
     does what is left.
     """
     source, target = (Warehouse(spark, each.paths.warehouse) for each in (new, settings))
@@ -75,37 +76,37 @@ def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict
 
 
 def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[date]:
-    """Days of which the new warehouse has results, within the range."""
+    """Days of the range with results in the new warehouse."""
     rows = warehouse.read(TABLES[JOB_SLOWDOWN]).select("log_date").distinct().collect()
     days = sorted(row["log_date"] for row in rows)
     return [day for day in days if (first is None or first <= day) and (last is None or day <= last)]
 
 
 def _both(settings: Settings, args: Arguments) -> str | None:
-    """Raise SettingsError unless there are two warehouses, and both exist."""
+    """Raise SettingsError unless the two warehouses differ and exist."""
     return inputs.a_warehouse(with_new_warehouse(settings, args.warehouse_new), args)
 
 
 @entry_point(
     "compare_versions",
     option(
-        "--warehouse-new DIR", "where the new results lie, made by backfill --warehouse-new", required=True
+        "--warehouse-new DIR", "warehouse of the new results, made by backfill --warehouse-new", required=True
     ),
     *PERIOD,
     option(
         "--tolerance X",
-        "differences of slowdown up to this are none",
+        "ignore differences of slowdown up to this",
         not_negative_number,
         default=1e-9,
     ),
     FORMAT,
     option("--limit N", "rows to show; 0: all", not_negative, default=0),
-    option("--make-current", "then put the new results in the place of the current ones"),
+    option("--make-current", "then replace the current results by the new ones"),
     reads=_both,
     writes_to=lambda settings, args: settings.paths.warehouse if args.make_current else None,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Say which units change status, slowdown or causes under a new version."""
+    """List the units whose status, slowdown or causes change under a new version."""
     new = with_new_warehouse(settings, args.warehouse_new)
     days = _days(Warehouse(spark, new.paths.warehouse), args.first, args.last)
     if not days:

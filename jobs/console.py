@@ -15,7 +15,7 @@ from jobs.runtime.arguments import Command, run
 
 
 class _Entry(NamedTuple):
-    """A command: the module in jobs/ that it lies in, and what it does in a line."""
+    """A command: its module in jobs/, and its description in one line."""
 
     module: str
     meaning: str
@@ -26,7 +26,7 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         "analyse": _Entry(
             "analyse", "how slow a run is, why, and what a fix returns, straight from its logs"
         ),
-        "convert": _Entry("convert", "logs of another tool: what is in them, or as rank logs in a landing"),
+        "convert": _Entry("convert", "reads logs of another tool: prints a summary, or writes rank logs"),
         "job-page": _Entry("report_job", "the page of one job of the warehouse"),
         "what-if": _Entry("what_if", "one unit of the warehouse with some of its ops ideal or scaled"),
         "timeline": _Entry("export_timeline", "one step as recorded, replayed and ideal, for Perfetto"),
@@ -38,16 +38,16 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         "describe": _Entry("describe", "what tables, views and columns mean"),
         "fix-effect": _Entry("fix_effect", "before and after a date: did the fix help?"),
         "report": _Entry("report_fleet", "the report of a day, as the night writes it"),
-        "export": _Entry("export_database", "all tables and views as one file of DuckDB's"),
+        "export": _Entry("export_database", "all tables and views as one DuckDB file"),
     },
     "Run the nights": {
         "night": _Entry("run_nightly", "a whole night: the five phases below"),
         "ingest": _Entry("ingest_rank_logs", "logs into the warehouse"),
         "simulate": _Entry("simulate_what_if", "each unit's slowdown and causes"),
-        "revise": _Entry("revise_causes", "causes that other jobs and earlier days decide"),
+        "revise": _Entry("revise_causes", "causes decided by other jobs and earlier days"),
         "aggregate": _Entry("aggregate_fleet", "the fleet, day by day"),
         "publish": _Entry("publish_night", "checks all tables against each other; the report"),
-        "release": _Entry("release_night", "lets through what a gate refused"),
+        "release": _Entry("release_night", "releases what a gate refused"),
     },
     "History and upkeep": {
         "backfill": _Entry("backfill", "phases of the night over a range of days, where not done"),
@@ -72,7 +72,7 @@ _COMPLETION: Final = (
 
 
 class _Console(click.Group):
-    """All commands, of which only the one that is called is imported."""
+    """All commands; only the one called is imported."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's
         return list(COMMANDS)
@@ -109,7 +109,7 @@ class _Console(click.Group):
 CONSOLE: Final = _Console(
     "straggler",
     help="Which training jobs straggle, why, and what fixing it returns. "
-    "`straggler NAME --help` says what a command takes.",
+    "`straggler NAME --help` lists the arguments of a command.",
     epilog=_COMPLETION,
 )
 

@@ -1,6 +1,6 @@
-"""Convert: logs that another tool wrote, as rank logs in a landing; or only what is in them, with --check.
+"""Convert: writes logs of another tool as rank logs into a landing; with --check, only prints a summary.
 
-`python -m jobs.convert FOLDER --check` needs no Spark. A job.json among the files says what they do not.
+`python -m jobs.convert FOLDER --check` needs no Spark. A job.json among the files adds what they lack.
 """
 
 import json
@@ -26,16 +26,16 @@ _MOST_LAST: Final = 3
 @command(
     "convert",
     option("path PATH", "files of the run, or its folder", Path, nargs=-1, required=True),
-    option("--check", "only say what would come"),
+    option("--check", "only print what would be written"),
     option("--landing DIR", "where to write", Path),
     option("--job-id JOB", "the job"),
     option("--run-id RUN", "its run"),
     option("--log-date DATE", "the day under which to write, as 2026-01-05", log_date),
 )
 def main(args: Arguments) -> int:
-    """Convert the logs that another tool wrote of one run, or say what is in them.
+    """Convert the logs of one run of another tool, or print a summary of them.
 
-    Ends with 1 for a log that no replay can be made of.
+    Exits with 1 for a log that cannot be replayed.
     """
     if not args.check and None in (args.landing, args.job_id, args.run_id, args.log_date):
         raise click.UsageError("--landing, --job-id, --run-id and --log-date say where to; or --check")
@@ -60,7 +60,7 @@ def main(args: Arguments) -> int:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return a file, or those of a folder but for hidden ones."""
+    """Return a file, or the files of a folder except hidden ones."""
     if not path.is_dir():
         return [path]
     return sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
@@ -84,7 +84,7 @@ def _report(found: Understood) -> Iterator[str]:
     job = found.job
     sizes = ", ".join(f"{name} {job[name]}" for name in SIZES if job[name] is not None)
     yield f"format: {job['source_format']}; transfers {job['transfers']}"
-    yield f"layout: {sizes or 'not told'}"
+    yield f"layout: {sizes or 'unknown'}"
     if job["manifest_detail"]:
         yield f"job.json has to say: {job['manifest_detail']}"
     yield (

@@ -1,7 +1,7 @@
 """Cookbook: questions with their SQL, answered by a warehouse, as Markdown on standard output.
 
 `python -m jobs.cookbook --warehouse demo/warehouse > schemas/cookbook/README.md` after `make demo` gives the
-page of this project; over another warehouse it answers the same questions for that one.
+page of this project; another warehouse gives its answers.
 """
 
 import io

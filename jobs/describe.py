@@ -1,7 +1,7 @@
 """Describe: the data dictionary in the terminal, or as a page.
 
-`python -m jobs.describe` lists tables and views, `python -m jobs.describe job_slowdown` tells all that is
-declared of one, `python -m jobs.describe --html FILE` writes the whole as one page. No Spark, no warehouse.
+`python -m jobs.describe` lists tables and views, `python -m jobs.describe job_slowdown` describes one of
+them, `python -m jobs.describe --html FILE` writes the whole as one page. No Spark, no warehouse.
 """
 
 import sys
@@ -36,7 +36,7 @@ _COLUMNS: Final = ("column", "type", "unit", "key", "null", "meaning", "formula"
     FORMAT,
 )
 def main(args: Arguments) -> int:
-    """Say what tables, views and columns mean."""
+    """Print what tables, views and columns mean."""
     name = args.name
     if args.html is not None:
         return _write_page(args.html)

@@ -1,6 +1,6 @@
-"""Export: all tables and views as one file of DuckDB's, for its clients, BI tools and notebooks.
+"""Export: all tables and views as one DuckDB file, for its clients, BI tools and notebooks.
 
-`python -m jobs.export_database fleet.duckdb --warehouse demo/warehouse`; the file needs nothing beside it.
+`python -m jobs.export_database fleet.duckdb --warehouse demo/warehouse`; the file is self-contained.
 """
 
 import sys
@@ -26,9 +26,9 @@ OF_OPS: Final = (RANK_STEPS, *(name for name in VIEW_NAMES if RANK_STEPS in ment
 
 
 def export(database: Database, target: Path, names: tuple[str, ...]) -> None:
-    """Write these tables and views, all as of one publication; replaces the file when all is written.
+    """Write these tables and views, all as of one publication; replaces the file once all is written.
 
-    Raises AnswerError where the file cannot be written.
+    Raises AnswerError if the file cannot be written.
     """
     beside = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
@@ -47,7 +47,7 @@ def export(database: Database, target: Path, names: tuple[str, ...]) -> None:
     option("--with-ops", "also every recorded op: rank_steps, by far the largest, and the view ops"),
 )
 def main(settings: Settings, args: Arguments) -> None:
-    """Write all tables and views as of one publication into one file of DuckDB's."""
+    """Write all tables and views as of one publication into one DuckDB file."""
     target: Path = args.file
     if not target.parent.is_dir():
         raise SettingsError(f"{target}: no such folder: {target.parent}")

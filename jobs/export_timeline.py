@@ -1,6 +1,7 @@
 """Export timeline: one step of one unit as recorded, replayed and ideal, for Perfetto or chrome://tracing.
 
-`python -m jobs.export_timeline --job-id J --step N` writes a trace and says where; nothing else is written.
+`python -m jobs.export_timeline --job-id J --step N` writes a trace and prints its path; nothing else is
+written.
 """
 
 import gzip
@@ -57,7 +58,7 @@ def write_trace(target: Path, unit: Unit, found: StepTimelines, workers: Sequenc
 
 @contextmanager
 def _opened(target: Path) -> Iterator[TextIO]:
-    """Open a file for writing, packed or not; without name and time in the packed one's head."""
+    """Open a file for writing, packed or not; a packed one has no name and time in its header."""
     with target.open("wb") as file:
         if target.suffix == ".gz":
             with gzip.GzipFile("", "wb", _COMPRESSION, file, mtime=0) as packed, TextIOWrapper(packed) as out:
@@ -68,7 +69,7 @@ def _opened(target: Path) -> Iterator[TextIO]:
 
 
 def file_name(unit: Unit, step: int) -> str:
-    """Name of a trace where none is given: names may hold any text, files not."""
+    """Default name of a trace: ids may be any text, file names may not."""
     named = f"timeline-{unit.job_id}-{unit.run_id}-{unit.log_date}-step-{step}"
     return re.sub(r"[^\w.-]+", "_", named)[:200] + ".json.gz"
 
@@ -77,14 +78,14 @@ def _worker(text: str) -> Worker | int:
     """Read DP,PP, or a rank."""
     numbers = [not_negative(each) for each in text.split(",")]
     if len(numbers) > 2:
-        raise ValueError(f"{text!r} is not DP,PP such as 3,1, nor a rank such as 17")
+        raise ValueError(f"{text!r} is neither DP,PP such as 3,1 nor a rank such as 17")
     return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
 
 
 def chosen_workers(found: StepTimelines, asked: Sequence[Worker | int], stage: int | None) -> list[Worker]:
-    """Return the workers that were asked for, by (dp_rank, pp_rank) or by rank, and those of a stage.
+    """Return the workers named by (dp_rank, pp_rank) or by rank, and those of a stage.
 
-    Where none was asked for: those that lose most in this step, and their neighbours.
+    Without any: those that lose most in this step, and their neighbours.
     Raises SettingsError for a worker, rank or stage that the job does not have.
     """
     layout, workers = found.layout, []

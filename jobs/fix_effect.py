@@ -1,8 +1,8 @@
 """Fix effect: did it help? Before and after a date, for a job, a host, a team or a setting.
 
 `python -m jobs.fix_effect --date 2026-03-02 --team research --label sequence_balancing=on`: the waste of its
-analysed job days, with an interval. Of a host it is the slowdown by its slowest worker alone. Jobs are taken
-as independent of each other, each by the mean of its days; of a single job its days are. "All others" stand
+analysed job days, with an interval. Of a host it is the slowdown by its slowest worker alone. Jobs count as
+independent, each by the mean of its days; for a single job, its days do. "All others" stand
 beside it: what changed there as well was not the fix. Nothing is written.
 """
 
@@ -30,7 +30,7 @@ _TEXTS: Final = {"compared", "trials", "verdict"}
 def run(reader: Reader, args: Arguments) -> list[Comparison]:
     """Compare the job days of the window on both sides of the date.
 
-    Raises QuestionError for a job, team or host that the warehouse does not name.
+    Raises QuestionError for an unknown job, team or host.
     """
     _check(reader, args)
     first, last = args.date - timedelta(days=args.days), args.date + timedelta(days=args.days - 1)
@@ -48,7 +48,7 @@ def run(reader: Reader, args: Arguments) -> list[Comparison]:
 
 
 def _check(reader: Reader, args: Arguments) -> None:
-    """Raise QuestionError where no row has the name that was asked for."""
+    """Raise QuestionError if no row has this name."""
     for name, table in (("job_id", JOBS), ("team", JOBS), ("host", WORKER_SLOWDOWN)):
         asked = getattr(args, name)
         if asked is None:

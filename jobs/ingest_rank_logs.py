@@ -64,7 +64,7 @@ def run(
     where = Where(
         settings.paths.landing, settings.staging, uuid4().hex, Bounds(**settings.landing.model_dump())
     )
-    for name in STAGED_TABLES:  # files may lie beside a table, but not where one is yet to be made
+    for name in STAGED_TABLES:  # files may lie beside a table, but not in the folder of one not yet made
         warehouse.create(TABLES[name])
     landed = read_landing(spark, landing, where)
     with staged_rows(spark, landed.staged, settings.staging) as staged:
@@ -90,7 +90,7 @@ def _jobs(landed: LandedUnits) -> pa.Table:
 
 
 def _source_files(landed: LandedUnits) -> pa.Table:
-    """What became of each log, as the table source_files has it."""
+    """The account of each log, as in the table source_files."""
     accounts = [file for each in landed.accounts for file in each.files if file.file.is_log]
     rows = [
         _key(each.file.unit)

@@ -1,7 +1,7 @@
-"""Maintain: old ingested rows expire, small files become few, files that nobody needs are deleted.
+"""Maintain: old ingested rows expire, small files are merged, unused files are deleted.
 
 Results, manifests, rejects and all aggregates stay: what expires are the recorded ops (rank_steps), by far
-the largest table. Safe beside a night, safe to end at any moment, and again.
+the largest table. It is safe beside a night, and can be ended and repeated at any moment.
 """
 
 import sys
@@ -37,9 +37,9 @@ _PLANNED: Final = ("table", "rows_to_expire", "files_to_delete")
 
 
 def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[str, int, int, int, int]]:
-    """Maintain every table of the warehouse; returns what was done to each, as _DONE.
+    """Maintain every table of the warehouse; returns the work on each, with the columns of _DONE.
 
-    log_date : age is counted back from this day, or from the last one that was ingested where that is earlier
+    log_date : age is counted from this day, or from the last ingested one if that is earlier
     """
     warehouse = Warehouse.of(spark, settings)
     last = pc.max(warehouse.rows(TABLES[JOBS])["log_date"]).as_py()
@@ -53,7 +53,7 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[s
 
 
 def plan(reader: Reader, settings: Settings, log_date: date) -> list[tuple[str, int, int]]:
-    """What would expire and be deleted of every table: rows and files; changes nothing."""
+    """Rows and files of every table that would expire or be deleted; changes nothing."""
     last = reader.rows(f"SELECT max(log_date) AS last FROM {JOBS}")["last"][0].as_py()
     is_expired = _is_expired(last, settings, log_date)
     expired = reader.rows(f"SELECT count(*) AS expired FROM {RANK_STEPS} WHERE {is_expired}")["expired"][0]
@@ -63,21 +63,21 @@ def plan(reader: Reader, settings: Settings, log_date: date) -> list[tuple[str, 
 
 
 def dry_run(settings: Settings, args: Arguments) -> None:
-    """Print what would expire and be deleted, without Spark where DuckDB reaches the warehouse."""
+    """Print what would expire and be deleted, without Spark if DuckDB reaches the warehouse."""
     with reader_of(settings, "maintain_tables") as reader:
         _print(_PLANNED, plan(reader, settings, args.log_date))
 
 
 def _own_tables(settings: Settings) -> list[Table]:
-    """Tables that lie in this warehouse: those it only reads are maintained where they lie."""
+    """Tables of this warehouse; those of another that it reads are maintained there."""
     shared = INGESTED_TABLES if settings.paths.silver is not None else ()
     return [table for name, table in TABLES.items() if name not in shared]
 
 
 def _is_expired(last: date | None, settings: Settings, log_date: date) -> str:
-    """SQL that holds for rows of days that are too old. A date mistyped into the future expires nothing.
+    """SQL that is true for rows of expired days. A date mistyped into the future expires nothing.
 
-    last : day that was ingested last
+    last : latest ingested day
     """
     oldest = min(log_date, last or log_date) - timedelta(days=settings.maintenance.rank_steps_days)
     return f"log_date < DATE'{oldest.isoformat()}'"
@@ -86,7 +86,7 @@ def _is_expired(last: date | None, settings: Settings, log_date: date) -> str:
 def _expire(warehouse: Warehouse, condition: str) -> int:
     """Remove recorded ops; returns rows.
 
-    Their fingerprints go first: a simulation that is asked for then leaves those units, and what was found
+    Their fingerprints are removed first: a later simulation then leaves those units, and the results
     of them, alone.
     """
     remove_rows(warehouse, TABLES[UNIT_FINGERPRINTS], f"{condition} AND stage = '{PHASE_INGEST}'")
@@ -100,7 +100,7 @@ def _print(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 @entry_point(
     "maintain_tables",
     LOG_DATE,
-    option("--dry-run", "only say what would expire and be deleted"),
+    option("--dry-run", "only print what would expire and be deleted"),
     dry_run=dry_run,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> Mapping[str, int]:

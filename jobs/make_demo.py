@@ -1,4 +1,4 @@
-"""Make the demo: generate a small fleet, run its nights, show what they found."""
+"""Make the demo: generate a small fleet, run its nights, print the results."""
 
 import logging
 import shutil
@@ -25,9 +25,9 @@ from jobs.synthetic.fleet import FIRST_DAY
 from jobs.warehouse.tables import Warehouse
 
 MARKER: Final = ".made-by-the-demo"
-"""Lies in a landing folder that the demo may empty."""
+"""Marks a landing folder that the demo may empty."""
 TRACES: Final = Path("tests/data/traces")
-"""Published traces, from the project's root; a checkout has them."""
+"""Folder of the published traces in a checkout, from the project's root."""
 TRACE_DAY: Final = FIRST_DAY
 
 SUMMARY: Final = (
@@ -39,7 +39,7 @@ SUMMARY: Final = (
            FROM fleet_day ORDER BY log_date""",
     ),
     (
-        "Jobs over all their days, worst first, beside what was planted (published traces: nothing was)",
+        "Jobs over all their days, worst first, beside the planted fault (published traces have none)",
         """SELECT job_id, planted, analysed_days, round(slowdown, 3) AS slowdown,
                   round(lost_fraction, 3) AS lost, round(lost_gpu_hours) AS lost_gpu_hours,
                   round(launch_slowdown, 3) AS launch_slowdown
@@ -53,7 +53,7 @@ SUMMARY: Final = (
            FROM fix_first LIMIT 8""",
     ),
     (
-        "Why jobs are slow: causes that hold, and the most that fixing one alone saves of a day's step time",
+        "Why jobs are slow: their causes, and the most that fixing one alone saves of a day's step time",
         """WITH found AS (
                SELECT job_id, cause, count(*) AS days, round(max(time_saved_fraction), 3) AS time_saved,
                       max_by(get(culprits, 0).host, time_saved_fraction) AS host,
@@ -80,7 +80,7 @@ SUMMARY: Final = (
            FROM host_recurrence ORDER BY p_value, jobs_slow DESC, days_slow DESC, host LIMIT 5""",
     ),
     (
-        "How much of the fleet this speaks for",
+        "How much of the fleet this covers",
         """SELECT status, sum(jobs) AS job_days, sum(gpu_hours) AS gpu_hours
            FROM coverage_day GROUP BY status ORDER BY job_days DESC, status""",
     ),
@@ -90,12 +90,12 @@ SUMMARY: Final = (
            FROM rejects GROUP BY reason ORDER BY lines DESC, reason""",
     ),
 )
-"""What the demo shows: a title and the query behind it."""
+"""What the demo prints: titles and queries."""
 
 SHORT_LIVED: Final = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 }
-"""A JVM that ends before thorough compilation pays; without a size its code fills its room in one night."""
+"""The JVM ends before thorough compilation pays; without a size, one night fills its code cache."""
 
 NEXT: Final = (
     """SELECT cause, host, job_ids, round(lost_gpu_hours) AS lost, flagged_units
@@ -128,7 +128,7 @@ def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int
 
 
 def make_landing(landing: Path, seed: int) -> list[date]:
-    """Make the landing folder anew: fleet, and published traces where there are any; returns the log dates.
+    """Make the landing folder anew: fleet, and published traces if present; returns the log dates.
 
     Raises SettingsError as check_own does.
     """
@@ -142,13 +142,13 @@ def make_landing(landing: Path, seed: int) -> list[date]:
 
 
 def check_own(landing: Path) -> None:
-    """Raise SettingsError for a folder with contents that are not the demo's, and would be lost."""
+    """Raise SettingsError for a folder with other contents, which would be lost."""
     if landing.exists() and any(landing.iterdir()) and not (landing / MARKER).exists():
         raise SettingsError(f"{landing} is not empty and was not made by the demo; name another --landing")
 
 
 def _copy_traces(traces: Path, landing: Path) -> None:
-    """Put each published trace into the landing as a job of its own."""
+    """Put each published trace into the landing as a separate job."""
     for trace in sorted(traces.glob("*/trace-*.parquet")):
         name = trace.stem.removeprefix("trace-")
         folder = landing / f"log_date={TRACE_DAY}" / f"job_id=published-{name.lower()}" / "run_id=0"
@@ -158,7 +158,7 @@ def _copy_traces(traces: Path, landing: Path) -> None:
 
 
 def show(spark: SparkSession, settings: Settings) -> None:
-    """Print the fleet's summary, where it lies, and what to ask next."""
+    """Print the fleet's summary, its place, and queries to try next."""
     Warehouse(spark, settings.paths.warehouse).register_views()
     planted = [(job.job_id, job.planted) for job in JOBS]
     spark.createDataFrame(planted, "job_id string, planted string").createOrReplaceTempView("planted")
@@ -169,7 +169,7 @@ def show(spark: SparkSession, settings: Settings) -> None:
     if warehouse.is_relative_to(Path.cwd()):
         warehouse = warehouse.relative_to(Path.cwd())
     sys.stdout.write(f"The report: open {warehouse / REPORT / INDEX_NAME} in a browser.\n\n")
-    sys.stdout.write(f"The tables lie in {warehouse}. Ask on:\n\n")
+    sys.stdout.write(f"The tables lie in {warehouse}. Ask more:\n\n")
     for sql in NEXT:
         question = " ".join(sql.split())
         sys.stdout.write(f'.venv/bin/straggler query --warehouse {warehouse} "{question}"\n\n')
@@ -194,6 +194,6 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
 
 if __name__ == "__main__":
     quiet = logging.StreamHandler()
-    quiet.setLevel(logging.WARNING)  # the tables are the message; what goes wrong is still said
+    quiet.setLevel(logging.WARNING)  # only the tables are printed, and warnings
     logging.basicConfig(handlers=[quiet], format="%(levelname)s: %(message)s")
     sys.exit(main())

@@ -1,7 +1,7 @@
 """Make a fleet of generated jobs with known truth: a landing folder, and the truth in its `_truth`.
 
-With `--history` it is months of a fleet drawn like the paper's, of any size, written as fast as it can be
-read: its truth says what was planned, and not what each cause really costs.
+With `--history`, months of a fleet drawn like the paper's, of any size, written as fast as it can be
+read: its truth has what was planned, but not what each cause costs.
 """
 
 import sys
@@ -17,7 +17,7 @@ from jobs.synthetic.plan_fleet import MOST_OPS, plan_fleet, plan_history
 from schemas.vocabulary import EXIT_DONE
 
 OPS_PER_JOB: Final = 100_000
-"""Of a history that is not told how many ops: what the paper's 3,079 jobs have at 300 million."""
+"""Default ops per job of a history: the paper's 3,079 jobs have 300 million."""
 
 
 @command(
@@ -51,7 +51,7 @@ def main(args: Arguments) -> int:
 
 
 def _plan(args: Arguments) -> Fleet:
-    """Draw what the arguments ask for; raises ValueError for a history that cannot be had in so few ops."""
+    """Draw the fleet; raises ValueError for a history that does not fit into the ops given."""
     if not args.history:
         return plan_fleet(args.jobs, args.days or 1, args.seed, args.first_day, args.most_ops or MOST_OPS)
     jobs, days = args.jobs or paper.JOBS, args.days or paper.DAYS

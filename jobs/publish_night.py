@@ -1,6 +1,6 @@
-"""Publish: check the tables of the given days against each other, say what was found, write the reports.
+"""Publish: checks the tables of the given days against each other, logs a summary, writes the reports.
 
-Every phase has gated its own tables before they became visible. What only all of them together can show is
+Every phase has gated its tables before they became visible. What only all of them together can show is
 checked here: that the fleet's counts are those of the units that were ingested, and its causes theirs. Every
 way of making tables ends here: a night, a backfill, late data, another version made current.
 """
@@ -45,7 +45,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Publish these days as `summaries` does, with a report of the last. Returns no rows: it has none."""
+    """Publish these days as `summaries` does, with a report of the last. Returns no rows: it writes none."""
     summaries(spark, settings, log_dates, with_report=[max(log_dates)])
     return {}
 
@@ -58,7 +58,7 @@ def summaries(
 ) -> list[Summary]:
     """Check these days across the phases, write reports, log and return what each night found.
 
-    with_report : days that get a report; of other days those are written anew that there are
+    with_report : days that get a report; existing reports of other days are written anew
     """
     warehouse = Warehouse.of(spark, settings)
     aggregated = recorded(warehouse, log_dates, phase=PHASE_AGGREGATE)[PHASE_AGGREGATE]
@@ -69,7 +69,7 @@ def summaries(
     with reader_beside(warehouse) as reader:
         write_reports(reader, settings, log_dates, with_report)
     done = built_on(aggregated, PHASE_PUBLISH, settings)
-    with publication(warehouse, PHASE_PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # not before the reports
+    with publication(warehouse, PHASE_PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # after the reports
         record(warehouse, PHASE_PUBLISH, done, log_dates, None)
     notices = night_warnings(warehouse, settings.watch, log_dates)
     runs = warehouse.rows(TABLES[PIPELINE_RUNS]).to_pylist()
@@ -85,9 +85,9 @@ def summaries(
 
 
 def _warnings(checks: Sequence[TableChecks], day: date) -> list[Notice]:
-    """What rules across tables warn of."""
+    """Warnings of rules across tables."""
     return [
-        Notice(RULE_BROKEN, f"{day}: {check.meaning}: not for {check.rows} rows")
+        Notice(RULE_BROKEN, f"{day}: {check.meaning}: broken by {check.rows} rows")
         for table in checks
         for check in table.checks
         if check.outcome == "warning" and day in (check.log_dates or [day])
@@ -95,7 +95,7 @@ def _warnings(checks: Sequence[TableChecks], day: date) -> list[Notice]:
 
 
 def _write_page(warehouse: Warehouse, day: date, checks: Sequence[TableChecks], summary: Summary) -> None:
-    """Log what a night found, and put it on its page."""
+    """Log the summary of a night, and write its page."""
     texts = [warning["text"] for warning in summary["warnings"]]
     figures = {name: value for name, value in summary.items() if name not in {"warnings", "rows", "stages"}}
     figures |= {f"rows of {name}": count for name, count in summary["rows"].items()}
@@ -107,7 +107,7 @@ def _write_page(warehouse: Warehouse, day: date, checks: Sequence[TableChecks], 
 
 @entry_point("publish_night", LOG_DATE, SUMMARY)
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Check a log date, and later days that look back on it, across tables; say what the night found."""
+    """Check a log date, and later days that look back on it, across tables; log the night's summary."""
     day: date = args.log_date
     with working(f"publish_night: {day}"):
         days = with_later_days(Warehouse.of(spark, settings), settings, PHASE_PUBLISH, [day])

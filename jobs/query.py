@@ -16,13 +16,13 @@ from jobs.runtime.arguments import FORMAT, Arguments, not_negative, option
 from jobs.runtime.settings import Settings
 
 DEFAULT_LIMIT: Final = 1000
-"""Rows that are shown when the command does not say how many."""
+"""Default number of rows shown."""
 
 _STANDARD_INPUT: Final = "-"
 
 
 def _sql(text: str) -> str | None:
-    """The SQL itself, or what standard input holds; None at a keyboard."""
+    """The SQL of the argument or of standard input; None at a keyboard."""
     if text != _STANDARD_INPUT:
         return text
     return None if sys.stdin.isatty() else sys.stdin.read()
@@ -32,7 +32,7 @@ def _sql(text: str) -> str | None:
     "query",
     option(
         "sql SQL",
-        'such as "SELECT * FROM straggling_jobs", as Spark spells it; left out: a prompt, or standard input',
+        'such as "SELECT * FROM straggling_jobs", in Spark\'s SQL; left out: a prompt, or standard input',
         _sql,
         default=_STANDARD_INPUT,
     ),

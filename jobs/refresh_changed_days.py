@@ -1,7 +1,7 @@
 """Refresh: late and corrected data of the days before a log date, found by fingerprint and done again.
 
-Only units of other data are done: what another version or other settings would change is for a backfill, and
-for compare_versions before that. A day counts once its producers have written _SUCCESS.
+Only units with changed data are done: changes by another version or other settings are for a backfill, and
+for compare_versions before it. A day counts once its producers have written _SUCCESS.
 """
 
 import logging
@@ -29,9 +29,9 @@ _LOG: Final = logging.getLogger(__name__)
 def run(
     spark: SparkSession, settings: Settings, log_date: date, summary: str | None = None
 ) -> dict[str, int]:
-    """Do again what has changed in the days before this one; returns rows per table and the phases' work.
+    """Redo what has changed in the days before this one; returns rows per table and the phases' work.
 
-    summary : file in which to leave what was done, as JSON
+    summary : file for what was done, as JSON
     """
     days = days_before(log_date, settings.history.look_back_days)
     finished = sorted(Landing(settings.paths.landing, days).finished_days() & set(days))
@@ -39,7 +39,7 @@ def run(
         _LOG.warning("none of %s .. %s is finished in %s", days[0], days[-1], settings.paths.landing)
         leave(of_history([], {}), summary)
         return {}
-    with working("refresh_changed_days: looking for what has changed"):
+    with working("refresh_changed_days: looking for changes"):
         tables, by_workers = Warehouse.of(spark, settings), partial(digests_by, spark)
         todo = backfill.plan(tables, settings, finished, data_only=True, digest=by_workers)
     for block in todo.blocks:
@@ -53,7 +53,7 @@ def run(
 
 
 def days_before(log_date: date, count: int) -> list[date]:
-    """So many days, the last of them the one before `log_date`: that one is the night's own."""
+    """The `days` days before `log_date`, which the night itself does."""
     return [log_date - timedelta(days=back) for back in range(count, 0, -1)]
 
 

@@ -1,6 +1,6 @@
-"""Release: let through, for one log date, what a gate has refused; who does it and why is recorded.
+"""Release: accepts, for one log date, what a gate has refused, and records who did it and why.
 
-Nothing is published by it: the refused phase has to run again, and then publishes with a warning.
+It publishes nothing: run the refused phase again, which then publishes with a warning.
 """
 
 import logging
@@ -63,7 +63,7 @@ def _not_blank(text: str) -> str:
     writes_to=None,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Let through what a gate has refused on a log date."""
+    """Accept what a gate has refused on a log date."""
     release = Release(args.log_date, args.accept, args.by, args.because)
     run(spark, settings, release, shlex.join(args.arguments))
     return {}

@@ -1,6 +1,6 @@
-"""Write the page of one job: of any that was recorded, straggling or not.
+"""Write the page of one job: any recorded job, straggling or not.
 
-`python -m jobs.report_job --job-id J`: of its latest day; the page lies in the publication of that day.
+`python -m jobs.report_job --job-id J` takes its latest day; the page goes into that day's publication.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""Revise: what other jobs and earlier days say about causes that a unit's own steps cannot tell apart.
+"""Revise: uses other jobs and earlier days to decide between causes that a unit's steps cannot separate.
 
-job_causes, job_baseline, job_slowdown, worker_slowdown -> job_causes. A row that is revised keeps in
-`unrevised` what was measured. A day is due again when a day that it looks back on has other results.
+job_causes, job_baseline, job_slowdown, worker_slowdown -> job_causes. A revised row keeps the measured
+values in `unrevised`. A day is due again when an earlier day that it uses has changed results.
 """
 
 import sys

@@ -33,7 +33,7 @@ PHASES: Final[dict[str, Phase]] = {
     PHASE_REVISE: revise_causes.run,
     PHASE_AGGREGATE: aggregate_fleet.run,
 }
-"""Each phase gates and publishes its own tables; what earlier ones published stays where one fails."""
+"""Each phase gates and publishes its tables; if one fails, what earlier ones published stays."""
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:

@@ -1,6 +1,6 @@
-"""Simulate: what each unit of the given days would have cost without stragglers.
+"""Simulate: computes what each unit of the given days would have taken without stragglers.
 
-rank_steps, jobs -> job_slowdown and its companions, job_causes as the unit's own steps show them.
+rank_steps, jobs -> job_slowdown and its companions, job_causes as the unit's steps show them.
 """
 
 import logging
@@ -53,7 +53,7 @@ def run(
 ) -> dict[str, int]:
     """Simulate every unit of these days and publish; returns rows per table, and the phase's work.
 
-    units : only these; one that is no longer among the jobs loses its results
+    units : only these; the results of one that is no longer in jobs are removed
     """
     started = time.monotonic()
     warehouse = Warehouse.of(spark, settings)
@@ -78,13 +78,13 @@ def _simulate(
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
 ) -> Results:
-    """Simulate units as they lie; those of days on which they lie otherwise are brought together first."""
+    """Simulate units as stored; units that share row groups are shuffled first."""
     spark, chosen = warehouse.spark, simulation(settings)
     manifests = dict(zip(keys_of(jobs), jobs.to_pylist(maps_as_pydicts="strict"), strict=True))
     try:
         stored = stored_units(warehouse.files(TABLES[RANK_STEPS], log_dates), manifests, units)
     except (OSError, pa.ArrowException) as error:
-        _LOG.warning("rows are shuffled: workers cannot read the files of rank_steps themselves (%s)", error)
+        _LOG.warning("rows are shuffled, because workers cannot read the files of rank_steps (%s)", error)
         stored = Stored([], set(log_dates))
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     parts, todo = [], stored.units

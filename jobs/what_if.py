@@ -1,8 +1,8 @@
 """What if: a cause or a custom scenario of one unit, read from the warehouse and answered at once.
 
-`python -m jobs.what_if --job-id J --fix slow_worker`: this cause fixed, as job_causes and the report say it.
+`python -m jobs.what_if --job-id J --fix slow_worker`: this cause fixed, as in job_causes and the report.
 `--fix "op_type = 'forward-compute' AND pp_rank = 3"`: these ops ideal; with `--set 0.9` each takes 0.9 times
-as long as it did. Nothing is written.
+as long. Nothing is written.
 """
 
 import sys
@@ -28,11 +28,11 @@ from udfs.what_if import SimulationSettings
 FIXABLE: Final = tuple(cause for cause in CAUSES if cause != CAUSE_UNEXPLAINED)
 """Causes that have a fix to replay."""
 _TEXT_COLUMNS: Final = 2
-"""Of the answer: scenario and change; all others are numbers."""
+"""Text columns of the answer: scenario and change; all others are numbers."""
 
 
 def _heading(unit: Unit, answers: Answers) -> str:
-    """What the answers are measured against, on two lines."""
+    """The baseline of the answers, on two lines."""
     return (
         f"{unit.job_id}, run {unit.run_id}, {unit.log_date}: {answers.steps} steps, {answers.ops:,} ops\n"
         f"step time: {shown(answers.actual_step_s)} s recorded (T_actual), "
@@ -73,7 +73,7 @@ def _fix(text: str) -> OpPredicate | str:
     ),
     option(
         "--set FACTOR",
-        "these ops take FACTOR times as long as they did, instead of the ideal",
+        "these ops take FACTOR times as long, instead of the ideal",
         not_negative_number,
         dest="factor",
     ),
@@ -94,7 +94,7 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
             found.append(
                 replay_scenarios(rank_steps, manifest, predicates, args.factor, how.ideal, how.ops_together)
             )
-    # A program that reads csv or json finds nothing but rows on standard output.
+    # A program that reads csv or json finds only rows on standard output.
     (sys.stdout if args.format == FORMATS[0] else sys.stderr).write(_heading(unit, found[0]))
     answers = [answer for each in found for answer in each.answers]
     write(_result(answers, args.factor), args.format, sys.stdout)

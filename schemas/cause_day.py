@@ -10,12 +10,12 @@ TABLE = Table(
     name=CAUSE_DAY,
     meaning=(
         "One row per cause and log date with a replayed unit. Counts every replayed unit (status "
-        f"{', '.join(REPLAYED_STATUSES)}): what a high discrepancy says is often just data loading, which is "
-        "launch_delay. GPU-hours are summed over all replayed units, also those in which the cause does not "
-        "hold, and leave out units that do not state theirs: attributed_gpu_hours adds up over causes to "
+        f"{', '.join(REPLAYED_STATUSES)}): a high discrepancy is often just data loading, whose cause is "
+        "launch_delay. GPU-hours are summed over all replayed units, also those where is_cause is not "
+        "set, but not over units that state none: attributed_gpu_hours adds up over causes to "
         "what all fixes together return, recoverable_gpu_hours does not add up over causes. Of "
-        f"{CAUSE_UNEXPLAINED}, recoverable_gpu_hours are what no fix returns. lost_gpu_hours and lost_s "
-        "count analysed units alone; over causes, what none explains among them, they add up to those of "
+        f"{CAUSE_UNEXPLAINED}, recoverable_gpu_hours is what no fix returns. lost_gpu_hours and lost_s "
+        "count only analysed units; over all causes, unexplained included, they add up to those of "
         "fleet_day."
     ),
     grain=("log_date", "cause"),
@@ -23,19 +23,19 @@ TABLE = Table(
         LOG_DATE,
         Column("cause", pa.string(), "see job_causes", allowed=CAUSES),
         count("replayed", "units of the day that were replayed, the same for all causes"),
-        count("jobs", "of these, units in which the cause holds (is_cause), flagged or not"),
+        count("jobs", "of these, units with the cause (is_cause), flagged or not"),
         count("flagged_jobs", "of these, units in which the cause is flagged"),
         described(
             GPU_HOURS,
-            "its share of what all fixes together return; null where no unit states GPU-hours",
+            "its share of what all fixes together return; null if no unit states GPU-hours",
             name="attributed_gpu_hours",
         ),
         described(
             GPU_HOURS,
-            "what fixing this cause alone returns; null where no unit states GPU-hours",
+            "what fixing this cause alone returns; null if no unit states GPU-hours",
             name="recoverable_gpu_hours",
         ),
-        count("analysed_jobs", "analysed units in which the cause holds", nullable=True),
+        count("analysed_jobs", "analysed units with the cause", nullable=True),
         LOST_GPU_HOURS,
         LOST_S,
     ),

@@ -9,7 +9,7 @@ from schemas.tables import TABLES
 
 
 class Entry(NamedTuple):
-    """What the dictionary says of one column."""
+    """The dictionary's entry of one column."""
 
     table: str
     column: str
@@ -62,7 +62,7 @@ _SQL_NAMES: Final = {
 
 
 def _with_bounds(column: Column) -> str:
-    """Add to the meaning of a column the values that it may have."""
+    """Return the meaning of a column with its allowed values."""
     bounds = []
     if column.allowed is not None:
         bounds.append(f"one of {', '.join(column.allowed)}")

@@ -1,4 +1,4 @@
-"""dp_rank_slowdown: how slow a unit is by one dp rank alone."""
+"""dp_rank_slowdown: how much one dp rank alone slows a unit."""
 
 from schemas.fields import DP_RANK, SLOWDOWN, UNIT, described
 from schemas.table import Table
@@ -6,7 +6,7 @@ from schemas.vocabulary import DP_RANK_SLOWDOWN, UNIT_KEY
 
 TABLE = Table(
     name=DP_RANK_SLOWDOWN,
-    meaning="One row per dp rank of a replayed unit, also where there is only one.",
+    meaning="One row per dp rank of a replayed unit, even if it has only one.",
     grain=(*UNIT_KEY, "dp_rank"),
     columns=(
         *UNIT,

@@ -25,9 +25,7 @@ STEP: Final = Column("step", pa.int64(), "training step number; sampled, not con
 RANK: Final = Column("rank", pa.int32(), "global rank within the run", minimum=0)
 DP_RANK: Final = Column("dp_rank", pa.int32(), "data-parallel coordinate", minimum=0)
 PP_RANK: Final = Column("pp_rank", pa.int32(), "pipeline stage", minimum=0)
-HOST: Final = Column(
-    "host", pa.string(), "machine on which the rank ran; null where the log does not say", nullable=True
-)
+HOST: Final = Column("host", pa.string(), "machine on which the rank ran; null if not logged", nullable=True)
 
 ACTUAL_STEP: Final = Column(
     "actual_step_s",
@@ -49,7 +47,7 @@ WASTE_FRACTION: Final = Column(
 GPU_HOURS: Final = Column(
     "gpu_hours",
     pa.float64(),
-    "GPU-hours allocated on this log date, from the manifest; null where it does not say",
+    "GPU-hours allocated on this log date, from the manifest; null if it states none",
     unit="GPU h",
     nullable=True,
 )
@@ -57,7 +55,7 @@ GPU_HOURS: Final = Column(
 LOST_GPU_HOURS: Final = Column(
     "lost_gpu_hours",
     pa.float64(),
-    "GPU-hours that analysed units lose: see job_causes; null where none states them",
+    "GPU-hours that analysed units lose: see job_causes; null if no unit states them",
     unit="GPU h",
     nullable=True,
     minimum=0,
@@ -65,8 +63,7 @@ LOST_GPU_HOURS: Final = Column(
 LOST_S: Final = Column(
     "lost_s",
     pa.float64(),
-    "of the recorded step time of analysed units what is lost, also where no unit states GPU-hours; null: "
-    "none is analysed",
+    "lost part of the recorded step time of analysed units, also without GPU-hours; null: none is analysed",
     unit="s",
     nullable=True,
     minimum=0,
@@ -74,7 +71,7 @@ LOST_S: Final = Column(
 ANALYSED_S: Final = Column(
     "analysed_s",
     pa.float64(),
-    "recorded step time of analysed units, all their steps together; null: none is analysed",
+    "recorded step time of analysed units, summed over all steps; null: none is analysed",
     unit="s",
     nullable=True,
     minimum=0,
@@ -89,7 +86,7 @@ def count(name: str, meaning: str, *, nullable: bool = False) -> Column:
 def described(
     column: Column, meaning: str, *, name: str | None = None, nullable: bool | None = None
 ) -> Column:
-    """Return the column with a meaning of its own and, where told, another name or nullability."""
+    """Return the column with another meaning and, if given, another name or nullability."""
     is_nullable = column.nullable if nullable is None else nullable
     return replace(column, meaning=meaning, name=name or column.name, nullable=is_nullable)
 
@@ -97,7 +94,7 @@ def described(
 def same(name: str, left: str, right: str, tolerance: float, meaning: str) -> Expectation:
     """Return the expectation that two SQL numbers agree, relative to the larger of 1 and the right one.
 
-    Below 1 the tolerance is absolute: 1 - 1/slowdown loses its digits near 0, however it is computed.
+    Below 1 the tolerance is absolute: 1 - 1/slowdown always loses digits near 0.
     """
     return Expectation(
         name, f"abs(({left}) - ({right})) <= {tolerance!r} * greatest(1, abs({right}))", meaning

@@ -15,9 +15,9 @@ def _waste_percentile(percent: int) -> Column:
 TABLE = Table(
     name=FLEET_DAY,
     meaning=(
-        "One row per log date with at least one unit. Slowdown and waste count analysed units alone; how "
-        "much of the fleet that is, the counts by status and coverage_day tell. Sums of GPU-hours leave out "
-        "units that do not state theirs, and are null where none does."
+        "One row per log date with at least one unit. Slowdown and waste count only analysed units; the "
+        "counts by status and coverage_day show how much of the fleet that is. Sums of GPU-hours leave out "
+        "units that state none, and are null if no unit states any."
     ),
     grain=("log_date",),
     columns=(
@@ -26,13 +26,13 @@ TABLE = Table(
         *(count(status, f"units with status {status}") for status in STATUSES),
         count("replayed", f"units replayed: status {', '.join(REPLAYED_STATUSES)}"),
         count("straggling", f"analysed units with slowdown >= {STRAGGLING_SLOWDOWN}"),
-        described(GPU_HOURS, "GPU-hours of all units that state them; null where none does"),
+        described(GPU_HOURS, "GPU-hours of all units that state them; null if none does"),
         described(
-            GPU_HOURS, "GPU-hours of analysed units; null where none states them", name="analysed_gpu_hours"
+            GPU_HOURS, "GPU-hours of analysed units; null if none states them", name="analysed_gpu_hours"
         ),
         described(
             GPU_HOURS,
-            "wasted GPU-hours of analysed units, against the paper's ideal; null where none states them",
+            "wasted GPU-hours of analysed units, against the paper's ideal; null if none states them",
             name="wasted_gpu_hours",
         ),
         LOST_GPU_HOURS,
@@ -58,7 +58,7 @@ TABLE = Table(
             "percentiles_with_analysed",
             "(analysed > 0) = (waste_p50 IS NOT NULL AND waste_p90 IS NOT NULL AND waste_p99 IS NOT NULL)"
             " AND (waste_p50 IS NULL OR (waste_p50 <= waste_p90 AND waste_p90 <= waste_p99))",
-            "percentiles are there exactly where a unit was analysed, and rise",
+            "percentiles exist exactly if a unit was analysed, and rise",
         ),
     ),
 )

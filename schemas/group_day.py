@@ -15,22 +15,22 @@ from schemas.vocabulary import (
 
 
 def _hours(name: str, meaning: str) -> Column:
-    return described(GPU_HOURS, f"{meaning}; null where none states them", name=name)
+    return described(GPU_HOURS, f"{meaning}; null if none states them", name=name)
 
 
 TABLE = Table(
     name=GROUP_DAY,
     meaning=(
-        "One row per log date, dimension and group: sums alone, so that days add up to any period, groups of "
+        "One row per log date, dimension and group. Only sums, so that days add up to any period, groups of "
         "one dimension to the fleet, and every share is a ratio of two of them. Counts units (one run on one "
         "day); group_month counts runs. Only analysed units straggle or waste: jobs and gpu_hours beside "
-        "analysed and analysed_gpu_hours say of how much of the group the figures speak."
+        "analysed and analysed_gpu_hours show how much of the group the figures cover."
     ),
     grain=("log_date", "dimension", "value"),
     columns=(
         LOG_DATE,
-        Column("dimension", pa.string(), "by what the units are grouped", allowed=DIMENSIONS),
-        Column("value", pa.string(), f"the group; {NOT_STATED} where the manifest does not say"),
+        Column("dimension", pa.string(), "what the units are grouped by", allowed=DIMENSIONS),
+        Column("value", pa.string(), f"the group; {NOT_STATED} if the manifest does not state it"),
         count("jobs", "units of the group"),
         count("replayed", "of these, units that were replayed"),
         count("analysed", "of these, analysed units"),
@@ -54,7 +54,7 @@ TABLE = Table(
             "counts_are_nested",
             "jobs >= 1 AND replayed <= jobs AND analysed <= replayed AND straggling <= analysed"
             " AND greatest(worker_driven, stage_driven, sequence_driven) <= straggling",
-            "each count is part of the one before it, and a group without units has no row",
+            "each count is part of the one before, and a group without units has no row",
         ),
     ),
 )

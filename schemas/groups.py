@@ -15,14 +15,14 @@ from schemas.vocabulary import (
 
 FLEET: Final = "fleet"
 DIMENSIONS: Final = (FLEET, "size_bucket", "team", "cluster", "model", "gpu_type", "framework")
-"""By what units are grouped; the fleet is one group."""
+"""What units are grouped by; the fleet is one group."""
 
 IS_ANALYSED: Final = f"(status = '{STATUS_ANALYSED}')"
 IS_STRAGGLING: Final = f"({IS_ANALYSED} AND slowdown >= {STRAGGLING_SLOWDOWN!r})"
 IS_WORKER_DRIVEN: Final = f"(slow_worker_share > {WHOLE_SHARE!r})"
 IS_STAGE_DRIVEN: Final = f"(last_stage_share >= {WHOLE_SHARE!r})"
 IS_SEQUENCE_DRIVEN: Final = f"(forward_backward_correlation >= {MOST_SIMILAR_CORRELATION!r})"
-"""What the paper reads off M_W, M_S and the correlation; of a unit, and of a run's own sums."""
+"""The paper's conditions on M_W, M_S and the correlation; of a unit, and of a run's sums."""
 
 SIZE_BUCKET: Final = (
     "CASE "
@@ -36,7 +36,7 @@ SIZE_BUCKET: Final = (
 
 
 def group_of(dimension: str) -> str:
-    """SQL of the group to which a unit belongs; what a manifest does not state is a group of its own."""
+    """SQL of the group of a unit; units whose manifest does not state it form one group."""
     value = {FLEET: f"'{FLEET}'", "size_bucket": SIZE_BUCKET}.get(dimension, dimension)
     return f"coalesce({value}, {sql_strings([NOT_STATED])})"
 

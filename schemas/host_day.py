@@ -1,4 +1,4 @@
-"""host_day: what one host did on one log date."""
+"""host_day: the slowdowns of one host on one log date."""
 
 from schemas.fields import HOST, LOG_DATE, SLOWDOWN, count, described
 from schemas.table import Expectation, Table
@@ -7,7 +7,7 @@ from schemas.vocabulary import HOST_DAY
 TABLE = Table(
     name=HOST_DAY,
     meaning=(
-        "One row per log date and host that worker_slowdown names: workers whose log does not say their host "
+        "One row per log date and host in worker_slowdown: workers without a logged host "
         "are left out. Counts all replayed units."
     ),
     grain=("log_date", "host"),
@@ -17,9 +17,9 @@ TABLE = Table(
         count("workers", "workers replayed on it, over all units"),
         count("jobs", "units with a worker on it"),
         count("times_slowest", "how often one of its workers was among the slowest 3 % of its unit"),
-        described(SLOWDOWN, "highest slowdown by one of its workers alone", name="worker_slowdown_max"),
+        described(SLOWDOWN, "highest slowdown of its workers, each alone", name="worker_slowdown_max"),
         described(
-            SLOWDOWN, "median of the slowdowns by its workers alone (exact)", name="worker_slowdown_median"
+            SLOWDOWN, "median slowdown of its workers, each alone (exact)", name="worker_slowdown_median"
         ),
     ),
     expectations=(

@@ -1,4 +1,4 @@
-"""job_baseline: what a unit usually takes, for other units to be held against."""
+"""job_baseline: the usual times of a unit, for comparison with other units."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ OP_TYPES: Final = pa.list_(pa.struct([("op_type", pa.string()), ("ideal_duration
 SLOW_HOSTS: Final = pa.list_(pa.struct([("host", pa.string()), ("effect", pa.float64())]))
 
 CLOCK_NOISE_S: Final = 0.01
-"""So much a transfer may seem to end before it has started; one of even less becomes 0 in the replay. [s]"""
+"""A transfer may seem to end this long before its start; beyond that the replay takes 0. [s]"""
 
 
 def _size(name: str, meaning: str) -> Column:
@@ -29,15 +29,15 @@ def _is_finite(name: str, bound: str = ">= 0") -> str:
 TABLE = Table(
     name=JOB_BASELINE,
     meaning=(
-        "One row per replayed unit: the few numbers by which other units of the same model and layout, and "
-        "other jobs on the same hosts, are judged where their own steps cannot tell (job_causes). Nothing of "
-        "it is revised itself."
+        "One row per replayed unit: the few numbers that judge other units of the same model and layout, and "
+        "other jobs on the same hosts, when their steps cannot decide (job_causes). Its values are "
+        "never revised."
     ),
     grain=UNIT_KEY,
     columns=(
         *UNIT,
         Column("status", pa.string(), "as in job_slowdown", allowed=REPLAYED_STATUSES),
-        Column("model", pa.string(), "model that is trained, from the manifest", nullable=True),
+        Column("model", pa.string(), "model being trained, from the manifest", nullable=True),
         Column("gpu_type", pa.string(), "from the manifest", nullable=True),
         _size("dp_size", "replicas"),
         _size("pp_size", "stages"),
@@ -52,20 +52,20 @@ TABLE = Table(
         Column(
             "stages",
             STAGES,
-            "each stage, by pp_rank. usual_compute_s: time that the computes of one of its workers take in a "
+            "each stage, by pp_rank. usual_compute_s: time of the computes of one of its workers in a "
             "step, median over steps, then lower median over dp ranks; hosts: of its replayed ranks, each "
-            "once, null where the log does not say",
+            "once, null if not logged",
         ),
         Column(
             "op_types",
             OP_TYPES,
-            "op types as in op_type_slowdown. ideal_duration_s: of one op, mean over stages where they "
-            "differ, and over send and recv; of transfers also a little below 0, as clocks differ",
+            "op types as in op_type_slowdown. ideal_duration_s: of one op, mean over stages if they "
+            "differ, and over send and recv; of transfers it may be a little below 0, as clocks differ",
         ),
         Column(
             "slow_hosts",
             SLOW_HOSTS,
-            "hosts of workers that the unit's own steps show to be slow, always and without a flag. effect: "
+            "hosts of workers that the unit's steps show to be always slow, without a flag. effect: "
             "how much longer their ops take, as a share of the usual time",
         ),
     ),

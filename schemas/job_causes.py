@@ -1,4 +1,4 @@
-"""job_causes: why a unit is slow, cause by cause, with what fixing it would return."""
+"""job_causes: why a unit is slow, cause by cause, and what fixing each would return."""
 
 from typing import Final
 
@@ -40,7 +40,7 @@ UNREVISED: Final = pa.struct(
         ("evidence", pa.map_(pa.string(), pa.float64())),
     ]
 )
-"""What a row said before history revised it."""
+"""The values of a row before history revised it."""
 
 _IS_CULPRIT = (
     "each.effect > double('-Infinity') AND each.effect < double('Infinity')"
@@ -54,22 +54,22 @@ TABLE = Table(
     name=JOB_CAUSES,
     meaning=(
         f"One row per replayed unit and cause, all {len(CAUSES)} of them. Estimates from replays: the work "
-        "is kept, its uneven part removed. Fractions are of T_actual, as computed, never clipped: a fix may "
+        "stays, its uneven part is removed. Fractions are of T_actual, as computed, never clipped: a fix may "
         "save less than nothing. time_saved_fraction and recoverable_gpu_hours say what fixing this cause "
         "alone returns, and must not be added up: one cause can hide behind another. attributed_fraction and "
         "attributed_gpu_hours share out what all fixes together return, and may be added up. Of the cause "
-        f"{CAUSE_UNEXPLAINED} the former say what is lost against the paper's ideal and no fix returns; "
-        "nothing is attributed to it. lost_fraction and lost_gpu_hours are what the report and the views "
-        "call lost: the recorded step time against that with all causes fixed, of analysed units alone. "
-        "They are never negative, and sum over causes to what the unit loses: a cause that holds has what is "
-        f"attributed to it, {CAUSE_UNEXPLAINED} the rest, which no cause explains that holds. A flagged row "
-        "still has the best estimate: the flag says how far to trust it."
+        f"{CAUSE_UNEXPLAINED} the former are what is lost against the paper's ideal and no fix returns; "
+        "its attributed values are 0. lost_fraction and lost_gpu_hours are what the report and the views "
+        "call lost: the recorded step time less that with all causes fixed, of analysed units only. "
+        "They are never negative, and sum over causes to what the unit loses: a row with is_cause has what "
+        f"is attributed to it, {CAUSE_UNEXPLAINED} the rest. A flagged row "
+        "still has the best estimate: the flag says why to trust it less."
     ),
     grain=(*UNIT_KEY, "cause"),
     columns=(
         *UNIT,
         Column("cause", pa.string(), "why the unit may be slow", allowed=CAUSES),
-        Column("is_cause", pa.bool_(), "its fix alone saves enough, and the evidence is there"),
+        Column("is_cause", pa.bool_(), "its fix alone saves enough, with enough evidence"),
         Column(
             "time_saved_fraction",
             pa.float64(),
@@ -91,42 +91,42 @@ TABLE = Table(
         Column(
             "lost_fraction",
             pa.float64(),
-            "its part of what the unit loses, over T_actual; null where the unit is not analysed",
+            "its part of what the unit loses, over T_actual; null unless the unit is analysed",
             unit="fraction",
             nullable=True,
             minimum=0,
         ),
-        described(LOST_GPU_HOURS, "gpu_hours x lost_fraction; null without gpu_hours, or where that is null"),
+        described(LOST_GPU_HOURS, "gpu_hours x lost_fraction; null if either is"),
         Column(
             "flag_reason",
             pa.string(),
-            "why not to trust the row like others; null: no reason. "
-            f"{JUDGED_BY_HISTORY}: the unit's own steps could not tell, other jobs or earlier days did",
+            "why to trust the row less than others; null: no reason. "
+            f"{JUDGED_BY_HISTORY}: decided by other jobs or earlier days, as the unit's steps could not",
             nullable=True,
             allowed=(*FLAG_REASONS, JUDGED_BY_HISTORY),
         ),
         Column(
             "culprits",
             pa.list_(CULPRIT),
-            "who causes it, worst first. pp_rank, dp_rank: null is all of them; rank, host: of the replayed "
-            "rank, null where it is not one worker; effect: how much longer its ops took as a share of the "
+            "who causes it, worst first. pp_rank, dp_rank: null is all; rank, host: of the replayed "
+            "rank, null unless it is one worker; effect: how much longer its ops took as a share of the "
             "usual time, for pause, communication and launch_delay seconds lost per step that it struck; "
             f"share_of_steps: in how many steps; pattern: {', '.join(CULPRIT_PATTERNS)}",
         ),
         Column(
             "evidence",
             pa.map_(pa.string(), pa.float64()),
-            "what the row rests on. effect: largest effect, in the unit of the culprits' effect; "
-            "standard_error: of that effect; peers: with how many it was compared; samples: ops; indicator: "
-            "the paper's (M_W, M_S, correlation). A number that does not exist has no key. Where history "
+            "what the row is based on. effect: largest effect, in the unit of the culprits' effect; "
+            "standard_error: of that effect; peers: how many it was compared with; samples: ops; indicator: "
+            "the paper's (M_W, M_S, correlation). A missing number has no key. If history "
             "decided, also history_runs: runs of the same model it was compared with; history_jobs: other "
-            "jobs in which the host was slow; history_factor: how much longer than in those it takes; "
+            "jobs in which the host was slow; history_factor: time relative to those; "
             "revised_from: time_saved_fraction before",
         ),
         Column(
             "unrevised",
             UNREVISED,
-            "what the row said before history revised it; null where it did not",
+            "the row's values before history revised it; null if it did not",
             nullable=True,
         ),
     ),
@@ -134,17 +134,17 @@ TABLE = Table(
         Expectation(
             "nothing_attributed_to_unexplained",
             f"cause <> '{CAUSE_UNEXPLAINED}' OR attributed_fraction = 0",
-            f"{CAUSE_UNEXPLAINED} has no fix and no share of what fixes save",
+            f"{CAUSE_UNEXPLAINED} has no fix, and so no share of what fixes save",
         ),
         Expectation(
             "gpu_hours_of_both_or_neither",
             "(recoverable_gpu_hours IS NULL) = (attributed_gpu_hours IS NULL)",
-            "recoverable and attributed GPU-hours are there together",
+            "recoverable and attributed GPU-hours exist together",
         ),
         Expectation(
             "what_does_not_hold_loses_nothing",
             f"is_cause OR cause = '{CAUSE_UNEXPLAINED}' OR coalesce(lost_fraction, 0) = 0",
-            "a cause that does not hold has no part of what is lost",
+            "a row without is_cause has no part of what is lost",
         ),
         Expectation(
             "culprits_are_described",
@@ -155,19 +155,19 @@ TABLE = Table(
             "one_worker_has_its_rank",
             f"forall(culprits, each -> ({_IS_ONE_WORKER}) = (each.rank IS NOT NULL)"
             " AND (each.rank IS NOT NULL OR each.host IS NULL))",
-            "a culprit has a rank exactly where it is one worker, and a host nowhere else",
+            "a culprit has a rank exactly if it is one worker, and a host only then",
         ),
         Expectation(
             "evidence_is_known",
             f"forall(map_keys(evidence), key -> key IN ({sql_strings(_EVIDENCE)}))",
-            f"evidence has no keys but {', '.join(_EVIDENCE)}; readers look keys up and pass others over",
+            f"evidence has only the keys {', '.join(_EVIDENCE)}; readers ignore others",
             severity="warns",
         ),
         Expectation(
             "revised_rows_say_so",
             f"(unrevised IS NOT NULL) = (coalesce(flag_reason, '') = '{JUDGED_BY_HISTORY}')"
             " AND (unrevised IS NOT NULL) = coalesce(map_contains_key(evidence, 'revised_from'), false)",
-            f"a row is flagged {JUDGED_BY_HISTORY}, says from what, and keeps what it said, or none of these",
+            f"a row flagged {JUDGED_BY_HISTORY}, and only such a row, has revised_from and its values before",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""job_slowdown: what became of every unit, and its slowdown with its parts."""
+"""job_slowdown: the status of every unit, and its slowdown with its parts."""
 
 from dataclasses import replace
 from typing import Final
@@ -49,23 +49,23 @@ _WHEN_REPLAYED = (
     count("steps_dropped", "steps left out because a worker is missing in them"),
     count("workers", "workers (dp_rank, pp_rank) replayed"),
     count("ops", "ops replayed"),
-    count("graphs", "distinct dependency graphs among the steps and replicas (orders of ops)"),
+    count("graphs", "distinct dependency graphs (orders of ops) among steps and replicas"),
     count(
         "clamped_transfers",
-        "transfers of -10 ms or less that clocks may explain, or nothing does; taken as 0",
+        "transfers of -10 ms or less, which clocks may explain; taken as 0",
     ),
     count(
         "buffered_sends",
-        "sends that ended 10 ms or more before their recv began on the same host; kept as they are",
+        "sends that ended 10 ms or more before their recv began on the same host; not changed",
     ),
     count("clamped_launch_delays", "launch delays of -10 ms or less, taken as 0"),
-    count("clocks", "clocks that the times are from: hosts, or ranks whose log names none"),
-    Column("clock_offset_s", pa.float64(), "largest mean offset of a clock, found (host_clock)", unit="s"),
-    Column("clock_drift_ppm", pa.float64(), "largest drift of a clock, found", unit="ppm", minimum=0),
+    count("clocks", "clocks of the recorded times: hosts, or ranks without a logged host"),
+    Column("clock_offset_s", pa.float64(), "largest mean offset found for a clock (host_clock)", unit="s"),
+    Column("clock_drift_ppm", pa.float64(), "largest drift found for a clock", unit="ppm", minimum=0),
     Column(
         "clock_residual_s",
         pa.float64(),
-        "median disagreement of ends that should agree, beside what the clocks explain",
+        "median difference of ends that should agree, after correcting the clocks",
         unit="s",
         minimum=0,
     ),
@@ -79,7 +79,7 @@ def _there_when_replayed(column: Column) -> Expectation:
     return Expectation(
         f"{column.name}_with_replay",
         f"(status IN ({_STATUSES})) = ({column.name} IS NOT NULL)",
-        f"{column.name} is there exactly where the unit was replayed",
+        f"{column.name} exists exactly if the unit was replayed",
     )
 
 
@@ -92,7 +92,7 @@ def _share(name: str, meaning: str) -> Column:
 
 
 def _bound(end: str, which: str, of_what: str) -> Column:
-    meaning = f"of a partial trace: the {which} slowdown, {of_what}; null of all others"
+    meaning = f"of a partial trace: the {which} slowdown, {of_what}; null for all others"
     return Column(f"slowdown_{end}", pa.float64(), meaning, unit="ratio", nullable=True)
 
 
@@ -112,18 +112,28 @@ SLOW_COMPUTES: Final = pa.list_(
 TABLE = Table(
     name=JOB_SLOWDOWN,
     meaning=(
-        "One row per unit, analysed or not. Result columns are null where the unit was not replayed. "
-        f"Replayed are the statuses {', '.join(REPLAYED_STATUSES)}; fleet figures count analysed alone. "
+        "One row per unit, analysed or not. Result columns are null unless the unit was replayed. "
+        f"Replayed are the statuses {', '.join(REPLAYED_STATUSES)}; fleet figures count only analysed. "
         "Shares are estimates as computed, never clipped: real jobs have 1.22 and -0.01."
     ),
     grain=UNIT_KEY,
     columns=(
         *UNIT,
-        Column("status", pa.string(), "what became of the unit, the first that applies", allowed=STATUSES),
         Column(
-            "status_detail", pa.string(), "the facts behind it, in a line; null: none needed", nullable=True
+            "status",
+            pa.string(),
+            "how far the analysis of the unit came, the first that applies",
+            allowed=STATUSES,
         ),
-        Column("failure_traceback", pa.string(), "of a failed unit: where our defect is", nullable=True),
+        Column(
+            "status_detail",
+            pa.string(),
+            "the facts behind the status, in a line; null: none needed",
+            nullable=True,
+        ),
+        Column(
+            "failure_traceback", pa.string(), "of a failed unit: where this software failed", nullable=True
+        ),
         *(replace(column, nullable=True) for column in _WHEN_REPLAYED),
         _share(
             "slow_worker_share",
@@ -137,7 +147,7 @@ TABLE = Table(
             "forward_backward_correlation",
             pa.float64(),
             "Pearson, of forward and backward times of the same microbatch within each worker, median over "
-            "workers; null where no worker has two different values of both",
+            "workers; null if no worker has two different values of both",
             unit="ratio",
             nullable=True,
         ),
@@ -146,24 +156,24 @@ TABLE = Table(
         Column(
             "wasted_gpu_hours",
             pa.float64(),
-            "gpu_hours x waste_fraction; null where either is",
+            "gpu_hours x waste_fraction; null if either is",
             unit="GPU h",
             nullable=True,
         ),
         count(
             "odd_ranks",
-            "ranks whose times are in another unit, or that are exchanged; null where nothing was recorded",
+            "ranks with times in another unit, or exchanged; null without recorded ops",
             nullable=True,
         ),
         count(
             "other_day_lines",
-            "lines with times of another day: left out, unless all are; null likewise",
+            "lines with times of another day: left out, unless all are; null without recorded ops",
             nullable=True,
         ),
         Column(
             "unshown_sizes",
             pa.string(),
-            "sizes in the manifest above 1 that no rank shows: vpp_size without a second chunk; null: none",
+            "sizes above 1 in the manifest that no rank shows, as vpp_size without chunk 1; null: none",
             nullable=True,
         ),
         _bound("low", "least", "whether transfers took all gaps between computes, or no time"),
@@ -171,8 +181,8 @@ TABLE = Table(
         Column(
             "slow_computes",
             SLOW_COMPUTES,
-            "of a partial trace: computes that take 1.1 times as long as usual, worst first. dp_rank: null "
-            "where all of the stage do; duration_s: median; usual_s: lower median of all stages and chunks, "
+            "of a partial trace: computes at least 1.1 times as long as usual, worst first. dp_rank: null "
+            "if all of the stage are; duration_s: median; usual_s: lower median of all stages and chunks, "
             "or of the stage's other dp ranks",
             nullable=True,
         ),
@@ -180,8 +190,8 @@ TABLE = Table(
         Column(
             "simulation_settings",
             pa.string(),
-            "settings under which it was written, as JSON; those that change results by no more than "
-            "rounding are not counted",
+            "settings that the row was written with, as JSON, without those that change results by no more "
+            "than rounding",
         ),
     ),
     expectations=(
@@ -238,7 +248,7 @@ TABLE = Table(
             f"(status = '{STATUS_PARTIAL_TRACE}') = (slowdown_low IS NOT NULL AND slow_computes IS NOT NULL)"
             " AND (slowdown_low IS NULL) = (slowdown_high IS NULL)"
             " AND (slowdown_low IS NULL OR slowdown_low <= slowdown_high)",
-            "bounds of the slowdown are there exactly where transfers were not measured",
+            "bounds of the slowdown exist exactly if the status is partial_trace",
         ),
         Expectation(
             "replayed_has_steps", "slowdown IS NULL OR steps >= 1", "a replayed unit has at least one step"
@@ -247,7 +257,7 @@ TABLE = Table(
             "failed_says_why",
             f"(status = '{STATUS_FAILED}') = (failure_traceback IS NOT NULL)"
             " AND (failure_traceback IS NULL OR status_detail IS NOT NULL)",
-            "a failed unit carries its error in status_detail and failure_traceback; no figure is made of it",
+            "a failed unit has its error in status_detail and failure_traceback; no figure uses them",
             severity="warns",
         ),
     ),

@@ -57,17 +57,17 @@ TABLE = Table(
             nullable=True,
             allowed=(STATUS_NO_MANIFEST, STATUS_BAD_LAYOUT, STATUS_UNUSABLE_LOG),
         ),
-        _text("manifest_detail", "what is wrong with the manifest or the log; null where manifest_status is"),
+        _text("manifest_detail", "what is wrong with the manifest or the log; null if manifest_status is"),
         _text(
             "source_format",
-            "what the log is: rank-log/1, published-trace, or the tool that wrote it; null without a log "
+            "format of the log: rank-log/1, published-trace, or the tool that wrote it; null without a log "
             "and in rows of an earlier version",
         ),
         Column(
             "transfers",
             pa.string(),
             "whether the log's transfers were measured, inferred from gaps between computes, or are absent; "
-            "null like source_format, and taken as measured",
+            "null like source_format, then taken as measured",
             nullable=True,
             allowed=TRANSFERS,
         ),
@@ -83,8 +83,8 @@ TABLE = Table(
         Column(
             "left_out",
             pa.map_(pa.string(), pa.int64()),
-            "what the log of another tool holds and a replay has no place for, and how often; also fields "
-            "that its manifest lacks and the log tells; null: nothing",
+            "what a replay cannot use of another tool's log, and how often; also fields "
+            "that the manifest lacks and the log has; null: nothing",
             nullable=True,
         ),
     ),
@@ -92,17 +92,17 @@ TABLE = Table(
         Expectation(
             "good_manifest_is_complete",
             f"manifest_status IS NOT NULL OR ({_ALL_SIZES_GOOD})",
-            "a good manifest has every size, each at least 1",
+            "a valid manifest has every size, each at least 1",
         ),
         Expectation(
             "world_size_is_the_product",
             "manifest_status IS NOT NULL OR world_size = double(dp_size) * pp_size * tp_size * cp_size",
-            "in a good manifest world_size = dp_size x pp_size x tp_size x cp_size",
+            "in a valid manifest world_size = dp_size x pp_size x tp_size x cp_size",
         ),
         Expectation(
             "bad_manifest_says_why",
             "(manifest_status IS NULL) = (manifest_detail IS NULL)",
-            "manifest_detail is there exactly where manifest_status is; no figure is made of it",
+            "manifest_detail exists exactly if manifest_status does; no figure uses it",
             severity="warns",
         ),
     ),

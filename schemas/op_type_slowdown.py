@@ -1,4 +1,4 @@
-"""op_type_slowdown: how slow a unit is by one op type alone."""
+"""op_type_slowdown: how much one op type alone slows a unit."""
 
 import pyarrow as pa
 
@@ -11,7 +11,7 @@ COUNTED_OP_TYPES = tuple(dict.fromkeys(OP_TYPE_GROUPS.get(name, name) for name i
 
 TABLE = Table(
     name=OP_TYPE_SLOWDOWN,
-    meaning="One row per op type that a replayed unit has.",
+    meaning="One row per op type of a replayed unit.",
     grain=(*UNIT_KEY, "op_type"),
     columns=(
         *UNIT,

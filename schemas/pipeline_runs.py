@@ -33,7 +33,7 @@ REFUSAL: Final = pa.struct(
 TABLE = Table(
     name=PIPELINE_RUNS,
     meaning=(
-        "One row per run of an entry point that writes, successful or not. It is there from the start of the "
+        "One row per run of an entry point that writes, successful or not. It exists from the start of the "
         "run, and completed at its end."
     ),
     grain=("pipeline_run_id",),
@@ -41,36 +41,36 @@ TABLE = Table(
         Column("pipeline_run_id", pa.string(), "UUID of the run"),
         Column("entry_point", pa.string(), "which entry point, by module name"),
         Column("arguments", pa.string(), "its arguments, as a shell would take them"),
-        described(LOG_DATE, "the log date it worked on; null where it was not exactly one", nullable=True),
+        described(LOG_DATE, "the log date of its work; null unless exactly one", nullable=True),
         Column("started_at", pa.timestamp("us", tz="UTC"), "when it started"),
         Column(
             "seconds",
             pa.float64(),
-            "how long it took, without the start of Spark; null while it runs, and where it was killed",
+            "how long it took, without the start of Spark; null while it runs, and if it was killed",
             unit="s",
             minimum=0,
             nullable=True,
         ),
-        count("rows_in", "rows read; null where not known", nullable=True),
-        count("rows_out", "rows published; null where nothing was", nullable=True),
+        count("rows_in", "rows read; null if not known", nullable=True),
+        count("rows_out", "rows published; null if nothing was", nullable=True),
         Column(
             "outcome",
             pa.string(),
-            "how it ended; started: it runs, or was killed and no writer has come since, who says killed",
+            "how it ended; started: it runs, or was killed and no later writer has marked it killed",
             allowed=RUN_OUTCOMES,
         ),
         Column(
             "stages",
             pa.list_(PHASE_WORK),
             "what each phase of the run worked on: seconds; units; bytes of their files; ops stored; "
-            "gate_seconds: of its seconds, those that its gates took; expectations: that its gates held; "
-            "released: refusals that were let through by hand; null where no phase ended well",
+            "gate_seconds: seconds of its gates, part of seconds; expectations: checked by its gates; "
+            "released: refusals released by hand; null if no phase succeeded",
             nullable=True,
         ),
         Column(
             "refusals",
             pa.list_(REFUSAL),
-            "what gates refused, by table and expectation, and for how many rows; null where nothing was",
+            "what gates refused, by table and expectation, and for how many rows; null if nothing was",
             nullable=True,
         ),
         Column(

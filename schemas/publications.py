@@ -21,15 +21,15 @@ TABLE = Table(
         Column(
             "phase",
             pa.string(),
-            "what published; upkeep: old rows removed or files compacted; recover: an unfinished publication "
-            "was taken back; begin: the tables as they were before the first publication",
+            "phase that published; upkeep: old rows removed or files compacted; recover: an unfinished one "
+            "was undone; begin: the tables as they were before the first publication",
             allowed=PUBLISHERS,
         ),
         Column("log_dates", pa.list_(pa.date32()), "days whose rows were replaced"),
         Column(
             "versions",
             pa.map_(pa.string(), pa.int64()),
-            "Delta version of every table of the warehouse, by table; a table that is not named is empty",
+            "Delta version of every table of the warehouse, by table; a table not listed is empty",
         ),
     ),
 )

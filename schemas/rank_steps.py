@@ -10,7 +10,7 @@ TABLE = Table(
     name=RANK_STEPS,
     meaning=(
         "One row per rank and step, its ops as arrays of one length in the order of the log's line. "
-        "All recorded ranks are here; of each worker the lowest (cp_rank, tp_rank) is replayed. "
+        "Contains all recorded ranks; of each worker the lowest (cp_rank, tp_rank) is replayed. "
         "The view ops shows one row per op, with names."
     ),
     grain=(*UNIT_KEY, "step", "rank"),
@@ -23,23 +23,23 @@ TABLE = Table(
         Column(
             "tp_rank",
             pa.int32(),
-            "tensor-parallel coordinate; null where not logged",
+            "tensor-parallel coordinate; null if not logged",
             nullable=True,
             minimum=0,
         ),
         Column(
             "cp_rank",
             pa.int32(),
-            "context-parallel coordinate; null where not logged",
+            "context-parallel coordinate; null if not logged",
             nullable=True,
             minimum=0,
         ),
         HOST,
-        Column("gpu", pa.int32(), "GPU index on its host; null where not logged", nullable=True),
+        Column("gpu", pa.int32(), "GPU index on its host; null if not logged", nullable=True),
         Column(
             "t0_us",
             pa.int64(),
-            "Unix time of the row's own zero; null in published traces, whose zero is the step's start",
+            "Unix time of the row's zero; null in published traces, whose zero is the step's start",
             unit="us",
             nullable=True,
             minimum=0,
@@ -55,13 +55,11 @@ TABLE = Table(
             "start_us", pa.list_(pa.float64()), "start of each op after the row's zero", unit="us", minimum=0
         ),
         Column("duration_us", pa.list_(pa.float64()), "length of each op", unit="us", minimum=0),
-        Column(
-            "microbatch", pa.list_(pa.int32()), "microbatch of each op; means something on compute ops only"
-        ),
+        Column("microbatch", pa.list_(pa.int32()), "microbatch of each op; meaningful on compute ops only"),
         Column(
             "model_chunk",
             pa.list_(pa.int32()),
-            "model chunk within the stage; means something on compute and on collectives of one chunk",
+            "model chunk within the stage; meaningful on computes and on collectives of one chunk",
         ),
         SOURCE_FILE,
     ),

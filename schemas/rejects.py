@@ -29,7 +29,7 @@ TABLE = Table(
         Expectation(
             "text_is_cut",
             "text IS NULL OR length(text) <= 2000",
-            "text has at most 2,000 characters; more only takes space: no figure is made of it",
+            "text has at most 2,000 characters; more only takes space: no figure uses it",
             severity="warns",
         ),
     ),

@@ -1,6 +1,6 @@
 -- Include of views and queries: one row per run over the days of the period. Slowdown, waste, the shares of slow workers
 -- and of the last stage are ratios of sums over its analysed days, never means of ratios; the correlation is weighted by
--- steps. status is the furthest that any of its days came. What is lost is summed over its analysed days.
+-- steps. status is the furthest of its days. Losses are summed over its analysed days.
 SELECT
     $run,
     element_at($statuses, CAST(max(array_position($statuses, status)) AS INT)) AS status,

@@ -1,4 +1,4 @@
-"""source_files: the accounting of lines, file by file."""
+"""source_files: the count of lines, file by file."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ TABLE = Table(
     name=SOURCE_FILES,
     meaning=(
         "One row per file of logs read. For every readable file of lines: lines = rows + rejects, the lines "
-        "counted by the text reader and not by the parser."
+        "counted by the text reader, not by the parser."
     ),
     grain=(*UNIT_KEY, "source_file"),
     columns=(

@@ -23,7 +23,7 @@ from schemas.vocabulary import (
 
 ALL_DAYS: Final = "true"
 OF_PERIOD: Final = "log_date BETWEEN :first_day AND :last_day"
-"""What $in_period stands for: in a view all days; in a named query those of a period, both ends included."""
+"""Meaning of $in_period: in a view all days; in a named query those of a period, both ends included."""
 
 VIEW_NAMES: Final = (
     "ops",
@@ -38,13 +38,13 @@ VIEW_NAMES: Final = (
     "host_recurrence",
     "host_clocks",
 )
-"""In an order in which they can be made: a view may only use those before it."""
+"""In the order in which they are made: a view may only use earlier ones."""
 
 _OPEN: Final = (date(1000, 1, 1), date(9999, 12, 31))
-"""Before and after all days, in years of four digits."""
+"""The first and last day with a year of four digits."""
 
 FUNNEL: Final = (STATUS_FAILED, *(status for status in STATUSES if status != STATUS_FAILED))
-"""Statuses by how far a unit has come; our own defect tells nothing about a run."""
+"""Statuses by how far the analysis of a unit came; `failed` says nothing about a run."""
 
 WORDS: Final[Mapping[str, str]] = {
     "op_names": sql_strings(OP_TYPES),
@@ -60,7 +60,7 @@ WORDS: Final[Mapping[str, str]] = {
     "is_stage_driven": groups.IS_STAGE_DRIVEN,
     "is_sequence_driven": groups.IS_SEQUENCE_DRIVEN,
 }
-"""What $placeholders stand for, in views and queries alike."""
+"""Values of $placeholders in views and queries."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ class SqlFile:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Tables and views that the SQL reads, directly: names that follow FROM or JOIN."""
+        """Tables and views that the SQL reads directly: names after FROM or JOIN."""
         words = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", self.sql))
         return tuple(name for name in (*TABLE_NAMES, *VIEW_NAMES) if name in words)
 
     def over(self, first_day: date | None = None, last_day: date | None = None) -> str:
-        """SQL of a named query over a period: both ends included, an end that is left out is open.
+        """SQL of a named query over a period: both ends included; an end left out is open.
 
         Dates are written into it: Spark 4.2 does not find parameters within a WITH.
         """
@@ -87,7 +87,7 @@ class SqlFile:
 
 
 def load(package: str, name: str, **words: str) -> SqlFile:
-    """Read a file, wherever the package lies: a folder or a zip."""
+    """Read a file of the package, in a folder or a zip."""
     raw = files(package).joinpath(f"{name}.sql").read_text(encoding="utf-8")
     text = Template(raw).substitute({**WORDS, **words})
     comment = list(takewhile(lambda line: line.startswith("--"), text.splitlines()))
@@ -96,7 +96,7 @@ def load(package: str, name: str, **words: str) -> SqlFile:
 
 
 def runs_include(run: str, in_period: str) -> str:
-    """SQL of one row per run, for WITH. run : columns that tell one run from another."""
+    """SQL of one row per run, for WITH. run : columns that identify a run."""
     return load("schemas", "runs", run=run, in_period=in_period).sql
 
 

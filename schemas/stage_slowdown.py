@@ -1,4 +1,4 @@
-"""stage_slowdown: how slow a unit is by one stage alone."""
+"""stage_slowdown: how much one stage alone slows a unit."""
 
 from schemas.fields import PP_RANK, SLOWDOWN, UNIT, described
 from schemas.table import Table
@@ -6,7 +6,7 @@ from schemas.vocabulary import STAGE_SLOWDOWN, UNIT_KEY
 
 TABLE = Table(
     name=STAGE_SLOWDOWN,
-    meaning="One row per stage of a replayed unit, also where there is only one.",
+    meaning="One row per stage of a replayed unit, even if it has only one.",
     grain=(*UNIT_KEY, "pp_rank"),
     columns=(
         *UNIT,

@@ -1,4 +1,4 @@
-"""The paper's symbols: what each number is, how it is computed, and the columns that hold it.
+"""The paper's symbols: what each number is, how it is computed, and its columns.
 
 Equation numbers are those of Lin et al., OSDI '25 (arXiv 2505.05713).
 """
@@ -17,9 +17,9 @@ from schemas.vocabulary import (
 
 
 class Symbol(NamedTuple):
-    """One number of the paper, or of ours where equation is empty.
+    """One number of the paper, or of this project if equation is empty.
 
-    columns : (table, column) pairs that hold it.
+    columns : its (table, column) pairs.
     """
 
     symbol: str
@@ -48,7 +48,7 @@ SYMBOLS: Final = (
         "T_ideal",
         "",
         "step time replayed with every duration ideal",
-        "as T, each op as long as is usual for its type: the mean of computes, the median of transfers",
+        "as T, each op at the usual duration of its type: the mean of computes, the median of transfers",
         ((JOB_SLOWDOWN, "ideal_step_s"), (STEP_SLOWDOWN, "ideal_step_s")),
     ),
     Symbol(
@@ -134,7 +134,7 @@ SYMBOLS: Final = (
         "lost",
         "",
         "what stragglers cost, cause by cause (ours)",
-        "attributed, of causes that hold; what is left of the sum over all causes is unexplained",
+        "attributed_fraction of rows with is_cause; the rest of the sum over all causes is unexplained",
         ((JOB_CAUSES, "lost_fraction"),),
     ),
     Symbol(
@@ -159,5 +159,5 @@ SYMBOLS: Final = (
 
 
 def symbols_of(table: str, column: str) -> list[Symbol]:
-    """Return the symbols that a column holds."""
+    """Return the symbols of a column."""
     return [symbol for symbol in SYMBOLS if (table, column) in symbol.columns]

@@ -1,6 +1,6 @@
-"""How a table is declared: columns with type, unit and meaning, and what must hold for its rows.
+"""How a table is declared: columns with type, unit and meaning, and the rules of its rows.
 
-Gates, writers and the data dictionary all derive from these declarations; nothing is written twice.
+Gates, writers and the data dictionary all derive from these declarations.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import pyarrow as pa
 from schemas.vocabulary import UNIT_KEY
 
 Severity: TypeAlias = Literal["refuses", "warns"]
-"""What a broken rule does: nothing of the stage is published, or all of it, and people hear of it."""
+"""Effect of a broken rule: the phase publishes nothing, or publishes and warns."""
 
 
 class SchemaError(ValueError):
@@ -22,9 +22,9 @@ class SchemaError(ValueError):
 
 @dataclass(frozen=True)
 class Expectation:
-    """A SQL condition that holds for every row. A row where it comes out as null breaks it.
+    """A SQL condition that every row must fulfil. A row for which it is null breaks it.
 
-    A rule that only warns says why in its meaning: what is right all the same where it is broken.
+    The meaning of a rule that only warns says what stays right when it is broken.
     """
 
     name: str
@@ -35,9 +35,9 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Column:
-    """One column; `minimum` and `maximum` (both inclusive) speak of the elements where the type is a list.
+    """One column; `minimum` and `maximum` (both inclusive) apply to the elements of a list.
 
-    What holds for structs in a list is said by the table's own expectations.
+    Rules for structs in a list are expectations of the table.
     """
 
     name: str
@@ -51,12 +51,12 @@ class Column:
 
     @property
     def is_numbers(self) -> bool:
-        """Whether each row holds a list of numbers."""
+        """Whether it is a column of lists of numbers."""
         element = self.type.value_type if isinstance(self.type, pa.ListType) else pa.null()
         return bool(pa.types.is_integer(element) or pa.types.is_floating(element))
 
     def expectations(self) -> tuple[Expectation, ...]:
-        """Return what the declaration of this column alone asks of every row, as SQL."""
+        """Return the rules of this column's declaration, as SQL."""
         found = []
         if not self.nullable:
             found.append(Expectation(f"{self.name}_not_null", f"{self.name} IS NOT NULL", "never null"))
@@ -84,10 +84,10 @@ class Column:
         return found
 
     def _element_expectations(self, element: pa.DataType) -> list[Expectation]:
-        """Write conditions without lambdas where there is a way: a lambda costs ten times as much.
+        """Return conditions, without lambdas if possible: a lambda costs ten times as much.
 
-        NaN is the greatest of all numbers to Spark, so the extremes of a list settle all its elements.
-        array_contains is null where the value is not found and an element is null; the lambda then decides.
+        Spark sorts NaN as the greatest number, so the extremes of a list cover all its elements.
+        array_contains is null if the value is not found and an element is null; the lambda then decides.
         """
         low, high = f"array_min({self.name})", f"array_max({self.name})"
         without_nulls = f"forall({self.name}, element -> element IS NOT NULL)"
@@ -103,7 +103,7 @@ class Column:
         return found
 
     def _bounds(self, low: str, high: str) -> tuple[str, str]:
-        """Condition and wording of minimum and maximum, both empty where there is neither."""
+        """Condition and wording of minimum and maximum, both empty without either."""
         parts = []
         if self.minimum is not None:
             parts.append((f"{low} >= {self.minimum!r}", f"at least {self.minimum:g}"))
@@ -153,7 +153,7 @@ class Table:
     def arrow_schema(self) -> pa.Schema:
         """All columns, every one nullable.
 
-        Spark believes a schema that forbids nulls and drops the very check that would find one, so that the
+        Spark trusts a schema that forbids nulls and drops the check that would find one, so that the
         gate alone forbids them (Column.nullable).
         """
         return pa.schema([pa.field(column.name, column.type) for column in self.columns])
@@ -164,7 +164,7 @@ class Table:
         return pa.schema([field for field in self.arrow_schema if field.name not in UNIT_KEY])
 
     def all_expectations(self) -> tuple[Expectation, ...]:
-        """Return what must hold for every row: derived from the columns, then the table's own; no keys."""
+        """Return the rules of every row: derived from the columns, then those of the table; no keys."""
         of_arrays = [each for column in self.columns if column.is_numbers for each in column.expectations()]
         if self.alike:
             first, *others = self.alike
@@ -174,7 +174,7 @@ class Table:
         return (*self.expectations_of_scalars(), *of_arrays)
 
     def expectations_of_scalars(self) -> tuple[Expectation, ...]:
-        """Return the same without what speaks of lists of numbers: columns `is_numbers`, and `alike`."""
+        """Return the same without rules for lists of numbers: columns `is_numbers`, and `alike`."""
         of_columns = [
             each for column in self.columns if not column.is_numbers for each in column.expectations()
         ]
@@ -188,7 +188,7 @@ class Table:
             if not places:
                 found.append(f"column {field.name} is missing (wanted {field.type})")
             elif len(places) > 1:
-                found.append(f"column {field.name} is there {len(places)} times")
+                found.append(f"column {field.name} occurs {len(places)} times")
             elif not same_type(field.type, schema.field(places[0]).type):
                 found.append(f"column {field.name} is {schema.field(places[0]).type} (wanted {field.type})")
         unknown = sorted(set(schema.names) - set(self.column_names))
@@ -196,14 +196,14 @@ class Table:
         return found
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise SchemaError, with all differences in one message, unless `schema` is that of the table."""
+        """Raise SchemaError, with all differences in one message, unless `schema` is the table's."""
         differences = self.differences(schema)
         if differences:
             raise SchemaError(f"table {self.name}: {len(differences)} differences: {'; '.join(differences)}")
 
 
 def same_type(wanted: pa.DataType, got: pa.DataType) -> bool:
-    """Equal up to what Spark does not know: nullability and the names of list elements and map entries."""
+    """Equal except for nullability and the names of list elements and map entries, unknown to Spark."""
     if pa.types.is_list(wanted) and pa.types.is_list(got):
         return same_type(wanted.value_type, got.value_type)
     if pa.types.is_map(wanted) and pa.types.is_map(got):

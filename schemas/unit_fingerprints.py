@@ -20,11 +20,11 @@ FILE: Final = pa.struct(
 TABLE = Table(
     name=UNIT_FINGERPRINTS,
     meaning=(
-        "One row per unit and phase whose rows of the unit are published. Where it is missing, the phase has "
+        "One row per unit and phase whose rows of the unit are published. Without it, the phase has "
         "to be done again. For aggregate and publish: the unit as it is counted in the tables of its day."
     ),
     grain=(*UNIT_KEY, "stage"),
-    partition_by=("log_date", "stage"),  # so that a phase's days are replaced without a look into files
+    partition_by=("log_date", "stage"),  # replaces a phase's days without reading files
     columns=(
         *UNIT,
         Column("stage", pa.string(), "phase of the night", allowed=PHASE_NAMES),

@@ -1,6 +1,6 @@
 """The words of the warehouse: op types, reject reasons, statuses, causes, table names.
 
-Standard library alone, so that DAGs, executors and writers in a training loop can all import it.
+Standard library only, so that DAGs, executors and writers in a training loop can import it.
 A code is the position of a name in its tuple; codes are stored, so a tuple may only ever grow at its end.
 """
 
@@ -34,7 +34,7 @@ OP_TYPE_GROUPS: Final = {
     "backward-send": BACKWARD_PP_COMM,
     "backward-recv": BACKWARD_PP_COMM,
 }
-"""Op types that op_type_slowdown counts as one; every other op type stands for itself."""
+"""Op types that op_type_slowdown counts as one; others count separately."""
 
 RANK_LOG_FORMAT: Final = "rank-log/1"
 PUBLISHED_TRACE_FORMAT: Final = "published-trace"
@@ -43,7 +43,7 @@ TRANSFERS_MEASURED: Final = "measured"
 TRANSFERS_INFERRED: Final = "inferred"
 TRANSFERS_ABSENT: Final = "absent"
 TRANSFERS: Final = (TRANSFERS_MEASURED, TRANSFERS_INFERRED, TRANSFERS_ABSENT)
-"""Where a unit's transfers come from: recorded, made from the gaps between computes, or not there."""
+"""Where a unit's transfers come from: recorded, inferred from the gaps between computes, or absent."""
 
 STATUS_NO_MANIFEST: Final = "no_manifest"
 STATUS_BAD_LAYOUT: Final = "bad_layout"
@@ -76,7 +76,7 @@ STATUSES: Final = (
     STATUS_ANALYSED,
     STATUS_FAILED,
 )
-"""What became of a unit, in the order in which they are tried: the first that applies holds."""
+"""How far the analysis of a unit came, in the order of the tests: the first that applies."""
 
 REPLAYED_STATUSES: Final = (
     STATUS_TOO_FEW_STEPS,
@@ -111,7 +111,7 @@ FILE_REASONS: Final = (
     REASON_UNKNOWN_FORMAT,
     REASON_UNUSABLE_LOG,
 )
-"""Of whole files; all others are of lines."""
+"""Reasons for whole files; all others are for lines."""
 
 REJECT_REASONS: Final = (
     REASON_LINE_TOO_LONG,
@@ -128,7 +128,7 @@ REJECT_REASONS: Final = (
     REASON_DUPLICATE_RANK_STEP,
     *FILE_REASONS,
 )
-"""Why a line or a file was not stored, in the order in which they are tried."""
+"""Why a line or a file was not stored, in the order of the tests."""
 
 CAUSE_UNEXPLAINED: Final = "unexplained"
 ALL_CAUSES: Final = "all causes"
@@ -155,19 +155,19 @@ FLAG_REASONS: Final = (
     "mostly_unexplained",
     "high_discrepancy",
 )
-"""Why not to trust a cause like others, in the order of the kernel's codes from 1 on (0: no reason)."""
+"""Why to trust a cause less than others, in the order of the kernel's codes from 1 on (0: no reason)."""
 
 JUDGED_BY_HISTORY: Final = "judged_by_history"
-"""Flag of a cause that other jobs or earlier days decided: the unit's own steps could not tell."""
+"""Flag of a cause decided by other jobs or earlier days, because the unit's steps could not."""
 
 CULPRIT_PATTERNS: Final = ("always", "intermittent", "once")
 """In which steps a culprit was slow, in the order of the kernel's codes."""
 
 EVIDENCE_KEYS: Final = ("effect", "standard_error", "peers", "samples", "indicator")
-"""What the answer of a diagnosis rests on, in the kernel's order; a number that does not exist has no key."""
+"""Evidence of a diagnosis, in the kernel's order; a missing number has no key."""
 
 HISTORY_KEYS: Final = ("history_runs", "history_jobs", "history_factor", "revised_from")
-"""What is added to the evidence where history decided."""
+"""Evidence added when history decided."""
 
 RANK_STEPS: Final = "rank_steps"
 JOBS: Final = "jobs"
@@ -221,7 +221,7 @@ UPKEEP: Final = "upkeep"
 RECOVER: Final = "recover"
 BEGIN: Final = "begin"
 PUBLISHERS: Final = (*PHASE_NAMES, UPKEEP, RECOVER, BEGIN)
-"""All that publishes."""
+"""Phases of publications."""
 
 UNIT_KEY: Final = ("log_date", "job_id", "run_id")
 """One unit of analysis: one run of one job on one log date."""
@@ -230,15 +230,15 @@ STRAGGLING_SLOWDOWN: Final = 1.1
 """A job straggles from this slowdown on (section 4 of the paper)."""
 
 WHOLE_SHARE: Final = 0.5
-"""Slow workers (M_W, above it), or the last stage (M_S, from it on), then drive a job's slowness."""
+"""Slow workers (M_W above it), or the last stage (M_S from it on), then drive a job's slowness."""
 MOST_SIMILAR_CORRELATION: Final = 0.9
 """From this correlation of forward and backward times on, sequences of uneven length do."""
 
 SIZE_BOUNDS: Final = (128, 256, 512, 1024, 2048, 4096)
 SIZE_BUCKETS: Final = ("< 128", "128-255", "256-511", "512-1023", "1024-2047", "2048-4095", ">= 4096")
-"""Jobs by GPUs: each bucket ends before the bound at its place."""
+"""Jobs by GPUs: each bucket ends before its bound."""
 NOT_STATED: Final = "(not stated)"
-"""Group of units whose manifest does not say."""
+"""Group of units whose manifest does not state the value."""
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
@@ -249,4 +249,4 @@ EXIT_GATE_REFUSED: Final = 3
 RUN_STARTED: Final = "started"
 RUN_KILLED: Final = "killed"
 RUN_OUTCOMES: Final = ("done", "failed", "wrong_settings", "gate_refused", RUN_STARTED, RUN_KILLED)
-"""How a run ended, as pipeline_runs says it: the position is the exit status; it runs, or was killed."""
+"""How a run ended, in pipeline_runs: the position is the exit status; then running, and killed."""

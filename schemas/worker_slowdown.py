@@ -1,4 +1,4 @@
-"""worker_slowdown: how slow a unit is by one worker alone."""
+"""worker_slowdown: how much one worker alone slows a unit."""
 
 import pyarrow as pa
 
@@ -9,8 +9,8 @@ from schemas.vocabulary import UNIT_KEY, WORKER_SLOWDOWN
 TABLE = Table(
     name=WORKER_SLOWDOWN,
     meaning=(
-        "One row per worker (dp_rank, pp_rank) of a replayed unit, also where there is only one. A worker is "
-        "judged by one of its ranks, the lowest (cp_rank, tp_rank) recorded: its other hosts do not show."
+        "One row per worker (dp_rank, pp_rank) of a replayed unit, even if it has only one. A worker is "
+        "judged by one of its ranks, the lowest (cp_rank, tp_rank) recorded: its other hosts are not seen."
     ),
     grain=(*UNIT_KEY, "dp_rank", "pp_rank"),
     columns=(
@@ -18,7 +18,7 @@ TABLE = Table(
         DP_RANK,
         PP_RANK,
         described(RANK, "global rank of the rank that was replayed for the worker"),
-        described(HOST, "host of the rank that was replayed; null where the log does not say"),
+        described(HOST, "host of the rank that was replayed; null if not logged"),
         described(SLOWDOWN, "step time with this worker alone as recorded, over T_ideal (exact S_w, Eq. 4)"),
         described(
             SLOWDOWN,
@@ -34,7 +34,7 @@ TABLE = Table(
             "step_slowdowns",
             pa.list_(pa.float32()),
             "slowdown of each replayed step, in the order of step_slowdown.step: the step with this "
-            "worker alone as recorded, over its own T_ideal; null in rows of an earlier version",
+            "worker alone as recorded, over the step's T_ideal; null in rows of an earlier version",
             unit="ratio",
             nullable=True,
             minimum=0,

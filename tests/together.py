@@ -1,7 +1,7 @@
 """Starts two runs together on one warehouse, and looks at what they have left.
 
 `python -m tests.together --times 20 --seed 1`: nights, backfills, late data, upkeep. After each pair the
-tables must be those of both runs, one after the other. In every second pair the second does not wait, and may
+tables must be those of both runs, in turn. In every second pair the second does not wait, and may
 end with the words of the lock. The exit status is 1 where once it was otherwise.
 """
 
@@ -57,9 +57,7 @@ def _together(first: Run, second: Run, warehouse: Path, apart_s: float, *, waits
         return f"exit statuses {statuses}"
     if not waits and statuses not in {(0, 1), (1, 0), (0, 0)}:
         return f"exit statuses {statuses}"
-    return (
-        "" if seen(warehouse) == first.states[-1] else "the tables are not those of both, one after the other"
-    )
+    return "" if seen(warehouse) == first.states[-1] else "the tables are not those of both, in turn"
 
 
 if __name__ == "__main__":

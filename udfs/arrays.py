@@ -1,4 +1,4 @@
-"""The audit of lists of numbers by whoever writes them: what the gate would ask by SQL, at memory speed."""
+"""The audit of lists of numbers by their writer: what the gate would ask by SQL, at memory speed."""
 
 import numpy as np
 import pyarrow as pa

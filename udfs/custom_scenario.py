@@ -61,7 +61,7 @@ class Answers:
     actual_step_s, simulated_step_s, ideal_step_s : T_actual, T and T_ideal, means over steps. [s]
     slowdown       : S (Eq. 1), nothing changed.
     ideal          : how the ideal durations were chosen.
-    answers        : one for each predicate, and behind them one for all together where there are several.
+    answers        : one for each predicate, and behind them one for all together if several.
     """
 
     steps: int
@@ -87,7 +87,7 @@ def replay_scenarios(
     rank_steps : rows of one unit in any order, columns as in the table rank_steps; `op` as names or codes.
     manifest   : the unit's job.json, or its row of jobs, as a dict.
     predicates : one scenario each; which ops it changes.
-    factor     : None makes these ops ideal; a number gives each its own replayed duration times that number.
+    factor     : None makes these ops ideal; a number gives each its replayed duration times that number.
     ideal      : how ideal durations are chosen, a name in IDEALS.
     ops_together : ops that are laid out, asked about and replayed at a time; a step is never divided.
     raises     : PredicateError, LayoutError for a manifest without sizes, NothingToReplayError, TraceError

@@ -90,7 +90,7 @@ def simulate_job(
     """What-if results of one unit (model, section 5).
 
     rank_steps : rows of one unit in any order, columns as in the table rank_steps; `op` as names or codes.
-    manifest   : the unit's job.json as a dict; None or empty where there is none. With log_date, a date,
+    manifest   : the unit's job.json as a dict; None or empty without any. With log_date, a date,
                  lines of other days are left out.
     returns    : table name -> rows without log_date, job_id and run_id. job_slowdown has one row, with the
                  unit's status; the other tables are empty where the unit was not replayed.

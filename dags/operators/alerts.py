@@ -61,7 +61,7 @@ def alert_warnings(context: "Context") -> None:
 
 
 def post(context: "Context", kind: str, text: str, facts: Mapping[str, Any]) -> None:
-    """Post one alert, if somebody wants to hear."""
+    """Post one alert, if a webhook is set."""
     url = Variable.get(WEBHOOK, default="")
     if not url:
         return

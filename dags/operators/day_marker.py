@@ -30,7 +30,7 @@ class DayMarkerSensor(BaseSensorOperator):
     project   : folder where relative paths start; the DAGs' own where empty
     landing   : as the entry points take it; where it is empty the project's settings say
     settings  : settings file on top of conf/, where not empty
-    Between two looks the task holds no worker slot (mode reschedule). A store that does not answer is looked
+    Between two checks the task has no worker slot (mode reschedule). A store that does not answer is asked
     at again, in a backfill by the task's next try. Raises AirflowSensorTimeout, saying what was waited for,
     when `timeout` has passed, and in a backfill at once: its days are over; AirflowFailException where there
     is nothing to wait for, or it may not be looked for, WrongSettings where the settings do not say where.
@@ -62,7 +62,7 @@ class DayMarkerSensor(BaseSensorOperator):
         run = context.get("dag_run")
         if run is not None and run.run_type == _BACKFILL:
             if not self._look():  # raises what the store says: a try of the task is another look
-                raise self._unfinished("is not there, and a backfill does not wait")
+                raise self._unfinished("is missing, and a backfill does not wait")
             return
         try:
             super().execute(context)
@@ -70,12 +70,12 @@ class DayMarkerSensor(BaseSensorOperator):
             raise self._unfinished(f"has not appeared within {self.timeout / 3600:g} hours") from None
 
     def poke(self, context: "Context") -> bool:  # noqa: ARG002  # Airflow calls it so
-        """Tell whether the marker is there; a store that does not say is looked at again."""
+        """Whether the marker exists; a store that does not answer is asked again."""
         try:
             return self._look()
         except PermissionError as error:  # which no later look mends
             raise AirflowFailException(f"{self.marker()} may not be looked for: {error}") from error
-        except OSError as error:  # raised, it would cost one of the task's tries, of which a day has three
+        except OSError as error:  # raised, it would cost one of the day's three tries
             self.log.warning("%s could not be looked for: %s", self.marker(), error)
             return False
 
@@ -85,7 +85,7 @@ class DayMarkerSensor(BaseSensorOperator):
             ObjectStoragePath(marker).read_bytes()  # it is empty; exists() would say no whatever goes wrong
         except FileNotFoundError:
             is_there = False
-        self.log.info("%s is %s", marker, "there" if is_there else "not there yet")
+        self.log.info("%s is %s", marker, "there" if is_there else "still missing")
         return is_there
 
     def _unfinished(self, how: str) -> AirflowSensorTimeout:

@@ -34,7 +34,7 @@ _STOP_S: Final = 20
 
 
 class LocalAirflow:
-    """Airflow's processes in a home of their own: `with LocalAirflow(...) as airflow`.
+    """Airflow's processes in a separate home: `with LocalAirflow(...) as airflow`.
 
     home      : folder for its database, logs and settings
     port      : of the loopback interface; the web page and the tasks' own interface are there
@@ -69,7 +69,7 @@ class LocalAirflow:
                 _signal(process, signal.SIGKILL)
 
     def start(self, component: str) -> None:
-        """Start one of the processes, in a session of its own; what it says goes to a file in the home."""
+        """Start one of the processes in a separate session; its output goes to a file in the home."""
         options = [*_COMPONENTS[component], *([str(self.port)] if component == "api-server" else [])]
         with (self.home / f"{component}.log").open("ab") as log:
             self._processes[component] = subprocess.Popen(  # noqa: S603  # this environment's own Airflow
@@ -109,7 +109,7 @@ class LocalAirflow:
             return json.load(answer)
 
     def wait_for_dags(self, count: int) -> list[str]:
-        """Wait until so many DAGs can be seen; returns their ids. Raises RuntimeError if they never are."""
+        """Wait until `count` DAGs are visible; returns their ids. Raises RuntimeError if they never are."""
         deadline = time.monotonic() + _START_S
         found: list[str] = []
         while time.monotonic() < deadline:
@@ -128,7 +128,7 @@ class LocalAirflow:
     def _settings(self) -> dict[str, str]:
         return {
             "AIRFLOW_HOME": str(self.home),
-            # Its processes share one file: whoever finds it locked waits, for longer than five seconds.
+            # Its processes share one file: one that finds it locked waits, longer than five seconds.
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}?timeout=60",
             "AIRFLOW__CORE__DAGS_FOLDER": str(Path(PROJECT, "dags")),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -157,7 +157,7 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 def main() -> int:
-    """Run until somebody ends it; returns the exit status."""
+    """Run until interrupted; returns the exit status."""
     parser = argparse.ArgumentParser(prog="local_airflow", description="A local Airflow with these DAGs.")
     parser.add_argument("--home", type=Path, required=True, help="folder for all that it writes")
     parser.add_argument("--port", type=int, default=8080, help="on the loopback interface (%(default)s)")
@@ -167,7 +167,7 @@ def main() -> int:
     folders = {"what_if_landing": args.landing, "what_if_warehouse": args.warehouse}
     variables = {name: str(folder.resolve()) for name, folder in folders.items()}
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # its terminal is closed, and nobody said nohup
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # its terminal is closed, without nohup
         signal.signal(signal.SIGHUP, signal.default_int_handler)
     _say(f"starting, about a minute; its logs lie in {args.home} ...")
     try:

@@ -7,7 +7,7 @@ from dags.operators.alerts import alert_failure
 
 
 def of_tasks(execution_timeout: timedelta) -> dict[str, Any]:
-    """Return a DAG's default_args: what its operators take where they are told nothing else."""
+    """Return a DAG's default_args: the defaults of its operators."""
     places = ("project", "landing", "warehouse", "settings")
     return {
         "owner": "training-efficiency",

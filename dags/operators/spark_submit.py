@@ -40,7 +40,7 @@ _FINAL: Final[dict[int, tuple[type[AirflowFailException], str]]] = {
 
 _COMMAND: Final = f"""\
 set -e
-# Where the task is killed so hard that it can stop nothing, nobody goes on writing in its name.
+# If the task is killed so hard that it can stop nothing, its program must not go on writing.
 ( trap '' TERM
   while kill -0 "$PPID"; do sleep 2; done
   kill -TERM -- "-$$"; sleep 10; kill -KILL -- "-$$" ) > /dev/null 2>&1 &
@@ -57,7 +57,7 @@ export SPARK_SUBMIT_OPTS="-Djava.io.tmpdir=$scratch ${{SPARK_SUBMIT_OPTS:-}}"
 export SPARK_CONF_DIR="${{SPARK_CONF_DIR:-$PWD/conf}}" SPARK_DRIVER_MEMORY="${{SPARK_DRIVER_MEMORY:-4g}}"
 JAVA_HOME="$(python -m jobs.runtime.java)" || exit {EXIT_WRONG_SETTINGS}
 export JAVA_HOME
-# A zip of its own for each task: never older than the code, never half written by another task.
+# A separate zip for each task: never older than the code, never half written by another task.
 python -c 'import pathlib, sys, jobs.runtime.package as made; made.write_zip(pathlib.Path(sys.argv[1]))' \\
   "$scratch/project.zip"
 mapfile -t arguments < <(printf '%s' "$ARGUMENTS" | grep -v '^$')
@@ -81,7 +81,7 @@ class _Spark(NamedTuple):
 
     @classmethod
     def connected(cls) -> "_Spark":
-        """Read the connection, if there is one."""
+        """Read the connection, if any."""
         try:
             spark = Connection.get(SPARK)
         except AirflowNotFoundException:
@@ -90,7 +90,7 @@ class _Spark(NamedTuple):
         return cls(master or "", spark.extra_dejson.get("conf", {}))
 
     def write(self, file: Path) -> None:
-        """Write the settings as Java's properties, for nobody but this user to read."""
+        """Write the settings as Java's properties, readable by this user only."""
         lines = (f"{_escaped(key)}={_escaped(str(value))}\n" for key, value in self.conf.items())
         file.touch(0o600, exist_ok=False)
         file.write_text("".join(lines), encoding="ascii")
@@ -113,12 +113,12 @@ class SparkSubmitOperator(BashOperator):
     """Runs `jobs/<entry_point>.py` by the spark-submit of the worker's own environment.
 
     log_date  : the day, for entry points that work on one
-    arguments : what else the entry point is told, one argument on each line; templates are filled in
+    arguments : further arguments of the entry point, one on each line; templates are filled in
     project   : folder where the command runs and relative paths start; the DAGs' own where empty
     landing, warehouse, settings : given to the entry point where they are not empty
     The task's XCom is the command's last line, or where it leaves a summary as JSON, that. The extra of its
-    assets' events is what it was asked for, and that summary; one that says that the current tables have not
-    changed (`is_current`) makes no event. What it writes, it writes while it holds the pool of writers.
+    assets' events is the request and that summary; a summary that says that the current tables have not
+    changed (`is_current`) makes no event. It writes only while it has a slot of the writers' pool.
     Raises WrongSettings and GateRefused, after which nothing is retried; AirflowException for any other
     failure.
     """
@@ -147,7 +147,7 @@ class SparkSubmitOperator(BashOperator):
         super().__init__(bash_command=_COMMAND, env=env, append_env=True, cwd=project, **kwargs)
 
     def get_env(self, context: "Context") -> dict[str, str]:
-        """Return the worker's environment with the arguments, and its own programs before all others."""
+        """Return the worker's environment with the arguments, and its programs before all others."""
         programs = str(Path(sys.executable).parent)
         path = os.pathsep.join([programs, os.environ.get("PATH", os.defpath)])
         return {**super().get_env(context), "PROGRAMS": programs, "PATH": path}
@@ -193,7 +193,7 @@ class SparkSubmitOperator(BashOperator):
         raise AirflowException(f"{self.task_id}: exit status {done.exit_code}: {done.output}")
 
     def _asked(self) -> dict[str, str]:
-        """What the entry point was asked for."""
+        """The request: day and arguments of the entry point."""
         asked = self.env or {}
         words = " ".join(asked["ARGUMENTS"].split())
         return {key: value for key, value in (("log_date", asked["LOG_DATE"]), ("asked", words)) if value}

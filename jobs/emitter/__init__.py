@@ -1,6 +1,6 @@
 """What runs inside a training job: a writer of rank logs and hooks that time its ops.
 
-In a training image this package is called `straggler_emitter`, a wheel of its own (`make emitter`): the
+In a training image this package is called `straggler_emitter`, a separate wheel (`make emitter`): the
 standard library alone, and torch or Megatron only in the modules named after them.
 """
 

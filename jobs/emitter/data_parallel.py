@@ -7,7 +7,7 @@
             with recorder.op("optimizer"):
                 optimizer.step()
 
-What is reduced while the backward still runs holds nobody up and is not recorded: only what is left when it
+What is reduced while the backward still runs delays nothing and is not recorded: only what is left when it
 ends.
 """
 

@@ -192,7 +192,7 @@ class RankLogTimers:
 
     def _add_tail(self, name: str, start: Mark | None, end: Mark | None) -> None:
         if name == "embedding-grads-all-reduce" and not self._is_tied:
-            return  # the timer runs, but nobody meets
+            return  # the timer runs, but no collective does
         self.recorder.add(TAIL[name], start, end)
         if name == "optimizer-clip-main-grad" and "optimizer" in self._starts:
             self._starts["optimizer"] = end  # the optimizer's timer runs around the clip

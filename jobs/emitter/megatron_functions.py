@@ -1,4 +1,4 @@
-"""Megatron's functions that a timer alone does not tell enough about: whose compute, which transfers."""
+"""Megatron's functions for which a timer is not enough: it does not show whose compute or which transfers."""
 
 import functools
 import importlib
@@ -37,7 +37,7 @@ def is_tied(model: Any) -> bool:
 
 
 class Followed(Protocol):
-    """What is told by the wrapped functions."""
+    """What the wrapped functions report."""
 
     def computes(self, chunk: int, microbatch: int) -> None:
         """Take which chunk and microbatch the next compute is about."""

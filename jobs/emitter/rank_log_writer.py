@@ -123,7 +123,7 @@ class RankLogWriter:
     landing    : the landing folder; day, job and run folders are made as needed
     log_date   : the day to write under, where it is not to follow the steps' own time
     compress   : write .jsonl.gz, each line a complete gzip member
-    The manifest is written beside the log where there is none yet.
+    The manifest is written beside the log, if it does not exist yet.
     """
 
     def __init__(

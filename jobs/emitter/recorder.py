@@ -1,7 +1,7 @@
 """Records the ops of some steps of one rank, and never gets in the way of the training.
 
-Inside a step a recorder only takes marks. When the step is over it reads them; a thread of its own writes the
-line, so that a slow store slows nobody. A full disk, a dead store or an exception of ours ends the recording,
+Inside a step a recorder only takes marks. When the step is over it reads them; a separate thread writes the
+line, so that a slow store slows no job. A full disk, a dead store or an exception here ends the recording,
 with one warning, and the training goes on.
 """
 
@@ -23,7 +23,7 @@ LOGGER = logging.getLogger("straggler_emitter")
 MOST_WAITING = 16
 """Steps that the store may be behind; with more it counts as dead."""
 NO_WAIT_US = 1000
-"""Waits up to this long found a transfer that was over: when, no host can tell. [us]"""
+"""A wait up to this long found the transfer over, at a time that no host can know. [us]"""
 LONGEST_WARNING_S = 1.0
 """A job's own handlers of logs may take so long with a warning; the training waits no longer. [s]"""
 
@@ -32,7 +32,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def warn(message: str, *values: object) -> None:
-    """Log a warning in a thread of its own: a handler of the job may raise, exit or hang there."""
+    """Log a warning in a separate thread: a handler of the job may raise, exit or hang there."""
 
     def say() -> None:
         with suppress(BaseException):
@@ -187,7 +187,7 @@ class Recorder:
     def wait(self, op: str, start: Mark | None, request: Any, *args: Any) -> Any:
         """Wait for a transfer that began at `start`, and add it; return what the request's `wait` returns.
 
-        A recv counts from when somebody waits for it: before that it holds nobody up.
+        A recv counts from the first wait for it: before that it delays nothing.
         """
         if start is None or self._clock is None:
             return request.wait(*args)
@@ -204,7 +204,7 @@ class Recorder:
 
     @never_raises
     def _sent(self, op: str, start: Mark, called: Mark | None, end: Mark | None) -> None:
-        """Add a send by the host's clock: one that nobody had to wait for is over at once."""
+        """Add a send by the host's clock: one without a wait is over at once."""
         if self._clock is not None and called is not None and end is not None:
             has_waited = self._clock.us_between(called, end) > NO_WAIT_US
             self.add(op, start, end if has_waited else start)
@@ -238,5 +238,5 @@ class Recorder:
             while (line := self._queue.get()) is not None:
                 self.writer.write(line)
             self.writer.close()
-        except BaseException as error:  # noqa: BLE001  # a store may fail in any way, and nobody hears this thread
+        except BaseException as error:  # noqa: BLE001  # a store may fail in any way, and this thread has no caller
             self.give_up(f"{self.writer.landing}: {error!r}")

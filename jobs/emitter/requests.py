@@ -18,7 +18,7 @@ class Request:
         return self._recorder.wait(self._op, start, self._request, *args)
 
     def is_left(self) -> None:
-        """Record a transfer that nobody waited for: Megatron leaves its last send to itself."""
+        """Record a transfer without a wait: Megatron never waits for its last send."""
         start, self._start = self._start, None
         self._recorder.add(self._op, start, start)
 

@@ -9,7 +9,7 @@ Mark = Any
 
 
 class StepClock(Protocol):
-    """Takes marks inside a step, and tells the time between them once the step is over."""
+    """Takes marks inside a step, and returns the time between them once the step is over."""
 
     def mark(self) -> Mark:
         """Take the present moment, without waiting for anything."""
@@ -27,7 +27,7 @@ class HostClock:
     mark = staticmethod(time.perf_counter_ns)
 
     def settle(self) -> None:
-        """The host's marks are numbers: there is nothing to wait for."""
+        """The host's marks are numbers: nothing to wait for."""
 
     def us_between(self, start: Mark, end: Mark) -> float:
         """Time from one mark to another. [us]"""
@@ -49,7 +49,7 @@ class CudaClock:
         return event
 
     def arrived(self, lane: str, wait: Callable[[], object]) -> Mark:
-        """Let a stream of its own wait, so that the event is not late where the computes are behind."""
+        """Let a separate stream wait, so that the event is not late where the computes are behind."""
         if lane not in self._lanes:
             self._lanes[lane] = self._cuda.Stream()
         with self._cuda.stream(self._lanes[lane]):

@@ -1,4 +1,4 @@
-"""What of a unit one task reads, and what it says that it found."""
+"""The part of a unit that one task reads, and its account of what it found."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ Keys = dict[tuple[int, int], str]
 
 
 class FileAccount(NamedTuple):
-    """What became of a file.
+    """The account of a file.
 
-    digest : SHA-256 of what was read; None where it was not read to its end
-    lines : that are not blank; None for a file that is not made of lines, or not readable
+    digest : SHA-256 of its contents; None if it was not read to its end
+    lines : number of lines that are not blank; None for a file without lines, or not readable
     """
 
     file: LandedFile
@@ -30,10 +30,10 @@ class UnitPart:
     """The files of a unit that one task reads.
 
     manifests : job.json first, then the meta-*.yaml
-    evidence : beside the logs, of who came last to collectives
-    surplus : files beyond those that a unit may have
-    is_first : whether the row of jobs, and what befalls the manifests, comes from this part
-    taken : rows that other parts have already
+    evidence : files beside the logs about the last ranks of collectives
+    surplus : files beyond the limit of a unit
+    is_first : whether this part gives the row of jobs, and the accounts of the manifests
+    taken : rows that other parts already have
     """
 
     unit: Unit
@@ -47,13 +47,13 @@ class UnitPart:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether another tool wrote the logs, which are then read together."""
+        """Whether another tool wrote the logs, so that they are read together."""
         return any(file.is_log_of_other_tool for file in self.logs)
 
 
 @dataclass
 class UnitAccount:
-    """What was found in a part of a unit: `job` is its row of jobs, without the key."""
+    """The account of a part of a unit: `job` is its row of jobs, without the key."""
 
     unit: Unit
     job: dict[str, Any] | None
@@ -63,7 +63,7 @@ class UnitAccount:
 
 
 def whole_unit(unit: Unit, files: Sequence[LandedFile], bounds: Bounds) -> UnitPart:
-    """Return all of a unit as one part: manifests, logs, evidence, and what is beyond `bounds.unit_files`."""
+    """Return all of a unit as one part: manifests, logs, evidence, and files beyond `bounds.unit_files`."""
     manifests = [file for kind in (MANIFEST, META) for file in files if file.is_one_of(kind)]
     own = [file for file in files if file.is_one_of(*LOGS)]
     others = [file for file in files if file.is_log_of_other_tool]

@@ -1,4 +1,4 @@
-"""The bytes of a file on their way: digested as they lie, unpacked, cut into lines; each read once."""
+"""The bytes of a file: digested as stored, unpacked, cut into lines; each read once."""
 
 import hashlib
 import io
@@ -18,13 +18,13 @@ _GZIP: Final = zlib.MAX_WBITS | 16
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _NOT_A_BOMB: Final = 64 << 20
-"""Of a file that stays below, nobody asks how tightly it was packed."""
+"""Smaller files are not checked for how tightly they are packed."""
 
 
 class Content:
     """A file that is read from its beginning to its end.
 
-    bytes_read : of the file as it lies
+    bytes_read : of the file as stored
     is_whole : whether its end was reached
     """
 
@@ -40,8 +40,8 @@ class Content:
         return self._digest.hexdigest()
 
     def pieces(self) -> Iterator[bytes]:
-        """What lies there."""
-        wanted = _FIRST_PIECE  # memory is asked for before anybody knows how much is there
+        """The file's bytes."""
+        wanted = _FIRST_PIECE  # memory is allocated before the size is known
         while piece := self._file.read(wanted):
             wanted = min(2 * wanted, _PIECE)
             self._digest.update(piece)
@@ -50,13 +50,13 @@ class Content:
         self.is_whole = True
 
     def at_any_place(self, read: Callable[[BinaryIO, Bounds], _Found]) -> _Found:
-        """Return what is read from the file by going to places of it; it is at its beginning afterwards."""
+        """Return what `read` reads from the file by seeking; it is at its beginning afterwards."""
         found = read(self._file, self._bounds)
         self._file.seek(0)
         return found
 
     def whole(self, most: int) -> bytes:
-        """All of a small file. Raises FileError where it is not small."""
+        """All of a small file. Raises FileError if it is larger than `most`."""
         found = b""
         for piece in self.pieces():
             found += piece
@@ -65,7 +65,7 @@ class Content:
         return found
 
     def unpacked(self) -> BinaryIO:
-        """What the file holds, to be read once: unpacked where its first bytes are those of gzip or zstd.
+        """The contents, to be read once: unpacked if the first bytes are those of gzip or zstd.
 
         Reading raises FileError for a file that cannot be unpacked, or is too large.
         """
@@ -78,7 +78,7 @@ class Content:
         return cast("BinaryIO", io.BufferedReader(_Pieces(pieces), _FIRST_PIECE))
 
     def lines(self, *, is_packed: bool) -> Iterator[list[bytes]]:
-        """Lines between newlines, some at a time, without them; of one that is too long the beginning.
+        """Lines without their newlines, some at a time; of a line that is too long, the beginning.
 
         Raises FileError for a file that cannot be unpacked, or is too large.
         """
@@ -87,7 +87,7 @@ class Content:
             lines = piece.split(b"\n")
             if len(rest) <= self._bounds.line_bytes:
                 lines[0] = rest + lines[0]
-            else:  # it is too long already: how it begins is all that anybody will see
+            else:  # it is too long already: only its beginning is stored
                 lines[0] = rest
             rest = lines.pop()
             if lines:
@@ -101,7 +101,7 @@ class Content:
             yield piece
 
     def _unpacked(self) -> Iterator[bytes]:
-        """Unpack gzip, of which several may stand in a row."""
+        """Unpack gzip of one or several members."""
         member = None
         unpacked = 0
         for piece in self.pieces():
@@ -136,7 +136,7 @@ class Content:
                 yield found
 
     def _check_size(self, unpacked: int) -> None:
-        """Raise FileError where a file is larger than it may be."""
+        """Raise FileError if a file is too large, or packed too tightly."""
         bounds = self._bounds
         if unpacked > bounds.file_bytes:
             raise FileError(REASON_FILE_TOO_LARGE, f"more than {bounds.file_bytes} bytes unpacked")
@@ -166,6 +166,6 @@ class _Pieces(io.RawIOBase):
 
 
 def refusal_of(error: OSError) -> FileError:
-    """What a file is rejected with that a store does not give, or not to its end."""
+    """The reject of a file that a store does not deliver, or not to its end."""
     why = f": {error.strerror}" if error.strerror else ""
     return FileError(REASON_UNREADABLE_FILE, f"not readable to its end{why}")

@@ -1,4 +1,4 @@
-"""A run that another tool recorded, read as the landing reads it: what is in it, and it as rank logs."""
+"""A run recorded by another tool, read as the landing reads it: its summary, and its rank logs."""
 
 import gzip
 import json
@@ -29,13 +29,13 @@ _OF_LANDING: Final = ("manifest_status", "manifest_detail", "left_out")
 
 @dataclass
 class Understood:
-    """What a run holds.
+    """The summary of a run.
 
-    job : its row of jobs, as if it lay in a landing
-    left_out : what is not stored, in words, and how often
-    broken : files that broke off, and why; no row of theirs counts
-    arrivals : rows of collective_arrival, as far as the files tell who came last to collectives
-    ends_us : end of each step after its start, as the log's own zeros tell it
+    job : its row of jobs, as if it were in a landing
+    left_out : what is not stored, as text, and how often
+    broken : files that broke off, and why; their rows do not count
+    arrivals : rows of collective_arrival, if the files show the last ranks of collectives
+    ends_us : end of each step after its start, by the log's time zeros
     """
 
     job: dict[str, Any]
@@ -59,7 +59,7 @@ class Understood:
             self.ends_us[step] = max(self.ends_us.get(step, 0.0), float(ends[first:end].max(initial=0.0)))
 
     def zeros_us(self, day: date) -> dict[int, int]:
-        """Unix time of each step where the log tells none: one after the other from a day's midnight on."""
+        """Unix time of each step for a log without any: in turn from a day's midnight on."""
         found, now_us = {}, (day - _DAY).days * 86_400_000_000
         for step, end_us in sorted(self.ends_us.items()):
             found[step] = now_us
@@ -68,10 +68,10 @@ class Understood:
 
 
 class Conversion:
-    """Files of one run, to be looked at and written as rank logs.
+    """Files of one run, to summarise and to write as rank logs.
 
     given : fields of a manifest that the user gave
-    Raises RefusalError where they are of no format, or of one that no replay can be made of.
+    Raises RefusalError for files of no known format, or of one that cannot be replayed.
     """
 
     def __init__(self, files: Sequence[Path], given: Mapping[str, Any], ids: tuple[str, str]) -> None:
@@ -95,7 +95,7 @@ class Conversion:
     def write(self, landing: Path, log_date: date) -> Path:
         """Write job.json and a rank log for each rank; returns the run folder.
 
-        Raises FileExistsError where there is something in it already.
+        Raises FileExistsError if the folder is not empty.
         """
         job_id, run_id = self._ids
         folder = landing / f"log_date={log_date}" / f"job_id={job_id}" / f"run_id={run_id}"
@@ -118,7 +118,7 @@ class Conversion:
         return self._opener.read(self._found.format, self._files, self._given)
 
     def _understood(self, broken: Mapping[str, str]) -> Understood:
-        """Look at all files; once more where some break off, without them."""
+        """Read all files; if some break off, read again without them."""
         try:
             found = self._look(broken)
         except FileError as error:
@@ -145,7 +145,7 @@ class Conversion:
         return found
 
     def _rows(self, found: Understood, run: ForeignRun) -> Iterator[Rows]:
-        """Rows that the landing would store, part by part; others are counted, broken files noted."""
+        """Rows that the landing would store, part by part; counts the others and notes broken files."""
         is_good = found.job["manifest_status"] is None
         limits = {name: found.job[name] if is_good else None for name in LIMITS}
         seen: dict[tuple[int, int], str] = {}

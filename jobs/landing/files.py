@@ -1,4 +1,4 @@
-"""Files of the landing: whose they are and what they are, by the names of their folders."""
+"""Files of the landing: their unit and kind, by the names of folders and files."""
 
 import logging
 import re
@@ -22,7 +22,7 @@ _OTHERS: Final = re.compile(
     r"(?![._])(?!.*\.(?:tmp|part)\b)"
     r".*(?:\.(?:json|jsonl|ndjson|log|pkl|pickle)(?:\.gz|\.zst)?|trace_rank_\d+)"
 )
-"""Names under which other tools leave logs: content says which. Uploads under way have others."""
+"""Names of logs of other tools: the content decides which tool. Unfinished uploads have other names."""
 
 _EVIDENCE: Final = re.compile(r".*-pid\d+\.log(?:\.gz|\.zst)?")
 """Names of NCCL Inspector's logs, which may lie beside logs of this project's writer."""
@@ -38,15 +38,15 @@ Unit = tuple[date, str, str]
 
 
 class NoLandingError(Exception):
-    """Raised where there is no landing at all; a landing without a day's folder is an empty night."""
+    """Raised if the landing does not exist; a landing without a day's folder is an empty night."""
 
 
 class LandedFile(NamedTuple):
     """One file of a run folder: `path` as its store opens it, `source_file` as tables have it.
 
     size : [B]
-    modified_us : Unix time of its last change, as the store tells it
-    defect : why it cannot be read; empty where nothing is known against it
+    modified_us : Unix time of its last change, by the store
+    defect : why it cannot be read; empty if none is known
     """
 
     log_date: date
@@ -75,7 +75,7 @@ class LandedFile(NamedTuple):
 
     @property
     def is_evidence(self) -> bool:
-        """Whether its name is that of a log of who came last to collectives."""
+        """Whether its name is that of a log about the last ranks of collectives."""
         return self.is_log_of_other_tool and _EVIDENCE.fullmatch(self.name) is not None
 
     @property
@@ -85,18 +85,18 @@ class LandedFile(NamedTuple):
 
     @property
     def is_input(self) -> bool:
-        """Whether its name is one under which something is read."""
+        """Whether a file of this name is read."""
         return self.is_one_of(*_OWN) or self.is_log_of_other_tool
 
     def is_one_of(self, *patterns: str) -> bool:
-        """Tell whether the file's name is like one of these."""
+        """Whether the file's name matches one of these patterns."""
         return any(fnmatchcase(self.name, pattern) for pattern in patterns)
 
 
 class Landing:
     """The run folders of some days under a root, or those of some units.
 
-    Raises NoLandingError where there is no such root.
+    Raises NoLandingError if the root does not exist.
     """
 
     def __init__(self, root: str, log_dates: Sequence[date], units: Collection[Unit] | None = None) -> None:
@@ -114,7 +114,7 @@ class Landing:
 
     @property
     def misplaced(self) -> list[str]:
-        """What lies in the folders of these days and is no file that is read."""
+        """Entries in the folders of these days that are not read."""
         return self._listed[1]
 
     @cached_property
@@ -151,7 +151,7 @@ class Landing:
         return sorted(date.fromisoformat(each[1]) for each in found if each and _is_date(each[1]))
 
     def nearest_days(self, day: date) -> str:
-        """Say which days with a folder are nearest to one without."""
+        """Name the days with a folder that are nearest to one without."""
         if not self.all_days:
             inner = [
                 name for name in self._store.folders() if any(map(_DAY.match, self._store.folders(name)))
@@ -162,12 +162,12 @@ class Landing:
         return f"the nearest days are {', '.join(map(str, sorted(nearest)))}"
 
     def finished_days(self) -> set[date]:
-        """Days of which the producers have said, by the marker that they write last, that all is there."""
+        """Days that producers have finished: with the marker that they write last."""
         return {day for day in self._days if self._store.exists(f"{_folder(day)}/{_MARKER}")}
 
 
 def inputs_of(files: Sequence[LandedFile]) -> list[LandedFile]:
-    """Files of a run folder that are read: beside this project's own logs those of another tool are none."""
+    """Files of a run folder that are read: logs of another tool only without this project's logs."""
     if not any(file.is_one_of(*LOGS) for file in files):
         return list(files)
     return [file for file in files if file.is_evidence or not file.is_log_of_other_tool]
@@ -199,6 +199,6 @@ def _folder(day: date) -> str:
 
 
 def _unit(day: date, entry: Entry) -> Unit | None:
-    """The unit in whose run folder something lies; None elsewhere."""
+    """The unit whose run folder contains an entry; None elsewhere."""
     found = _RUN.fullmatch(spelled("/".join(entry.names[:-1])))
     return (day, found.group(1), found.group(2)) if found else None

@@ -1,4 +1,4 @@
-"""One run from a folder, without a landing: which runs lie there, and the rows that a night would store."""
+"""One run from a folder, without a landing: the runs in the folder, and the rows that a night would store."""
 
 import gzip
 import json
@@ -25,17 +25,17 @@ from schemas.vocabulary import RANK_STEPS, REJECTS
 _IN_LANDING: Final = re.compile(r"log_date=(\d{4}-\d\d-\d\d)/job_id=([^/]+)/run_id=([^/]+)$")
 _LONGEST_LINE: Final = 16_000_000
 _LISTED: Final = 5
-"""Files that are named where none is a log."""
+"""Files that the error names when none is a log."""
 
 
 class NoRunError(Exception):
-    """Raised where a folder holds no run; the message says what was looked for, and what is there."""
+    """Raised for a folder without a run; the message says what was wanted and what was found."""
 
 
 class Run(NamedTuple):
     """A run folder.
 
-    has_day : whether the folder names the log date; else `unit` has that of the newest file
+    has_day : whether the folder names the log date; else `unit` has the date of the newest file
     """
 
     unit: Unit
@@ -45,7 +45,7 @@ class Run(NamedTuple):
 
 
 class ReadRun(NamedTuple):
-    """What was read of a run: its account, rows of rank_steps, and rows of rejects."""
+    """A run as read: its account, rows of rank_steps, and rows of rejects."""
 
     account: UnitAccount
     rows: pa.Table
@@ -55,7 +55,7 @@ class ReadRun(NamedTuple):
 def runs_in(path: Path) -> list[Run]:
     """Return the runs in a folder and below it, or that of a single file.
 
-    Raises NoRunError where there is none.
+    Raises NoRunError if it has none.
     """
     if not path.exists():
         raise NoRunError(f"{path} does not exist")
@@ -140,7 +140,7 @@ def _named(files: list[LandedFile]) -> Iterator[dict[str, Any]]:
         try:
             with gzip.open(file.path) if file.name.endswith(".gz") else Path(file.path).open("rb") as opened:
                 found = json.loads(opened.read() if file in manifests else opened.readline(_LONGEST_LINE))
-        except (OSError, EOFError, ValueError, RecursionError):  # the reader says what is wrong
+        except (OSError, EOFError, ValueError, RecursionError):  # the reader reports the mistake
             continue
         if isinstance(found, dict):
             yield found

@@ -1,4 +1,4 @@
-"""Files of a run that another tool wrote: which reader is theirs, and what it reads them through."""
+"""Files of a run of another tool: chooses their reader, and opens them for it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ _PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")
 
 
 class Recognised(NamedTuple):
-    """Files of the one format that a run is in, logs of NCCL Inspector, and why others are not read."""
+    """Files of the run's one format, logs of NCCL Inspector, and why others are not read."""
 
     format: Format | None
     files: Sequence[LandedFile]
@@ -41,7 +41,7 @@ class ForeignFiles:
         self.digests: dict[LandedFile, str] = {}
 
     def recognise(self, files: Sequence[LandedFile]) -> Recognised:
-        """Return the files of the first format that is recognised; one that is only refused comes last."""
+        """Return the files of the first format recognised; formats that are only refused come last."""
         formats: dict[LandedFile, Format | None] = {}
         evidence, others = [], []
         for file in files:
@@ -74,12 +74,12 @@ class ForeignFiles:
             return chosen.read(self.sources(files), given, self._bounds)
 
     def guarded(self, found: Iterable[_Found]) -> Iterator[_Found]:
-        """What a reader gives. Raises FileError for the file that was opened last."""
+        """Pass on what a reader yields. Raises FileError for the file that was opened last."""
         with no_surprise():
             yield from found
 
     def digest(self, file: LandedFile) -> str:
-        """SHA-256 of a file, which is read once more where no reader reached its end."""
+        """SHA-256 of a file; reads it again if no reader reached its end."""
         if file not in self.digests:
             with self._content(file) as content:
                 for _ in content.pieces():
@@ -88,7 +88,7 @@ class ForeignFiles:
 
     @contextmanager
     def opened(self, file: LandedFile) -> Iterator[BinaryIO]:
-        """Open a file's unpacked bytes. Raises FileError where they cannot be had."""
+        """Open a file's unpacked bytes. Raises FileError if it cannot be read."""
         with self._content(file) as content:
             yield content.unpacked()
 
@@ -109,7 +109,7 @@ class ForeignFiles:
 
 @contextmanager
 def no_surprise() -> Iterator[None]:
-    """Whatever a reader of another tool's log stumbles over costs the file that it reads, never the night."""
+    """Any error of a reader of another tool's logs costs the file it reads, never the night."""
     try:
         yield
     except (FileError, RefusalError):
@@ -119,14 +119,14 @@ def no_surprise() -> Iterator[None]:
 
 
 def plain(text: str) -> str:
-    """Text of a file as tables and consoles take it: its beginning, without halves of surrogate pairs."""
+    """Text of a file for tables and consoles: its beginning, without halves of surrogate pairs."""
     return text[:LONGEST_TEXT].encode("utf-8", "backslashreplace").decode()
 
 
 def job_of(run: ForeignRun, given: Mapping[str, Any], job_id: str, run_id: str) -> dict[str, Any]:
-    """Return the row of jobs of a run: what its user says goes before what its files do.
+    """Return the row of jobs of a run: the user's manifest wins over the files.
 
-    Only the chunks are those of the files: what they call one need not be a stage of a virtual pipeline.
+    Only chunks come from the files: theirs need not be chunks of a virtual pipeline.
     """
     chunks = {name: run.manifest[name] for name in ("vpp_size",) if name in run.manifest}
     fields = {"job_id": job_id, "run_id": run_id, **run.manifest, **given, **chunks}

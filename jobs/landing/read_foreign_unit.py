@@ -1,4 +1,4 @@
-"""A unit whose logs another tool wrote; and evidence of who came last to collectives, beside any logs."""
+"""A unit with logs of another tool; and evidence about the last ranks of collectives, beside any logs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,13 +19,13 @@ from jobs.landing.unit_rows import Block, UnitRows, left_out_of
 from schemas.vocabulary import FILE_REASONS, REASON_UNUSABLE_LOG, STATUS_UNUSABLE_LOG
 
 _MOST_BROKEN: Final = 20
-"""Files of another tool that may break off: the others are read again without each."""
+"""Most files that may break off: each makes the others be read again."""
 
 
 class Evidence:
-    """Who came last to the collectives of a unit; never a replay.
+    """The last ranks of the collectives of a unit; never a replay.
 
-    left_out : complete once it was read
+    left_out : complete after reading
     """
 
     def __init__(self, rows: UnitRows, opener: ForeignFiles) -> None:
@@ -34,25 +34,25 @@ class Evidence:
 
     @property
     def left_out(self) -> Counter[str]:
-        """What of collectives says nothing, and how often."""
+        """Collectives without evidence, by kind, and how often."""
         return self.arrivals.left_out
 
     def read(self, files: Sequence[LandedFile]) -> None:
-        """Read what lies beside the unit's logs and is called like a log of NCCL Inspector."""
+        """Read the files beside the unit's logs that are named like logs of NCCL Inspector."""
         found = self.opener.recognise(files)
         for file, reject in found.others:
             self._rows.refuse(file, reject)
         self.take(found.evidence)
 
     def take(self, files: Sequence[LandedFile]) -> None:
-        """Read logs of NCCL Inspector, and let all rows leave."""
+        """Read logs of NCCL Inspector, and write all rows."""
         for file in files:
             self._rows.account.files.append(self._file(file))
         if len(self.arrivals):
             self._rows.buffer.write_arrivals(self.arrivals.table())
 
     def despite(self, files: Sequence[LandedFile]) -> None:
-        """Read traces of torch.profiler of which no replay can be made."""
+        """Read traces of torch.profiler that cannot be replayed."""
         for source in self.opener.sources(files):
             with suppress(FileError), no_surprise():
                 kineto_arrivals.read_arrivals(source, self.arrivals)
@@ -76,7 +76,7 @@ class Evidence:
 class ForeignUnit:
     """Logs of another tool, read all together.
 
-    given : fields of a manifest that a user gave; None where there is no good one
+    given : fields of the user's manifest; None without a valid one
     """
 
     def __init__(self, rows: UnitRows, evidence: Evidence, given: Mapping[str, Any] | None) -> None:
@@ -99,7 +99,7 @@ class ForeignUnit:
         return manifest | {"left_out": left_out_of(left_out)}
 
     def _run(self, manifest: dict[str, Any], chosen: Format, files: list[LandedFile]) -> dict[str, Any]:
-        """Read these files; whichever break off cost no other file."""
+        """Read these files; one that breaks off costs no other."""
         most = len(files)
         while True:
             try:
@@ -121,7 +121,7 @@ class ForeignUnit:
     def _attempt(
         self, manifest: dict[str, Any], chosen: Format, files: Sequence[LandedFile]
     ) -> dict[str, Any]:
-        """Read these files; returns the row of jobs. What fails leaves nothing behind."""
+        """Read these files; returns the row of jobs. An error leaves no rows."""
         rows = self._rows
         buffer, before = rows.buffer, rows.keys
         rows.buffer = rows.another()
@@ -142,7 +142,7 @@ class ForeignUnit:
         return manifest | facts | {"left_out": run.left_out | self._filled(run)}
 
     def _filled(self, run: ForeignRun) -> Counter[str]:
-        """Fields that a user's manifest lacks and the log tells."""
+        """Fields that a user's manifest lacks and the log has."""
         if self._given is None:
             return Counter()
         lacking = [name for name in SIZES if name in run.manifest and name not in self._given]
@@ -190,7 +190,7 @@ def _unusable(manifest: dict[str, Any], detail: str) -> dict[str, Any]:
 
 
 def _refuse_broken(part: Part) -> None:
-    """Raise FileError where a part says that its whole file is of no use."""
+    """Raise FileError if a part says that its whole file is useless."""
     for each in part.rejects:
         if each.reason in FILE_REASONS:
             raise FileError(each.reason, each.detail)

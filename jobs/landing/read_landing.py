@@ -17,7 +17,7 @@ from jobs.landing.staging import StagedFile, Staging, sweep
 from jobs.landing.stores import store_of
 
 _TASK_BYTES: Final = 128 << 20
-"""JSON that one task reads: some 3 million ops, 40 MB of Parquet. A unit of more is split by its files."""
+"""Bytes of JSON that one task reads: 3 million ops, 40 MB of Parquet. A larger unit is split by its files."""
 
 _LARGE_UNIT: Final = 2 * _TASK_BYTES
 _TASKS_OF_A_CORE: Final = 2
@@ -27,11 +27,11 @@ _PACKED: Final = 6
 
 
 Digests: TypeAlias = Callable[[str, Sequence[LandedFile]], Mapping[str, str]]
-"""What `digests` is: a landing's root and some of its files in, their SHA-256 by source_file out."""
+"""Type of `digests`: takes a landing's root and some of its files, returns their SHA-256 by source_file."""
 
 
 class Where(NamedTuple):
-    """The landing that is read, the root under which a run stages its rows, and what files may be."""
+    """The landing to read, the root under which a run stages its rows, and the limits of files."""
 
     landing: str
     staging: str
@@ -40,7 +40,7 @@ class Where(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """What a task did."""
+    """The result of a task."""
 
     accounts: list[UnitAccount]
     staged: list[StagedFile]
@@ -54,7 +54,7 @@ class LandedUnits(NamedTuple):
 
 
 def read_landing(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
-    """Read every unit of the landing. What fails, or ran twice, leaves nothing staged behind."""
+    """Read every unit of the landing. A task that fails, or runs twice, leaves no staged files."""
     days = {unit[0] for unit in landing.units}
     try:
         found = _read(spark, landing, where)
@@ -79,7 +79,7 @@ def _read(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
 
 
 def digests_by(spark: SparkSession, landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
-    """SHA-256 of files' contents as `digests` has them, by Spark's workers."""
+    """SHA-256 of files' contents, as `digests`, by Spark's workers."""
     starts = range(0, len(files), _DIGESTED_TOGETHER)
     parts = [pickle.dumps(files[start : start + _DIGESTED_TOGETHER]) for start in starts]
     if not parts:
@@ -89,11 +89,11 @@ def digests_by(spark: SparkSession, landing: str, files: Sequence[LandedFile]) -
 
 
 def _digests_of(landing: str, files: bytes) -> dict[str, str]:
-    return digests(landing, pickle.loads(files))  # noqa: S301  # what the driver has sent
+    return digests(landing, pickle.loads(files))  # noqa: S301  # from the driver
 
 
 def digests(landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
-    """SHA-256 of files' contents, by source_file; of what cannot be read there is none."""
+    """SHA-256 of files' contents, by source_file; without files that cannot be read."""
     store, found = store_of(landing), {}
     for file in files:
         try:
@@ -108,7 +108,7 @@ def digests(landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
 
 
 def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bounds) -> list[list[UnitPart]]:
-    """Pack units into tasks of about as many bytes: neighbours together, at least so many where they can be.
+    """Pack units into tasks of about equal bytes: neighbours together, at least `least` tasks if possible.
 
     A large unit is split into tasks of its own, by files.
     """
@@ -144,7 +144,7 @@ def _bytes(files: Iterable[LandedFile]) -> int:
 
 
 def _run(spark: SparkSession, tasks: Sequence[Sequence[UnitPart]], where: Where) -> list[_Done]:
-    """Have each task done by a worker."""
+    """Run each task on a worker."""
     if not tasks:
         return []
     sent = spark.sparkContext.parallelize([pickle.dumps(task) for task in tasks], len(tasks))
@@ -153,7 +153,7 @@ def _run(spark: SparkSession, tasks: Sequence[Sequence[UnitPart]], where: Where)
 
 def _task(where: Where, task: bytes) -> bytes:
     store, staging = store_of(where.landing), Staging(where.staging, where.run)
-    parts: list[UnitPart] = pickle.loads(task)  # noqa: S301  # what the driver has sent
+    parts: list[UnitPart] = pickle.loads(task)  # noqa: S301  # from the driver
     accounts = [read_unit(store, part, where.bounds, staging) for part in parts]
     return pickle.dumps(_Done(accounts, staging.close()))
 
@@ -161,9 +161,9 @@ def _task(where: Where, task: bytes) -> bytes:
 def _overlaps(
     tasks: Sequence[Sequence[UnitPart]], done: Sequence[_Done], split: Sequence[int]
 ) -> dict[int, UnitPart]:
-    """Parts of split units that have rows which a part before them has too, with what they are to leave out.
+    """Parts of split units with rows that an earlier part has too, and the rows they must leave out.
 
-    Files of one unit hold other ranks, as a rule; where they do not, the first by file and line stays.
+    Files of one unit usually have different ranks; otherwise the first by file and line stays.
     """
     taken: dict[Unit, Keys] = {}
     again = {}

@@ -65,7 +65,7 @@ class _UnitReader:
         return account
 
     def _own(self, manifest: dict[str, Any]) -> None:
-        """Read rank logs and published traces; the row of jobs says which it was."""
+        """Read rank logs and published traces; the row of jobs says which."""
         known = self._rows.known(manifest)
         lines = RankLogReader(known, self._bounds)
         for file in self._part.logs:
@@ -91,7 +91,7 @@ class _UnitReader:
                 if chosen is None:
                     chosen = no_manifest(reject.detail)
                 else:
-                    reject = None  # nobody asks what it says
+                    reject = None  # its contents are not used
             if self._part.is_first and reject is None:
                 self._rows.account.files.append(FileAccount(file, digest))
             elif self._part.is_first and reject is not None:
@@ -120,7 +120,7 @@ class _UnitReader:
         return row
 
     def _log(self, file: LandedFile, known: Mapping[str, Any], lines: RankLogReader) -> FileAccount:
-        """Read a log; until its end is reached, nobody knows whether its rows count."""
+        """Read a log; its rows count only once its end is reached."""
         buffer, keys = self._rows.another(), Keys()
         try:
             account = self._counted(file, known, lines, buffer, keys)
@@ -160,7 +160,7 @@ def _lines(content: Content, reader: RankLogReader, file: LandedFile) -> Iterato
 
 
 def _trace(content: Content, known: Mapping[str, Any]) -> Iterator[Block]:
-    """Read a trace from its footer on; its digest needs all of it once more."""
+    """Read a trace from its footer on; its digest reads all of it again."""
     yield Block(1, (), *content.at_any_place(lambda file, bounds: read_trace(file, known, bounds)))
     for _ in content.pieces():
         pass

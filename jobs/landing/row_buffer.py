@@ -1,4 +1,4 @@
-"""Rows and rejects of a unit between their files and staging."""
+"""Buffer for rows and rejects of a unit between their files and staging."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,18 +13,18 @@ from schemas.tables import TABLES
 from schemas.vocabulary import COLLECTIVE_ARRIVAL, RANK_STEPS, REJECTS
 
 _MOST_BUFFERED: Final = 192 << 20
-"""Bytes of rows that a task holds; a unit with more leaves in several sorted runs."""
+"""Most bytes of rows in a task; a larger unit is written in several sorted runs."""
 
 _ORDER: Final = ("rank", "tp_rank", "cp_rank", "dp_rank", "step", "pp_rank")
-"""Rows of a unit are stored by the last of these first: the simulation reads a stage as dense arrays."""
+"""Sort order of a unit's rows, the last first: the simulation reads a stage as dense arrays."""
 
 _REJECTED: Final = pa.schema([each for each in TABLES[REJECTS].arrow_schema if each.name in Reject._fields])
 _REJECT_BYTES: Final = 3000
-"""What a reject takes with its text, about."""
+"""Memory of a reject with its text, about."""
 
 
 class RowBuffer:
-    """Rows and rejects on their way to staging, sorted there; more than a task can hold leave early."""
+    """Collects rows and rejects, and writes them sorted to staging; early if memory runs out."""
 
     def __init__(self, unit: Unit, staging: Staging) -> None:
         self._unit, self.staging = unit, staging
@@ -51,11 +51,11 @@ class RowBuffer:
         self._bytes += len(other.rejects) * _REJECT_BYTES
 
     def drop(self) -> None:
-        """Forget all of it, what has left already too."""
+        """Drop everything, also what is written already."""
         self.staging.drop()
 
     def flush(self) -> None:
-        """Let everything leave."""
+        """Write everything to staging."""
         if self.rows:
             self._write_rows()
         if self.rejects:
@@ -76,7 +76,7 @@ class RowBuffer:
         self._write(RANK_STEPS, from_files, len(rows.lists[0]))
 
     def write_arrivals(self, rows: pa.Table) -> None:
-        """Let rows of collective_arrival leave."""
+        """Write rows of collective_arrival to staging."""
         self._write(COLLECTIVE_ARRIVAL, rows)
 
     def _write(self, name: str, rows: pa.Table, ops: int = 0) -> None:

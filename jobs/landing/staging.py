@@ -1,7 +1,7 @@
-"""Rows on their way into a table of the warehouse: Parquet files that no table knows of yet.
+"""Staged rows: Parquet files beside a table that no commit has added yet.
 
-They lie where the table's own files lie, so that a commit alone makes them rows. What is never committed is
-removed by whoever staged it, or by vacuum.
+They lie beside the table's files, so that a commit alone adds them. Files never committed are
+removed by the run that staged them, or by vacuum.
 """
 
 import json
@@ -23,7 +23,7 @@ from udfs.arrays import arrays_valid
 STAGED_TABLES: Final = (RANK_STEPS, REJECTS, COLLECTIVE_ARRIVAL)
 _LISTED: Final = ("op", "microbatch", "model_chunk")
 _KEYS: Final = ("job_id", "run_id", "source_file", "step", "rank", "pipeline_run_id")
-"""Columns whose least and greatest values a reader may skip a file by."""
+"""Columns whose minimum and maximum let a reader skip a file."""
 
 _DICTIONARIES: Final = [
     "job_id",
@@ -32,10 +32,10 @@ _DICTIONARIES: Final = [
     "source_file",
     *(f"{name}.list.element" for name in _LISTED),
 ]
-"""Times hardly ever repeat: to look for equal ones costs more than it saves."""
+"""Times rarely repeat: looking for equal ones costs more than it saves."""
 
 _COMPRESSION: Final = "lz4"
-"""As small as Snappy makes times, and unpacked four times as fast."""
+"""Times get as small as with Snappy, and unpack four times as fast."""
 
 _OPS_OF_GROUP: Final = 2_000_000
 
@@ -48,8 +48,8 @@ class StagedFile(NamedTuple):
     """A file of one table and partition: values by name.
 
     path : below the table's folder
-    stats : what Delta says of a file, as JSON
-    is_sound : whether its lists of numbers were found as they must be when they were written
+    stats : Delta's statistics of a file, as JSON
+    is_sound : whether its lists of numbers were valid when written
     """
 
     table: str
@@ -86,7 +86,7 @@ class Staging:
     """Writes rows of some tables under one root, one file for each table and day.
 
     root : folder of the tables, of this machine or by URL
-    run : what the names of all files of one run of ingest have in common
+    run : common part of the names of all files of one run of ingest
     """
 
     def __init__(self, root: str, run: str, opened: tuple[fs.FileSystem, str] | None = None) -> None:
@@ -96,7 +96,7 @@ class Staging:
         self._closed: list[StagedFile] = []
 
     def write(self, table: str, partition: Partition, rows: pa.Table, ops: int = 0) -> None:
-        """Add rows to a partition; a row group begins with them, so that it holds one unit's."""
+        """Add rows to a partition; a row group begins with them, so that it has rows of one unit."""
         if not rows.num_rows:
             return
         declared = TABLES[table]
@@ -108,17 +108,17 @@ class Staging:
         per_group = max(1, rows.num_rows * _OPS_OF_GROUP // max(ops, _OPS_OF_GROUP))
         try:
             file.add(rows.select(schema.names).cast(schema), per_group)
-        except OSError as error:  # which says what is wrong, and not where
+        except OSError as error:  # its message lacks the path
             raise OSError(
                 error.errno, f"{self._path}/{table}/{file.path} cannot be written: {error}"
             ) from None
 
     def another(self) -> "Staging":
-        """Return a staging of its own, for rows that may have to be dropped while these stay."""
+        """Return another staging, for rows that may have to be dropped while these stay."""
         return Staging(self._root, self._run, (self._filesystem, self._path))
 
     def take(self, other: "Staging") -> None:
-        """Make another's files files of this one."""
+        """Take over the files of another staging."""
         self._closed += other.close()
 
     def close(self) -> list[StagedFile]:
@@ -134,7 +134,7 @@ class Staging:
         return self._closed
 
     def drop(self) -> None:
-        """Remove what was written."""
+        """Remove the files written."""
         remove(self._root, self.close())
 
     def _create(self, table: str, partition: Partition, schema: pa.Schema) -> _Open:
@@ -161,7 +161,7 @@ def remove(root: str, files: Iterable[StagedFile]) -> None:
 
 
 def sweep(root: str, run: str, days: Iterable[date], kept: Iterable[StagedFile] = ()) -> None:
-    """Remove what a run has staged on these days and will not commit: of tasks that failed, or ran twice."""
+    """Remove files that a run staged and will not commit: of tasks that failed, or ran twice."""
     filesystem, path = filesystem_of(root)
     paths = {f"{path}/{file.table}/{file.path}" for file in kept}
     for table in STAGED_TABLES:

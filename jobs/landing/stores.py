@@ -1,6 +1,6 @@
-"""Where a landing can lie: a folder of this machine, or any store that pyarrow or fsspec reaches by URL.
+"""Places of a landing: a folder of this machine, or any store that pyarrow or fsspec reaches by URL.
 
-A folder is walked by the system's own calls: names need not be text there, and not everything is a file.
+A folder is listed by calls of the system: names need not be text, and not every entry is a file.
 """
 
 import os
@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 _SPARKS: Final = {"s3a://": "s3://", "s3n://": "s3://", "wasbs://": "abfss://"}
-"""What Spark calls a store, and what others do."""
+"""Spark's names of URL schemes, and the usual ones."""
 
 _FILE_DEPTH: Final = 3
 """Below a day lie job folders, run folders, files; links to folders as deep as files are not followed."""
@@ -30,13 +30,13 @@ _NOWHERE: Final = "a link that leads nowhere"
 
 
 class Entry(NamedTuple):
-    """Something below a folder that is no plain folder itself.
+    """An entry below a folder that is not a plain folder.
 
-    names : of the folders it lies in, and its own; bytes that are no UTF-8 as lone surrogates
-    path : how open() takes it
+    names : of its folders and itself; bytes that are not UTF-8 as lone surrogates
+    path : for open()
     size : [B]
     modified_us : Unix time of its last change [us]
-    defect : why it cannot be read as a file; empty where it can
+    defect : why it cannot be read as a file; empty if it can
     """
 
     names: tuple[str, ...]
@@ -53,20 +53,20 @@ class Store(Protocol):
         """Whether the root is a folder."""
 
     def exists(self, name: str) -> bool:
-        """Whether a file lies there, by its path below the root."""
+        """Whether a file exists, by its path below the root."""
 
     def folders(self, name: str = "") -> list[str]:
         """Names of the folders in the root, or in a folder of it; none where it does not exist."""
 
     def walk(self, folder: str) -> Iterator[Entry]:
-        """Everything below a folder of the root; nothing where there is no such folder."""
+        """Everything below a folder of the root; nothing if it does not exist."""
 
     def open(self, path: str) -> BinaryIO:
         """Open a file that can be read at any place. Raises OSError."""
 
 
 def store_of(root: str) -> Store:
-    """Return the store in which a root lies: a path of this machine, or a URL."""
+    """Return the store of a root: a path of this machine, or a URL."""
     if "://" not in root:
         return _Folder(root)
     if root.startswith("file://"):
@@ -83,7 +83,7 @@ def store_of(root: str) -> Store:
 
 
 class _Folder:
-    """A folder of this machine. Links are followed where they stay in it."""
+    """A folder of this machine. Links are followed if they stay inside."""
 
     def __init__(self, root: str) -> None:
         self._root = os.path.realpath(_bytes(root))
@@ -110,7 +110,7 @@ class _Folder:
         try:
             with os.scandir(folder) as found:
                 inner = sorted(each.name for each in found)
-        except FileNotFoundError:  # it went while its parent was listed
+        except FileNotFoundError:  # removed while its parent was listed
             return
         except OSError as error:
             yield Entry(names, _text(folder), defect=f"a folder that cannot be listed: {error.strerror}")
@@ -122,7 +122,7 @@ class _Folder:
     def _entry(self, path: bytes, names: tuple[str, ...], *, is_followed: bool) -> Iterator[Entry]:
         try:
             facts = os.lstat(path)
-        except FileNotFoundError:  # it went while its folder was listed
+        except FileNotFoundError:  # removed while its folder was listed
             return
         if stat.S_ISLNK(facts.st_mode):
             path = os.path.realpath(path)
@@ -140,12 +140,12 @@ class _Folder:
         is_folder = kind == stat.S_IFDIR and is_followed
         if is_folder:
             yield from self._below(path, names)
-        if not is_folder or len(names) == _FILE_DEPTH:  # where files are wanted a folder is named too
+        if not is_folder or len(names) == _FILE_DEPTH:  # listings of files include folders too
             defect = "" if kind == stat.S_IFREG else _KINDS.get(kind, _NOWHERE)
             yield Entry(names, _text(path), facts.st_size, facts.st_mtime_ns // 1000, defect)
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file as it was listed: what has become a FIFO or a link since is an error, not a wait."""
+        """Open a file as listed: one that has become a FIFO or a link since is an error, not a wait."""
         found = os.open(_bytes(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(found).st_mode):
             os.close(found)
@@ -154,7 +154,7 @@ class _Folder:
 
 
 class _Remote:
-    """A store behind a filesystem of pyarrow's."""
+    """A store reached by a filesystem of pyarrow."""
 
     def __init__(self, filesystem: fs.FileSystem, root: str) -> None:
         self._filesystem, self._root = filesystem, root

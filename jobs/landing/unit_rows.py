@@ -1,4 +1,4 @@
-"""Rows and rejects of a part of a unit on their way to staging, and what became of its files."""
+"""Rows and rejects of a part of a unit on their way to staging, and the accounts of its files."""
 
 from collections import ChainMap, Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,13 +15,13 @@ from jobs.landing.staging import Staging
 from schemas.vocabulary import REASON_DUPLICATE_RANK_STEP
 
 _MOST_LEFT_OUT: Final = 100
-"""Kinds of what is left out of a log; a trace may name thousands."""
+"""Most kinds of left-out events that are listed; a trace may name thousands."""
 
 _RANK, _STEP = SCALARS.index("rank"), SCALARS.index("step")
 
 
 class Block(NamedTuple):
-    """Some lines of a file, number `first` and on, and what they are; a trace has no lines."""
+    """Some lines of a file, from number `first` on, with their rows and rejects; a trace has no lines."""
 
     first: int
     lines: Sequence[bytes]
@@ -32,7 +32,7 @@ class Block(NamedTuple):
 class UnitRows:
     """Rows and rejects of a part of a unit, and the account of it.
 
-    buffer, keys : what counts so far; whoever reads a file takes it in once its end is reached
+    buffer, keys : rows that count so far; those of a file are added once its end is reached
     """
 
     def __init__(self, part: UnitPart, bounds: Bounds, staging: Staging) -> None:
@@ -46,13 +46,13 @@ class UnitRows:
         return RowBuffer(self.part.unit, self._staging.another())
 
     def known(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """What rows are held against: the unit's ids, and the sizes of a good manifest."""
+        """What rows are checked against: the unit's ids, and the sizes of a valid manifest."""
         limits = manifest if manifest["manifest_status"] is None else {}
         _, job_id, run_id = self.part.unit
         return {"job_id": job_id, "run_id": run_id, **{name: limits.get(name) for name in LIMITS}}
 
     def once(self, block: Block, file: LandedFile, keys: Keys) -> tuple[Rows, list[Reject]]:
-        """Rows that say of a (rank, step) what no line before has said; all others are rejects."""
+        """Rows of each (rank, step) that no earlier line had; all others become rejects."""
         rows, rejects = block.rows, list(block.rejects)
         found = dict.fromkeys(keys_of(rows), file.source_file)
         before = (self.part.taken, self.keys, keys)
@@ -63,7 +63,7 @@ class UnitRows:
         return rows, rejects
 
     def refuse(self, file: LandedFile, reject: Reject, digest: str | None = None) -> None:
-        """Take a reject of a whole file."""
+        """Add a reject of a whole file."""
         self.account.files.append(self.refused(file, reject, digest))
 
     def refused(self, file: LandedFile, reject: Reject, digest: str | None = None) -> FileAccount:
@@ -73,7 +73,7 @@ class UnitRows:
 
 
 def left_out_of(counts: Mapping[str, int]) -> dict[str, int] | None:
-    """What is left out of a log as the table jobs has it: the kinds that are most."""
+    """What is left out of a log, as in the table jobs: the most frequent kinds."""
     plainly: Counter[str] = Counter()
     for what, count in counts.items():
         plainly[plain(what)] += count
@@ -90,7 +90,7 @@ def keys_of(rows: Rows) -> Iterator[tuple[int, int]]:
 def repeated(
     block: Block, seen: Mapping[tuple[int, int], str], source_file: str
 ) -> tuple[Rows, list[Reject]]:
-    """Take out of a block's rows those of a (rank, step) that was there before; return both."""
+    """Split a block's rows into new ones and repeats of an earlier (rank, step); return both."""
     own: dict[tuple[int, int], str] = {}
     is_new, again = [], []
     for (rank, step), line in zip(keys_of(block.rows), block.rows.lines, strict=True):

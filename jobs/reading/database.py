@@ -37,7 +37,7 @@ class Database:
         self._stored: dict[str, Stored | None] = {}
 
     def check_exists(self) -> None:
-        """Raise QuestionError where there are no tables at all."""
+        """Raise QuestionError without tables at all."""
         if not any(self._home(name).is_there(name) for name in TABLES):
             raise QuestionError(f"no tables in {self.root}: {_instead(Path(self.root))}")
 

@@ -26,7 +26,7 @@ _UNLIKE_BY_NAME: Final = {"printf", "weekday"}
 
 
 def put_over(question: exp.Expr) -> str:
-    """Return a question, parsed as Spark's, as SQL of DuckDB's. Raises SqlglotError where there is none."""
+    """Return a question, parsed as Spark's, as SQL of DuckDB's. Raises SqlglotError without one."""
     tree = question.copy()
     _name_columns(tree)
     for each in reversed(list(tree.walk())):  # the inmost first
@@ -39,7 +39,7 @@ def put_over(question: exp.Expr) -> str:
 
 
 def _name_columns(tree: exp.Expr) -> None:
-    """Name columns without a name of their own as they were written."""
+    """Name columns without a separate name as they were written."""
     for select in tree.find_all(exp.Select):
         for column in list(select.expressions):
             if not column.output_name and not column.is_star:

@@ -38,7 +38,7 @@ def are_reached(settings: Settings) -> bool:
 
 @contextmanager
 def reader_of(settings: Settings, name: str, engine: str | None = None) -> Iterator[Reader]:
-    """Lend a reader of the warehouse that the settings name. Raises QuestionError where there are no tables.
+    """Lend a reader of the warehouse that the settings name. Raises QuestionError without tables.
 
     name : of the command, for Spark. engine : DUCKDB or SPARK; None: DuckDB where it reaches
     """

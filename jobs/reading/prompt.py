@@ -1,4 +1,4 @@
-"""Questions one after the other at a prompt, from tables that stay open, with history and completion."""
+"""Questions in turn at a prompt, from tables that stay open, with history and completion."""
 
 import readline
 import sys

@@ -104,7 +104,7 @@ def reader_beside(warehouse: Warehouse) -> Iterator[Reader]:
 
 def collected(frame: DataFrame, limit: int = 0) -> Result:
     """Collect at most `limit` rows of a frame, all where it is 0. Timestamps become text, in UTC."""
-    names = [f"column_{place}" for place in range(len(frame.columns))]  # its own may be there twice
+    names = [f"column_{place}" for place in range(len(frame.columns))]  # names may repeat
     plain = frame.toDF(*names)
     fields = plain.schema.fields
     wanted = [

@@ -35,7 +35,7 @@ class NotReplayedError(AnswerError):
 def find_unit(reader: Reader, job_id: str, run_id: str | None, day: date | None) -> Unit:
     """Unit that the arguments name: of the latest day that fits, unless a day is given.
 
-    Raises NoSuchUnitError where there is none, and where several runs fit and none is named.
+    Raises NoSuchUnitError if none fits, or if several runs fit and none is named.
     """
     found = reader.rows(f"SELECT DISTINCT {_KEY} FROM {JOBS} WHERE job_id = {sql_strings([job_id])}")
     if found.num_rows:

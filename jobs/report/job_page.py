@@ -21,7 +21,7 @@ _SLOWEST: Final = 10
 
 @dataclass(frozen=True)
 class Links:
-    """Where a job's page leads, as its own folder sees it; what there is not is left out.
+    """Where a job's page leads, as its folder sees it; what there is not is left out.
 
     fleet, quality : the fleet's page and the data docs of the day.
     dictionary     : what each column means.
@@ -59,7 +59,7 @@ def links_of(
 def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None = None) -> bytes:
     """Return the page as HTML.
 
-    warehouse : how a command names the warehouse; empty where it need not; None where there is none, and
+    warehouse : how a command names the warehouse; empty where it need not; None if none exists, and
         no command to show.
     """
     unit = tables.key
@@ -139,7 +139,7 @@ def _saved(row: Row) -> float:
 
 
 def _pattern(tables: UnitTables) -> Pattern:
-    """Pattern of the map by steps where there is one, else of the mean over them."""
+    """Pattern of the map by steps if any, else of the mean over them."""
     slowdown = by_step(tables.workers)
     if slowdown is None:
         slowdown = np.array([[row["slowdown"]] for row in tables.workers])

@@ -52,7 +52,7 @@ class Publication:
     quality: str = ""
 
     def page_of(self, path: str) -> str | None:
-        """Return where a job page lies from the publication's folder; None where there is none."""
+        """Return where a job page lies from the publication's folder; None if none exists."""
         if path not in self.pages:
             return None
         return path.removeprefix(f"{self.day}/") if path.startswith(f"{self.day}/") else f"../{path}"

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from schemas.vocabulary import CAUSES
 
 MISSING: Final = "\N{EN DASH}"
-"""What is shown where there is no number."""
+"""What is shown without a number."""
 
 
 class CauseWords(NamedTuple):

@@ -89,7 +89,7 @@ def write_job_page(reader: Reader, settings: Settings, unit: Unit) -> Path:
 
 
 def report_root(settings: Settings) -> Path:
-    """Folder of all publications. Raises SettingsError where there is none."""
+    """Folder of all publications. Raises SettingsError if none is set."""
     if settings.report_folder is None:
         warehouse = settings.paths.warehouse
         raise SettingsError(f"paths.report: missing key, and {warehouse} is no folder of this machine")

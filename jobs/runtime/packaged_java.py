@@ -1,4 +1,4 @@
-"""The Java from PyPI, made fit for Spark: a launcher of our own and the system's certificates."""
+"""The Java from PyPI, made fit for Spark: a separate launcher and the system's certificates."""
 
 import ssl
 import sys

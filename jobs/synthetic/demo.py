@@ -27,7 +27,7 @@ from schemas.vocabulary import STATUS_ANALYSED, STATUS_NO_MANIFEST
 
 DAYS: Final = 3
 SICK_HOST: Final = "node-0013"
-"""The host that slows three jobs; the record of two tells what the third, of one replica, cannot."""
+"""The host that slows three jobs; two of them decide the cause of the third, which has one replica."""
 USUAL: Final = Workload(forward_s=0.04, noise=0.008)
 ABOUT: Final = MappingProxyType({"cluster": "north", "gpu_type": "H100"})
 """Fields of every manifest."""
@@ -146,7 +146,7 @@ JOBS: Final = (
 
 
 def demo_fleet(seed: int = 0) -> Fleet:
-    """The fleet; its jobs draw from seeds of their own."""
+    """The fleet; its jobs draw from separate seeds."""
     return Fleet([job.in_fleet(seed + number) for number, job in enumerate(JOBS)])
 
 

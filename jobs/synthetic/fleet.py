@@ -1,4 +1,4 @@
-"""A fleet: jobs over their days, on hosts of which some are sick for a while; written as a landing folder."""
+"""A fleet: jobs over their days, on hosts that may be sick for a while; written as a landing folder."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ RECORDED: Final = 0.98
 STEPS_PER_DAY: Final = 10_000
 """By how many the step numbers of a job rise from day to day."""
 SEEDS_PER_JOB: Final = 100
-"""How far the seeds of two jobs are apart at least: each of their days has its own."""
+"""Least distance of the seeds of two jobs: each day has a separate seed."""
 SIZES: Final = ("dp_size", "pp_size", "vpp_size", "steps", "microbatches")
 
 

@@ -62,7 +62,8 @@ WITHOUT_PIPELINE: Final = 0.21
 """RECALLED: share of jobs without pipeline parallelism."""
 
 LOSS_LAYERS: Final = 0.6
-"""Share of pipelines whose last stage also bears a loss layer that nobody made up for. RECALLED: in 39.3 % of
+"""Share of pipelines whose last stage also has a loss layer that the layout does not balance. RECALLED: in
+39.3 % of
 the jobs the last stage is behind at least half of the loss."""
 
 UNEVEN_DATA: Final = 0.3

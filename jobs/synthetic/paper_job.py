@@ -78,7 +78,7 @@ def _lost_ranks(shape: JobShape, status: str) -> tuple[int, ...]:
 
 
 def _mechanisms(rng: np.random.Generator, shape: JobShape, workload: Workload) -> list[Mechanism]:
-    """Draw what is wrong, each by its own share."""
+    """Draw what is wrong, each by its share."""
     setting = Setting(shape, workload, shape.steps)
     loss_s = setting.compute_s * log_uniform(rng, 0.15, 0.8)
     drawn: list[tuple[float, Mechanism]] = [

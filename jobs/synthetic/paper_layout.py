@@ -51,7 +51,7 @@ def sample_paper_shape(seed: int) -> JobShape:
 
 
 def shape_of_ops(shape: JobShape, ops: float, seed: int) -> JobShape:
-    """The shape with so many steps and microbatches that about `ops` ops are recorded on a day.
+    """The shape with the steps and microbatches that give about `ops` recorded ops a day.
 
     At least ten steps, and as many microbatches as stages: fewer say little about a pipeline.
     """

@@ -62,7 +62,7 @@ class Place:
         return _rows([op for op in self.ops if op.op_type in DP_COLLECTIVES])
 
     def cells_on(self, host: str) -> list[Cell]:
-        """Workers of which at least one rank runs on a host: they are as slow as their slowest rank."""
+        """Workers with at least one rank on a host: they are as slow as their slowest rank."""
         shape, found = self.shape, []
         for pp_rank in range(shape.pp_size):
             for dp_rank in range(shape.dp_size):

@@ -33,7 +33,7 @@ PASSING_SHIFTS: Final = (1, 3 * SHIFTS)
 def plan_fleet(jobs: int, days: int, seed: int, first_day: date, most_ops: int = MOST_OPS) -> Fleet:
     """Draw a fleet of jobs as sample_job draws them, whose truth is found by running them without each cause.
 
-    most_ops : about so many ops of a job are recorded on a day, at most
+    most_ops : most recorded ops of a job on a day, about
     """
     drawn = []
     for number in range(jobs):
@@ -46,7 +46,7 @@ def plan_fleet(jobs: int, days: int, seed: int, first_day: date, most_ops: int =
 
 
 def plan_history(jobs: int, days: int, seed: int, first_day: date, ops: int) -> Fleet:
-    """Draw a fleet like the paper's, with about so many recorded ops over all units.
+    """Draw a fleet like the paper's, with about `ops` recorded ops over all units.
 
     Raises ValueError where the ops are too few: every unit needs ten steps of each of its workers.
     """
@@ -91,7 +91,7 @@ def _span(number: int, days: int, seed: int) -> tuple[int, int, int]:
 
 
 def _placed(jobs: Sequence[FleetJob], days: int, seed: int, spells_per_job: float) -> Fleet:
-    """Put jobs on hosts, of which some get sick, and let one team balance its sequences."""
+    """Put jobs on hosts, make some hosts sick, and let one team balance its sequences."""
     on_hosts = _with_hosts(jobs, child_rng(seed, "history hosts"))
     spells = _spells(on_hosts, days * SHIFTS, spells_per_job, child_rng(seed, "history spells"))
     return Fleet(on_hosts, spells, fix_day=round(paper.FIX_AT * days))

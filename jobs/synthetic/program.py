@@ -16,7 +16,7 @@ class ProgramOp:
 
     waits   : ops that must have ended before this one starts
     meeting : ops with the same meeting start moving data together; None for a local op
-    call    : ops of one call share their start and their end; None for an op of its own
+    call    : ops of one call share their start and their end; None for a separate op
     chunk_in_model : of computes and their real transfers, else -1
     """
 

@@ -32,7 +32,7 @@ def rank_rows(
 ) -> pa.Table:
     """Rows (step, rank), sorted by pp_rank, step, dp_rank, cp_rank, tp_rank; op as codes, times in us.
 
-    step_t0_us : Unix time at which each step starts [us]; every line has a zero of its own after that
+    step_t0_us : Unix time at which each step starts [us]; every line has a separate zero after that
     host_of    : host of a global rank; a host has eight GPUs
     """
     stages = [

@@ -1,4 +1,4 @@
-"""Random mechanisms, from below what anybody could detect to severe."""
+"""Random mechanisms, from undetectable to severe."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Setting:
 def slow_worker(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
     """2 to 120 % slower: one GPU always or in some steps, one that gets hot, or all on a host.
 
-    None in a job of one worker, which is slower than nobody.
+    None in a job of one worker, which has no peers.
     """
     shape, excess = setting.shape, log_uniform(rng, 0.02, 1.2)
     dp_rank, pp_rank = int(rng.integers(shape.dp_size)), int(rng.integers(shape.pp_size))
@@ -139,7 +139,7 @@ FAULTS: Final[dict[str, Callable[[np.random.Generator, Setting], Mechanism | Non
 
 
 def nuisances(rng: np.random.Generator, setting: Setting) -> list[Mechanism]:
-    """Draw those of a job, each by its own chance.
+    """Draw those of a job, each by its chance.
 
     Clocks: up to 0.2 ms off in all jobs, in one of twenty up to 3 ms. Heavy-tailed noise in half, planned
     garbage collection in one of five, expert imbalance of 1 to 8 % in one of eight, workers that differ by

@@ -40,7 +40,7 @@ class SampledJob:
 
     @property
     def kind(self) -> Kind:
-        """How many causes were drawn; what they cost, little or much, the truth tells."""
+        """How many causes were drawn; the truth says what they cost."""
         kinds: tuple[Kind, ...] = ("healthy", "single", "several")
         return kinds[min(len(self.causes), 2)]
 
@@ -69,9 +69,10 @@ def sample_job(
     with the functions of sample_faults, shares of healthy and faulty jobs in KINDS.
 
     days          : over which the windows of its mechanisms may stretch
-    has_own_hosts : one of its hosts may be sick if there are several: that all of a job is slow, only other
-                    jobs can tell; without, hosts get sick by themselves, as in a fleet
-    most_ops      : about so many ops are recorded on a day, at most
+    has_own_hosts : one of its hosts may be sick if there are several: only other jobs can show that all of a
+    job
+                    is slow; without, hosts get sick by themselves, as in a fleet
+    most_ops      : most recorded ops on a day, about
     """
     shape = sample_shape(seed, most_ops)
     workload = sample_workload(seed, shape)

@@ -55,7 +55,7 @@ class JobShape:
         if some and len(some) < len(TRANSFERS):
             raise ValueError(f"transfers are recorded all or not at all, absent has only {sorted(some)}")
         if self.recorded_tp_ranks > self.tp_size or self.recorded_cp_ranks > self.cp_size:
-            raise ValueError("more ranks recorded than there are")
+            raise ValueError("more ranks recorded than the job has")
 
     @property
     def world_size(self) -> int:

@@ -41,7 +41,7 @@ class JobPlan:
 class Simulation:
     """The event simulation of a plan.
 
-    Every mechanism draws from a seed of its own, made of the job's, of its class and of how many of that
+    Every mechanism draws from a separate seed, made of the job's, of its class and of how many of that
     class come before it: so one mechanism's draws do not depend on whether another is there.
     """
 
@@ -89,7 +89,7 @@ class Simulation:
 
     @cached_property
     def _times_as_it_ran(self) -> tuple[Times, Times]:
-        """Kept for the comparison with every mechanism."""
+        """Cached for the comparison with every mechanism."""
         return self.times_us()
 
     def slowed_by(self, number: int) -> NDArray[np.bool_]:

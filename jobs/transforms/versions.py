@@ -1,4 +1,4 @@
-"""Two sets of results of the same units held against each other: a version before it becomes current."""
+"""Compares two sets of results of the same units: a new version before it becomes current."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ _RESULTS: Final = f"""
         FROM {{job_causes}} WHERE is_cause GROUP BY ALL
     ) USING ({_KEY})"""
 
-# What is there only once is told as that: comparisons with null are null, and null is no change.
+# Units of one side alone are reported as such: comparisons with null are null, and null is no change.
 _CHANGES: Final = f"""
     SELECT {_KEY}, array_join(changes, ', ') AS changed,
         current.status, new.status AS new_status,

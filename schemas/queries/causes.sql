@@ -1,5 +1,5 @@
--- What each cause costs the fleet: analysed job days in which it holds, and what of their GPU-hours and their time is
--- lost to it. Shares are of all that is lost; over all causes, what none explains among them, they sum to 1.
+-- What each cause costs the fleet: analysed job days with it, and the part of their GPU-hours and time that is
+-- lost to it. Shares are of all that is lost; over all causes, unexplained included, they sum to 1.
 SELECT
     cause,
     sum(analysed_jobs) AS job_days,

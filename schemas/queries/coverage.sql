@@ -1,4 +1,4 @@
--- How much of the fleet the figures speak for (section 3): jobs and GPU-hours by the furthest status that a run came to.
+-- How much of the fleet the figures cover (section 3): jobs and GPU-hours by the furthest status of a run.
 -- In the paper less than half of the jobs are left, and more than half of the GPU-hours.
 WITH runs AS ($runs)
 

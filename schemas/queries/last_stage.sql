@@ -1,5 +1,5 @@
--- In how many jobs does the last pipeline stage explain half of the loss or more: M_S from one half on (section 5.2). Jobs
--- without a pipeline cannot; how many those are stands beside it.
+-- In how many jobs does the last pipeline stage explain at least half of the loss: M_S from one half on (section 5.2)? Jobs
+-- without a pipeline cannot have one; their number is shown too.
 WITH runs AS ($runs)
 
 SELECT

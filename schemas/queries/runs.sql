@@ -1,5 +1,5 @@
--- Every run over its days: how far it came, how slow it is against the paper's ideal, and what it loses, those first that
--- lose most.
+-- Every run over its days: its status, how slow it is against the paper's ideal, and what it loses, the largest losses
+-- first.
 WITH runs AS ($runs)
 
 SELECT

@@ -1,4 +1,4 @@
--- In how many jobs do forward and backward times of the same microbatch go together as only sequences of uneven length
+-- In how many jobs do forward and backward times of a microbatch correlate as only sequences of uneven length
 -- make them: correlation from 0.9 on (section 5.3), and how slow those jobs are.
 WITH runs AS ($runs)
 

@@ -1,4 +1,4 @@
--- What each op type alone wastes of the GPU-hours of the jobs that have it (section 4.3; in the paper computes matter and
+-- What each op type alone wastes of the GPU-hours of its jobs (section 4.3; in the paper computes matter and
 -- communication hardly does). Op types do not add up: one hides behind another.
 SELECT
     op_type,

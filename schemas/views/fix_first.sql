@@ -1,10 +1,10 @@
--- What to fix first, worst first: one row per cause and host where the culprit is a worker on a known host, per cause
--- and job elsewhere, over all analysed days on which the cause holds; the last row is what no cause explains.
--- lost_gpu_hours (and lost_s, of the recorded steps, also where no unit states GPU-hours) add up over all rows to what
+-- What to fix first, worst first: one row per cause and host if the culprit is a worker on a known host, else per cause
+-- and job, over all analysed days with the cause; the last row is what no cause explains.
+-- lost_gpu_hours (and lost_s, of the recorded steps, also without GPU-hours) add up over all rows to what
 -- the fleet lost; recoverable_gpu_hours are what fixing this cause alone returns, and do not add up over causes.
 -- Several culprits of one unit share its hours by effect and share of steps, an estimate. time_saved_fraction_max is
--- the largest part of a unit's step time that the fix alone saves. flagged_units are those of which job_causes says why
--- not to trust them.
+-- the largest part of a unit's step time that the fix alone saves. flagged_units are those with a flag_reason
+-- in job_causes.
 SELECT
     cause,
     host,

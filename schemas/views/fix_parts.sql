@@ -1,9 +1,9 @@
--- What is lost, to whom: one row per analysed unit, cause and host where the culprit is a worker on a known host, per unit
--- and cause elsewhere (host null), and one per unit for what no cause explains. lost_fraction, lost_s and lost_gpu_hours
--- may be summed over all rows: of a unit they sum to what it loses. part is the row's share of its cause in the unit, by
+-- What is lost to which host: one row per analysed unit, cause and host if the culprit is a worker on a known host, else
+-- per unit and cause (host null), and one per unit for what no cause explains. lost_fraction, lost_s and lost_gpu_hours
+-- may be summed over all rows: those of a unit sum to what it loses. part is the row's share of its cause in the unit, by
 -- effect and share of steps of its culprits, an estimate; the parts of one unit and cause add up to 1.
--- attributed_gpu_hours and recoverable_gpu_hours are those of job_causes by that share, the latter what fixing this cause
--- alone returns: not to be summed over causes. is_flagged: job_causes says why not to trust the row.
+-- attributed_gpu_hours and recoverable_gpu_hours are those of job_causes times part, the latter what fixing this cause
+-- alone returns: not to be summed over causes. is_flagged: the row has a flag_reason in job_causes.
 WITH held AS (
     SELECT
         log_date,

@@ -1,6 +1,6 @@
--- One row per calendar month, every run counted once in it, however many days it ran. A run straggles when its
+-- One row per calendar month; a run counts once, however many days it ran. A run straggles when its
 -- simulated step times, summed over its analysed days of the month, are at least $straggling_slowdown times its ideal
--- ones; its waste follows from the same sums. GPU-hours are summed over days that state them, null where none does;
+-- ones; its waste follows from the same sums. GPU-hours are summed over days that state them, null if none does;
 -- lost_s and analysed_s are the same in seconds of recorded steps, of all analysed days.
 WITH runs AS ($runs_of_months)
 

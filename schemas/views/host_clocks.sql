@@ -1,5 +1,5 @@
--- Hosts whose clocks were off in a unit: how far, in how many units and on which days, worst first. Off is what was
--- corrected and lies beyond twice its standard error; a host that drifts by the same ppm everywhere has a bad
+-- Hosts whose clocks were off in a unit: how far, in how many units and on which days, worst first. A clock is off if it was
+-- corrected by more than twice its standard error; a host that drifts by the same ppm in all units has a bad
 -- oscillator, one that jumps is set by hand or by a daemon that steps.
 SELECT
   host,

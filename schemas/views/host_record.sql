@@ -1,11 +1,11 @@
--- One row per host that worker_slowdown names: in how many jobs and on how many days it was slow, and how that compares
--- with chance. Slow: one of its workers is among the slowest 3 % of its unit and alone slows it by a factor of at least
--- $straggling_slowdown. Chance: in every job a random one of its hosts is slow as often as its hosts are, so that a busy
--- host is no bad host, nor one that happens to hold the last stage; expected_jobs_slow are the jobs in which a random
--- host in its places would be slow, p_value the probability of as many as were found or more (Poisson binomial, exact
--- to 1e-15). is_beyond_chance: it times hosts_asked_about, the number of hosts, is at most 0.05 (Bonferroni).
+-- One row per host in worker_slowdown: in how many jobs and on how many days it was slow, and how that compares
+-- with chance. Slow: one of its workers is among the slowest 3 % of its unit and alone slows it at least
+-- $straggling_slowdown-fold. Chance: in every job, hosts drawn at random are slow as often as its hosts were, so that a busy
+-- host does not look bad, nor one with the last stage; expected_jobs_slow is the number of jobs in which a random
+-- host in its places would be slow, p_value the probability of at least as many as found (Poisson binomial, exact
+-- to 1e-15). is_beyond_chance: p_value times hosts_asked_about, the number of hosts, is at most 0.05 (Bonferroni).
 -- pattern, of hosts ever slow: one_off (on one day), chronic (on at least 80 % of the days on which it was seen from the
--- first to the last slow one), intermittent (else). Jobs in which every host is slow say nothing about any of them.
+-- first to the last slow one), intermittent (else). Jobs in which every host is slow are left out.
 WITH host_units AS (
     SELECT
         host,

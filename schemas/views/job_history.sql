@@ -1,5 +1,5 @@
 -- One row per run over all its days. Slowdowns are ratios of times summed over all replayed days, never means of
--- ratios; each day's ideal is its own. What is lost is that of its analysed days. Null where no day was replayed, or no day states its GPU-hours.
+-- ratios; each day has its ideal. Losses are those of its analysed days. Null if no day was replayed, or no day states GPU-hours.
 SELECT
     job_id,
     run_id,

@@ -1,5 +1,5 @@
 -- One row per op of every stored rank and step, with the op type's name. position is the op's place in the
--- line, from 0; start_us and end_us count from the row's own zero (t0_us), which every rank and step has for itself.
+-- line, from 0; start_us and end_us count from t0_us, which differs between ranks and steps.
 SELECT
     log_date,
     job_id,

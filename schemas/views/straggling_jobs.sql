@@ -1,4 +1,4 @@
--- One row per analysed unit with slowdown at least $straggling_slowdown, with what points at a reason: the shares of
+-- One row per analysed unit with slowdown at least $straggling_slowdown, with hints at the reason: the shares of
 -- the loss that slow workers and the last stage explain, and the op type, the stage and the worker that alone slow
 -- it most.
 WITH slowest_op_type AS (

@@ -69,7 +69,7 @@ def _shifted(rows: pa.Table, axis: str, number: int, width: int, ranks: int) -> 
 
 
 def _large(base: pa.Table, manifest: dict[str, Any]) -> Figure:
-    """A job of 20 million ops through the UDF in a process of its own, which tells its peak memory."""
+    """A job of 20 million ops through the UDF in a separate process, which tells its peak memory."""
     rows, facts = multiplied(base, manifest, "step", LARGE_TIMES)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.arrow"

@@ -1,8 +1,8 @@
 """A month of nights by Airflow's real scheduler, last day first, some at a time; then some tasks are cleared.
 
 `python -m tests.benchmarks.month_of_nights` takes some minutes for each night on two cores. Its
-tables are held against those of one backfill of these days in one process, which are those of nights in order
-(`tests/jobs/test_backfill.py`).
+tables are compared with those of one backfill of these days in one process, which are those of nights
+in order (`tests/jobs/test_backfill.py`).
 """
 
 import argparse

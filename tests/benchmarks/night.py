@@ -110,7 +110,7 @@ def _stored(spark: SparkSession, settings: Settings, days: Sequence[date]) -> li
 
 
 def _kernel(spark: SparkSession, settings: Settings) -> None:
-    """The same units one after the other in this process; reading them is part of it."""
+    """The same units in turn in this process; reading them is part of it."""
     for batch in units_frame(spark, _stored(spark, settings, [DAY]), 1).toArrow().to_batches():
         for unit in read_units([batch]):
             simulate_unit(unit, SimulationSettings())

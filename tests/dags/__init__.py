@@ -1,4 +1,4 @@
-"""Tests of the DAGs, with an Airflow of their own: a home in a temporary folder, this project's DAG files.
+"""Tests of the DAGs, with a separate Airflow: a home in a temporary folder, this project's DAG files.
 
 Airflow reads its environment when it is imported for the first time: that is done here, before any module of
 this package asks for it.

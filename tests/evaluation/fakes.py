@@ -58,7 +58,7 @@ def saying(
 
 
 def zero(rank_steps: pa.Table, manifest: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
-    """Nothing is ever wrong; a function of its own, so that other processes find it."""
+    """Nothing is ever wrong; a separate function, so that other processes find it."""
     return saying({})(rank_steps, manifest)
 
 

@@ -1,4 +1,4 @@
-"""The evaluation of clocks: what it prints, and that a job on good clocks is the one it is held against."""
+"""The evaluation of clocks: what it prints, and that a job on good clocks is the one it is compared with."""
 
 import json
 

@@ -78,7 +78,7 @@ def test_unchanged_the_trace_is_the_one_recorded() -> None:
 
 
 def numbers(column: pa.ChunkedArray) -> list[float]:
-    """Values of a column, those of its lists one after the other."""
+    """Values of a column, those of its lists in turn."""
     return list((pc.list_flatten(column) if pa.types.is_list(column.type) else column).to_pylist())
 
 

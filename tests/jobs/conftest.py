@@ -54,7 +54,7 @@ def filled(
 
 @pytest.fixture(scope="session")
 def demo(published_traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    """The whole demo, made once by its own command; to look at, not to write to."""
+    """The whole demo, made once by its command; to look at, not to write to."""
     assert published_traces.is_dir()
     folder = tmp_path_factory.mktemp("demo")
     folders = ["--landing", str(folder / "landing"), "--warehouse", str(folder / "warehouse")]

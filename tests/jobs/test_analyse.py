@@ -36,7 +36,7 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chart library takes seconds to put together: its own tests do that."""
+    """The chart library takes seconds to put together: its tests do that."""
     monkeypatch.setattr("jobs.analyse.chart_library", lambda _: b"charts_library()")
 
 

@@ -75,7 +75,10 @@ def test_the_summary_of_a_run_has_the_speed_of_its_phases(
             [*RANGE, "--stages", "ingest,dream"],
             "Invalid value for '--stages': 'dream' is not a phase; phases are ingest",
         ),
-        ([*RANGE, "--stages", "ingest", "--warehouse-new", "x"], "--stages: ingest has no new version"),
+        (
+            [*RANGE, "--stages", "ingest", "--warehouse-new", "x"],
+            "--stages: ingest cannot run with --warehouse-new",
+        ),
         ([*RANGE, "--warehouse-new", "{warehouse}"], "--warehouse-new: {warehouse} is the warehouse itself"),
     ],
 )

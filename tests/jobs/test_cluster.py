@@ -35,7 +35,7 @@ with session(load_settings(settings), "program") as spark:
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of a cluster of one worker that lives as long as this module's tests, in a folder of its own."""
+    """URL of a cluster of one worker that lives as long as this module's tests, in a separate folder."""
     with cluster(tmp_path_factory.mktemp("cluster"), workers=1, cores=2) as started:
         yield started.url
 

@@ -33,7 +33,7 @@ DAYS = [FIRST + timedelta(days=age) for age in range(3)]
 LAST = DAYS[-1]
 SICK = "sick"
 REPLICA = JobShape(dp_size=1, pp_size=4, tp_size=8, microbatches=8, steps=10)
-"""One replica, each stage on a host of its own."""
+"""One replica, each stage on a separate host."""
 SMALL = JobShape(dp_size=2, pp_size=2, tp_size=2, microbatches=8, steps=10)
 """All on one host."""
 

@@ -93,7 +93,7 @@ class WorkerGraph:
         self.real_recvs[direction] = [r for r in recvs if self._chunk_in_model(matched.get(r)) != first]
 
     def _hold_first_backward_transfers(self) -> None:
-        """Let them wait for the compute two places before the first backward-compute, where there is one."""
+        """Let them wait for the compute two places before the first backward-compute, if any."""
         backwards = self._of("backward-compute")
         place = self.computes.index(backwards[0]) - 2 if backwards else -1
         if place >= 0:

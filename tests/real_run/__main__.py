@@ -77,7 +77,7 @@ def ops_once(rank_steps: pa.Table, chunks: int, *, is_sharded: bool) -> bool:
     names = {FORWARD: FORWARD, BACKWARD: BACKWARD}
     if is_sharded:
         wanted += [(op, -1, c) for op in (GATHERED, REDUCED) for c in range(chunks)]
-        names |= {GATHERED: GATHERED, REDUCED: REDUCED, REDUCED_LAST: REDUCED}  # the last has its own name
+        names |= {GATHERED: GATHERED, REDUCED: REDUCED, REDUCED_LAST: REDUCED}  # the last has another name
     columns = [rank_steps[name].to_pylist() for name in ("op", "microbatch", "model_chunk")]
     return all(
         sorted((names[op], m, c) for op, m, c in zip(*row, strict=True) if op in names) == sorted(wanted)

@@ -18,7 +18,7 @@ STAGES = 2
 
 
 def build_pipeline(options: argparse.Namespace, stage: int, recorder: Recorder) -> Step:
-    """Run 1F1B, or interleaved 1F1B where there are several chunks, and reduce gradients at the end."""
+    """Run 1F1B, or interleaved 1F1B with several chunks, and reduce gradients at the end."""
     mesh = torch.distributed.init_device_mesh("cpu", (STAGES, options.dp), mesh_dim_names=("pp", "dp"))
     group, replicas = mesh["pp"].get_group(), mesh["dp"].get_group()
     layers = [TimedLayer(FORWARD_S / options.chunks) for _ in range(options.chunks)]

@@ -14,7 +14,7 @@ INHERITED = ("PATH", "HOME", "JAVA_HOME", "TMPDIR", "LANG")
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 """For a JVM that ends before thorough compilation pays: a third less CPU time for each stage.
 
-Without a size of its own its code may take 48 MB, a fifth of what is usual: a stage that revises two weeks of
+Without a separate size its code may take 48 MB, a fifth of what is usual: a stage that revises two weeks of
 later days fills that, goes on uncompiled, and may die of it.
 """
 

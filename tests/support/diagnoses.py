@@ -53,7 +53,7 @@ DIAGNOSIS: Final = Diagnosis(
 
 
 def unit_rows() -> list[dict[str, Any]]:
-    """Ten equal steps of two stages and two replicas; each worker on its own host."""
+    """Ten equal steps of two stages and two replicas; each worker on a separate host."""
     both: list[Ops] = [
         [
             ("forward-compute", 0, 1),

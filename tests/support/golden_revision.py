@@ -40,7 +40,7 @@ def golden_revision() -> dict[str, pa.Table]:
 
 
 def _unit(name: str, compute_s: tuple[float, ...], transfer_s: float = 0.002) -> Row:
-    """Row of job_baseline of a unit whose stages each lie on a host of their own."""
+    """Row of job_baseline of a unit whose stages each lie on a separate host."""
     hosts = [f"{name}-{stage}" for stage in range(len(compute_s))]
     return {
         "log_date": _DAY,

@@ -31,7 +31,7 @@ Slow = dict[tuple[int, int], float]
 
 
 def real_run(landing: Path, day: date, slow: Slow | None = None) -> tuple[pa.Table, dict[str, Any]]:
-    """Run it and read its logs; every rank is a host of its own."""
+    """Run it and read its logs; every rank is a separate host."""
     spawn = get_context("spawn")
     all_meet = spawn.Barrier(RANKS)
     stages_meet = [spawn.Barrier(RUN.dp_size) for _ in range(RUN.pp_size)]

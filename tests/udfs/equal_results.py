@@ -1,4 +1,4 @@
-"""Result tables held against each other, and rows of rank_steps in other places of storage."""
+"""Result tables compared with each other, and rows of rank_steps in other places of storage."""
 
 import math
 from typing import Final

@@ -39,7 +39,7 @@ def test_published_traces(name: str, published_traces: Path) -> None:
     rows_hit=st.lists(st.integers(0, 200), min_size=1, max_size=5),
 )
 def test_ranks_and_steps_that_disagree(shape: JobShape, seed: int, op_type: str, rows_hit: list[int]) -> None:
-    """Where op lists differ, every step and replica keeps its own graph."""
+    """Where op lists differ, every step and replica keeps a separate graph."""
     job = slow_job(shape, seed)
     uneven = without_ops(job.rank_steps, op_type, rows_hit)
     wanted = oracle_of(uneven, job.manifest)

@@ -1,4 +1,4 @@
-"""The audit of lists by whoever writes them asks what the gate's SQL asks."""
+"""The audit of lists by their writer asks what the gate's SQL asks."""
 
 from typing import Any
 

@@ -23,7 +23,7 @@ SEEDS = range(16)
 """Random layouts; among these seeds are steps and dp ranks that disagree."""
 NAMES: list[str | int] = [*LAYOUTS, *REGRESSIONS, "disagreeing", *SEEDS]
 EVERY_STEP = 1
-"""Ops together: less than a step, so that every step is a block of its own."""
+"""Ops together: less than a step, so that every step is a separate block."""
 
 
 def job_of(name: str | int) -> GeneratedJob:

@@ -95,7 +95,7 @@ def test_a_step_alone_and_a_worker_that_moves_to_another_host_and_rank(ops_toget
     }
     assert found.answers[0].gpu_hours_saved is None
     warm = replay_scenarios(rows, manifest(dp_size=2, warm_up_steps=1), ["rank = 101"])
-    assert (warm.steps, warm.answers[0].ops) == (1, 5), "step 9 alone, with its own rows"
+    assert (warm.steps, warm.answers[0].ops) == (1, 5), "step 9 alone, with its rows"
 
 
 def test_ops_that_two_predicates_choose_count_once_in_all_together() -> None:

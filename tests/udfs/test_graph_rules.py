@@ -80,7 +80,7 @@ def test_one_forward_of_a_chunk_waits_for_its_gather_and_one_reduce_scatter_for_
 
 
 def test_of_two_steps_that_contradict_themselves_the_first_is_named() -> None:
-    """Step 4 has a send too many, step 6 two: each would be a graph of its own, and neither can be built."""
+    """Step 4 has a send too many, step 6 two: each would be a separate graph, and neither can be built."""
     lines = []
     for step, sends in ((2, 1), (4, 2), (6, 3)):
         first: Ops = [("forward-compute", 0, 1), *(("forward-send", 1.0 + i, 1.0) for i in range(sends))]

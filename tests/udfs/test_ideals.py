@@ -80,7 +80,7 @@ def test_random_layouts(
 
 
 def stage(pp_rank: int, forwards_s: tuple[float, ...], slowest_s: float) -> dict[str, object]:
-    """Forwards one after the other, then a clip that takes 1 s once the slower stage has come."""
+    """Forwards in turn, then a clip that takes 1 s once the slower stage has come."""
     ops: Ops = [
         ("forward-compute", sum(forwards_s[:place]), forward_s, place)
         for place, forward_s in enumerate(forwards_s)

@@ -20,7 +20,7 @@ def backward_of_forward(microbatch: npt.NDArray[np.int32], chunks: Ints, forward
     microbatch : int32, shape (compute op, row), forward before backward.
     chunks     : int64, shape (compute op,); model chunk of each.
     forwards   : number of forward computes.
-    returns    : number among the backward computes, ALONE where there is none; shape (forward op, row), or
+    returns    : number among the backward computes, ALONE without one; shape (forward op, row), or
                  (forward op, 1) where all rows agree.
     """
     if (microbatch == microbatch[:, :1]).all():

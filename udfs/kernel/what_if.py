@@ -58,7 +58,7 @@ class WhatIf(NamedTuple):
     clamped_transfers, buffered_sends, clamped_launch_delays, graphs : counts.
     diagnosis        : causes and what their fixes save; None where it was not wanted.
     exchanged        : dp ranks of a stage that stand in each other's place.
-    clocks           : of the hosts; None where there is one, or they were not asked about.
+    clocks           : of the hosts; None with one host, or if not asked for.
     """
 
     actual_s: Floats

@@ -172,7 +172,7 @@ def _against_runs(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowStag
 
 
 def _against_hosts(unit: Run, slow_hosts: Mapping[str, SlowHost]) -> SlowStages | None:
-    """Heavy stages on a host of their own that is slow in other jobs too, as far as it is slow there."""
+    """Heavy stages on a separate host that is slow in other jobs too, as far as it is slow there."""
     slow, jobs = {}, 0
     for number, stage in enumerate(unit.stages):
         others = [other for place, other in enumerate(unit.stages) if place != number]

@@ -68,7 +68,7 @@ def revised_causes(
     results : the tables REVISED_FROM, of the same units; causes as measured, or as revised before.
     earlier : rows of job_baseline of other days.
     returns : without units of which one of these tables has no row.
-    days    : how many days before its own a unit is compared with.
+    days    : how many earlier days a unit is compared with.
     minimum_runs : of the same model; from fewer nothing is concluded.
     """
     baselines = {_key(row): row for row in _rows(results[JOB_BASELINE])}

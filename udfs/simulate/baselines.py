@@ -1,4 +1,4 @@
-"""What a unit usually takes, by stage and by op type: what other units are held against."""
+"""What a unit usually takes, by stage and by op type: what other units are compared with."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final

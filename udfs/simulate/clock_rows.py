@@ -14,7 +14,7 @@ PPM = 1e6
 
 
 def clock_figures(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, object]:
-    """Columns of job_slowdown; zeros where there is one clock."""
+    """Columns of job_slowdown; zeros with one clock."""
     mean_s = np.zeros(1) if clocks is None else clocks.ahead_s.mean(axis=1)
     return {
         "clocks": len(rows.clock_names),
@@ -34,7 +34,7 @@ def clock_columns(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, Any]:
         figures = ("offset_s", "largest_offset_s", "drift_ppm", "largest_jump_s")
         none = {"part": number, "jumps": 0 * number, "error_s": unknown, "is_corrected": number < 0}
         return names | dict.fromkeys(figures, zero_s) | none
-    # A part of one is its own median: its offset and drift are zero as they are.
+    # A part of one is its median: its offset and drift are zero as they are.
     is_joined = np.bincount(clocks.part, minlength=len(number))[clocks.part] > 1
     furthest = np.abs(clocks.ahead_s).argmax(axis=1)
     return names | {

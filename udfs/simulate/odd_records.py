@@ -164,7 +164,7 @@ def in_other_units(rows: ReplayedRows) -> list[str]:
 
 
 def _logs(row: Ints, duration_us: Floats, chosen: npt.NDArray[np.bool_], rows: int) -> Floats:
-    """Mean logarithm of the chosen durations of each row; nan where there are none."""
+    """Mean logarithm of the chosen durations of each row; nan without any."""
     count = np.bincount(row[chosen], minlength=rows)
     total = np.bincount(row[chosen], np.log10(duration_us[chosen]), rows)
     mean: Floats = np.divide(total, count, out=np.full(rows, np.nan), where=count > 0)

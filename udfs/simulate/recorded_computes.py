@@ -71,7 +71,7 @@ class Computes(NamedTuple):
 def computes_of(recorded: Sequence[StageRows], layout: Layout) -> Computes:
     """Computes of all stages, by key.
 
-    raises : TraceError where there is none, or one of a chunk that the layout does not have.
+    raises : TraceError without any, or one of a chunk that the layout does not have.
     """
     each = [_of_stage(own.from_first_op(), stage, layout) for stage, own in enumerate(recorded)]
     row, stage, direction, chunk, microbatch = (np.concatenate([own[name] for own in each]) for name in _INTS)
@@ -120,7 +120,7 @@ def _of_stage(own: StageRows, stage: int, layout: Layout) -> dict[str, npt.NDArr
 def slow_computes(recorded: Sequence[StageRows], layout: Layout) -> list[Row]:
     """Computes of a stage, or of one dp rank of it, that take longer than usual; worst first.
 
-    A stage is held against the lower median of all stages and chunks, a dp rank against that of its peers.
+    A stage is compared with the lower median of all stages and chunks, a dp rank against that of its peers.
     Times are medians over steps and microbatches.
     """
     computes = computes_of(recorded, layout)

@@ -32,7 +32,7 @@ ALL_THERE: Final = "all there"
 """The part of an op in which it no longer waits for the others of its rendezvous."""
 
 _COLOUR: Final = "terrible"
-"""chrome://tracing's name for red; Perfetto chooses its own colours, by name."""
+"""chrome://tracing's name for red; Perfetto chooses its colours, by name."""
 SHOWN: Final = (RECORDED, IDEAL)
 """Of each worker; what is replayed differs from what was recorded by launch delays alone."""
 PROCESS: Final = 1
@@ -170,7 +170,7 @@ class _Drawing:
         ]
 
     def path(self, tid: int) -> Iterator[Event]:
-        """The critical path in a thread of its own, one op behind the other, with the gaps between them."""
+        """The critical path in a separate thread, one op behind the other, with the gaps between them."""
         yield from _named(
             tid, "thread", f"critical path, {TITLES[self.kind]}: {self.step.step_s(self.kind):.5g} s"
         )

@@ -35,7 +35,7 @@ class Attendance(NamedTuple):
 class Arrivals:
     """Attendances of one run, as columns: some 32 bytes each.
 
-    most : attendances that are kept; those beyond are counted
+    most : attendances stored; those beyond are counted
     left_out : what says nothing of who came last, in words, and how often
     """
 
@@ -75,13 +75,13 @@ class Arrivals:
     def table(self) -> pa.Table:
         """Rows of collective_arrival without the unit's key, by communicator and rank.
 
-        To be called once: counts in `left_out` the collectives of which a rank is not recorded.
+        Call it once: it counts the collectives with an unrecorded rank in `left_out`.
         """
         rank = np.array([rank for _, rank in self._members], np.int64)
         meeting, member, size = (np.array(each) for each in (self._meeting, self._member, self._size))
         meetings, inside_us, member, missing = _whole(meeting, member, size, np.array(self._inside_us), rank)
         if missing:
-            self.left_out["collectives of which a rank is not recorded"] += missing
+            self.left_out["collectives with an unrecorded rank"] += missing
         first = np.flatnonzero(np.diff(meetings, prepend=-1) != 0)  # the shortest time: who came last
         counts = np.diff(first, append=len(meetings))
         shortest_us = np.repeat(inside_us[first], counts)
@@ -117,7 +117,7 @@ def _whole(
     inside_us: npt.NDArray[np.float64],
     rank: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.int64], int]:
-    """Meetings, times and members of collectives of which each rank is recorded, once.
+    """Meetings, times and members of collectives with every rank recorded once.
 
     returns : by meeting, the shortest time and then the lowest rank first; and how many are not whole
     """

@@ -35,7 +35,7 @@ class ForeignRun:
     """A run that another tool recorded; `transfers` and all that follows is complete once `parts` were read.
 
     source_format : which tool's, as `jobs.source_format` has it
-    manifest : those fields of a manifest that the files themselves tell
+    manifest : fields of a manifest that the files have
     parts : rows, file by file; read as they are asked for
     transfers : measured, inferred or absent
     left_out : what the files hold and a replay has no place for, in words, and how often
@@ -73,6 +73,6 @@ class Format(Protocol):
     def read(self, files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:
         """Read the files of one run.
 
-        manifest : fields of job.json that the user gave, {} where there is none
+        manifest : fields of job.json that the user gave, {} without any
         raises : RefusalError where no replay can be made of the files, FileError for a file that breaks off
         """

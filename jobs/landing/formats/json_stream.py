@@ -61,7 +61,7 @@ class _Window:
         return self._text[self._at :][:LONGEST_TEXT] if self._has_more() else ""
 
     def _has_more(self) -> bool:
-        """Go to the next character that is not blank; whether there is one."""
+        """Go to the next character that is not blank; returns whether one was found."""
         while True:
             self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]  # matches nothing too
             if self._at < len(self._text):
@@ -98,7 +98,7 @@ class _Window:
                 return
 
     def names(self) -> Iterator[str]:
-        """Names of the members of the object that begins here; whoever asks reads the value of each."""
+        """Names of the members of the object that begins here; the caller reads each value."""
         self._at += 1
         if self.peek() == "}":
             return

@@ -31,7 +31,7 @@ Meetings = dict[tuple[int, ...], tuple[object, ...]]
 
 
 class _Read(NamedTuple):
-    """One file: its rows, and what it tells of the run."""
+    """One file: its rows, and its facts about the run."""
 
     part: Part
     place: Place
@@ -63,7 +63,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
             continue
         break
     else:
-        raise RefusalError(TOOL, "there is no trace", "Record every rank")
+        raise RefusalError(TOOL, "no trace was found", "Record every rank")
 
     def parts() -> Iterator[Part]:
         yield from done
@@ -100,7 +100,7 @@ def _refuse_other_layout(first: _Read, other: _Read) -> None:
         raise RefusalError(
             TOOL,
             f"traces of different jobs: {first.part.name} has {sizes[0]}, {other.part.name} has {sizes[1]}",
-            "Leave the traces of one run in a run folder of their own",
+            "Put the traces of one run into a separate run folder",
         )
 
 

@@ -13,7 +13,8 @@ def add_arrivals(trace: RankTrace, found: Arrivals) -> None:
     """Add the collectives of one rank; ranks are the job's.
 
     Collectives meet by group and Seq or by Comms Id; where the profiler wrote neither, the k-th of a kind and
-    group in a step with the k-th. A kernel of NCCL runs from its own launch until all are there and done.
+    group in a step with the k-th. A kernel of NCCL runs from its launch until all ranks have come and it is
+    done.
     """
     about = trace.distributed
     if about.rank is None:

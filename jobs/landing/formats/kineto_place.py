@@ -47,7 +47,7 @@ class Place(NamedTuple):
         return {"world_size": self.world_size} | {f"{axis}_size": self.sizes[axis] for axis in _FASTEST_FIRST}
 
     def shares_gradients(self, group: str | None, group_size: int | None) -> bool:
-        """Tell whether a collective of a group is one of all dp ranks.
+        """Whether a collective of a group is one of all dp ranks.
 
         Raises RefusalError where gradients are reduced among a part of them, or it is unknown whose they are.
         """

@@ -122,7 +122,7 @@ class TraceStream:
 
 
 def _whole_events(text: bytes) -> tuple[list[Event], int]:
-    """Decode as many whole events as there are; returns how many bytes they took, with their last comma."""
+    """Decode all whole events; returns how many bytes they took, with their last comma."""
     end = len(text)
     for _ in range(_MOST_GUESSES):
         end = text.rfind(b"}", 0, end)

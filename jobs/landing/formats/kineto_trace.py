@@ -104,7 +104,7 @@ class RankTrace(NamedTuple):
 
 
 class _Scan:
-    """What is kept of events while a file is read: 16 to 40 bytes of those that count."""
+    """Events in memory while a file is read: 16 to 40 bytes for each that counts."""
 
     def __init__(self) -> None:
         self.steps: dict[tuple[float, float], int] = {}
@@ -217,7 +217,7 @@ def _launched(
 
 
 def _busiest(kernels: Kernels, streams: Floats) -> int:
-    """The stream with the most time in kernels; copies for collectives have streams of their own."""
+    """The stream with the most time in kernels; copies for collectives have separate streams."""
     busy_us = np.bincount(streams.astype(np.int64), kernels.duration_us)
     return int(busy_us.argmax()) if len(busy_us) else -1
 

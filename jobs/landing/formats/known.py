@@ -11,5 +11,5 @@ HEAD_BYTES: Final = 64 << 10
 
 
 def format_of(head: bytes) -> Format | None:
-    """Return the reader of the tool whose file begins like this; None where there is none."""
+    """Return the reader of the tool whose file begins like this; None for an unknown tool."""
     return next((each for each in FORMATS if each.recognises(head)), None)

@@ -108,7 +108,7 @@ def _plain_fields(content: bytes, nesting: int) -> dict[str, str] | None:
     """Fields of the one document whose key and value are plain, as they are spelled; None without fields.
 
     YAML would make a number of run_id 007 and a truth value of the trial NO. Its events come one by one:
-    trees of nodes are built by recursion, as deep as whoever wrote the file likes.
+    trees of nodes are built by recursion, as deep as the one that wrote the file likes.
     """
     nodes: list[str | None] = []
     anchors: dict[str, str | None] = {}
@@ -233,7 +233,7 @@ class _Fields:
             self._row[name] = in_utc
 
     def _labels(self) -> None:
-        """Labels are text; numbers and truth values are kept as JSON spells them."""
+        """Labels are text; numbers and truth values are stored as JSON spells them."""
         labels = self._manifest.get("labels")
         if labels is None:
             return
@@ -265,5 +265,5 @@ def _is_count(value: object) -> bool:
 
 
 def _is_amount(value: object) -> bool:
-    """Tell whether a value is a plausible number of GPU hours; NaN is not."""
+    """Whether a value is a plausible number of GPU hours; NaN is not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST_GPU_HOURS

@@ -48,7 +48,7 @@ _ENDS: Final = {
     "forward-send": "last",
     "backward-recv": "last",
 }
-"""Transfers that move nothing at an end of the pipeline, where they are recorded all the same."""
+"""Transfers recorded at an end of the pipeline, where they move nothing."""
 _TRANSFERS: Final = [OP_CODES[op] for op in _ENDS]
 
 _FILE: Final = re.compile(
@@ -71,12 +71,12 @@ class _Rank(NamedTuple):
 
 
 def recognises(head: bytes) -> bool:
-    """Whether the file tells of iterations, in nanoseconds from their start."""
+    """Whether the file has iterations, in nanoseconds from their start."""
     return re.search(rb'"name"\s*:\s*"iteration"', head) is not None and b'"rel_ts"' in head
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:
-    """Read the files of a run, whose names tell the layout; the first tells chunks and kinds of ops."""
+    """Read the files of a run: their names give the layout, the first one chunks and kinds of ops."""
     places = {file.name: _place(file.name) for file in files}
     sizes = {
         f"{axis}_size": 1 + max(place[f"{axis}_rank"] for place in places.values())
@@ -114,7 +114,7 @@ def _place(name: str) -> dict[str, int]:
     if found is None:
         raise RefusalError(
             "MegaScan",
-            f"the name {name} does not tell the layout",
+            f"the name {name} does not give the layout",
             "Keep the names benchmark-data-D-pipeline-P-tensor-T.json that it writes",
         )
     return {axis: int(value) for axis, value in found.groupdict().items() if value is not None}

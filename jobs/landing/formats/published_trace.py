@@ -63,7 +63,7 @@ def read_trace(
 
     content : the Parquet file, at any position
     limits : LIMITS of a good manifest, or nulls
-    bounds : a file whose footer tells of more is not read
+    bounds : a file with more, by its footer, is not read
     Times become float64 microseconds; ops are ordered by start, those that start together as recorded.
     Raises FileError for a file that is no trace, or too large.
     """
@@ -117,7 +117,7 @@ def _columns(content: BinaryIO, bounds: Bounds) -> Columns:
 
 
 def _refuse(file: pq.ParquetFile, wanted: Sequence[str], bounds: Bounds) -> None:
-    """Raise FileError where the footer tells that a column is missing, or that the file is too large."""
+    """Raise FileError if the footer shows that a column is missing, or that the file is too large."""
     missing = [name for name in wanted if name not in file.schema_arrow.names]
     if missing:
         raise FileError(REASON_UNREADABLE_FILE, f"no column {', '.join(missing)}")

@@ -23,7 +23,7 @@ _INT64: Final = 2**63
 _CODES: Final = {name.encode(): code for name, code in OP_CODES.items()}
 _NOWHERE: Final = np.empty(0, dtype=np.intp)
 _MOST_KNOWN: Final = 4096
-"""Lines of a rank repeat from step to step; whoever makes each another one shall not fill the memory."""
+"""Most texts remembered: lines of a rank repeat, but a log with ever new ones must not fill the memory."""
 _WIDTH: Final = 8
 """Bytes of a number in simdjson's buffers."""
 

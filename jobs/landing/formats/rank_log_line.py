@@ -63,7 +63,7 @@ class LineError(Exception):
 def read_line(line: bytes, unit: Mapping[str, Any], nesting: int) -> dict[str, Any]:
     """Return the columns of rank_steps that a line fills.
 
-    unit : job_id and run_id as the folders name them, and LIMITS, each null where no good manifest tells it.
+    unit : job_id and run_id as the folders name them, and LIMITS, each null without a valid manifest.
     nesting : how deep arrays and objects may lie in each other.
     Unknown keys are ignored. Raises LineError for the first reason that applies.
     """
@@ -100,7 +100,7 @@ def _record(line: bytes, nesting: int) -> dict[str, Any]:
 
 
 def _holds_nan(value: object) -> bool:
-    """Tell whether NaN or Infinity stands anywhere in a value."""
+    """Whether NaN or Infinity stands anywhere in a value."""
     if isinstance(value, dict | list):
         return any(map(_holds_nan, value.values() if isinstance(value, dict) else value))
     return isinstance(value, NotANumber)
@@ -189,7 +189,7 @@ def _is_negative(value: float) -> bool:
 
 
 def _is_not_finite(value: float) -> bool:
-    """Tell whether a number is NaN or too large for a float; an integer may be so too."""
+    """Whether a number is NaN or too large for a float; an integer may be so too."""
     try:
         return not math.isfinite(value)
     except OverflowError:

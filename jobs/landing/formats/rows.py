@@ -76,7 +76,7 @@ class Rows(NamedTuple):
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
-    """Rows one after the other."""
+    """Join rows in order."""
     return Rows(
         [row for part in parts for row in part.scalars],
         [line for part in parts for line in part.lines],
@@ -101,7 +101,7 @@ def table_of(rows: Rows) -> pa.Table:
 
 
 LIMITS: Final = ("dp_size", "pp_size", "tp_size", "cp_size", "world_size")
-"""Sizes from a good manifest that bound rank and coordinates; all null where there is no good manifest."""
+"""Sizes of a valid manifest that bound rank and coordinates; all null without one."""
 
 
 class Bounds(NamedTuple):
@@ -126,7 +126,7 @@ class Bounds(NamedTuple):
 
 
 LONGEST_TEXT: Final = 2000
-"""Characters of a rejected line that are kept."""
+"""Characters of a rejected line that are stored."""
 
 _LONGEST_CHARACTER: Final = 4  # bytes, in UTF-8
 

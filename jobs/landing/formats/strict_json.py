@@ -22,7 +22,8 @@ class NotANumber(float):
 def parse(content: bytes) -> Any:  # noqa: ANN401  # any JSON value
     """Return the one JSON value in `content`.
 
-    NaN, Infinity and -Infinity come back as NotANumber, so that the caller can tell them from numbers; an
+    NaN, Infinity and -Infinity come back as NotANumber, so that the caller can distinguish them from
+    numbers; an
     integer of more than 400 digits as an infinite float. Raises StrictJsonError for anything else, and
     RecursionError for what is nested deeper than Python goes.
     """
@@ -58,7 +59,7 @@ def shown(value: object, most: int = 60) -> str:
 
 
 def is_text(value: object) -> bool:
-    """Tell whether a value is text that can be stored; JSON can spell a lone half of a character pair."""
+    """Whether a value is text that can be stored; JSON can spell a lone half of a character pair."""
     if not isinstance(value, str):
         return False
     try:

@@ -2,7 +2,8 @@
 
 An X event is an op: its name the op type, ts and dur microseconds, pid the dp rank; the stage stands in the
 name of its thread. Ops that meet begin together: a transfer that seems to end before that is negative.
-Threads may be named behind the events: a run is held as columns of numbers, some 40 bytes an op, until then.
+Threads may be named behind the events: until then a run is in memory as columns of numbers, some 40 bytes an
+op.
 """
 
 import re
@@ -62,7 +63,7 @@ class _Threads:
         self.places: dict[Thread, _Place] = {}
 
     def name(self, event: Mapping[str, Any]) -> None:
-        """Take a thread's place from an M event, where it tells one."""
+        """Take a thread's place from an M event, if it has one."""
         args, thread = event.get("args"), _thread(event)
         name = args.get("name") if isinstance(args, dict) and event.get("name") == "thread_name" else None
         found = _STAGE.match(name) if isinstance(name, str) else None
@@ -93,7 +94,7 @@ class _Ops:
         return len(self.columns["op"])
 
     def add(self, event: Mapping[str, Any], threads: dict[Thread, int]) -> bool:
-        """Add an op; false where the event does not say of which thread and step it is."""
+        """Add an op; false if the event lacks its thread or step."""
         args, thread = event.get("args"), _thread(event)
         args = args if isinstance(args, dict) else {}
         step, times = args.get("step"), [event.get("ts"), event.get("dur")]
@@ -141,7 +142,7 @@ def read(
         if sum(map(len, found)) > bounds.trace_ops:
             raise RefusalError(
                 "ndtimeline",
-                f"more than {bounds.trace_ops} ops in one run, which are held in memory together",
+                f"more than {bounds.trace_ops} ops in one run, which must fit into memory together",
                 "Record fewer steps, or raise trace_ops under [landing] in the settings",
             )
     ranks = threads.ranks()
@@ -172,7 +173,7 @@ def _read_file(file: SourceFile, threads: _Threads, left_out: Counter[str], boun
             elif event.get("ph") != "X" or str(event.get("name")) not in OP_CODES:
                 left_out["events that are no op of the vocabulary"] += 1
             elif not ops.add(event, threads.numbers):
-                left_out["ops that do not say of which thread and step they are"] += 1
+                left_out["ops without a thread or step"] += 1
             if len(ops) > bounds.trace_ops:
                 raise FileError(REASON_FILE_TOO_LARGE, f"more than {bounds.trace_ops} ops")
     return ops

@@ -149,7 +149,7 @@ class Warehouse:
     def unit(self, job_id: str, run_id: str | None = None, log_date: date | None = None) -> "Unit":
         """Return one run of a job on one day: the latest, unless a day is named.
 
-        Raises NoSuchUnitError where there is none, or several runs and none is named.
+        Raises NoSuchUnitError if none fits, or if several runs fit and none is named.
         """
         return Unit(self._reader, find_unit(self._reader, job_id, run_id, log_date))
 

@@ -1,6 +1,7 @@
-"""What makes a diagnosis harder without being a cause of its own.
+"""What makes a diagnosis harder without being a separate cause.
 
-Planned garbage collection stops all workers in the same step, recorded as gc: nobody waits for a straggler,
+Planned garbage collection stops all workers in the same step, recorded as gc: no worker waits for a
+straggler,
 so it is none of the causes, but rare long gc ops must not be taken for one. Expert imbalance makes the work
 differ by microbatch and layer at once: it is neither a microbatch heavier on all stages (data_imbalance) nor
 a stage heavier on all microbatches (stage_imbalance), so what it costs is left over as unexplained. Healthy
@@ -23,7 +24,7 @@ MOST_TIMES_SCALE: Final = 8.0
 
 @dataclass(frozen=True)
 class PlannedGc(Windowed):
-    """All workers collect garbage in the same step, every so many recorded ones, after their last compute."""
+    """All workers collect garbage in the same step, every `period` recorded ones, after their last compute."""
 
     pause_s: float
     every_steps: int

@@ -1,4 +1,4 @@
-"""What a night warns of: coverage, what is lost and hosts, against settings and their own past."""
+"""What a night warns of: coverage, what is lost and hosts, against settings and their past."""
 
 from collections.abc import Mapping
 from datetime import date, timedelta

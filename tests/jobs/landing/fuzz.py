@@ -1,4 +1,4 @@
-"""Bytes that no tool writes: a reader of the landing ends in nothing but its own error.
+"""Bytes that no tool writes: a reader of the landing ends in nothing but its error.
 
 `python -m tests.jobs.landing.fuzz --inputs 100000` tries lines, manifests, gzip and Parquet files,
 each a good one with some bytes changed, cut, doubled or put elsewhere.

@@ -44,7 +44,7 @@ def write_lines(landing: Landing) -> None:
 
 
 def with_step(name: str, text: bytes) -> bytes:
-    """The good line of a case with a step of its own, so that all can stand in one run."""
+    """The good line of a case with a separate step, so that all can stand in one run."""
     return re.sub(rb'("step": ?)2\b', rb"\g<1>%d" % (100 + [*GOOD_LINES].index(name)), text)
 
 

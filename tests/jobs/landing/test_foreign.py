@@ -179,7 +179,7 @@ def test_who_came_last_stands_beside_any_log_and_is_never_a_replay(made: Landing
     made.put("own", "other-pid7.log", b"loss 2.3")
     made.put("timeline", "t.json", TIMELINE)
     found = Found(made)
-    left_out = {"collectives of which a rank is not recorded": 1}
+    left_out = {"collectives with an unrecorded rank": 1}
     for job_id, rows, others in (
         ("own", 1, {"other-pid7.log": "unknown_format"}),
         ("timeline", 1, {}),

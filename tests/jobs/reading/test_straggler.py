@@ -1,4 +1,4 @@
-"""The module for notebooks: its own examples hold, over a warehouse of one job, wherever a user calls it."""
+"""The module for notebooks: its examples hold, over a warehouse of one job, wherever a user calls it."""
 
 import doctest
 import shutil

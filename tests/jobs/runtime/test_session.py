@@ -121,7 +121,7 @@ def test_without_deltas_jars_a_submitted_program_says_what_to_do(program: Path, 
     command = spark_submit("--py-files", str(archive), str(program), str(tmp_path / "table"))
     done = start([*command, str(without_delta(tmp_path))], tmp_path)
     assert done.returncode == 1
-    # Spark joins both outputs of a submitted Python into its own standard output.
+    # Spark joins both outputs of a submitted Python into its standard output.
     assert last_line(done.stdout).startswith(
         "jobs.runtime.session.SessionError: Delta's JARs (io.delta:delta-none:0.0.0)"
     )

@@ -11,7 +11,7 @@ def _lanes(*per_op: list[float]) -> np.ndarray:
 
 
 def test_a_meeting_moves_data_from_its_latest_start() -> None:
-    """A send issued at 10 meets a recv issued at 4; each takes its own time after that."""
+    """A send issued at 10 meets a recv issued at 4; each takes its time after that."""
     ops = [
         ProgramOp(0, 0, "forward-compute"),
         ProgramOp(1, 0, "forward-send", waits=[0], meeting="m"),

@@ -94,7 +94,7 @@ def test_without_history_or_without_a_measurement_rows_stay(flag: str, runs: lis
 
 
 def test_an_unflagged_row_is_revised_only_where_history_contradicts_it() -> None:
-    """A stage on one host: to its own steps the imbalance is beyond doubt."""
+    """A stage on one host: to its steps the imbalance is beyond doubt."""
     heavy = [run([1.0, 1.5, 1.0, 1.0], hosts) for hosts in ("efgh", "ijkl")]
     assert list(revised(SLOW, heavy, causes(None)).values()) == causes(None)
     assert revised(SLOW, ELSEWHERE, causes(None))["slow_worker"]["flag_reason"] == JUDGED_BY_HISTORY

@@ -1,4 +1,4 @@
-"""Causes of many units: what is half written, or was revised before, and what its own day may know."""
+"""Causes of many units: what is half written, or was revised before, and what its day may know."""
 
 from typing import Any
 

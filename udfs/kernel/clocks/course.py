@@ -95,7 +95,7 @@ def levelled(ahead_s: Floats, time_s: Floats, part: Ints) -> Floats:
     """The clocks against what most of a part do, instead of against its mean; same shape. [s]
 
     A clock that is set moves the mean, so that all the others seem to be set a little the other way. What
-    most clocks do beside their own drift, step by step, is the mean's doing; that is taken away.
+    most clocks do beside their drift, step by step, is the mean's doing; that is taken away.
 
     ahead_s : float64, shape (clock, step); nan where nothing tells. [s]
     """

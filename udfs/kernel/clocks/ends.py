@@ -220,7 +220,7 @@ def _collectives(block: StepBlock, layout: Layout, clock: Ints) -> dict[Key, Hea
         middle_s = apart_s[0] if instance == 1 else medians_along(apart_s, 0)
         stages = {graph.stages[ops[0]] for ops in members}
         stage = stages.pop() if len(stages) == 1 else -1
-        # Groups beyond those that all members have are fewer, and of their own kind.
+        # Groups beyond those that all members have are fewer, and of another kind.
         number = 0
         while (op_type, stage, number) in found:
             number += 1

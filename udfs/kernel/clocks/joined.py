@@ -40,7 +40,7 @@ def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
     """Clocks that fit the ties best, each part's mean zero.
 
     A tie counts by what it scatters, averaged over steps, and by its doubt; one that the others contradict in
-    all steps alike is doubted by that: ends that are late for a reason of their own are no clock.
+    all steps alike is doubted by that: ends that are late for a separate reason are no clock.
     """
     known = np.maximum(np.isfinite(found.apart_s).sum(axis=1), 1)
     noise_s = scatter_s(found, time_s) / np.sqrt(known)

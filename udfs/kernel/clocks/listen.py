@@ -70,7 +70,7 @@ def _alike(by_step: Ints) -> list[Ints]:
 
 
 def _longest_span(block: StepBlock) -> Floats:
-    """Time from first start to last end of the longest worker, by its own clock; shape (step,). [s]"""
+    """Time from first start to last end of the longest worker, by its clock; shape (step,). [s]"""
     spans = []
     for cell, first in zip(block.graph.cells, block.graph.first_op, strict=False):
         edges = cell.program.first_ops

@@ -1,7 +1,7 @@
 """Transfers that a worker issued as one call: they start together and return together.
 
 The recorded length of such a transfer is the length of the call, which its slowest member sets. In the
-what-if model each member waits for its own peer alone (model, section 2), so that a late peer of one member
+what-if model each member waits for its peer alone (model, section 2), so that a late peer of one member
 would look like a slow transfer of the others.
 """
 

@@ -68,7 +68,7 @@ class ComputeTimes(NamedTuple):
     """Computes of all steps that did the same amount of work.
 
     times_s : Tensor. [s]
-    blocks  : position of each block that is part of it, with its ops; their steps one after the other.
+    blocks  : position of each block that is part of it, with its ops; their steps in turn.
     """
 
     times_s: Tensor

@@ -39,7 +39,7 @@ SUMS: Final = "...l,...l->..."
 class Data(NamedTuple):
     """How heavy microbatches are on all stages.
 
-    weight      : as measured, shape (k, m, s, d), mean 1; all 1 where there is no such effect.
+    weight      : as measured, shape (k, m, s, d), mean 1; all 1 without such an effect.
     reliability : share of the variance that two halves of the measurements agree on.
     spread      : standard deviation of the log weight within a step.
     is_real     : whether there is such an effect.
@@ -57,7 +57,7 @@ class Factors(NamedTuple):
     work_s  : Tensor, or broadcastable to one; what the work takes on a usual worker. [s]
     worker  : factors of slow workers, shape (p, k, 1, 1, s, d).
     noise   : Tensor; what is left, a factor.
-    pause_s : additive, of forwards, 0 where there is none; shape (p, 1, c, m, s, d). [s]
+    pause_s : additive, of forwards, 0 without any; shape (p, 1, c, m, s, d). [s]
     scatter : of the log of the noise.
     """
 

@@ -20,7 +20,7 @@ USUAL_STEPS: Final = 0.3
 LEAST_WORKER: Final = 0.015
 LEAST_INTERMITTENT: Final = 0.03
 LEAST_DP_RANK: Final = 0.03
-"""Logs of the least factors that are taken as an effect of their kind."""
+"""Logs of the least factors that are taken as an effect of another kind."""
 
 MADS: Final = 5.0
 """How many times the usual scatter an effect must have."""
@@ -135,7 +135,7 @@ def _slow_cells(cell: Floats, on_one_host: list[tuple[int, Mask]]) -> tuple[Floa
 
 
 def _slow_dp_ranks(weight: Floats, stages: int) -> Floats:
-    """Log factor of dp ranks that are slow on all stages, or of workers where there is one stage; (s, d).
+    """Log factor of dp ranks that are slow on all stages, or of workers with one stage; (s, d).
 
     Data are heavier in some microbatches, a slow rank in all: what the microbatches scatter by tells.
 

@@ -96,7 +96,7 @@ def _in_order(
 def _visit(
     root: int, sources: list[tuple[int, ...]], unit_of: list[int], state: bytearray, order: list[int]
 ) -> list[int]:
-    """Append what `root` waits for, and `root` behind it, to `order`; returns a cycle where there is one.
+    """Append what `root` waits for, and `root` behind it, to `order`; returns a cycle if any.
 
     state : per unit 0 (not seen), 1 (under way) or 2 (in the order).
     """

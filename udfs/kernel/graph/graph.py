@@ -53,7 +53,7 @@ A plain tuple, because a graph has thousands and makes them for every job.
 
 
 class Meetings(NamedTuple):
-    """Rendezvous of like kind, one after the other.
+    """Rendezvous of like kind, in turn.
 
     members   : for each member of a rendezvous its ops, one per rendezvous; all equally long.
     across_dp : whether they meet on all dp lanes.
@@ -97,7 +97,7 @@ class OpGraph:
 
     @property
     def has_dp_lanes(self) -> bool:
-        """Whether the dp ranks are lanes; otherwise each has its own ops."""
+        """Whether the dp ranks are lanes; otherwise each has separate ops."""
         return self.cells[0].dp_rank == ALL_DP_RANKS
 
     def ref(self, op: int) -> OpRef:

@@ -1,4 +1,4 @@
-"""What each op waits for within its own stage (model, section 2)."""
+"""What each op waits for within its stage (model, section 2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -148,7 +148,7 @@ def _add_tail(draft: Draft, cell: Cell, base: int, stream: list[int], ops: list[
 
 
 def _follow(draft: Draft, frontier: list[int], ops: range) -> list[int]:
-    """Let `ops` run one after the other behind `frontier`; returns the new frontier."""
+    """Let `ops` run in turn behind `frontier`; returns the new frontier."""
     if not ops:
         return frontier
     draft.let_wait([ops[0]] * len(frontier), frontier)

@@ -1,8 +1,8 @@
 """From recorded rows to blocks of steps that share one dependency graph.
 
 Where all steps and dp ranks of a job did the same in the same order, there is one block with the dp ranks as
-lanes. Steps that did something else form blocks of their own; a step in which the dp ranks disagree with each
-other gets a graph in which every (stage, dp_rank) has its own ops. No step is forced into another's graph.
+lanes. Steps that did something else form separate blocks; a step in which the dp ranks disagree with each
+other gets a graph in which every (stage, dp_rank) has separate ops. No step is forced into another's graph.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from udfs.kernel.recorded.rows import Int32s, RowClass, StageRows, Times, classi
 
 
 class StepBlock(NamedTuple):
-    """Steps with one graph. dp is dp_size where dp ranks are lanes, 1 where each has its own ops.
+    """Steps with one graph. dp is dp_size where dp ranks are lanes, 1 where each has separate ops.
 
     steps      : int, shape (step,); positions among the job's replayed steps.
     start_s    : float64, shape (op, step, dp); from the step's zero. [s]
@@ -193,7 +193,7 @@ def _by_step(by_row: Int32s, dp_size: int) -> Int32s:
 
 
 def _stage_pairs(found: list[RowClass], steps: int, dp_size: int) -> tuple[Floats, Floats]:
-    """Forward and backward times of the same microbatch, (pair, step, dp_rank); nan where there is none."""
+    """Forward and backward times of the same microbatch, (pair, step, dp_rank); nan without any."""
     pairs = []
     most = max(row_class.program.counts[ot.FORWARD_COMPUTE] for row_class in found)
     for row_class in found:

@@ -38,7 +38,7 @@ def replay_changes(
 
     masks  : for each block, taken when it is replayed, and each scenario, which ops are changed; bool,
              broadcastable to (op, step, dp).
-    factor : None makes these ops ideal; a number gives each its own duration times that number. In a
+    factor : None makes these ops ideal; a number gives each its duration times that number. In a
              rendezvous it is the transfer that is changed, never the wait for the others.
     raises : ValueError for a factor that is negative or not finite; TraceDefectError where the ops take no
              time, so that there is nothing to compare with.

@@ -32,7 +32,7 @@ def op_type_groups(graph: OpGraph) -> Ints:
 
 
 def op_dp_ranks(graph: OpGraph, dp_size: int) -> Ints:
-    """Dp rank of each op: shape (1, dp) where dp ranks are lanes, (op, 1) where each has its own ops."""
+    """Dp rank of each op: shape (1, dp) where dp ranks are lanes, (op, 1) where each has separate ops."""
     if graph.has_dp_lanes:
         return np.arange(dp_size)[None, :]
     sizes = [cell.program.size for cell in graph.cells]
@@ -61,7 +61,7 @@ def replay_masks(graph: OpGraph, duration_s: Floats, ideal_of_op: Floats, record
 def replay_one_by_one(
     graph: OpGraph, layout: Layout, duration_s: Floats, ideal_of_op: Floats
 ) -> ScenarioTimes:
-    """The scenarios of section 5, each with lanes of its own from the first op on.
+    """The scenarios of section 5, each with separate lanes from the first op on.
 
     duration_s  : float64, shape (op, step, dp). [s]
     ideal_of_op : float64, shape (op,). [s]

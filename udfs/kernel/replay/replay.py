@@ -37,7 +37,7 @@ def replay(graph: OpGraph, duration_s: Floats, launch_delay_s: Floats | None = N
 
 
 def _start(ends: list[Floats], sources: tuple[int, ...], out: Floats) -> Floats:
-    """Latest end of `sources`, 0 if there are none; may be written to `out`."""
+    """Latest end of `sources`, 0 without any; may be written to `out`."""
     if not sources:
         out.fill(0.0)
         return out

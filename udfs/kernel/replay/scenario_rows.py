@@ -6,7 +6,7 @@ where they first differ, the scenarios that need lanes are a prefix at every poi
 Exact dp rank and worker slowdowns need two replicas only, the recorded one and an ideal one, because in the
 ideal timeline all replicas are alike (model, section 6). Until a dp collective that waits for something, the
 recorded replica runs like the lanes of the scenario in which everything, or the whole stage, is recorded;
-from there on both get rows of their own, which meet each other instead of the other lanes.
+from there on both get separate rows, which meet each other instead of the other lanes.
 """
 
 from dataclasses import dataclass
@@ -55,11 +55,11 @@ class ScenarioRows:
     """Rows of the stacked replay.
 
     count           : number of rows.
-    active          : for each unit of the graph, how many rows have lanes of their own from there on.
+    active          : for each unit of the graph, how many rows have separate lanes from there on.
     last_stage_ideal: row in which the last stage is ideal and all else recorded; -1 without a pipeline.
     type_row        : type group -> row in which it alone is recorded.
     stage_row       : stage -> row in which it alone is recorded (EVERYTHING where it is the only one).
-    replicas        : rows of the two-replica scenarios; none where there is one replica.
+    replicas        : rows of the two-replica scenarios; none with one replica.
     kinds           : each (op type, stage) of the graph -> one of its ops.
     """
 

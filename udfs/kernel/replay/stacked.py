@@ -20,7 +20,7 @@ class ScenarioTimes(NamedTuple):
 
     recorded         : shape (step,); T, every op as recorded.
     ideal            : shape (step,); T_ideal, the same for every step of one graph.
-    last_stage_ideal : shape (step,); all but the last stage as recorded; T where there is no pipeline.
+    last_stage_ideal : shape (step,); all but the last stage as recorded; T without a pipeline.
     by_type          : type group -> shape (step,); it alone as recorded, all else ideal.
     by_stage         : shape (stage, step).
     by_dp_rank       : shape (dp_rank, step).
@@ -68,7 +68,7 @@ class _Stack:
 
     Behind the slots of the graph's ends follow three more: of what starts at once, of the latest of several
     ends, and of when dp ranks have met.
-    active : by slot, the rows that have lanes of their own by now, as one flat array.
+    active : by slot, the rows that have separate lanes by now, as one flat array.
     rows   : by slot, every row alone: views are made once, because one costs as much as a small sum.
     """
 
@@ -99,7 +99,7 @@ class _Stack:
         self.active = self._active()
 
     def run(self) -> None:
-        """Replay the units one after the other, each on the rows that differ from the ideal by then."""
+        """Replay the units in turn, each on the rows that differ from the ideal by then."""
         durations, ideals, is_last, kinds = self.durations, self.ideals, self.is_last, self.kinds
         recorded_rows, op_in_slot, every_row, add = self.recorded_rows, self.op_in_slot, self.rows, np.add
         for (_, across_dp, _, source_slots, op_slots), active in zip(
@@ -135,7 +135,7 @@ class _Stack:
         return self._meet(start) if across_dp and self.dp_ranks > 1 else start
 
     def _grow(self, active: int) -> None:
-        """Give further rows lanes of their own: what ended by now was ideal in them.
+        """Give further rows separate lanes: what ended by now was ideal in them.
 
         A recorded replica has so far run like its lane where everything, or its stage, is recorded.
         """
@@ -212,6 +212,6 @@ def _collect(latest_s: Floats, rows: ScenarioRows, layout: Layout, ideal: float)
 def _without_meetings(
     latest_s: Floats, rows: ScenarioRows, layout: Layout, ideal: float
 ) -> tuple[Floats, Floats]:
-    """Where replicas never wait for each other, a lane is its own replica beside ideal ones."""
+    """Where replicas never wait for each other, a lane is one replica beside ideal ones."""
     alone = np.maximum(latest_s, ideal).swapaxes(1, 2)
     return alone[EVERYTHING], alone[[rows.stage_row[stage] for stage in range(layout.pp_size)]]

@@ -16,11 +16,11 @@ NO_OP: Final = -1
 
 
 class Timeline(NamedTuple):
-    """One step under one choice of durations; a lane is a dp rank, or the only one if each has its own ops.
+    """One step under one choice of durations; a lane is a dp rank, or the only one if each has separate ops.
 
     start_s : float64, shape (op, lane); when the op is called. [s]
     met_s   : float64, shape (op, lane); when the last of its rendezvous is called: until then the op only
-              waits; its own start where it meets nobody. [s]
+              waits; its start where it meets nobody. [s]
     end_s   : float64, shape (op, lane). [s]
     """
 
@@ -81,7 +81,7 @@ def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
     """The ops that the step's end hangs on, from the first to the last.
 
     From the op that ends last the path goes back: within its rendezvous to the op that was called last, from
-    there to what ended last before that call, of what it waited for and of the computes of its own worker,
+    there to what ended last before that call, of what it waited for and of the computes of its worker,
     behind which hosts call transfers that could have started earlier. In a replay each op begins where the
     one before it ends; in a recorded step there is a gap where the host came late, an overlap where clocks
     differ. Of several that end together, what it waited for counts, and the first in the order of the graph.

@@ -106,7 +106,7 @@ Launched = tuple[str, int, Mapping[str, object] | None]
 
 
 def one_step(*kernels: Launched) -> Trace:
-    """One rank of two in one step: kernels of 10 us, one after the other."""
+    """One rank of two in one step: kernels of 10 us, in turn."""
     trace = Trace(0, 2, {"default_pg": range(2)})
     trace.span("ProfilerStep#7", 100.0, 200.0)
     for number, (name, thread, args) in enumerate(kernels):

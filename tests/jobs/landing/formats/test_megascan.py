@@ -85,7 +85,7 @@ class Pipeline:
         return found
 
     def times(self) -> dict[tuple[int, str, int], tuple[int, int]]:
-        """Ops one after the other on each stage; the two ends of a transfer end together."""
+        """Ops in turn on each stage; the two ends of a transfer end together."""
         meets = {(0, "send-warmup", 0): (1, "recv-extra", 0)}
         for i in range(1, self.microbatches):
             meets[0, "exchange-next", i] = (1, "exchange-prev", i - 1)

@@ -82,7 +82,7 @@ def test_the_rank_that_was_in_a_collective_for_the_shortest_time_came_last() -> 
 def test_a_collective_with_an_unrecorded_rank_is_ignored() -> None:
     found = read(line(0, 1, 500) + line(0, 2, 100), line(1, 2, 300))
     assert found.arrivals["collectives"].to_pylist() == [1, 1]
-    assert found.left_out == {"collectives of which a rank is not recorded": 1}
+    assert found.left_out == {"collectives with an unrecorded rank": 1}
 
 
 def test_times_of_the_host_are_no_evidence() -> None:
@@ -116,7 +116,7 @@ def test_a_file_that_breaks_off_loses_itself_alone() -> None:
     broken = SourceFile("b.log", lambda: Broken(line(1, 1, 300)))
     found = read(line(0, 1, 500), broken)
     assert [each.reason for each in found.rejects["node-1-pid7.log"]] == [REASON_UNREADABLE_FILE]
-    assert found.left_out == {"collectives of which a rank is not recorded": 1}
+    assert found.left_out == {"collectives with an unrecorded rank": 1}
 
 
 def test_a_tie_goes_to_the_lower_rank() -> None:
@@ -126,7 +126,7 @@ def test_a_tie_goes_to_the_lower_rank() -> None:
 
 def test_a_rank_counts_once_in_a_collective() -> None:
     twice = [Attendance("world", 1, 0, 2, 100.0)] * 2
-    assert attended(*twice) == ([], {"collectives of which a rank is not recorded": 1})
+    assert attended(*twice) == ([], {"collectives with an unrecorded rank": 1})
     rows, _ = attended(*twice, Attendance("world", 1, 1, 2, 50.0))
     assert [(row["collectives"], row["times_last"]) for row in rows] == [(1, 0), (1, 1)]
 

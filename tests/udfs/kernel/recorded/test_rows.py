@@ -1,4 +1,4 @@
-"""Rows as dense arrays, held against sorting each row alone."""
+"""Rows as dense arrays, compared with sorting each row alone."""
 
 from typing import NamedTuple
 

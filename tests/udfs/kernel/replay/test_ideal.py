@@ -19,7 +19,7 @@ WORK = {ot.FORWARD_COMPUTE, ot.BACKWARD_COMPUTE, ot.OPTIMIZER, ot.GC}
 
 
 def blocks_of_every_op_type() -> list[StepBlock]:
-    """Two steps, each a block of its own; all but the embedding are on every stage."""
+    """Two steps, each a separate block; all but the embedding are on every stage."""
     shape = replace(LAYOUTS["virtual_pipeline_batched_overlapped"], steps=2)
     job = generate_job(shape, [], seed=29, workload=NOISY)
     layout = read_layout(job.manifest)
