@@ -23,7 +23,7 @@ from jobs.report.files import chart_library
 from jobs.report.job_page import job_page, trust
 from jobs.report.single_file import single_file
 from jobs.report.templates import LIBRARY_NAME, shared_files
-from jobs.runtime.arguments import Arguments, command, log_date, option
+from jobs.runtime.arguments import Arguments, called, command, log_date, option
 from jobs.runtime.nearest import suggestion
 from schemas.unit import Unit
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
@@ -59,7 +59,7 @@ def main(args: Arguments) -> int:
         try:
             run = _chosen(runs_in(args.folder), args)
         except NoRunError as error:
-            sys.stderr.write(f"analyse: error: {error}{_near(args.folder)}\n")
+            sys.stderr.write(f"{called()}: error: {error}{_near(args.folder)}\n")
             return EXIT_WRONG_SETTINGS
         found = analysis(run)
         sys.stdout.writelines(f"{line}\n" for line in _answer(run, found))
@@ -73,7 +73,7 @@ def main(args: Arguments) -> int:
     try:
         page.write_bytes(content)
     except OSError as error:
-        sys.stderr.write(f"analyse: error: --page: {page}: {error.strerror}\n")
+        sys.stderr.write(f"{called()}: error: --page: {page}: {error.strerror}\n")
         return EXIT_WRONG_SETTINGS
     sys.stdout.write(f"\nPage: {page.resolve()}\n")
     if args.open:
