@@ -17,13 +17,13 @@ from typing import Final, cast
 from jobs.landing.one_run import NoRunError, Run, runs_in
 from jobs.reading.analysis import Analysis, analysis
 from jobs.reading.printing import FORMATS, Result, write
-from jobs.report import wording
+from jobs.report import loss, wording
 from jobs.report.cause_words import told
 from jobs.report.files import chart_library
-from jobs.report.job_page import headline, job_page, trust
+from jobs.report.job_page import job_page, trust
 from jobs.report.single_file import single_file
 from jobs.report.templates import LIBRARY_NAME, shared_files
-from jobs.runtime.arguments import Arguments, command, log_date, option
+from jobs.runtime.arguments import Arguments, called, command, log_date, option
 from jobs.runtime.nearest import suggestion
 from schemas.unit import Unit
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
@@ -59,7 +59,7 @@ def main(args: Arguments) -> int:
         try:
             run = _chosen(runs_in(args.folder), args)
         except NoRunError as error:
-            sys.stderr.write(f"analyse: error: {error}{_near(args.folder)}\n")
+            sys.stderr.write(f"{called()}: error: {error}{_near(args.folder)}\n")
             return EXIT_WRONG_SETTINGS
         found = analysis(run)
         sys.stdout.writelines(f"{line}\n" for line in _answer(run, found))
@@ -73,7 +73,7 @@ def main(args: Arguments) -> int:
     try:
         page.write_bytes(content)
     except OSError as error:
-        sys.stderr.write(f"analyse: error: --page: {page}: {error.strerror}\n")
+        sys.stderr.write(f"{called()}: error: --page: {page}: {error.strerror}\n")
         return EXIT_WRONG_SETTINGS
     sys.stdout.write(f"\nPage: {page.resolve()}\n")
     if args.open:
@@ -123,12 +123,14 @@ def _answer(run: Run, found: Analysis) -> Iterator[str]:
     known = (manifest.get(name) or "unknown" for name in ("source_format", "transfers"))
     yield "Format {}; transfers {}".format(*known)
     yield ""
-    yield headline(job)
+    yield loss.headline(job)
     if job["launch_slowdown"] is not None:
         names = ("actual", "simulated", "ideal")
         recorded, replayed, ideal = (wording.seconds(job[f"{name}_step_s"]) for name in names)
-        slowdown = wording.ratio(job["slowdown"])
-        yield f"Step time: {recorded} recorded, {replayed} replayed, {ideal} ideal; slowdown {slowdown}"
+        yield (
+            "Against the paper's ideal, one duration per op type with slow ops in its mean: slowdown "
+            f"{wording.ratio(job['slowdown'])} ({recorded} recorded, {replayed} replayed, {ideal} ideal)"
+        )
     yield ""
 
 

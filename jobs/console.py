@@ -89,6 +89,8 @@ class _Console(click.Group):
         for name, entry in COMMANDS.items():
             if args[0] != name and args[0].replace("-", "_") == entry.module:
                 raise click.UsageError(f"No such command {args[0]!r}: it is called {name!r}.", ctx)
+        if args[0] not in COMMANDS and args[0] in import_module("schemas.queries").QUERIES:
+            raise click.UsageError(f"{args[0]!r} is a headline: straggler headline {args[0]}", ctx)
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
         return super().resolve_command(ctx, args)

@@ -17,7 +17,7 @@ from jobs.landing.files import MANIFEST
 from jobs.landing.formats.foreign import RefusalError
 from jobs.landing.formats.manifest import SIZES
 from jobs.landing.formats.rows import FileError
-from jobs.runtime.arguments import Arguments, command, log_date, option
+from jobs.runtime.arguments import Arguments, called, command, log_date, option
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, TRANSFERS_MEASURED
 
 _MOST_LAST: Final = 3
@@ -54,7 +54,7 @@ def main(args: Arguments) -> int:
         if not args.check:
             sys.stdout.write(f"written: {found.write(args.landing, args.log_date)}\n")
     except (RefusalError, FileError, OSError) as error:
-        sys.stderr.write(f"convert: error: {error}\n")
+        sys.stderr.write(f"{called()}: error: {error}\n")
         return EXIT_FAILED
     return EXIT_DONE
 

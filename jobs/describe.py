@@ -10,7 +10,7 @@ from typing import Final
 
 from jobs.reading.dictionary import render
 from jobs.reading.printing import FORMATS, Result, write
-from jobs.runtime.arguments import FORMAT, Arguments, command, option
+from jobs.runtime.arguments import FORMAT, Arguments, called, command, option
 from schemas.dictionary import Entry, entries
 from schemas.queries import QUERIES
 from schemas.sql_files import SqlFile, first_sentence
@@ -53,7 +53,7 @@ def _write_page(target: Path) -> int:
     try:
         target.write_text(render(), encoding="utf-8")
     except OSError as error:
-        sys.stderr.write(f"describe: error: --html: {target}: {error.strerror}\n")
+        sys.stderr.write(f"{called()}: error: --html: {target}: {error.strerror}\n")
         return EXIT_WRONG_SETTINGS
     sys.stdout.write(f"{target}: {len(TABLES)} tables, {len(VIEWS)} views, {len(QUERIES)} named queries\n")
     return EXIT_DONE

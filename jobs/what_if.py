@@ -32,12 +32,13 @@ _TEXT_COLUMNS: Final = 2
 
 
 def _heading(unit: Unit, answers: Answers) -> str:
-    """The baseline of the answers, on two lines."""
+    """What the answers are measured against, on three lines."""
     return (
         f"{unit.job_id}, run {unit.run_id}, {unit.log_date}: {answers.steps} steps, {answers.ops:,} ops\n"
         f"step time: {shown(answers.actual_step_s)} s recorded (T_actual), "
         f"{shown(answers.simulated_step_s)} s replayed (T), {shown(answers.ideal_step_s)} s ideal (T_ideal, "
         f"{answers.ideal}); slowdown {shown(answers.slowdown)}\n"
+        "slowdown: step time / ideal; a fix can go below 1, because slow ops count in the ideal\n"
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from jobs.landing.files import LandedFile
+from jobs.landing.files import LOGS, LandedFile
 from jobs.landing.formats import nccl_inspector
 from jobs.landing.formats.foreign import ForeignRun, RefusalError
 from jobs.landing.formats.rows import LIMITS, LISTS, SCALARS, Bounds, FileError, Rows
@@ -84,11 +84,7 @@ class Conversion:
         ]
         self._found: Recognised = self._opener.recognise(landed)
         if self._found.format is None:
-            detail = "; ".join(f"{file.name}: {reject.detail}" for file, reject in self._found.others)
-            detail = nccl_inspector.NO_REPLAY if self._found.evidence else detail
-            raise RefusalError(
-                "convert", detail or "no files", "jobs/landing/formats/README.md lists what is read"
-            )
+            raise _refusal(landed, self._found)
         self._files = list(self._found.files)
         self.understood = self._understood({})
 
@@ -160,6 +156,21 @@ class Conversion:
                 bad += [*part.rejects, *again]
                 found.left_out.update(f"steps of a rank: {each.detail}" for each in bad)
                 yield good
+
+
+def _refusal(files: Sequence[LandedFile], found: Recognised) -> RefusalError:
+    """Why files of no format are not converted; logs of a landing need not be."""
+    own = next((file for file in files if file.is_one_of(*LOGS)), None)
+    if own is not None:
+        folder = str(Path(own.path).parent)
+        return RefusalError(
+            own.name, "a landing takes it as it is", f"Nothing to convert: straggler analyse {folder}"
+        )
+    detail = "; ".join(f"{file.name}: {reject.detail}" for file, reject in found.others)
+    detail = nccl_inspector.NO_REPLAY if found.evidence else detail
+    return RefusalError(
+        "nothing to convert", detail or "no files", "jobs/landing/formats/README.md lists what is read"
+    )
 
 
 def _append(folder: Path, rows: Rows, ids: Mapping[str, str], zeros_us: Mapping[int, int]) -> None:

@@ -6,14 +6,14 @@ from functools import partial
 from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
 
 from jobs.landing.content import Content, refusal_of
-from jobs.landing.files import LandedFile
+from jobs.landing.files import RANK_LOG, LandedFile
 from jobs.landing.formats import nccl_inspector, refused
 from jobs.landing.formats.foreign import ForeignRun, Format, RefusalError, SourceFile
 from jobs.landing.formats.known import HEAD_BYTES, format_of
 from jobs.landing.formats.manifest import manifest_row
 from jobs.landing.formats.rows import LONGEST_TEXT, Bounds, FileError, Reject
 from jobs.landing.stores import Store
-from schemas.vocabulary import REASON_UNKNOWN_FORMAT, REASON_UNREADABLE_FILE
+from schemas.vocabulary import RANK_LOG_FORMAT, REASON_UNKNOWN_FORMAT, REASON_UNREADABLE_FILE
 
 _Found = TypeVar("_Found")
 _PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")
@@ -43,6 +43,7 @@ class ForeignFiles:
     def recognise(self, files: Sequence[LandedFile]) -> Recognised:
         """Return the files of the first format recognised; formats that are only refused come last."""
         formats: dict[LandedFile, Format | None] = {}
+        unknown: dict[LandedFile, str] = {}
         evidence, others = [], []
         for file in files:
             try:
@@ -55,11 +56,12 @@ class ForeignFiles:
                 evidence.append(file)
             else:
                 formats[file] = format_of(head)
+                unknown[file] = _unknown(head)
         found = [each for each in formats.values() if each is not None]
         chosen = next((each for each in found if each is not refused), next(iter(found), None))
         for file, own in formats.items():
             if own is None or own is not chosen:
-                detail = "no format that is read" if own is None else "another tool's than other files"
+                detail = unknown[file] if own is None else "another tool's than other files"
                 others.append((file, Reject(REASON_UNKNOWN_FORMAT, detail)))
         own_files = [file for file, own in formats.items() if own is not None and own is chosen]
         return Recognised(chosen, own_files, evidence, others)
@@ -105,6 +107,12 @@ class ForeignFiles:
                     self.digests[file] = content.digest
         except OSError as error:
             raise refusal_of(error) from None
+
+
+def _unknown(head: bytes) -> str:
+    """Why a file that begins like this is of no format; a rank log under another name is one for all that."""
+    is_rank_log = f'"{RANK_LOG_FORMAT}"'.encode() in head
+    return f"lines of {RANK_LOG_FORMAT}: name it {RANK_LOG}" if is_rank_log else "no format that is read"
 
 
 @contextmanager

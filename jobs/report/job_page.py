@@ -69,7 +69,7 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
         "unit": unit,
         "links": links or Links(),
         "about": _about(tables.job),
-        "headline": headline(tables.job),
+        "headline": loss.headline(tables.job),
         "is_analysed": tables.job["status"] == STATUS_ANALYSED,
         "traceback": tables.job["failure_traceback"],
         "figures": [],
@@ -152,20 +152,6 @@ def _about(job: Row) -> list[tuple[str, object]]:
     names = ("team", "cluster", "model", "framework", "gpu_type")
     found: list[tuple[str, object]] = [(name.replace("_", " "), job[name]) for name in names if job[name]]
     return [*found, ("GPUs:", f"{job['world_size']:,}")] if job["world_size"] else found
-
-
-def headline(job: Row) -> str:
-    """Return what the job lost in one sentence, or why it was not analysed."""
-    if job["status"] != STATUS_ANALYSED:
-        why = wording.STATUS_WORDS[job["status"]]
-        detail = f" ({job['status_detail']})." if job["status_detail"] else "."
-        return f"Not analysed: {why}{detail}"
-    if job["lost_fraction"] is None:
-        return "What it lost is not known: an earlier version simulated this day."
-    if job["gpu_hours"] is None:
-        return f"{wording.percent(job['lost_fraction'])} of its time is lost; its GPU-hours are not stated."
-    lost, of = wording.hours(job["lost_gpu_hours"]), wording.hours(job["gpu_hours"])
-    return f"{lost} of its {of} GPU-hours ({wording.percent(job['lost_fraction'])}) are lost."
 
 
 def _figures(job: Row) -> list[tuple[str, str, str]]:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from jobs.report import wording
-from jobs.report.rows import FleetTables
+from jobs.report.rows import FleetTables, Row
+from schemas.vocabulary import REPLAYED_STATUSES, STATUS_ANALYSED
 
 
 class Measure(NamedTuple):
@@ -48,3 +49,25 @@ def share(row: Mapping[str, Any], measure: Measure) -> float | None:
     """Part of what was analysed that is lost."""
     lost, of = row[measure.lost], row[measure.of]
     return lost / of if of and lost is not None else None
+
+
+def headline(job: Row) -> str:
+    """Return what the job lost in one sentence, or why that is in no figure of the fleet."""
+    lost = job["lost_fraction"]
+    if job["status"] != STATUS_ANALYSED:
+        is_replayed = job["status"] in REPLAYED_STATUSES
+        what = "Analysed, but outside the fleet's figures" if is_replayed else "Not analysed"
+        detail = f" ({job['status_detail']})" if job["status_detail"] else ""
+        return f"{what}: {wording.STATUS_WORDS[job['status']]}{detail}."
+    if lost is None:
+        return "What it lost is not known: an earlier version simulated this day."
+    step, fixed = (wording.seconds(job["actual_step_s"] * part) for part in (1, 1 - lost))
+    hours = (
+        "its GPU-hours are not stated"
+        if job["gpu_hours"] is None
+        else f"{wording.hours(job['lost_gpu_hours'])} of its {wording.hours(job['gpu_hours'])} GPU-hours"
+    )
+    return (
+        f"A step takes {step}, {wording.ratio(1 / (1 - lost))} times the {fixed} with all causes fixed: "
+        f"{wording.percent(lost)} of its time is lost, {hours}."
+    )

@@ -41,6 +41,7 @@ def test_help_lists_all_commands_by_purpose(capsys: pytest.CaptureFixture[str]) 
         (["named_query"], "straggler: error: No such command 'named_query': it is called 'headline'."),
         (["query", "--formt", "csv"], "straggler query: error: No such option '--formt'. Did you mean"),
         (["headline", "stragling"], "straggler headline: error: Invalid value for 'NAME'"),
+        (["trend"], "straggler: error: 'trend' is a headline: straggler headline trend"),
         (["night"], "straggler night: error: Missing option '--log-date'."),
     ],
 )
@@ -84,3 +85,8 @@ def _outcome(*arguments: str, **environment: str) -> str:
         env={"PYTHONPATH": str(PROJECT), **environment},
     )
     return done.stdout
+
+
+def test_alone_it_prints_its_help_as_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert capsys.readouterr().err.startswith("Usage: straggler [OPTIONS] COMMAND [ARGS]...\n\n")

@@ -17,6 +17,7 @@ from jobs.landing.formats import json_stream, megascan
 from tests.jobs.landing.formats.foreign_logs import LOGS, as_json
 from tests.jobs.landing.formats.test_timeline import STAGE, op
 from tests.jobs.landing.land import land
+from tests.support.line_cases import line
 from tests.support.night import DAY
 from udfs.what_if import simulate_job
 
@@ -108,6 +109,21 @@ def test_what_cannot_be_converted_says_why(
     (tmp_path / "run.log").write_bytes(content)
     assert main([str(tmp_path / "run.log"), "--check"]) == exit_status
     assert re.search(words, capsys.readouterr().err)
+
+
+def test_rank_logs_need_no_conversion_and_other_names_for_them_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "worker0.jsonl").write_bytes(line())
+    assert main([str(tmp_path), "--check"]) == 1
+    assert "worker0.jsonl: lines of rank-log/1: name it rank-*.jsonl" in capsys.readouterr().err
+    (tmp_path / "worker0.jsonl").rename(tmp_path / "rank-0.jsonl")
+    assert main([str(tmp_path), "--check"]) == 1
+    said = capsys.readouterr().err
+    assert said == (
+        "convert: error: rank-0.jsonl: a landing takes it as it is. Nothing to convert: straggler analyse "
+        f"{tmp_path}\n"
+    )
 
 
 def test_nothing_is_written_over_and_a_target_is_needed(

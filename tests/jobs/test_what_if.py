@@ -86,7 +86,7 @@ def test_the_answer_is_a_table_of_the_latest_day(capsys: pytest.CaptureFixture[s
         capsys, warehouse, "--job-id", "llm-a", "--fix", FORWARD, "--fix", "op_type LIKE 'grads%'"
     )
     assert status == 0
-    first, second, *table = (line for line in out.splitlines() if line.strip())
+    first, second, _, *table = (line for line in out.splitlines() if line.strip())
     assert first == "llm-a, run r3, 2026-01-06: 1 steps, 4 ops"
     assert second == (
         "step time: 4.0 s recorded (T_actual), 4.0 s replayed (T), "

@@ -10,7 +10,7 @@ import pytest
 from jobs.report.job_page import Links, job_page
 from jobs.report.loss import of_unit
 from jobs.report.rows import UnitTables
-from jobs.report.wording import hours, percent
+from jobs.report.wording import hours, percent, seconds
 from jobs.what_if import main as what_if_command
 from tests.jobs.report.fleets import NAUGHTY
 from tests.jobs.report.pages import Page
@@ -32,7 +32,12 @@ def commands(page: Page) -> list[list[str]]:
 def test_it_says_what_is_lost_why_and_what_fixing_returns() -> None:
     job = SICK.job
     share = percent(job["lost_fraction"])
-    assert f"{hours(job['lost_gpu_hours'])} of its 192 GPU-hours ({share}) are lost." in PAGE.text
+    fixed_s = job["actual_step_s"] * (1 - job["lost_fraction"])
+    assert (
+        f"A step takes {seconds(job['actual_step_s'])}, {job['actual_step_s'] / fixed_s:.2f} times the "
+        f"{seconds(fixed_s)} with all causes fixed: {share} of its time is lost, "
+        f"{hours(job['lost_gpu_hours'])} of its 192 GPU-hours."
+    ) in PAGE.text
     (cause,) = [row for row in SICK.causes if row["is_cause"]]
     assert f"slow worker: {of_unit(cause['lost_fraction'], cause['lost_gpu_hours'])} lost" in PAGE.text
     alone = of_unit(cause["time_saved_fraction"], cause["recoverable_gpu_hours"])
@@ -152,10 +157,10 @@ def test_a_unit_that_is_not_analysed_says_so_first_and_has_no_loss() -> None:
     causes = [dict(row, lost_fraction=None, lost_gpu_hours=None) for row in SICK.causes]
     text = Page(job_page(replace(SICK, job=job, causes=causes))).text
     assert (
-        "Not analysed: replay and recording too far apart (9 % apart). What follows is the best estimate"
-        in text
+        "Analysed, but outside the fleet's figures: replay and recording too far apart (9 % apart). What "
+        "follows is the best estimate" in text
     )
-    assert "are lost" not in text
+    assert "is lost" not in text
     assert "GPU-hours lost" not in text
 
 
