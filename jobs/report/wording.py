@@ -111,6 +111,11 @@ def number(value: float | None) -> str:
     return MISSING if value is None else _digits(value)
 
 
+def counted(count: int, one: str) -> str:
+    """Return a number of things with their name, which takes an s for more or fewer than one."""
+    return f"{number(count)} {one}{'' if count == 1 else 's'}"
+
+
 def _digits(value: float) -> str:
     """Whole numbers from 100 on, millions from 1,000,000 on, else three significant digits; -0 is 0."""
     size = abs(value)
