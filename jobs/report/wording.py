@@ -32,7 +32,10 @@ CAUSE_WORDS: Final[dict[str, CauseWords]] = dict(
             CauseWords("slow worker", "repair or replace the host, or leave it out", _OF_WORKERS),
             CauseWords("uneven stages", "move layers, or the loss, between pipeline stages", _OF_STAGE),
             CauseWords("uneven data", "give every microbatch of a step the same work", _OF_DATA),
-            CauseWords("pauses", "collect garbage on all workers in the same steps"),
+            CauseWords(
+                "pauses",
+                "look at what pauses these workers: garbage collection, checkpoints, power, storage",
+            ),
             CauseWords("slow transfers", "look at the links between these workers"),
             CauseWords("late starts", "load data ahead: the step waits for it before its first op"),
             CauseWords(
@@ -44,6 +47,9 @@ CAUSE_WORDS: Final[dict[str, CauseWords]] = dict(
         strict=True,
     )
 )
+
+FIX_OF_PAUSES_APART: Final = "collect garbage on all workers in the same steps"
+"""What helps against pauses that strike the workers in different steps, and no others."""
 
 FLAG_WORDS: Final[dict[str, str]] = {
     "few_steps": "from few steps",
