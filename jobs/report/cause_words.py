@@ -1,7 +1,9 @@
 """Causes of one unit in words: what is lost to them, what fixing returns, and who causes it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
+
+import numpy as np
 
 from jobs.report import loss, wording
 from jobs.report.rows import Row
@@ -9,7 +11,10 @@ from schemas.vocabulary import JUDGED_BY_HISTORY
 
 _SHOWN: Final = 8
 """Culprits that are listed."""
-_IN_SECONDS: Final = ("pause", "communication", "launch_delay")
+_PAUSE: Final = "pause"
+_TOGETHER: Final = 0.5
+"""Pauses coincide where a step that one strikes strikes more than this part of the culprits."""
+_IN_SECONDS: Final = (_PAUSE, "communication", "launch_delay")
 """Causes whose effect is seconds lost per step that they strike; of others a share of the usual time."""
 
 
@@ -18,17 +23,18 @@ def short(row: Row) -> dict[str, object]:
     return {"title": wording.CAUSE_WORDS[row["cause"]].title, "saved": row["time_saved_fraction"]}
 
 
-def told(row: Row, host_pages: Mapping[str, str]) -> dict[str, object]:
+def told(row: Row, host_pages: Mapping[str, str], workers: Sequence[Row] = ()) -> dict[str, object]:
     """Everything that the page says of a cause that holds.
 
     host_pages : where the page of a host lies, from the job's page.
+    workers    : rows of worker_slowdown: whether pauses coincide shows in their steps.
     """
     cause = row["cause"]
     culprits = row["culprits"]
     lost = row["lost_fraction"]
     return short(row) | {
         "name": cause,
-        "fix": wording.CAUSE_WORDS[cause].fix,
+        "fix": _fix(row, workers),
         "lost": None if lost is None else loss.of_unit(lost, row["lost_gpu_hours"]),
         "alone": loss.of_unit(row["time_saved_fraction"], row["recoverable_gpu_hours"]),
         "flag": wording.FLAG_WORDS[row["flag_reason"]] if row["flag_reason"] else "",
@@ -38,6 +44,19 @@ def told(row: Row, host_pages: Mapping[str, str]) -> dict[str, object]:
         "more_culprits": max(0, len(culprits) - _SHOWN),
         "evidence": _evidence(row),
     }
+
+
+def _fix(row: Row, workers: Sequence[Row]) -> str:
+    """Return what to do about a cause; of pauses, whether they strike the culprits in different steps."""
+    usual = wording.CAUSE_WORDS[row["cause"]].fix
+    places = {(each["dp_rank"], each["pp_rank"]) for each in row["culprits"]}
+    slowdowns = [each["step_slowdowns"] for each in workers if (each["dp_rank"], each["pp_rank"]) in places]
+    if row["cause"] != _PAUSE or len(slowdowns) < 2 or None in slowdowns:
+        return usual
+    excess = np.array(slowdowns) - 1.0
+    is_struck = excess > excess.max(axis=1, keepdims=True) / 2
+    struck_together = is_struck[:, is_struck.any(axis=0)].mean()
+    return usual if struck_together > _TOGETHER else wording.FIX_OF_PAUSES_APART
 
 
 def _links(row: Row) -> list[str]:

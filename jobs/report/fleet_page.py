@@ -21,7 +21,7 @@ def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
     """Return the page as HTML."""
     values = {
         "root": ".",
-        "title": f"Fleet report, {publication.first_day} to {publication.day}",
+        "title": f"Fleet report, {publication.period}",
         "tiles": tiles(tables, publication),
         "weeks": _weeks(tables),
         "coverage": tables.coverage.to_pylist()[::-1],

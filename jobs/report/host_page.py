@@ -39,7 +39,7 @@ def host_pages(tables: FleetTables, publication: Publication) -> dict[str, bytes
             "host.html",
             {
                 "root": "..",
-                "title": f"{host}, {publication.first_day} to {publication.day}",
+                "title": f"{host}, {publication.period}",
                 "host": host,
                 "publication": publication,
                 "causes": fixes[host],

@@ -94,7 +94,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
         fixes = commands.fix_causes(tables.key, [row["cause"] for row in held], warehouse)
         timeline = commands.timeline(tables.key, warehouse)
     return {
-        "causes": [cause_words.told(row, links.hosts) for row in held],
+        "causes": [cause_words.told(row, links.hosts, tables.workers) for row in held],
         "others": [cause_words.short(row) for row in sorted(others, key=_saved)],
         "unexplained": _unexplained(tables),
         "prints": _printed(tables, held),

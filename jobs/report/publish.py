@@ -47,7 +47,7 @@ def contents(fleet: FleetTables, units: Sequence[UnitTables], publication: Publi
         **jobs,
         **host_pages(fleet, publication),
         INDEX_NAME: fleet_page(fleet, publication),
-        HEADLINE_NAME: headline(fleet).encode(),
+        HEADLINE_NAME: headline(fleet, publication).encode(),
     }
 
 

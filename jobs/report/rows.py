@@ -51,6 +51,11 @@ class Publication:
     warehouse: str = ""
     quality: str = ""
 
+    @property
+    def period(self) -> str:
+        """Its days as a person reads them."""
+        return f"{self.first_day} to {self.day}" if self.first_day < self.day else str(self.day)
+
     def page_of(self, path: str) -> str | None:
         """Return where a job page lies from the publication's folder; None if none exists."""
         if path not in self.pages:

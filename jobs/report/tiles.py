@@ -13,13 +13,17 @@ _SPARKLINE: Final = (140.0, 36.0)
 _MOST_NAMED: Final = 4
 
 
-def headline(tables: FleetTables) -> str:
+def headline(tables: FleetTables, publication: Publication) -> str:
     """What the whole period lost, in one sentence."""
+    return f"{publication.period}: {_of_period(tables)}"
+
+
+def _of_period(tables: FleetTables) -> str:
     (totals,) = tables.totals.to_pylist()
     if not totals["jobs"]:
         return "No jobs in this period."
     if not totals["analysed"]:
-        return f"None of {wording.number(totals['jobs'])} runs could be analysed."
+        return f"None of {wording.counted(totals['jobs'], 'run')} could be analysed."
     measure = loss.measure_of(tables)
     share = wording.percent(loss.share(totals, measure))
     if measure is loss.TIME:

@@ -32,7 +32,10 @@ CAUSE_WORDS: Final[dict[str, CauseWords]] = dict(
             CauseWords("slow worker", "repair or replace the host, or leave it out", _OF_WORKERS),
             CauseWords("uneven stages", "move layers, or the loss, between pipeline stages", _OF_STAGE),
             CauseWords("uneven data", "give every microbatch of a step the same work", _OF_DATA),
-            CauseWords("pauses", "collect garbage on all workers in the same steps"),
+            CauseWords(
+                "pauses",
+                "look at what pauses these workers: garbage collection, checkpoints, power, storage",
+            ),
             CauseWords("slow transfers", "look at the links between these workers"),
             CauseWords("late starts", "load data ahead: the step waits for it before its first op"),
             CauseWords(
@@ -44,6 +47,9 @@ CAUSE_WORDS: Final[dict[str, CauseWords]] = dict(
         strict=True,
     )
 )
+
+FIX_OF_PAUSES_APART: Final = "collect garbage on all workers in the same steps"
+"""What helps against pauses that strike the workers in different steps, and no others."""
 
 FLAG_WORDS: Final[dict[str, str]] = {
     "few_steps": "from few steps",
@@ -109,6 +115,11 @@ def seconds(value: float | None) -> str:
 def number(value: float | None) -> str:
     """Return a number with neither unit nor more digits than it deserves."""
     return MISSING if value is None else _digits(value)
+
+
+def counted(count: int, one: str) -> str:
+    """Return a number of things with their name, which takes an s for more or fewer than one."""
+    return f"{number(count)} {one}{'' if count == 1 else 's'}"
 
 
 def _digits(value: float) -> str:

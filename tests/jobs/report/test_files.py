@@ -43,7 +43,7 @@ def test_what_a_killed_run_left_is_no_publication_and_goes_away(tmp_path: Path) 
     leftover.parent.mkdir()
     leftover.write_text("half")
     replace_publication(tmp_path, NEXT, {"index.html": b"next"})
-    assert Page((tmp_path / "index.html").read_bytes()).all("a", "href")[1:] == [f"{NEXT}/index.html"]
+    assert Page((tmp_path / "index.html").read_bytes()).all("a", "href")[1:] == [f"{NEXT}/index.html"] * 2
     replace_publication(tmp_path, DAY, {"index.html": b"whole"})
     assert not leftover.parent.exists()
 
@@ -53,8 +53,9 @@ def test_the_list_of_all_names_the_latest_first_with_their_headlines(tmp_path: P
     for day in (DAY, NEXT):
         replace_publication(tmp_path, day, {"index.html": b"page", "headline.txt": f"<{day}>".encode()})
     page = Page((tmp_path / "index.html").read_bytes())
-    assert page.all("a", "href")[1:] == [f"{NEXT}/index.html", f"{DAY}/index.html"]
-    assert f"{DAY} : <{DAY}>" in page.text
+    assert page.all("a", "href")[1:] == [f"{each}/index.html" for each in (NEXT, NEXT, DAY)]
+    assert f"Open the latest report, {NEXT}" in page.text
+    assert f"Report of {DAY} . <{DAY}>" in page.text
 
 
 def test_a_page_on_demand_joins_its_publication_or_begins_one(tmp_path: Path) -> None:

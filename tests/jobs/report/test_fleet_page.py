@@ -80,7 +80,8 @@ def test_the_first_screen_says_what_is_lost_what_to_fix_and_what_that_covers() -
     assert shown["lost"] == f"{hours(first['lost_gpu_hours'])} GPU-hours"
     assert f"{totals['analysed']} of {totals['jobs']} runs" in page.text
     assert f"Fleet report, {LAST - timedelta(days=29)} to {LAST}" in page.text
-    assert headline(FLEET) == (
+    assert headline(FLEET, publication(FLEET)) == (
+        "2026-05-02 to 2026-05-31: "
         f"Stragglers cost {hours(lost)} of {hours(of)} analysed GPU-hours ({percent(lost / of)})."
     )
 
@@ -89,7 +90,9 @@ def test_without_gpu_hours_the_page_speaks_in_per_cent_of_time() -> None:
     page = Page(fleet_page(TIMES, publication(TIMES)))
     (totals,) = TIMES.totals.to_pylist()
     share = percent(totals["lost_s"] / totals["analysed_s"])
-    assert headline(TIMES) == f"Stragglers cost {share} of the time; no analysed run states its GPU-hours."
+    assert headline(TIMES, publication(TIMES)).endswith(
+        f": Stragglers cost {share} of the time; no analysed run states its GPU-hours."
+    )
     assert f"What stragglers cost {share} of the time" in page.text
     assert page.data["measure"] == {"unit": ""}
     assert tiles(TIMES, publication(TIMES))["fix"]["lost"].endswith(" of the time")
@@ -99,10 +102,10 @@ def test_without_gpu_hours_the_page_speaks_in_per_cent_of_time() -> None:
 
 def test_without_jobs_the_first_sentence_says_so() -> None:
     empty = asked({}, LAST)
-    assert headline(empty) == "No jobs in this period."
+    assert headline(empty, publication(empty)) == "2026-05-31: No jobs in this period."
     assert Page(fleet_page(empty, publication(empty))).data["units"]["lost"] == []
     refused = asked({JOB_SLOWDOWN: [_unit("a", LAST) | {"status": "no_ops"}]}, LAST)
-    assert headline(refused) == "None of 1 runs could be analysed."
+    assert headline(refused, publication(refused)) == "2026-05-31: None of 1 run could be analysed."
 
 
 def test_the_last_seven_days_stand_beside_the_seven_before() -> None:

@@ -1,6 +1,7 @@
 """The job page: what it says of a slow host, of published traces, of jobs that were not replayed."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -144,6 +145,36 @@ def test_the_ends_of_a_slow_link_are_named() -> None:
     assert text.count("The link between") == 1
     assert "The link between left (stage 1) and right (stage 2) is slow at both ends." in text
     assert "1.5 s" in text
+
+
+@pytest.mark.parametrize(
+    ("struck", "advice"),
+    [
+        ([(0, 4, 8)] * 4, "look at what pauses these workers"),
+        ([(0, 4), (0, 4), (0, 4), (1, 4)], "look at what pauses these workers"),
+        ([(3, 7)], "look at what pauses these workers"),
+        ([(0, 4), (1, 5), (2, 6), (3, 7)], "collect garbage on all workers in the same steps"),
+        ([(0, 4), (1, 5)], "collect garbage on all workers in the same steps"),
+    ],
+    ids=["all together", "nearly together", "one worker", "each on its own", "two apart"],
+)
+def test_pauses_are_to_coincide_only_where_they_do_not(struck: Sequence[Sequence[int]], advice: str) -> None:
+    workers = [
+        dict(row, step_slowdowns=[1.3 if step in steps else 1.01 for step in range(12)])
+        for row, steps in zip(SICK.workers, struck, strict=False)
+    ]
+    culprits = [
+        {name: row[name] for name in ("pp_rank", "dp_rank", "rank", "host")}
+        | {"effect": 0.3, "share_of_steps": 0.2, "pattern": "intermittent"}
+        for row in workers
+    ]
+    causes = [
+        dict(row, is_cause=row["cause"] == "pause", culprits=culprits if row["cause"] == "pause" else [])
+        for row in SICK.causes
+    ]
+    others = SICK.workers[len(workers) :]
+    text = Page(job_page(replace(SICK, causes=causes, workers=[*workers, *others]))).text
+    assert f"To do: {advice}" in text
 
 
 def test_a_unit_that_is_not_analysed_says_so_first_and_has_no_loss() -> None:
