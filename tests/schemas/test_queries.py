@@ -69,7 +69,7 @@ def test_every_file_is_a_query_and_says_what_it_means() -> None:
     for query in QUERIES.values():
         assert "$" not in query.sql + query.meaning
         assert "--" not in query.sql
-        assert query.meaning.endswith(".")
+        assert query.meaning.endswith((".", "?"))
         assert query.sources
         assert ":" not in query.over(DAY, NEXT_DAY)
 
