@@ -1,4 +1,4 @@
-"""# Backfill: stages of the night over a range of days
+"""# Backfill: phases of the night over a range of days
 
 Triggered by hand, with a form that is checked before anything starts. Does what of the range is not done,
 or was done from other data, under other settings that matter, or by another version; everything else is
@@ -6,7 +6,7 @@ skipped.
 
 | task | publishes |
 |---|---|
-| `backfill` | what the chosen stages publish, in blocks of days |
+| `backfill` | what the chosen phases publish, in blocks of days |
 
 | field of the form | means |
 |---|---|
@@ -37,7 +37,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # Airflow itself only
 from dags.operators.assets import HISTORY
 from dags.operators.policy import of_tasks
 from dags.operators.spark_submit import SparkSubmitOperator
-from schemas.vocabulary import STAGE_NAMES
+from schemas.vocabulary import PHASE_NAMES
 
 ARGUMENTS = """\
 --from
@@ -56,7 +56,7 @@ LINE_OR_NOTHING = r"^[^\r\n]*$"
 
 with DAG(
     dag_id="backfill_history",
-    description="Stages of the night over a range of days, where not done.",
+    description="Phases of the night over a range of days, where not done.",
     doc_md=__doc__,
     schedule=None,
     start_date=datetime(2020, 1, 1, tzinfo=UTC),
@@ -69,9 +69,9 @@ with DAG(
         "stages": Param(
             [],
             type="array",
-            items={"type": "string", "enum": list(STAGE_NAMES)},
-            examples=list(STAGE_NAMES),
-            title="Stages",
+            items={"type": "string", "enum": list(PHASE_NAMES)},
+            examples=list(PHASE_NAMES),
+            title="Phases",
             description="all when empty",
         ),
         "job_ids": Param(
@@ -96,7 +96,7 @@ with DAG(
 ):
     backfill = SparkSubmitOperator(
         task_id="backfill",
-        doc_md="Does the chosen stages on the chosen days, where they are not done.",
+        doc_md="Does the chosen phases on the chosen days, where they are not done.",
         entry_point="backfill",
         outlets=[HISTORY],
         arguments=ARGUMENTS,

@@ -36,8 +36,8 @@ A task whose process is killed, with its scheduler or its machine, takes its Spa
 done again by its next try, or when it is cleared.
 
 **When a gate refuses**, the published tables are as they were. The refused rows are kept
-in `<warehouse>/_refused/<stage>/<day>`, `<warehouse>/_quality/log_date=<day>` has a page of each stage with
-everything that was held, and one of what changed in the day later (`<stage>-later.html`). Mend the defect and
+in `<warehouse>/_refused/<phase>/<day>`, `<warehouse>/_quality/log_date=<day>` has a page of each phase with
+everything that was held, and one of what changed in the day later (`<phase>-later.html`). Mend the defect and
 clear the task; or, where the rows will do, let them through, in the project's folder, and clear the task:
 
     python -m jobs.release_night --warehouse <warehouse> --log-date <day> --accept <table>.<expectation> ...
@@ -50,7 +50,7 @@ tasks wait without a worker slot, each takes the slot of the pool `what_if_write
 once: `airflow pools set what_if_writers 1 "tasks that write tables"`.
 
 **Others** can schedule on the assets of the published tables (`what_if_fleet_day`, ...) and on
-`what_if_night`, whose events carry the night's summary: units by status, rows, seconds of each stage and of
+`what_if_night`, whose events carry the night's summary: units by status, rows, seconds of each phase and of
 its gates, warnings, and where the data docs and the report lie.
 
 ## Settings

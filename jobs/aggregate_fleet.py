@@ -18,7 +18,7 @@ from jobs.history.fingerprints import built_on, recorded
 from jobs.runtime.arguments import LOG_DATE, Arguments
 from jobs.runtime.cli import entry_point
 from jobs.runtime.progress import working
-from jobs.runtime.run_log import stage_work
+from jobs.runtime.run_log import phase_work
 from jobs.runtime.settings import Settings
 from jobs.transforms.causes import cause_day, with_lost
 from jobs.transforms.fleet import coverage_day, fleet_day, host_day
@@ -37,8 +37,8 @@ from schemas.vocabulary import (
     JOBS,
     OP_TYPE_DAY,
     OP_TYPE_SLOWDOWN,
-    STAGE_AGGREGATE,
-    STAGE_REVISE,
+    PHASE_AGGREGATE,
+    PHASE_REVISE,
     WORKER_SLOWDOWN,
 )
 
@@ -46,10 +46,10 @@ _READ: Final = (JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN, JOBS, OP_TYPE_SLOWDOW
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Aggregate these days and publish; returns rows per table, and the stage's work."""
+    """Aggregate these days and publish; returns rows per table, and the phase's work."""
     started = time.monotonic()
     warehouse = Warehouse.of(spark, settings)
-    revised = recorded(warehouse, log_dates, stage=STAGE_REVISE)[STAGE_REVISE]
+    revised = recorded(warehouse, log_dates, phase=PHASE_REVISE)[PHASE_REVISE]
     read = {name: warehouse.read(TABLES[name], log_dates) for name in _READ}
     job_slowdown = read[JOB_SLOWDOWN]
     units = with_lost(job_slowdown, read[JOB_CAUSES])
@@ -61,15 +61,15 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
         GROUP_DAY: group_day(units, read[JOBS]),
         OP_TYPE_DAY: op_type_day(read[OP_TYPE_SLOWDOWN], job_slowdown),
     }
-    counted = built_on(revised, STAGE_AGGREGATE, settings)
-    rows, gates, _ = publish(STAGE_AGGREGATE, warehouse, collected(frames), log_dates, fingerprints=counted)
-    return rows | stage_work(STAGE_AGGREGATE, counted, time.monotonic() - started, gates)
+    counted = built_on(revised, PHASE_AGGREGATE, settings)
+    rows, gates, _ = publish(PHASE_AGGREGATE, warehouse, collected(frames), log_dates, fingerprints=counted)
+    return rows | phase_work(PHASE_AGGREGATE, counted, time.monotonic() - started, gates)
 
 
 @entry_point("aggregate_fleet", LOG_DATE)
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Aggregate a log date, and later days whose causes were revised: result tables to the fleet's tables."""
-    days = with_later_days(Warehouse.of(spark, settings), settings, STAGE_AGGREGATE, [args.log_date])
+    days = with_later_days(Warehouse.of(spark, settings), settings, PHASE_AGGREGATE, [args.log_date])
     with working(f"aggregate_fleet: {', '.join(map(str, days))}"):
         return run(spark, settings, days)
 

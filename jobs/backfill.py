@@ -1,4 +1,4 @@
-"""Backfill: the stages of a night over a range of days, in blocks that share a session, gates and commits.
+"""Backfill: the phases of a night over a range of days, in blocks that share a session, gates and commits.
 
 What is done and unchanged is skipped: started again after whatever ended it, a backfill goes on where it was.
 """
@@ -34,11 +34,11 @@ from jobs.runtime import inputs
 from jobs.runtime.arguments import Arguments, log_date, option
 from jobs.runtime.cli import entry_point
 from jobs.runtime.progress import working
-from jobs.runtime.run_log import work_of_stages
+from jobs.runtime.run_log import work_of_phases
 from jobs.runtime.run_summary import SUMMARY, leave, of_history
 from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
 from jobs.warehouse.tables import Warehouse
-from schemas.vocabulary import STAGE_INGEST, STAGE_NAMES, STAGE_SIMULATE
+from schemas.vocabulary import PHASE_INGEST, PHASE_NAMES, PHASE_SIMULATE
 
 _LOG: Final = logging.getLogger(__name__)
 _COLUMNS: Final = ("days", "stage", "units", "million_ops", "megabytes", "seconds")
@@ -61,7 +61,7 @@ def plan(
     tables: TableReader,
     settings: Settings,
     log_dates: Sequence[date],
-    stages: Sequence[str] = STAGE_NAMES,
+    phases: Sequence[str] = PHASE_NAMES,
     job_ids: Collection[str] = (),
     *,
     data_only: bool = False,
@@ -75,8 +75,8 @@ def plan(
     data_only : results of other settings or of another version stay: only units of other data are done
     digest : how files are read whose times alone have changed
     """
-    wants = {stage: wanted(settings, stage, data_only=data_only) for stage in stages}
-    after: dict[str, Wanted] = {stage: None for stage in AFTER_SIMULATE if stage in wants}
+    wants = {phase: wanted(settings, phase, data_only=data_only) for phase in phases}
+    after: dict[str, Wanted] = {phase: None for phase in AFTER_SIMULATE if phase in wants}
     days = sorted(set(log_dates))
     size, look_back_days = settings.history.block_days, settings.revision.days
     todo = Plan([], wants, [])
@@ -99,12 +99,12 @@ def _landed(
     digest: Digests,
 ) -> LandingChanges | None:
     """Find out what the landing has changed on these days; None where ingest is not asked for."""
-    ingested = before.done[STAGE_INGEST]
-    if STAGE_INGEST in todo.wants:
-        landing = changed_in_landing(settings, ingested, log_dates, todo.wants[STAGE_INGEST], digest)
+    ingested = before.done[PHASE_INGEST]
+    if PHASE_INGEST in todo.wants:
+        landing = changed_in_landing(settings, ingested, log_dates, todo.wants[PHASE_INGEST], digest)
         todo.retouched.extend(each for each in landing.retouched if not job_ids or each.unit[1] in job_ids)
         return landing
-    if STAGE_SIMULATE in todo.wants and (unknown := before.jobs - ingested.keys()):
+    if PHASE_SIMULATE in todo.wants and (unknown := before.jobs - ingested.keys()):
         _LOG.warning(
             "%d units are left alone: no record that they were ingested whole (--stages ingest,... does it)",
             len(unknown),
@@ -121,30 +121,30 @@ def _add(
     job_ids: Collection[str],
 ) -> None:
     """Add what is to be done on some days to a plan, which already has that of the days before."""
-    changed = [day for block in todo.blocks if block.units.get(STAGE_SIMULATE) for day in block.log_dates]
+    changed = [day for block in todo.blocks if block.units.get(PHASE_SIMULATE) for day in block.log_dates]
     todo.blocks.extend(blocks_of(before, landing, wants, settings.history, job_ids, changed))
 
 
 def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
-    """Do what was planned; returns rows per table and the work of each stage."""
+    """Do what was planned; returns rows per table and the work of each phase."""
     if todo.retouched:
         days = sorted({each.unit[0] for each in todo.retouched})
         units = {each.unit for each in todo.retouched}
-        publish(STAGE_INGEST, Warehouse.of(spark, settings), {}, days, (), units, todo.retouched)
+        publish(PHASE_INGEST, Warehouse.of(spark, settings), {}, days, (), units, todo.retouched)
     return do_blocks(spark, settings, todo.blocks, todo.wants) if todo.blocks else {}
 
 
-def tell_plan(tables: TableReader, todo: Plan) -> None:
+def print_plan(tables: TableReader, todo: Plan) -> None:
     """Print what would be done, block by block, and how long it will take by the runs of late."""
     rate = rates(tables)
     rows = []
     for block in todo.blocks:
-        for stage in todo.wants:
-            work = block.work(stage)
+        for phase in todo.wants:
+            work = block.work(phase)
             if work.units:
                 days = f"{block.log_dates[0]} .. {block.log_dates[-1]}"
                 size = work.units, round(work.ops / 1e6, 1), round(work.bytes / 1e6, 1)
-                rows.append((days, stage, *size, round(seconds_for(work, stage, rate), 1)))
+                rows.append((days, phase, *size, round(seconds_for(work, phase, rate), 1)))
     if rows:
         is_number = [name not in {"days", "stage"} for name in _COLUMNS]
         write(Result(_COLUMNS, is_number, rows), "table", sys.stdout)
@@ -153,10 +153,10 @@ def tell_plan(tables: TableReader, todo: Plan) -> None:
     _say(f"{jobs} jobs on {len(todo.log_dates)} days to do, about {_duration(seconds)}")
 
 
-def tell_summary(counts: dict[str, int], asked: int, todo: Plan) -> None:
+def print_summary(counts: dict[str, int], asked: int, todo: Plan) -> None:
     """Print what was done."""
     _say(f"{len(todo.log_dates)} of {asked} days had something to do; the others were done and unchanged")
-    for each in work_of_stages(counts):
+    for each in work_of_phases(counts):
         size = f"{each['units']:,} units, {each['ops'] / 1e6:,.1f} million ops, {each['bytes'] / 1e6:,.1f} MB"
         _say(f"{each['stage']}: {size} in {_duration(each['seconds'])}")
 
@@ -169,20 +169,20 @@ def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def _stages(text: str) -> list[str]:
-    """Stages as named on the command line, in the order in which they depend on each other."""
+def _phases(text: str) -> list[str]:
+    """Phases as named on the command line, in the order in which they depend on each other."""
     named = text.split(",")
-    unknown = [name for name in named if name not in STAGE_NAMES]
+    unknown = [name for name in named if name not in PHASE_NAMES]
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is not a stage; stages are {', '.join(STAGE_NAMES)}")
-    return [name for name in STAGE_NAMES if name in named]
+        raise ValueError(f"{unknown[0]!r} is not a phase; phases are {', '.join(PHASE_NAMES)}")
+    return [name for name in PHASE_NAMES if name in named]
 
 
 def _without_ingest(named: Sequence[str] | None) -> list[str]:
-    """Stages beside a shared silver; raises SettingsError where ingest was asked for by name."""
-    if named is not None and STAGE_INGEST in named:
+    """Phases beside a shared silver; raises SettingsError where ingest was asked for by name."""
+    if named is not None and PHASE_INGEST in named:
         raise SettingsError("--stages: ingest has no new version beside the old: leave it out")
-    return [stage for stage in named or STAGE_NAMES if stage != STAGE_INGEST]
+    return [phase for phase in named or PHASE_NAMES if phase != PHASE_INGEST]
 
 
 def days_between(first: date, last: date) -> list[date]:
@@ -196,7 +196,7 @@ def _asked(settings: Settings, args: Arguments) -> tuple[Settings, list[date], l
     """Settings, days and phases that the arguments mean."""
     log_dates = days_between(args.first, args.last)
     if args.warehouse_new is None:
-        return settings, log_dates, args.stages or list(STAGE_NAMES)
+        return settings, log_dates, args.stages or list(PHASE_NAMES)
     return with_new_warehouse(settings, args.warehouse_new), log_dates, _without_ingest(args.stages)
 
 
@@ -206,10 +206,10 @@ def _writes_to(settings: Settings, args: Arguments) -> str:
 
 def dry_run(settings: Settings, args: Arguments) -> None:
     """Say what would be done, without Spark where DuckDB reaches the warehouse."""
-    settings, log_dates, stages = _asked(settings, args)
+    settings, log_dates, phases = _asked(settings, args)
     with tables_of(settings, "backfill") as tables:
-        todo = plan(tables, settings, log_dates, stages, args.job_id)
-        tell_plan(tables, todo)
+        todo = plan(tables, settings, log_dates, phases, args.job_id)
+        print_plan(tables, todo)
     leave(of_history(todo.log_dates, {}, dry_run=True), args.summary)
 
 
@@ -220,7 +220,7 @@ def _reads(settings: Settings, args: Arguments) -> None:
         _without_ingest(args.stages)
         inputs.a_warehouse(settings, args)
         inputs.room_for(with_new_warehouse(settings, args.warehouse_new).paths.warehouse)
-    elif STAGE_INGEST in (args.stages or STAGE_NAMES):
+    elif PHASE_INGEST in (args.stages or PHASE_NAMES):
         inputs.a_landing(settings, args)
     else:
         inputs.a_warehouse(settings, args)
@@ -230,7 +230,7 @@ def _reads(settings: Settings, args: Arguments) -> None:
     "backfill",
     option("--from DATE", "first day", log_date, dest="first", required=True),
     option("--to DATE", "last day", log_date, dest="last", required=True),
-    option("--stages A,B", f"some of {','.join(STAGE_NAMES)}; all when left out", _stages),
+    option("--stages A,B", f"some of {','.join(PHASE_NAMES)}; all when left out", _phases),
     option(
         "--job-id JOB",
         "only this job, and the aggregates of its days; may be given several times",
@@ -248,13 +248,13 @@ def _reads(settings: Settings, args: Arguments) -> None:
     dry_run=dry_run,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Run stages of the night over a range of log dates, where not done."""
-    settings, log_dates, stages = _asked(settings, args)
+    """Run phases of the night over a range of log dates, where not done."""
+    settings, log_dates, phases = _asked(settings, args)
     tables, by_workers = Warehouse.of(spark, settings), partial(digests_by, spark)
     with working("backfill: looking for what is to be done"):
-        todo = plan(tables, settings, log_dates, stages, args.job_id, digest=by_workers)
+        todo = plan(tables, settings, log_dates, phases, args.job_id, digest=by_workers)
     counts = run(spark, settings, todo)
-    tell_summary(counts, len(log_dates), todo)
+    print_summary(counts, len(log_dates), todo)
     leave(of_history(todo.log_dates, counts, is_beside=args.warehouse_new is not None), args.summary)
     return counts
 

@@ -28,8 +28,8 @@ from schemas.tables import TABLES
 from schemas.vocabulary import (
     JOB_CAUSES,
     JOB_SLOWDOWN,
+    PHASE_SIMULATE,
     RESULT_TABLES,
-    STAGE_SIMULATE,
 )
 
 
@@ -70,8 +70,8 @@ def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict
     ours, theirs = (warehouse.units(TABLES[JOB_SLOWDOWN], days) for warehouse in (target, source))
     units = None if ours <= theirs else theirs
     rows = {name: source.rows(TABLES[name], days) for name in RESULT_TABLES}
-    done = recorded(source, days, stage=STAGE_SIMULATE)[STAGE_SIMULATE].values()
-    return publish(STAGE_SIMULATE, target, rows, days, units=units, fingerprints=list(done)).rows
+    done = recorded(source, days, phase=PHASE_SIMULATE)[PHASE_SIMULATE].values()
+    return publish(PHASE_SIMULATE, target, rows, days, units=units, fingerprints=list(done)).rows
 
 
 def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[date]:
@@ -119,8 +119,8 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
         found = changes.groupBy("changed").count().orderBy("changed").collect()
     finally:
         changes.unpersist()
-    told = "; ".join(f"{row['count']:,} {row['changed']}" for row in found) or "none changed"
-    sys.stderr.write(f"{compared:,} units of {days[0]} .. {days[-1]} compared: {told}\n")
+    text = "; ".join(f"{row['count']:,} {row['changed']}" for row in found) or "none changed"
+    sys.stderr.write(f"{compared:,} units of {days[0]} .. {days[-1]} compared: {text}\n")
     return make_current(spark, settings, new, days) if args.make_current else {}
 
 

@@ -41,7 +41,7 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         "export": _Entry("export_database", "all tables and views as one file of DuckDB's"),
     },
     "Run the nights": {
-        "night": _Entry("run_nightly", "a whole night: the five stages below"),
+        "night": _Entry("run_nightly", "a whole night: the five phases below"),
         "ingest": _Entry("ingest_rank_logs", "logs into the warehouse"),
         "simulate": _Entry("simulate_what_if", "each unit's slowdown and causes"),
         "revise": _Entry("revise_causes", "causes that other jobs and earlier days decide"),
@@ -50,7 +50,7 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         "release": _Entry("release_night", "lets through what a gate refused"),
     },
     "History and upkeep": {
-        "backfill": _Entry("backfill", "stages of the night over a range of days, where not done"),
+        "backfill": _Entry("backfill", "phases of the night over a range of days, where not done"),
         "refresh": _Entry("refresh_changed_days", "late and corrected logs of the days before"),
         "maintain": _Entry("maintain_tables", "old recorded ops expire, small files become few"),
         "compare": _Entry("compare_versions", "what a new version changes, before it becomes current"),

@@ -87,12 +87,12 @@ def _row(entry: Entry) -> tuple[str, ...]:
     return entry.column, entry.type, entry.unit, is_key, is_nullable, entry.meaning, formula
 
 
-def _describe_sql(told: SqlFile, form: str) -> None:
+def _describe_sql(file: SqlFile, form: str) -> None:
     if form != FORMATS[0]:
-        row = (told.name, told.meaning, ", ".join(told.sources), told.sql)
+        row = (file.name, file.meaning, ", ".join(file.sources), file.sql)
         write(Result(("name", "meaning", "reads", "sql"), [False] * 4, [row]), form, sys.stdout)
         return
-    sys.stdout.write(f"{told.name}: {told.meaning}\nReads {', '.join(told.sources)}.\n\n{told.sql}\n")
+    sys.stdout.write(f"{file.name}: {file.meaning}\nReads {', '.join(file.sources)}.\n\n{file.sql}\n")
 
 
 if __name__ == "__main__":

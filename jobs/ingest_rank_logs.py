@@ -24,7 +24,7 @@ from jobs.runtime import inputs
 from jobs.runtime.arguments import LOG_DATE, Arguments
 from jobs.runtime.cli import entry_point
 from jobs.runtime.progress import working
-from jobs.runtime.run_log import ROWS_IN, stage_work
+from jobs.runtime.run_log import ROWS_IN, phase_work
 from jobs.runtime.settings import Settings, SettingsError
 from jobs.warehouse.staged_rows import StagedRows, staged_rows
 from jobs.warehouse.tables import Warehouse
@@ -32,10 +32,10 @@ from schemas.tables import TABLES
 from schemas.vocabulary import (
     COLLECTIVE_ARRIVAL,
     JOBS,
+    PHASE_INGEST,
     RANK_STEPS,
     REJECTS,
     SOURCE_FILES,
-    STAGE_INGEST,
     UNIT_KEY,
 )
 
@@ -48,7 +48,7 @@ def run(
     log_dates: Sequence[date],
     units: Collection[Unit] | None = None,
 ) -> dict[str, int]:
-    """Ingest these days and publish them; returns rows per table, the lines read, and the stage's work.
+    """Ingest these days and publish them; returns rows per table, the lines read, and the phase's work.
 
     units : only these; one that is no longer in the landing loses its rows
     Raises SettingsError where the ingested tables are those of another warehouse, NoLandingError without one.
@@ -76,11 +76,11 @@ def run(
             COLLECTIVE_ARRIVAL: staged[COLLECTIVE_ARRIVAL],
         }
         read = of_units(landed.accounts)
-        rows, gates, _ = publish(STAGE_INGEST, warehouse, tables, log_dates, units=units, fingerprints=read)
+        rows, gates, _ = publish(PHASE_INGEST, warehouse, tables, log_dates, units=units, fingerprints=read)
     if rows[REJECTS]:
         _LOG.warning("%d lines or files rejected; the table %s says why", rows[REJECTS], REJECTS)
     lines = sum(file.lines or 0 for account in landed.accounts for file in account.files)
-    return rows | {ROWS_IN: lines} | stage_work(STAGE_INGEST, read, time.monotonic() - started, gates)
+    return rows | {ROWS_IN: lines} | phase_work(PHASE_INGEST, read, time.monotonic() - started, gates)
 
 
 def _jobs(landed: LandedUnits) -> pa.Table:

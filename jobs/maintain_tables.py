@@ -26,8 +26,8 @@ from schemas.tables import TABLES
 from schemas.vocabulary import (
     INGESTED_TABLES,
     JOBS,
+    PHASE_INGEST,
     RANK_STEPS,
-    STAGE_INGEST,
     UNIT_FINGERPRINTS,
     UPKEEP,
 )
@@ -89,7 +89,7 @@ def _expire(warehouse: Warehouse, condition: str) -> int:
     Their fingerprints go first: a simulation that is asked for then leaves those units, and what was found
     of them, alone.
     """
-    remove_rows(warehouse, TABLES[UNIT_FINGERPRINTS], f"{condition} AND stage = '{STAGE_INGEST}'")
+    remove_rows(warehouse, TABLES[UNIT_FINGERPRINTS], f"{condition} AND stage = '{PHASE_INGEST}'")
     return remove_rows(warehouse, TABLES[RANK_STEPS], condition)
 
 

@@ -121,7 +121,7 @@ def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int
         started = time.monotonic()
         night = run_nightly.run(spark, settings, [log_date])
         added(rows, night)
-        phases = [f"{name} {night.get(f'{name}.us', 0) / 1e6:.0f} s" for name in run_nightly.STAGES]
+        phases = [f"{name} {night.get(f'{name}.us', 0) / 1e6:.0f} s" for name in run_nightly.PHASES]
         _say(f"night of {log_date}: {', '.join(phases)}; in all {time.monotonic() - started:.0f} s")
     show(spark, settings)
     return rows
@@ -130,9 +130,9 @@ def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int
 def make_landing(landing: Path, seed: int) -> list[date]:
     """Make the landing folder anew: fleet, and published traces where there are any; returns the log dates.
 
-    Raises SettingsError as hold_own does.
+    Raises SettingsError as check_own does.
     """
-    hold_own(landing)
+    check_own(landing)
     shutil.rmtree(landing, ignore_errors=True)
     landing.mkdir(parents=True)
     (landing / MARKER).touch()
@@ -141,7 +141,7 @@ def make_landing(landing: Path, seed: int) -> list[date]:
     return [fleet.log_date(day) for day in range(DAYS)]
 
 
-def hold_own(landing: Path) -> None:
+def check_own(landing: Path) -> None:
     """Raise SettingsError for a folder with contents that are not the demo's, and would be lost."""
     if landing.exists() and any(landing.iterdir()) and not (landing / MARKER).exists():
         raise SettingsError(f"{landing} is not empty and was not made by the demo; name another --landing")
@@ -185,7 +185,7 @@ def _say(text: str) -> None:
     option("--seed N", "another fleet", not_negative, default=0),
     where=where(*(str(data_root() / "demo" / name) for name in ("landing", "warehouse"))),
     spark_conf=SHORT_LIVED,
-    reads=lambda settings, _: hold_own(Path(settings.paths.landing)),
+    reads=lambda settings, _: check_own(Path(settings.paths.landing)),
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Generate a small fleet with known faults, run its nights, show them."""

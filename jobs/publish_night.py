@@ -13,7 +13,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.gates.night_summary import COUNTED, night_summary, told
+from jobs.gates.night_summary import COUNTED, night_summary, summary_lines
 from jobs.gates.quality_docs import Page, TableChecks, write_docs
 from jobs.gates.result_rules import miscounted_causes, miscounted_loss, miscounted_units
 from jobs.gates.watch import RULE_BROKEN, Notice, night_warnings
@@ -35,9 +35,9 @@ from schemas.vocabulary import (
     FLEET_DAY,
     JOB_CAUSES,
     JOBS,
+    PHASE_AGGREGATE,
+    PHASE_PUBLISH,
     PIPELINE_RUNS,
-    STAGE_AGGREGATE,
-    STAGE_PUBLISH,
     UNIT_FINGERPRINTS,
 )
 
@@ -61,47 +61,47 @@ def summaries(
     with_report : days that get a report; of other days those are written anew that there are
     """
     warehouse = Warehouse.of(spark, settings)
-    aggregated = recorded(warehouse, log_dates, stage=STAGE_AGGREGATE)[STAGE_AGGREGATE]
+    aggregated = recorded(warehouse, log_dates, phase=PHASE_AGGREGATE)[PHASE_AGGREGATE]
     names = (FLEET_DAY, CAUSE_DAY, JOBS, JOB_CAUSES)
     tables = {name: warehouse.rows(TABLES[name], log_dates) for name in names}
     rules = [miscounted_units(tables), miscounted_causes(tables), miscounted_loss(tables)]
-    held = publish(STAGE_PUBLISH, warehouse, {}, log_dates, rules).checks
+    checks = publish(PHASE_PUBLISH, warehouse, {}, log_dates, rules).checks
     with reader_beside(warehouse) as reader:
         write_reports(reader, settings, log_dates, with_report)
-    done = built_on(aggregated, STAGE_PUBLISH, settings)
-    with publication(warehouse, STAGE_PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # not before the reports
-        record(warehouse, STAGE_PUBLISH, done, log_dates, None)
+    done = built_on(aggregated, PHASE_PUBLISH, settings)
+    with publication(warehouse, PHASE_PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # not before the reports
+        record(warehouse, PHASE_PUBLISH, done, log_dates, None)
     notices = night_warnings(warehouse, settings.watch, log_dates)
     runs = warehouse.rows(TABLES[PIPELINE_RUNS]).to_pylist()
     counted = {name: warehouse.rows_by_day(TABLES[name], log_dates) for name in COUNTED}
     found = []
     for day in sorted(log_dates):
         rows = {name: by_day.get(day, 0) for name, by_day in counted.items()}
-        broken = _warnings(held, day)
+        broken = _warnings(checks, day)
         summary = night_summary(warehouse, day, notices[day] + broken, settings.report_folder, rows, runs)
-        _tell(warehouse, day, held, summary)
+        _write_page(warehouse, day, checks, summary)
         found.append(summary)
     return found
 
 
-def _warnings(held: Sequence[TableChecks], day: date) -> list[Notice]:
+def _warnings(checks: Sequence[TableChecks], day: date) -> list[Notice]:
     """What rules across tables warn of."""
     return [
         Notice(RULE_BROKEN, f"{day}: {check.meaning}: not for {check.rows} rows")
-        for table in held
+        for table in checks
         for check in table.checks
         if check.outcome == "warning" and day in (check.log_dates or [day])
     ]
 
 
-def _tell(warehouse: Warehouse, day: date, held: Sequence[TableChecks], summary: Summary) -> None:
+def _write_page(warehouse: Warehouse, day: date, checks: Sequence[TableChecks], summary: Summary) -> None:
     """Log what a night found, and put it on its page."""
     texts = [warning["text"] for warning in summary["warnings"]]
     figures = {name: value for name, value in summary.items() if name not in {"warnings", "rows", "stages"}}
     figures |= {f"rows of {name}": count for name, count in summary["rows"].items()}
-    page = Page(STAGE_PUBLISH, [day], warehouse.root, held, figures=figures, warnings=texts)
+    page = Page(PHASE_PUBLISH, [day], warehouse.root, checks, figures=figures, warnings=texts)
     write_docs(warehouse.spark, page)
-    for line in told(summary):
+    for line in summary_lines(summary):
         _LOG.log(logging.WARNING if line.startswith("warning: ") else logging.INFO, line)
 
 
@@ -110,7 +110,7 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
     """Check a log date, and later days that look back on it, across tables; say what the night found."""
     day: date = args.log_date
     with working(f"publish_night: {day}"):
-        days = with_later_days(Warehouse.of(spark, settings), settings, STAGE_PUBLISH, [day])
+        days = with_later_days(Warehouse.of(spark, settings), settings, PHASE_PUBLISH, [day])
         found = summaries(spark, settings, days, with_report=[day])
     leave(found[days.index(day)], args.summary)
     return {}

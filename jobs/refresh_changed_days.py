@@ -29,7 +29,7 @@ _LOG: Final = logging.getLogger(__name__)
 def run(
     spark: SparkSession, settings: Settings, log_date: date, summary: str | None = None
 ) -> dict[str, int]:
-    """Do again what has changed in the days before this one; returns rows per table and the stages' work.
+    """Do again what has changed in the days before this one; returns rows per table and the phases' work.
 
     summary : file in which to leave what was done, as JSON
     """
@@ -44,8 +44,8 @@ def run(
         todo = backfill.plan(tables, settings, finished, data_only=True, digest=by_workers)
     for block in todo.blocks:
         for unit in sorted(set().union(*block.units.values())):
-            stages = [stage for stage, units in block.units.items() if unit in units]
-            _LOG.info("%s, job %s, run %s: %s", *unit, ", ".join(stages))
+            phases = [phase for phase, units in block.units.items() if unit in units]
+            _LOG.info("%s, job %s, run %s: %s", *unit, ", ".join(phases))
     _LOG.info("%d of %d finished days have changed", len(todo.log_dates), len(finished))
     counts = backfill.run(spark, settings, todo)
     leave(of_history(todo.log_dates, counts), summary)

@@ -1,6 +1,6 @@
 """Release: let through, for one log date, what a gate has refused; who does it and why is recorded.
 
-Nothing is published by it: the refused stage has to run again, and then publishes with a warning.
+Nothing is published by it: the refused phase has to run again, and then publishes with a warning.
 """
 
 import logging
@@ -25,12 +25,12 @@ def run(spark: SparkSession, settings: Settings, release: Release, arguments: st
     known = refused(warehouse)
     unknown = [name for name in release.accepted if name not in known]
     if unknown:
-        told = ", ".join(sorted(known)) or "nothing at all"
+        listed = ", ".join(sorted(known)) or "nothing at all"
         raise SettingsError(
-            f"--accept {unknown[0]}: no gate has refused that in {warehouse.root}; refused were: {told}"
+            f"--accept {unknown[0]}: no gate has refused that in {warehouse.root}; refused were: {listed}"
         )
     record_release(warehouse, release, arguments)
-    _LOG.info("%s: released %s; run the refused stage again", release.log_date, ", ".join(release.accepted))
+    _LOG.info("%s: released %s; run the refused phase again", release.log_date, ", ".join(release.accepted))
 
 
 def _refusal(text: str) -> str:
@@ -42,7 +42,7 @@ def _refusal(text: str) -> str:
     return text
 
 
-def _said(text: str) -> str:
+def _not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
     return text
@@ -58,8 +58,8 @@ def _said(text: str) -> str:
         multiple=True,
         required=True,
     ),
-    option("--by WHO", "who takes the responsibility", _said, required=True),
-    option("--because WHY", "why the rows are good enough", _said, required=True),
+    option("--by WHO", "who takes the responsibility", _not_blank, required=True),
+    option("--because WHY", "why the rows are good enough", _not_blank, required=True),
     writes_to=None,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:

@@ -17,21 +17,21 @@ from jobs.runtime.progress import steps
 from jobs.runtime.settings import Settings
 from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import (
-    STAGE_AGGREGATE,
-    STAGE_INGEST,
-    STAGE_NAMES,
-    STAGE_PUBLISH,
-    STAGE_REVISE,
-    STAGE_SIMULATE,
+    PHASE_AGGREGATE,
+    PHASE_INGEST,
+    PHASE_NAMES,
+    PHASE_PUBLISH,
+    PHASE_REVISE,
+    PHASE_SIMULATE,
 )
 
-Stage = Callable[[SparkSession, Settings, Sequence[date]], dict[str, int]]
+Phase = Callable[[SparkSession, Settings, Sequence[date]], dict[str, int]]
 
-STAGES: Final[dict[str, Stage]] = {
-    STAGE_INGEST: ingest_rank_logs.run,
-    STAGE_SIMULATE: simulate_what_if.run,
-    STAGE_REVISE: revise_causes.run,
-    STAGE_AGGREGATE: aggregate_fleet.run,
+PHASES: Final[dict[str, Phase]] = {
+    PHASE_INGEST: ingest_rank_logs.run,
+    PHASE_SIMULATE: simulate_what_if.run,
+    PHASE_REVISE: revise_causes.run,
+    PHASE_AGGREGATE: aggregate_fleet.run,
 }
 """Each phase gates and publishes its own tables; what earlier ones published stays where one fails."""
 
@@ -42,15 +42,15 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     Returns rows per table.
     """
     rows: dict[str, int] = {}
-    with steps(f"night of {', '.join(map(str, log_dates))}", list(STAGE_NAMES)) as names:
+    with steps(f"night of {', '.join(map(str, log_dates))}", list(PHASE_NAMES)) as names:
         for name in names:
             days = sorted(set(log_dates))
-            if name not in {STAGE_INGEST, STAGE_SIMULATE}:
+            if name not in {PHASE_INGEST, PHASE_SIMULATE}:
                 days = with_later_days(Warehouse.of(spark, settings), settings, name, days)
-            if name == STAGE_PUBLISH:
+            if name == PHASE_PUBLISH:
                 summaries(spark, settings, days, with_report=log_dates)
             else:
-                rows |= STAGES[name](spark, settings, days)
+                rows |= PHASES[name](spark, settings, days)
     return rows
 
 

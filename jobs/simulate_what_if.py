@@ -25,7 +25,7 @@ from jobs.landing.files import Unit
 from jobs.runtime.arguments import LOG_DATE, Arguments
 from jobs.runtime.cli import entry_point
 from jobs.runtime.progress import working
-from jobs.runtime.run_log import stage_work
+from jobs.runtime.run_log import phase_work
 from jobs.runtime.settings import Settings
 from jobs.transforms.what_if import simulated, simulated_by_shuffle
 from jobs.warehouse.local_tables import keys_of
@@ -35,10 +35,10 @@ from schemas.tables import TABLES
 from schemas.vocabulary import (
     JOB_SLOWDOWN,
     JOBS,
+    PHASE_INGEST,
+    PHASE_SIMULATE,
     RANK_STEPS,
     RESULT_TABLES,
-    STAGE_INGEST,
-    STAGE_SIMULATE,
 )
 from udfs.simulate.unit_batches import Results, results_of
 
@@ -51,13 +51,13 @@ def run(
     log_dates: Sequence[date],
     units: Collection[Unit] | None = None,
 ) -> dict[str, int]:
-    """Simulate every unit of these days and publish; returns rows per table, and the stage's work.
+    """Simulate every unit of these days and publish; returns rows per table, and the phase's work.
 
     units : only these; one that is no longer among the jobs loses its results
     """
     started = time.monotonic()
     warehouse = Warehouse.of(spark, settings)
-    ingested = recorded(warehouse, log_dates, units, STAGE_INGEST)[STAGE_INGEST]
+    ingested = recorded(warehouse, log_dates, units, PHASE_INGEST)[PHASE_INGEST]
     jobs = warehouse.rows(TABLES[JOBS], log_dates, units)
     results = _simulate(warehouse, settings, jobs, log_dates, units)
     rules = [
@@ -66,9 +66,9 @@ def run(
         units_of_other_gpu_hours(results),
         units_of_other_loss(results),
     ]
-    done = built_on(ingested, STAGE_SIMULATE, settings)
-    rows, gates, _ = publish(STAGE_SIMULATE, warehouse, results, log_dates, rules, units, done)
-    return rows | stage_work(STAGE_SIMULATE, done, time.monotonic() - started, gates)
+    done = built_on(ingested, PHASE_SIMULATE, settings)
+    rows, gates, _ = publish(PHASE_SIMULATE, warehouse, results, log_dates, rules, units, done)
+    return rows | phase_work(PHASE_SIMULATE, done, time.monotonic() - started, gates)
 
 
 def _simulate(

@@ -8,7 +8,7 @@ from schemas.fields import LOG_DATE, count, described
 from schemas.table import Column, Table
 from schemas.vocabulary import PIPELINE_RUNS, RUN_OUTCOMES
 
-STAGE_WORK: Final = pa.struct(
+PHASE_WORK: Final = pa.struct(
     [
         ("stage", pa.string()),
         ("seconds", pa.float64()),
@@ -61,10 +61,10 @@ TABLE = Table(
         ),
         Column(
             "stages",
-            pa.list_(STAGE_WORK),
-            "what each stage of the run worked on: seconds; units; bytes of their files; ops stored; "
+            pa.list_(PHASE_WORK),
+            "what each phase of the run worked on: seconds; units; bytes of their files; ops stored; "
             "gate_seconds: of its seconds, those that its gates took; expectations: that its gates held; "
-            "released: refusals that were let through by hand; null where no stage ended well",
+            "released: refusals that were let through by hand; null where no phase ended well",
             nullable=True,
         ),
         Column(

@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from schemas.fields import count
 from schemas.table import Column, Table
-from schemas.vocabulary import PHASES, PUBLICATIONS
+from schemas.vocabulary import PUBLICATIONS, PUBLISHERS
 
 TABLE = Table(
     name=PUBLICATIONS,
@@ -23,7 +23,7 @@ TABLE = Table(
             pa.string(),
             "what published; upkeep: old rows removed or files compacted; recover: an unfinished publication "
             "was taken back; begin: the tables as they were before the first publication",
-            allowed=PHASES,
+            allowed=PUBLISHERS,
         ),
         Column("log_dates", pa.list_(pa.date32()), "days whose rows were replaced"),
         Column(

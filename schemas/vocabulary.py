@@ -210,17 +210,17 @@ PUBLISHED_TABLES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, UNIT
 """Readers see these as of the latest publication, all together; the others are logs, which only grow."""
 TABLE_NAMES: Final = (*PUBLISHED_TABLES, PIPELINE_RUNS, PUBLICATIONS)
 
-STAGE_INGEST: Final = "ingest"
-STAGE_SIMULATE: Final = "simulate"
-STAGE_REVISE: Final = "revise"
-STAGE_AGGREGATE: Final = "aggregate"
-STAGE_PUBLISH: Final = "publish"
-STAGE_NAMES: Final = (STAGE_INGEST, STAGE_SIMULATE, STAGE_REVISE, STAGE_AGGREGATE, STAGE_PUBLISH)
+PHASE_INGEST: Final = "ingest"
+PHASE_SIMULATE: Final = "simulate"
+PHASE_REVISE: Final = "revise"
+PHASE_AGGREGATE: Final = "aggregate"
+PHASE_PUBLISH: Final = "publish"
+PHASE_NAMES: Final = (PHASE_INGEST, PHASE_SIMULATE, PHASE_REVISE, PHASE_AGGREGATE, PHASE_PUBLISH)
 """The phases of a night, in the order in which they build on each other."""
 UPKEEP: Final = "upkeep"
 RECOVER: Final = "recover"
 BEGIN: Final = "begin"
-PHASES: Final = (*STAGE_NAMES, UPKEEP, RECOVER, BEGIN)
+PUBLISHERS: Final = (*PHASE_NAMES, UPKEEP, RECOVER, BEGIN)
 """All that publishes."""
 
 UNIT_KEY: Final = ("log_date", "job_id", "run_id")

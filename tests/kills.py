@@ -204,9 +204,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 run, target = plan[number]
                 failures += bool(wrong)
                 counts[target] += 1
-                said = "; ".join(wrong) or "as it should be"
+                verdict = "; ".join(wrong) or "as it should be"
                 moment = f"{target} after {moments_s[number]:.1f} s"
-                sys.stdout.write(f"{number + 1} {run.name}, {moment}: {said}\n")
+                sys.stdout.write(f"{number + 1} {run.name}, {moment}: {verdict}\n")
                 sys.stdout.flush()
     killed = ", ".join(f"{count} {target}" for target, count in sorted(counts.items()))
     sys.stdout.write(f"{args.kills} kills ({killed}), seed {args.seed}: {failures} wrong, ")

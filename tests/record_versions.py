@@ -73,8 +73,8 @@ def digest(results: Mapping[str, Results]) -> str:
     texts = []
     for unit, tables in sorted(results.items()):
         for name, table in sorted(tables.items()):
-            kept = table.drop_columns(sorted(_ABOUT & set(table.column_names)))
-            rows = kept.to_pylist(maps_as_pydicts="strict")
+            columns = table.drop_columns(sorted(_ABOUT & set(table.column_names)))
+            rows = columns.to_pylist(maps_as_pydicts="strict")
             texts.append([unit, name, sorted(json.dumps(_rounded(row), sort_keys=True) for row in rows)])
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 

@@ -1,11 +1,15 @@
 """References in docstrings lead somewhere, and the contract names what the code declares."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from jobs.landing.formats.rows import Bounds
+from jobs.landing.one_run import read_run, runs_in
+from jobs.runtime.settings import load_settings
 from schemas.vocabulary import CAUSES, REJECT_REASONS, STATUSES, TABLE_NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,7 +30,7 @@ def references() -> Iterator[tuple[Path, str, str]]:
                 yield from ((file, page, section) for section in sections if section)
 
 
-def test_every_reference_in_a_docstring_names_a_section_that_is_there() -> None:
+def test_every_reference_in_a_docstring_names_an_existing_section() -> None:
     found = list(references())
     sections = {
         name: set(re.findall(r"^## (\d+)\.", page.read_text(), re.MULTILINE)) for name, page in PAGES.items()
@@ -54,3 +58,13 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
 def test_the_contract_names_every(names: tuple[str, ...]) -> None:
     words = set(re.findall(r"\w+", PAGES["contract"].read_text(encoding="utf-8")))
     assert set(names) - words == set()
+
+
+def test_the_rank_log_of_the_readme_is_read(tmp_path: Path) -> None:
+    blocks = re.findall(r"```json\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    line, manifest = map(json.loads, blocks)
+    (tmp_path / "rank-00003.jsonl").write_text(json.dumps(line) + "\n")
+    (tmp_path / "job.json").write_text(json.dumps(manifest))
+    (run,) = runs_in(tmp_path)
+    read = read_run(run, Bounds(**load_settings().landing.model_dump()))
+    assert (read.rejects.num_rows, read.rows.num_rows, run.unit.job_id) == (0, 1, "my-job")

@@ -20,10 +20,10 @@ def results() -> dict[str, Results]:
 @pytest.mark.parametrize("name", VERSIONED)
 def test_a_version_computes_what_it_always_did(name: str) -> None:
     own = VERSIONED[name]
-    told = (
+    advice = (
         f"what {name} {own.version} computes has changed: raise {own.raised_in}, then run {COMMAND} to record"
     )
-    assert recorded()[name].get(own.version) == digest(own.compute()), told
+    assert recorded()[name].get(own.version) == digest(own.compute()), advice
 
 
 def test_the_golden_units_have_every_status_and_cause(results: dict[str, Results]) -> None:
@@ -31,8 +31,8 @@ def test_the_golden_units_have_every_status_and_cause(results: dict[str, Results
     statuses = {tables[JOB_SLOWDOWN]["status"][0].as_py() for tables in results.values()}
     assert statuses == set(STATUSES) - {STATUS_FAILED}
     causes = pa.concat_tables([tables[JOB_CAUSES] for tables in results.values()])
-    held = set(causes.filter(causes["is_cause"])["cause"].to_pylist())
-    assert held >= set(CAUSES) - {CAUSE_UNEXPLAINED}
+    flagged = set(causes.filter(causes["is_cause"])["cause"].to_pylist())
+    assert flagged >= set(CAUSES) - {CAUSE_UNEXPLAINED}
 
 
 def test_the_golden_revision_decides_in_every_way() -> None:

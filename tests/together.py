@@ -38,8 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             wrong = _together(first, second, Path(folder) / "warehouse", draw.uniform(0.0, 3.0), waits=waits)
             failures += bool(wrong)
             how = "waiting" if waits else "not waiting"
-            said = wrong or "as it should be"
-            sys.stdout.write(f"{number + 1} {first.name} and {second.name}, {how}: {said}\n")
+            verdict = wrong or "as it should be"
+            sys.stdout.write(f"{number + 1} {first.name} and {second.name}, {how}: {verdict}\n")
             sys.stdout.flush()
     sys.stdout.write(f"{args.times} pairs: {failures} wrong, {time.monotonic() - started:.0f} s\n")
     return bool(failures)

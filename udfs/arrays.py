@@ -6,20 +6,20 @@ import pyarrow as pa
 from schemas.table import Column, Table
 
 
-def arrays_hold(table: Table, rows: pa.Table) -> bool:
+def arrays_valid(table: Table, rows: pa.Table) -> bool:
     """Whether the lists of numbers in rows of a table are as its columns, and its `alike`, say.
 
     The rest of what must hold is Table.expectations_of_scalars.
     """
     columns = [column for column in table.columns if column.is_numbers]
     lists = {column.name: rows.column(column.name).combine_chunks() for column in columns}
-    if not all(_hold(column, lists[column.name]) for column in columns):
+    if not all(_valid(column, lists[column.name]) for column in columns):
         return False
     lengths = [np.diff(lists[name].offsets.to_numpy()) for name in table.alike]
     return all(np.array_equal(lengths[0], others) for others in lengths[1:])
 
 
-def _hold(column: Column, lists: pa.ListArray) -> bool:
+def _valid(column: Column, lists: pa.ListArray) -> bool:
     numbers = lists.flatten()
     if (lists.null_count and not column.nullable) or numbers.null_count:
         return False

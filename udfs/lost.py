@@ -1,6 +1,7 @@
 """What a unit loses, shared out among its causes: the one figure that tables, pages and commands speak of."""
 
 from collections.abc import Mapping, Sequence
+from math import fsum
 from typing import Any
 
 from schemas.vocabulary import CAUSE_UNEXPLAINED
@@ -14,17 +15,18 @@ def lost_fractions(causes: Sequence[Mapping[str, Any]]) -> list[float]:
               nothing. Causes that hold have what is attributed to them, less where they exceed that sum;
               `unexplained` has the rest, other causes nothing.
     """
-    lost = max(0.0, sum(row["attributed_fraction"] for row in causes))
-    held = [
+    # Exact sums: rows in another order give the same bits.
+    lost = max(0.0, fsum(row["attributed_fraction"] for row in causes))
+    fractions = [
         max(0.0, row["attributed_fraction"]) if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED else 0.0
         for row in causes
     ]
-    total = sum(held)
+    total = fsum(fractions)
     if total > lost:
-        return [each * (lost / total) for each in held]
+        return [each * (lost / total) for each in fractions]
     return [
         lost - total if row["cause"] == CAUSE_UNEXPLAINED else each
-        for row, each in zip(causes, held, strict=True)
+        for row, each in zip(causes, fractions, strict=True)
     ]
 
 

@@ -107,6 +107,6 @@ class DayMarkerSensor(BaseSensorOperator):
             command, cwd=self.project or PROJECT, capture_output=True, text=True, check=False
         )
         if asked.returncode:
-            told = asked.stderr.strip().splitlines() or [f"exit status {asked.returncode}"]
-            raise WrongSettings(f"the settings do not say where the landing lies: {told[-1]}")
+            lines = asked.stderr.strip().splitlines() or [f"exit status {asked.returncode}"]
+            raise WrongSettings(f"the settings do not say where the landing lies: {lines[-1]}")
         return asked.stdout.strip()

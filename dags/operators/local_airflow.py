@@ -47,8 +47,8 @@ class LocalAirflow:
     ) -> None:
         self.home, self.port = home.resolve(), port
         self.url = f"http://{HOST}:{port}"
-        told = {f"AIRFLOW_VAR_{name.upper()}": value for name, value in variables.items()}
-        self.environment = {**os.environ, **self._settings(), **(settings or {}), **told}
+        from_variables = {f"AIRFLOW_VAR_{name.upper()}": value for name, value in variables.items()}
+        self.environment = {**os.environ, **self._settings(), **(settings or {}), **from_variables}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
@@ -93,8 +93,8 @@ class LocalAirflow:
             [_airflow(), *arguments], env=self.environment, capture_output=True, text=True, check=False
         )
         if done.returncode:
-            said = (done.stderr or done.stdout).strip()
-            raise RuntimeError(f"airflow {' '.join(arguments)}: exit status {done.returncode}: {said}")
+            message = (done.stderr or done.stdout).strip()
+            raise RuntimeError(f"airflow {' '.join(arguments)}: exit status {done.returncode}: {message}")
         return done.stdout
 
     def ask(self, path: str, method: str = "GET", body: object = None) -> Any:  # noqa: ANN401  # JSON

@@ -158,7 +158,7 @@ class SparkSubmitOperator(BashOperator):
             summary, properties = Path(scratch, "summary.json"), Path(scratch, "spark.properties")
             spark = _Spark.connected()
             spark.write(properties)
-            self._tell(spark)
+            self._log_settings(spark)
             last_line = self._run(
                 {
                     **self.get_env(context),
@@ -167,15 +167,15 @@ class SparkSubmitOperator(BashOperator):
                     "WHAT_IF_PROPERTIES": str(properties),
                 }
             )
-            told = json.loads(summary.read_text()) if summary.exists() else last_line
-        summary_told = told if isinstance(told, dict) else {}
-        if not summary_told.get("is_current", True):
+            outcome = json.loads(summary.read_text()) if summary.exists() else last_line
+        facts = outcome if isinstance(outcome, dict) else {}
+        if not facts.get("is_current", True):
             self.outlets = []  # of each that a task has when it succeeds, Airflow makes an event
         for asset in self.outlets:
-            context["outlet_events"][asset].extra = {**self._asked(), **summary_told}
-        return told
+            context["outlet_events"][asset].extra = {**self._asked(), **facts}
+        return outcome
 
-    def _tell(self, spark: _Spark) -> None:
+    def _log_settings(self, spark: _Spark) -> None:
         """Log the settings, and keep those that are secret out of whatever the command prints."""
         for key, value in spark.conf.items():
             if _SECRET.search(key):

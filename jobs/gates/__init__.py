@@ -1,1 +1,1 @@
-"""Quality gates: what must hold before rows become visible, who asks, and the pages that tell of it."""
+"""Quality gates: the rules that rows must pass before they become visible, and the pages about them."""

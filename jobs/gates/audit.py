@@ -1,7 +1,7 @@
-"""Quality gates: rows are held against the declaration of their table before they become visible.
+"""Quality gates: rows are checked against the declaration of their table before they become visible.
 
-One plain query over all tables of a stage tells whether anything is wrong at all. Only then does Great
-Expectations count every expectation on its own: to import it takes seven seconds of every night's task.
+One plain query over all tables of a phase finds whether anything is wrong. Only then does Great
+Expectations count each expectation: importing it takes seven seconds.
 """
 
 from collections.abc import Collection, Mapping, Sequence, Set
@@ -26,16 +26,16 @@ KEY_EXPECTATION: Final = "key_is_unique"
 ON_TIME_EXPECTATION: Final = "log_date_of_this_run"
 _LOG_DATE: Final = "log_date"
 _RUNNER: Final = "jobs.gates.expectation_runner"
-_NOTHING: Final = "nothing of this stage was published"
-_MOST_TOLD: Final = 5
+_NOTHING: Final = "nothing of this phase was published"
+_MOST_LISTED: Final = 5
 """Refusals that a message spells out: one wrong column often breaks a dozen expectations."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """One expectation that does not hold, for how many rows, and whether that refuses them or only warns.
+    """One broken expectation, the number of rows that break it, and whether it refuses or only warns.
 
-    log_dates : of these rows; none where they do not tell, and any day may be meant
+    log_dates : days of these rows; empty if unknown, so that it may be any day
     """
 
     table: str
@@ -47,17 +47,17 @@ class Refusal:
 
     @property
     def name(self) -> str:
-        """What it is called where somebody releases it."""
+        """Its name in a release."""
         return f"{self.table}.{self.expectation}"
 
     def __str__(self) -> str:
-        """Name table, expectation and rows."""
+        """Names table, expectation and rows."""
         rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
         return f"table {self.table}, expectation {self.expectation}, {rows}: {self.meaning}"
 
 
 class Rule(NamedTuple):
-    """What no single row can show: its name, an identifier, and the rows that break it."""
+    """A rule across rows: its name, an identifier, and the rows that break it."""
 
     name: str
     rows: pa.Table
@@ -67,7 +67,7 @@ class Rule(NamedTuple):
 
     @property
     def refusal(self) -> Refusal:
-        """What to say of the rows that break it."""
+        """Return the refusal of the rows that break it."""
         days = self.rows[_LOG_DATE].to_pylist() if _LOG_DATE in self.rows.column_names else []
         known = _known(set(days))
         return Refusal(self.table, self.name, self.rows.num_rows, self.meaning, known, self.severity)
@@ -77,23 +77,23 @@ class GateRefusedError(Exception):
     """Raised when rows break an expectation: what was refused is not published, exit 3.
 
     kept_in : folder of the refused rows
-    published : what the message says of what was published all the same; that nothing was, where it is empty
-    counts : of what the same run did publish, as entry points tell them
+    published : text of the message for what was published; empty if nothing was
+    counts : of what the same run did publish, as entry points return them
     """
 
     def __init__(self, refusals: Sequence[Refusal], kept_in: str = "", published: str = "") -> None:
         self.refusals = tuple(refusals)
         self.kept_in, self.published = kept_in, published
         self.counts: Mapping[str, int] = {}
-        told = "; ".join(map(str, self.refusals[:_MOST_TOLD]))
-        more = len(self.refusals) - _MOST_TOLD
+        listed = "; ".join(map(str, self.refusals[:_MOST_LISTED]))
+        more = len(self.refusals) - _MOST_LISTED
         and_more = f"; and {more} more" if more > 0 else ""
-        kept = f" (refused rows are kept in {kept_in})" if kept_in else ""
-        super().__init__(f"gate refused, {published or _NOTHING}: {told}{and_more}{kept}")
+        where = f" (refused rows are kept in {kept_in})" if kept_in else ""
+        super().__init__(f"gate refused, {published or _NOTHING}: {listed}{and_more}{where}")
 
     @property
     def log_dates(self) -> set[date]:
-        """Days of what was refused; none where one refusal does not tell, and any day may be meant."""
+        """Days of what was refused; empty if one refusal may be of any day."""
         known = all(refusal.log_dates for refusal in self.refusals)
         return {day for refusal in self.refusals for day in refusal.log_dates} if known else set()
 
@@ -103,7 +103,7 @@ class GateError(Exception):
 
 
 class GateWork(NamedTuple):
-    """What the gates of a stage did: seconds, expectations held, refusals released by hand."""
+    """The work of the gates of a phase: seconds, expectations checked, refusals released by hand."""
 
     seconds: float = 0.0
     expectations: int = 0
@@ -119,11 +119,11 @@ def all_hold(
     extra: Sequence[Expectation] = (),
     sound: Collection[str] = (),
 ) -> bool:
-    """Whether every frame is as its table and `extra` say: in one query.
+    """Whether every frame passes the expectations of its table and `extra`: in one query.
 
-    sound : tables whose lists of numbers whoever wrote them has found to be as they must (arrays_hold).
+    sound : tables whose lists of numbers their writer has checked already (arrays_valid).
 
-    What could not be evaluated does not hold: a look at each alone then tells which one it is.
+    What cannot be evaluated does not pass: checking each alone then finds which one it is.
     """
     if any(differences(table, frame) for table, frame in frames):
         return False
@@ -136,19 +136,19 @@ def all_hold(
 
 
 def audit(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> list[Refusal]:
-    """Return every expectation of a table, and of `extra`, that a frame, best a persisted one, breaks.
+    """Return every expectation of a table, and of `extra`, that a frame breaks; persist the frame first.
 
-    Raises GateError where one could not be evaluated.
+    Raises GateError if one could not be evaluated.
     Only one audit at a time: Great Expectations gives every batch the same view name.
     """
-    told = "; ".join(differences(table, frame))
-    if told:
-        return [Refusal(table.name, SCHEMA_EXPECTATION, frame.count(), told)]
+    wrong = "; ".join(differences(table, frame))
+    if wrong:
+        return [Refusal(table.name, SCHEMA_EXPECTATION, frame.count(), wrong)]
     return [] if all_hold([(table, frame)], extra) else _detail(table, frame, extra)
 
 
 def warnings(frames: Sequence[tuple[Table, DataFrame]]) -> list[Refusal]:
-    """Return what published rows break of the expectations that only warn, day by day: in one query."""
+    """Return the warning-only expectations that published rows break, day by day: in one query."""
     rules = [
         (table, frame, each)
         for table, frame in frames
@@ -167,26 +167,26 @@ def warnings(frames: Sequence[tuple[Table, DataFrame]]) -> list[Refusal]:
 
 
 def broken_rows(table: Table, frame: DataFrame, extra: Sequence[Expectation] = ()) -> DataFrame:
-    """Rows of a frame that break an expectation, and in `broken` which ones; all rows of another schema."""
+    """Rows of a frame that break an expectation, with its name in `broken`; all rows of another schema."""
     if differences(table, frame):
         return frame
     same_keys = F.count("*").over(Window.partitionBy(*table.grain))
     is_broken = {each.name: F.expr(_broken([each])) for each in (*table.all_expectations(), *extra)}
     is_broken[KEY_EXPECTATION] = same_keys > 1
     names = [F.when(rule, F.lit(name)) for name, rule in is_broken.items()]
-    told = frame.withColumn("broken", F.array_compact(F.array(*names)))
-    return told.where(F.size("broken") > 0)
+    rows = frame.withColumn("broken", F.array_compact(F.array(*names)))
+    return rows.where(F.size("broken") > 0)
 
 
 def _detail(table: Table, frame: DataFrame, extra: Sequence[Expectation]) -> list[Refusal]:
-    """Count what each expectation alone refuses."""
+    """Count the rows that each expectation refuses."""
     expectations = (*table.all_expectations(), *extra)
     queries = {each.name: f"SELECT 1 FROM {{batch}} WHERE {_broken([each])}" for each in expectations}
     queries[KEY_EXPECTATION] = _rows_with_equal_keys(table)
     meanings = {each.name: each.meaning for each in expectations}
     meanings[KEY_EXPECTATION] = f"({', '.join(table.grain)}) is unique"
     severities = {each.name: each.severity for each in expectations}
-    runner = import_module(_RUNNER)  # which imports Great Expectations, only when it is first needed
+    runner = import_module(_RUNNER)  # imports Great Expectations, so only when needed
     counts: dict[str, int] = runner.count_rows(table.name, frame, queries)
     if not any(counts.values()):
         raise GateError(f"{table.name}: not the same rows at a second look; persist the frame")
@@ -199,7 +199,7 @@ def _detail(table: Table, frame: DataFrame, extra: Sequence[Expectation]) -> lis
 
 
 def _days_by_name(broken: DataFrame) -> dict[str, tuple[date, ...]]:
-    """Log dates of the rows that break each expectation; none where one of them does not tell."""
+    """Log dates of the rows that break each expectation; empty if one row has no date."""
     if _LOG_DATE not in broken.columns:
         return {}
     found: dict[str, set[date | None]] = {}
@@ -214,21 +214,21 @@ def _known(days: Set[date | None]) -> tuple[date, ...]:
 
 
 def differences(table: Table, frame: DataFrame) -> list[str]:
-    """Tell how the frame's columns differ from the table's, a sentence each."""
+    """List how the frame's columns differ from the table's, one sentence each."""
     return table.differences(to_arrow_schema(frame.schema, timezone="UTC"))
 
 
 def _violations(
     table: Table, frame: DataFrame, extra: Sequence[Expectation], sound: Collection[str]
 ) -> tuple[DataFrame, DataFrame]:
-    """Rows that break an expectation, and one row for each key that several have."""
+    """Rows that break an expectation, and one row for each duplicate key."""
     several = frame.groupBy(*table.grain).count().where("count > 1")
     expectations = table.expectations_of_scalars() if table.name in sound else table.all_expectations()
     return frame.where(_broken([*expectations, *extra])), several
 
 
 def _broken(expectations: Sequence[Expectation]) -> str:
-    """SQL that holds for a row that breaks one of the expectations; a null is a break."""
+    """SQL that is true for a row that breaks one of the expectations; null counts as broken."""
     holds = " AND ".join(f"coalesce(({each.condition}), false)" for each in expectations)
     return f"NOT ({holds})"
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from jobs.gates.audit import GateError
 
-for _chatty in (gx.__name__, "great_expectations.data_context.types.base"):  # the latter has its own level
+for _chatty in (gx.__name__, "great_expectations.data_context.types.base"):  # this sets its level itself
     logging.getLogger(_chatty).setLevel(logging.WARNING)
 
 
@@ -27,7 +27,7 @@ class ExpectNoRows(UnexpectedRowsExpectation):
 
 
 def count_rows(name: str, frame: DataFrame, queries: Mapping[str, str]) -> dict[str, int]:
-    """Rows that each query finds, by the queries' names; `{batch}` in a query stands for the frame.
+    """Number of rows that each query finds, by name; `{batch}` in a query stands for the frame.
 
     Raises GateError for the first query that could not be evaluated.
     """
@@ -44,7 +44,7 @@ def count_rows(name: str, frame: DataFrame, queries: Mapping[str, str]) -> dict[
 
 
 def _counted(name: str, result: ExpectationValidationResult) -> tuple[str, int]:
-    """Name and count of one result; success=False alone does not tell a count from an error."""
+    """Name and count of one result; success=False alone may mean a count or an error."""
     configuration = result.expectation_config
     expectation = str((configuration.meta or {})["name"]) if configuration else "?"
     rows = result.result.get("observed_value")

@@ -1,4 +1,4 @@
-"""What a night did, in one place: for the end of its log, its page among the data docs, and the DAG."""
+"""The summary of a night: for the end of its log, its page among the data docs, and the DAG."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -15,10 +15,10 @@ from schemas.vocabulary import (
     FLEET_DAY,
     FLEET_TABLES,
     INGESTED_TABLES,
+    PHASE_NAMES,
     REJECTS,
     RESULT_TABLES,
     RUN_OUTCOMES,
-    STAGE_NAMES,
     STATUSES,
 )
 
@@ -34,9 +34,9 @@ def night_summary(
     rows: Mapping[str, int],
     runs: Sequence[Mapping[str, Any]],
 ) -> Summary:
-    """Return what the tables say of a published night; what does not exist is null.
+    """Return the summary of a published night from its tables; missing figures are null.
 
-    rows : of the night in every table that is counted
+    rows : number of the night's rows, by table
     runs : rows of pipeline_runs
     """
     found = warehouse.rows(TABLES[FLEET_DAY], [log_date]).to_pylist()
@@ -52,20 +52,20 @@ def night_summary(
         "lost_gpu_hours": fleet["lost_gpu_hours"] if fleet else None,
         "analysed_gpu_hours": fleet["analysed_gpu_hours"] if fleet else None,
         "rows": {name: rows[name] for name in COUNTED},
-        "stages": _stages(runs, log_date),
+        "stages": _phases(runs, log_date),
         "warnings": [notice._asdict() for notice in notices],
         "data_docs": docs_path(warehouse.root, log_date, "publish"),
         "report": str(report) if report and report.is_file() else None,
     }
 
 
-def told(summary: Mapping[str, Any]) -> list[str]:
-    """Say a summary in lines, the figures first and what to look at last."""
+def summary_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return a summary as lines of text: figures first, then warnings, pages and report."""
     day = summary["log_date"]
     rows = ", ".join(f"{name} {count:,}" for name, count in summary["rows"].items())
     lines = [
         f"{day}: {_figures(summary)}",
-        *(f"{day}: {_of_stage(stage)}" for stage in summary["stages"]),
+        *(f"{day}: {_of_phase(phase)}" for phase in summary["stages"]),
         f"{day}: rows: {rows}",
         *(f"warning: {warning['text']}" for warning in summary["warnings"]),
         f"data docs: {summary['data_docs']}",
@@ -88,22 +88,22 @@ def _figures(summary: Mapping[str, Any]) -> str:
     return f"{text}; {lost:.1f} of {of:.1f} GPU-hours lost ({share})"
 
 
-def _of_stage(stage: Mapping[str, Any]) -> str:
-    took = f"{stage['stage']} took {stage['seconds']:.1f} s"
-    if stage["gate_seconds"] is None:
+def _of_phase(phase: Mapping[str, Any]) -> str:
+    took = f"{phase['stage']} took {phase['seconds']:.1f} s"
+    if phase["gate_seconds"] is None:
         return took
-    share = stage["gate_seconds"] / stage["seconds"] if stage["seconds"] else 0.0
-    gates = f"{stage['expectations']} expectations held in {stage['gate_seconds']:.1f} s ({share:.0%})"
-    released = f", {stage['released']} refusals released by hand" if stage["released"] else ""
+    share = phase["gate_seconds"] / phase["seconds"] if phase["seconds"] else 0.0
+    gates = f"{phase['expectations']} expectations checked in {phase['gate_seconds']:.1f} s ({share:.0%})"
+    released = f", {phase['released']} refusals released by hand" if phase["released"] else ""
     return f"{took}; gates: {gates}{released}"
 
 
-def _stages(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str, Any]]:
-    """What the latest runs that worked on this night alone did in each phase."""
+def _phases(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str, Any]]:
+    """Work of each phase in the latest runs for this night alone."""
     done = [run for run in runs if run["log_date"] == log_date and run["outcome"] == RUN_OUTCOMES[EXIT_DONE]]
     done.sort(key=lambda run: run["started_at"])
-    # A run of an earlier version did not count what its gates did.
+    # A run of an earlier version did not count the work of its gates.
     latest = {
         each["stage"]: {**dict.fromkeys(_OF_GATES), **each} for run in done for each in run["stages"] or ()
     }
-    return [latest[stage] for stage in STAGE_NAMES if stage in latest]
+    return [latest[phase] for phase in PHASE_NAMES if phase in latest]

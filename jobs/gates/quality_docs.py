@@ -1,4 +1,4 @@
-"""Data docs: what the gates held of one night, a page per stage, kept beside the tables."""
+"""Data docs: what the gates checked in one night, a page per phase, beside the tables."""
 
 import logging
 import shlex
@@ -19,13 +19,13 @@ from jobs.report.policy import of_inline
 from jobs.runtime.project import project_file
 from schemas.table import Severity
 from schemas.tables import TABLES
-from schemas.vocabulary import STAGE_NAMES
+from schemas.vocabulary import PHASE_NAMES
 
 LATER: Final = "-later"
-"""Ends the names of pages of what changes of a night when it is over."""
+"""Ends the names of pages about later changes of a night."""
 
 REFUSED: Final = "refused"
-"""Outcome of a page that tells of rows that were not published."""
+"""Outcome of a page about rows that were not published."""
 
 _OF_EVERY_TABLE: Final = {
     SCHEMA_EXPECTATION: "has the columns and types that its declaration names, and no others",
@@ -39,13 +39,13 @@ _RELEASE: Final = "python -m jobs.release_night"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was held.
+    """One check.
 
-    rows : that break it
-    is_released : somebody let them through
-    named : what it is called where somebody does; empty where nobody can
+    rows : number that break it
+    is_released : the rows were released by hand
+    named : its name in a release; empty if it cannot be released
     severity : whether rows that break it are refused
-    log_dates : of the rows that break it; none where any day may be meant
+    log_dates : days of the rows that break it; empty if it may be any day
     """
 
     name: str
@@ -58,9 +58,9 @@ class Check:
 
     @property
     def outcome(self) -> str:
-        """One word for it."""
+        """Its outcome in one word."""
         if not self.rows:
-            return "held"
+            return "passed"
         if self.severity == "warns":
             return "warning"
         return "released" if self.is_released else REFUSED
@@ -68,7 +68,7 @@ class Check:
 
 @dataclass(frozen=True)
 class TableChecks:
-    """What was held of the rows of one table, or across several."""
+    """The checks of one table, or across several."""
 
     table: str
     meaning: str
@@ -77,18 +77,18 @@ class TableChecks:
 
     @property
     def broken(self) -> list[Check]:
-        """Checks that did not hold."""
+        """Checks that did not pass."""
         return [check for check in self.checks if check.rows]
 
 
 @dataclass(frozen=True)
 class Page:
-    """All that one page says: which stage of which days, how it ended and what was held.
+    """Contents of one page: phase, days, outcome and checks.
 
     root : of the warehouse
     """
 
-    stage: str
+    phase: str
     log_dates: Sequence[date]
     root: str
     tables: Sequence[TableChecks] = ()
@@ -98,17 +98,17 @@ class Page:
 
     @property
     def is_of_parts(self) -> bool:
-        """Whether it is about some units or tables of its days, which lies beside the page of the whole."""
-        return self.stage.endswith(LATER)
+        """Whether it is about some units or tables of its days; such a page lies beside that of the whole."""
+        return self.phase.endswith(LATER)
 
     @property
     def broken(self) -> list[Check]:
-        """Checks of all tables that did not hold, and refuse their rows."""
+        """Checks of all tables that did not pass and refuse their rows."""
         return [check for table in self.tables for check in table.broken if check.severity == "refuses"]
 
     @property
     def releases(self) -> list[str]:
-        """Commands by which somebody lets all of it through, day by day; none where that is not possible."""
+        """Commands that release all of it, day by day; none if that is not possible."""
         if not all(check.named for check in self.broken):
             return []
         commands = []
@@ -121,19 +121,19 @@ class Page:
 
     @property
     def outcome(self) -> str:
-        """One word for all tables."""
+        """Outcome of all tables in one word."""
         if not self.broken:
-            return "held"
+            return "passed"
         return "released by hand" if all(check.is_released for check in self.broken) else REFUSED
 
 
 def table_checks(
     rows: Mapping[str, int], rules: Sequence[Rule], refusals: Sequence[Refusal], released: Collection[str]
 ) -> list[TableChecks]:
-    """What the gates of a stage held, table by table, and last what only several tables together show.
+    """The checks of a phase, table by table, and last the rules across tables.
 
     rows : of each table
-    released : names of refusals that somebody let through
+    released : names of refusals released by hand
     """
     broken = {refusal.name: refusal for refusal in refusals}
 
@@ -149,41 +149,41 @@ def table_checks(
     found = []
     for name, count in rows.items():
         table = TABLES[name]
-        held = [check(name, each.name, each.meaning) for each in table.all_expectations()]
-        held += [check(name, rule, meaning) for rule, meaning in _OF_EVERY_TABLE.items()]
-        found.append(TableChecks(name, table.meaning, count, held))
+        checks = [check(name, each.name, each.meaning) for each in table.all_expectations()]
+        checks += [check(name, rule, meaning) for rule, meaning in _OF_EVERY_TABLE.items()]
+        found.append(TableChecks(name, table.meaning, count, checks))
     if rules:
-        held = [check(rule.table, rule.name, f"{rule.table}: {rule.meaning}") for rule in rules]
-        found.append(TableChecks("rules across rows and tables", "", None, held))
+        checks = [check(rule.table, rule.name, f"{rule.table}: {rule.meaning}") for rule in rules]
+        found.append(TableChecks("rules across rows and tables", "", None, checks))
     return found
 
 
 def write_docs(spark: SparkSession, page: Page) -> None:
-    """Write a page for each of its days; what goes wrong with that is a warning, and no more.
+    """Write a page for each of its days; a failure to do so only warns.
 
-    Where the whole of a night was published, the page of what had changed of it since goes.
+    When a whole night is published, its page of later changes is removed.
     """
     text = html(page)
     try:
         for day in page.log_dates:
-            _write_text(spark, docs_path(page.root, day, page.stage), text)
-            if page.outcome != REFUSED and not page.is_of_parts:  # of rows that are no more
-                _remove(spark, docs_path(page.root, day, f"{page.stage}{LATER}"))
-    except Py4JError as error:  # what a gate says matters more than its page
-        _LOG.warning("data docs of %s could not be written: %s", page.stage, str(error).splitlines()[0])
+            _write_text(spark, docs_path(page.root, day, page.phase), text)
+            if page.outcome != REFUSED and not page.is_of_parts:  # its rows were replaced
+                _remove(spark, docs_path(page.root, day, f"{page.phase}{LATER}"))
+    except Py4JError as error:  # the outcome of a gate matters more than its page
+        _LOG.warning("data docs of %s could not be written: %s", page.phase, str(error).splitlines()[0])
 
 
 def html(page: Page) -> str:
-    """Return a page as HTML that needs nothing else."""
+    """Return a page as self-contained HTML."""
     text = project_file("jobs", "gates", "quality.html").read_text(encoding="utf-8")
     template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
-    return template.render(page=page, stages=STAGE_NAMES, policy=of_inline(text))
+    return template.render(page=page, phases=PHASE_NAMES, policy=of_inline(text))
 
 
 def _write_text(spark: SparkSession, path: str, text: str) -> None:
-    """Write a file, in the place of one that was there."""
+    """Write or replace a file."""
     store, target = _located(spark, path)
-    stream = store.create(target)  # which replaces
+    stream = store.create(target)  # replaces
     try:
         stream.write(bytearray(text.encode()))
     finally:
@@ -191,13 +191,13 @@ def _write_text(spark: SparkSession, path: str, text: str) -> None:
 
 
 def _remove(spark: SparkSession, path: str) -> None:
-    """Remove a file, where it is there."""
+    """Remove a file, if it exists."""
     store, target = _located(spark, path)
     store.delete(target, False)  # noqa: FBT003  # Java takes it by place: not what is below a folder
 
 
 def _located(spark: SparkSession, path: str) -> tuple[JavaObject, JavaObject]:
-    """Hadoop's file system and path: the store is asked as Spark's readers and writers ask it."""
+    """Hadoop's file system and path: the same access as Spark's readers and writers."""
     context, jvm = spark.sparkContext, cast("JVMView", spark._jvm)  # noqa: SLF001  # no public way to a store
     target = jvm.org.apache.hadoop.fs.Path(path)
     return target.getFileSystem(context._jsc.hadoopConfiguration()), target  # noqa: SLF001  # the same

@@ -1,4 +1,4 @@
-"""Releases: what a person has let through for a log date, as pipeline_runs remembers it."""
+"""Releases: refusals that a person has accepted for a log date, as recorded in pipeline_runs."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -15,11 +15,11 @@ from schemas.vocabulary import EXIT_DONE, RUN_OUTCOMES
 
 ENTRY_POINT: Final = "release_night"
 NEVER: Final = (SCHEMA_EXPECTATION, KEY_EXPECTATION, ON_TIME_EXPECTATION)
-"""Expectations without which a table cannot be written, or not be replaced again: no release covers them."""
+"""Expectations that a table needs to be written and replaced: they cannot be released."""
 
 
 class Release(NamedTuple):
-    """Refusals, by their names, that no longer stop a log date; by whom and why."""
+    """Names of refusals that no longer stop a log date; released by whom, and why."""
 
     log_date: date
     accepted: Sequence[str]
@@ -30,14 +30,14 @@ class Release(NamedTuple):
 def released(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, set[str]]:
     """Names of refusals that were released, by day."""
     rows = warehouse.read(TABLE).where(F.col("log_date").isin(list(log_dates)))
-    told = (
+    names = (
         rows.where("accepted IS NOT NULL").select("log_date", F.explode("accepted").alias("name")).collect()
     )
-    return {day: {row["name"] for row in told if row["log_date"] == day} for day in log_dates}
+    return {day: {row["name"] for row in names if row["log_date"] == day} for day in log_dates}
 
 
 def refused(warehouse: Warehouse) -> set[str]:
-    """Names of all that gates have refused in this warehouse."""
+    """Names of all refusals in this warehouse."""
     runs = warehouse.read(TABLE).where("refusals IS NOT NULL").select(F.explode("refusals").alias("told"))
     return {row[0] for row in runs.select(F.concat_ws(".", "told.table", "told.expectation")).collect()}
 

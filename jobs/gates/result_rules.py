@@ -56,7 +56,7 @@ _LOST_OR_MADE_UP: Final = f"""
 
 
 def _agree(found: str, wanted: str, tolerance: float) -> str:
-    """SQL: both null, or equal relative to the larger of 1 and what is wanted; never null."""
+    """SQL: both null, or equal relative to the larger of 1 and the wanted value; never null."""
     is_close = f"abs({found} - {wanted}) <= {tolerance!r} * greatest(1.0, abs({wanted}))"
     return f"(({found} IS NULL AND {wanted} IS NULL) OR coalesce({is_close}, false))"
 
@@ -113,7 +113,7 @@ _MISCOUNTED_CAUSES: Final = f"""
 
 
 def incomplete_units(results: Mapping[str, pa.Table]) -> Rule:
-    """Result tables of a unit belong together: no row is missing, and none is where none should be.
+    """Result tables of a unit belong together: no row is missing, and none is extra.
 
     A replayed unit has a row in every table: one per step, per worker, per clock, per stage and per dp rank
     that has workers, and per cause.
@@ -152,7 +152,7 @@ def miscounted_loss(tables: Mapping[str, pa.Table]) -> Rule:
 
 
 def miscounted_units(tables: Mapping[str, pa.Table]) -> Rule:
-    """The fleet's figures of a day speak of as many units as were ingested.
+    """The fleet's figures of a day count as many units as were ingested.
 
     tables : jobs and fleet_day, of the same days
     """
@@ -161,7 +161,7 @@ def miscounted_units(tables: Mapping[str, pa.Table]) -> Rule:
 
 
 def miscounted_causes(tables: Mapping[str, pa.Table]) -> Rule:
-    """cause_day says what job_causes says, with no row missing or one too many.
+    """cause_day agrees with job_causes, with no row missing or extra.
 
     tables : job_causes, cause_day and fleet_day, of the same days
     """
@@ -172,7 +172,7 @@ def miscounted_causes(tables: Mapping[str, pa.Table]) -> Rule:
 def _rule(table: str, name: str, meaning: str, query: str, tables: Mapping[str, pa.Table]) -> Rule:
     """Find the rows that break a rule.
 
-    Raises GateError where that cannot be evaluated, which is never a pass.
+    Raises GateError if that cannot be evaluated, which never counts as a pass.
     """
     with duckdb.connect() as connection:
         for each, rows in tables.items():

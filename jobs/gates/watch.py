@@ -1,4 +1,4 @@
-"""What of a night somebody should hear of though its tables are right: it never refuses, it warns."""
+"""Warnings about a night whose tables are right: they never refuse it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,19 +15,19 @@ from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_DAY, HOST_DAY
 
 RULE_BROKEN: Final = "rule_broken"
-"""Kind of a notice that a rule which only warns does not hold."""
+"""Kind of a notice that a warning-only rule is broken."""
 _MOST_HOSTS: Final = 5
-"""Hosts that are told one by one."""
+"""Most hosts that are named one by one."""
 _OF_HOSTS: Final = ("host", "log_date", "worker_slowdown_max")
 _OF_A_NORMAL: Final = 1.4826
-"""Standard deviations in a median absolute deviation, were the past normal."""
+"""Standard deviations per median absolute deviation of a normal distribution."""
 
 
-_Value = tuple[str, date, float | None]  # whose, when, how much
+_Value = tuple[str, date, float | None]  # name, day, value
 
 
 class Notice(NamedTuple):
-    """One thing to tell: which rule, and the whole sentence."""
+    """One warning: its kind, and the whole sentence."""
 
     kind: str
     text: str
@@ -36,7 +36,7 @@ class Notice(NamedTuple):
 def night_warnings(
     warehouse: Warehouse, watch: WatchSettings, log_dates: Sequence[date]
 ) -> dict[date, list[Notice]]:
-    """Compare published nights with the settings and with their own past; returns what to tell of each."""
+    """Compare published nights with the settings and their past; returns the notices of each."""
     days = sorted({day - timedelta(days=age) for day in log_dates for age in range(watch.days + 1)})
     fleet = {row["log_date"]: row for row in warehouse.rows(TABLES[FLEET_DAY], days).to_pylist()}
     hosts: dict[date, list[_Value]] = defaultdict(list)
@@ -66,7 +66,7 @@ def _of_night(
 
 
 def lost_fraction(fleet: Mapping[str, Any]) -> float | None:
-    """Part that a day lost of its analysed GPU-hours, of recorded time where no unit states them; or None."""
+    """Share that a day lost of its analysed GPU-hours, or of recorded time if no unit states them."""
     for lost, of in (
         (fleet["lost_gpu_hours"], fleet["analysed_gpu_hours"]),
         (fleet["lost_s"], fleet["analysed_s"]),
@@ -77,7 +77,7 @@ def lost_fraction(fleet: Mapping[str, Any]) -> float | None:
 
 
 def coverage(fleet: Mapping[str, Any]) -> float | None:
-    """Units analysed, of all units of a day; None on a day without units."""
+    """Share of a day's units that were analysed; None on a day without units."""
     return fleet["analysed"] / fleet["jobs"] if fleet["jobs"] else None
 
 
@@ -99,17 +99,18 @@ def _of_coverage(
         found.append(Notice("coverage_fell", f"{log_date}: {of_all}, {before:.0%} the day before, {most}"))
     if today["failed"]:
         failed = (
-            f"{today['failed']} units failed by defects of ours: job_slowdown.failure_traceback says where"
+            f"{today['failed']} units failed by a defect of this software: "
+            "see failure_traceback in job_slowdown"
         )
         found.append(Notice("units_failed", f"{log_date}: {failed}"))
     return found
 
 
 def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, list[Notice]]:
-    """Rules that only warn, of tables as they were published, whichever run did that."""
-    kept = [table for table in TABLES.values() if any(e.severity == "warns" for e in table.expectations)]
+    """Warning-only rules, over tables as published by any run."""
+    watched = [table for table in TABLES.values() if any(e.severity == "warns" for e in table.expectations)]
     found: dict[date, list[Notice]] = {day: [] for day in log_dates}
-    for broken in warnings([(table, warehouse.read(table, log_dates)) for table in kept]):
+    for broken in warnings([(table, warehouse.read(table, log_dates)) for table in watched]):
         for day in broken.log_dates:
             found[day].append(Notice(RULE_BROKEN, f"{day}: {broken}"))
     return found
@@ -130,7 +131,7 @@ def _columns(rows: pa.Table, *names: str) -> Iterable[tuple[Any, ...]]:
 def _risen(
     values: Iterable[_Value], watch: WatchSettings, log_date: date
 ) -> list[tuple[str, float, float, int]]:
-    """What stands out above its past, the largest first: name, value, median of the past, days of it."""
+    """What rises above its past, the largest first: name, value, median of the past, days of it."""
     now: dict[str, float] = {}
     past: dict[str, list[float]] = defaultdict(list)
     for name, day, value in values:

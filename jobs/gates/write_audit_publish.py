@@ -39,21 +39,21 @@ from schemas.vocabulary import UNIT_FINGERPRINTS
 _LOG: Final = logging.getLogger(__name__)
 
 _AT_A_TIME: Final = 4
-"""Tables written at a time. A small one mostly waits: six written in turn take 8 s, 3.5 s so."""
+"""Tables written at a time. A small one mostly waits: six take 8 s in turn, 3.5 s together."""
 
 
 Rows: TypeAlias = pa.Table | StagedRows
 
 
 class Published(NamedTuple):
-    """Rows of each table that was published, the work of the gates before it, and what they held."""
+    """Rows of each published table, the work of its gates, and their checks."""
 
     rows: dict[str, int]
     gates: GateWork
     checks: list[TableChecks]
 
 
-_Refused = dict[str, tuple[DataFrame, Sequence[Refusal]]]  # by the name under which the rows are kept
+_Refused = dict[str, tuple[DataFrame, Sequence[Refusal]]]  # by the name under which the rows are saved
 
 
 class _Audited(NamedTuple):
@@ -65,17 +65,17 @@ class _Audited(NamedTuple):
 
     @property
     def broken(self) -> list[Refusal]:
-        """All that does not hold."""
+        """All that did not pass."""
         return [refusal for _, found in self.refused.values() for refusal in found]
 
     @property
     def refusals(self) -> list[Refusal]:
-        """What of it refuses its rows."""
+        """What refuses its rows."""
         return [refusal for refusal in self.broken if refusal.severity == "refuses"]
 
 
 def publish(
-    stage: str,
+    phase: str,
     warehouse: Warehouse,
     tables: Mapping[str, Rows],
     log_dates: Sequence[date],
@@ -83,47 +83,47 @@ def publish(
     units: Collection[Unit] | None = None,
     fingerprints: Sequence[Fingerprint] = (),
 ) -> Published:
-    """Replace these days in the tables named, if any, once all rows and rules were found good.
+    """Replace these days in the tables named, if any, once all rows and rules pass.
 
-    units : replace these alone, not all of the days
-    fingerprints : of the units published; others of the phase and of these days, or units, are gone after it
-    tables : rows by table, held by the driver, or in files beside their table already
-    Raises GateRefusedError with all that is refused, and keeps those rows beside the tables, unless all of it
-    was released for the days of those rows; raises GateError where an expectation could not be evaluated.
+    units : replace these alone, not whole days
+    fingerprints : of the units published; they replace all others of the phase for these days, or units
+    tables : rows by table, in the driver, or already in files beside their table
+    Raises GateRefusedError with all refusals, and saves the rows beside the tables, unless all of it
+    was released for the days of those rows; raises GateError if an expectation could not be evaluated.
     Nothing is published in either case.
     """
     audited = _audit_all(warehouse, tables, on_units(log_dates, units), rules)
-    page = Page(stage if units is None else f"{stage}{LATER}", log_dates, warehouse.root)
+    page = Page(phase if units is None else f"{phase}{LATER}", log_dates, warehouse.root)
     passed = _passed(warehouse, page, rules, audited)
     if tables or fingerprints:
-        with publication(warehouse, stage, log_dates, [*tables, UNIT_FINGERPRINTS]):
+        with publication(warehouse, phase, log_dates, [*tables, UNIT_FINGERPRINTS]):
             _replace_all(warehouse, tables, log_dates, units)
-            record(warehouse, stage, fingerprints, log_dates, units)
+            record(warehouse, phase, fingerprints, log_dates, units)
     return passed
 
 
 def _passed(warehouse: Warehouse, page: Page, rules: Sequence[Rule], audited: _Audited) -> Published:
-    """Tell on a page what was held; raises GateRefusedError where not all that was refused is released."""
+    """Write the page of checks; raises GateRefusedError unless all refusals are released."""
     refusals = audited.refusals
     for warning in audited.broken:
         if warning.severity == "warns":
-            _LOG.warning("published all the same, as this rule only warns: %s", warning)
+            _LOG.warning("published, as this rule only warns: %s", warning)
     accepted = _accepted(warehouse, page.log_dates, refusals)
     refusal = _keep(warehouse, page, audited) if refusals else None
     checks = table_checks(audited.rows, rules, audited.broken, accepted)
     write_docs(warehouse.spark, replace(page, tables=checks, kept_in=refusal.kept_in if refusal else ""))
     if refusal and len(accepted) < len(refusals):
         raise refusal
-    held = sum(len(table.checks) for table in checks)
-    return Published(audited.rows, GateWork(audited.seconds, held, len(accepted)), checks)
+    count = sum(len(table.checks) for table in checks)
+    return Published(audited.rows, GateWork(audited.seconds, count, len(accepted)), checks)
 
 
 def _audit_all(
     warehouse: Warehouse, tables: Mapping[str, Rows], scope: str, rules: Sequence[Rule]
 ) -> _Audited:
-    """Audit the rows of every table, and every rule; one refusal does not hide the next.
+    """Audit the rows of every table, and every rule; returns all refusals, not only the first.
 
-    Raises GateError where what was found together is not found again: that is never a pass.
+    Raises GateError if what was found together is not found again: that is never a pass.
     """
     on_time = Expectation(ON_TIME_EXPECTATION, scope, "rows are of the days, or the units, computed")
     started = time.monotonic()
@@ -134,7 +134,7 @@ def _audit_all(
         refused = _look_at_each(frames, on_time)
         if not refused:
             named = ", ".join(tables)
-            raise GateError(f"{named}: broken together, and none where each is looked at alone")
+            raise GateError(f"{named}: broken when checked together, but not when each is checked alone")
     for rule in rules:
         if rule.rows.num_rows:
             refused[rule.name] = warehouse.spark.createDataFrame(rule.rows), [rule.refusal]
@@ -143,7 +143,7 @@ def _audit_all(
 
 
 def _look_at_each(tables: Sequence[tuple[Table, DataFrame]], on_time: Expectation) -> _Refused:
-    """Look at every frame alone."""
+    """Check every frame alone."""
     refused: _Refused = {}
     for table, frame in tables:
         found = audit(table, frame, [on_time])
@@ -153,7 +153,7 @@ def _look_at_each(tables: Sequence[tuple[Table, DataFrame]], on_time: Expectatio
 
 
 def _accepted(warehouse: Warehouse, log_dates: Sequence[date], refusals: Sequence[Refusal]) -> set[str]:
-    """Names of refusals that somebody released for all days of their rows."""
+    """Names of refusals that were released for all days of their rows."""
     if not refusals:
         return set()
     by_day = released(warehouse, log_dates)
@@ -165,20 +165,20 @@ def _accepted(warehouse: Warehouse, log_dates: Sequence[date], refusals: Sequenc
     }
     for refusal in refusals:
         if refusal.name in accepted:
-            _LOG.warning("released by hand, published all the same: %s", refusal)
+            _LOG.warning("published, as it was released by hand: %s", refusal)
     return accepted
 
 
 def _keep(warehouse: Warehouse, page: Page, audited: _Audited) -> GateRefusedError:
-    """Keep refused rows for inspection, by the name of their page; return the error that tells about them."""
+    """Save refused rows for inspection, by the name of their page; return the error about them."""
     for name, (rows, found) in audited.refused.items():
         if all(each.severity == "warns" for each in found):
             continue
         try:
-            warehouse.keep_refused(page.stage, page.log_dates, name, rows)
+            warehouse.keep_refused(page.phase, page.log_dates, name, rows)
         except (PySparkException, Py4JError) as error:  # the refusal matters more than its evidence
-            _LOG.warning("refused rows of %s could not be kept: %s", name, error)
-    return GateRefusedError(audited.refusals, warehouse.refused_path(page.stage, page.log_dates))
+            _LOG.warning("refused rows of %s could not be saved: %s", name, error)
+    return GateRefusedError(audited.refusals, warehouse.refused_path(page.phase, page.log_dates))
 
 
 def _replace_all(
@@ -191,4 +191,4 @@ def _replace_all(
         each = [(TABLES[name], rows, log_dates, units) for name, rows in tables.items()]
         writes = [writers.submit(warehouse.replace, *arguments) for arguments in each]
     for write in writes:
-        write.result()  # raises what a writer raised, after all have ended
+        write.result()  # raises a writer's error after all have ended

@@ -1,4 +1,4 @@
-"""What a backfill has to do, in blocks of days that share gates and commits, and how long that may take."""
+"""What a backfill has to do, in batches of days that share gates and commits, and how long that may take."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,37 +15,38 @@ from jobs.reading.reader import TableReader
 from jobs.runtime.settings_sections import HistorySettings
 from schemas.tables import TABLES
 from schemas.vocabulary import (
+    PHASE_AGGREGATE,
+    PHASE_INGEST,
+    PHASE_NAMES,
+    PHASE_PUBLISH,
+    PHASE_REVISE,
+    PHASE_SIMULATE,
     PIPELINE_RUNS,
     RUN_OUTCOMES,
-    STAGE_AGGREGATE,
-    STAGE_INGEST,
-    STAGE_NAMES,
-    STAGE_PUBLISH,
-    STAGE_REVISE,
-    STAGE_SIMULATE,
 )
 
 BYTES_PER_OP: Final = 30.0
-"""Of a rank log; what is taken until some were ingested."""
+"""Bytes per op of a rank log, assumed until some are ingested."""
 
-AFTER_SIMULATE: Final = (STAGE_REVISE, STAGE_AGGREGATE, STAGE_PUBLISH)
+AFTER_SIMULATE: Final = (PHASE_REVISE, PHASE_AGGREGATE, PHASE_PUBLISH)
 """Phases that do whole days."""
 
 _RATES: Final[Mapping[str, tuple[str, float]]] = {
-    STAGE_INGEST: ("bytes", 70e6),
-    STAGE_SIMULATE: ("ops", 2e6),
-    STAGE_REVISE: ("units", 500.0),
-    STAGE_AGGREGATE: ("units", 200.0),
-    STAGE_PUBLISH: ("units", 200.0),
+    PHASE_INGEST: ("bytes", 70e6),
+    PHASE_SIMULATE: ("ops", 2e6),
+    PHASE_REVISE: ("units", 500.0),
+    PHASE_AGGREGATE: ("units", 200.0),
+    PHASE_PUBLISH: ("units", 200.0),
 }
-"""What the time of each stage goes with, and how many a second two cores do, until there is a history."""
+"""The measure that the time of each phase grows with, and its rate on two cores until a history exists.
+[1/s]"""
 
 _RUNS_LOOKED_AT: Final = 50
 
 
 @dataclass(frozen=True)
 class Work:
-    """An amount of work; ops are estimated where units were never ingested."""
+    """An amount of work; ops of units never ingested are estimated."""
 
     units: int = 0
     bytes: int = 0
@@ -57,26 +58,26 @@ class Work:
 
 @dataclass(frozen=True)
 class Block:
-    """Days that are done together, and for each stage its units to be done: for aggregate all of its days."""
+    """Days done together, and for each phase the units to do; for aggregate, all units of its days."""
 
     log_dates: tuple[date, ...]
     units: Mapping[str, frozenset[Unit]]
     sizes: Mapping[Unit, Work] = field(repr=False)
 
-    def work(self, stage: str) -> Work:
-        """How much a stage has to do."""
-        return sum((self.sizes[unit] for unit in self.units.get(stage, ())), Work())
+    def work(self, phase: str) -> Work:
+        """The work of a phase."""
+        return sum((self.sizes[unit] for unit in self.units.get(phase, ())), Work())
 
     def on(self, log_dates: Collection[date]) -> "Block":
-        """Return what it has to do on some of its days."""
+        """Return the work on some of its days."""
         days = tuple(day for day in self.log_dates if day in log_dates)
         return replace(
-            self, log_dates=days, units={stage: _on(units, days) for stage, units in self.units.items()}
+            self, log_dates=days, units={phase: _on(units, days) for phase, units in self.units.items()}
         )
 
     @property
     def jobs(self) -> set[str]:
-        """Jobs with something to be done."""
+        """Jobs with work."""
         return {unit[1] for unit in chain.from_iterable(self.units.values())}
 
 
@@ -88,24 +89,24 @@ def blocks_of(
     job_ids: Collection[str] = (),
     changed: Collection[date] = (),
 ) -> list[Block]:
-    """Blocks of the days that have something to be done, by the phases that `wants` names.
+    """Batches of days on which the phases of `wants` have work.
 
-    landing : None where ingest is not asked for
+    landing : None without ingest
     job_ids : only these jobs, and the later phases of their days; all where empty
     changed : earlier days whose results change; the later phases of days that look back on them are due
     """
     sizes = _sizes(before, landing)
-    todo = {stage: set(units) for stage, units in _units_due(before, landing, wants).items()}
+    todo = {phase: set(units) for phase, units in _units_due(before, landing, wants).items()}
     if job_ids:
-        todo = {stage: {unit for unit in units if unit[1] in job_ids} for stage, units in todo.items()}
+        todo = {phase: {unit for unit in units if unit[1] in job_ids} for phase, units in todo.items()}
     changed = {*changed, *(unit[0] for units in todo.values() for unit in units)}
     days = {*changed, *days_after(changed, before.look_back_days)}
-    for stage in AFTER_SIMULATE:
-        if stage in wants:
-            days |= _of_jobs(before.due(stage, wants[stage]), sizes, job_ids)
-            todo[stage] = {unit for unit in sizes if unit[0] in days}
+    for phase in AFTER_SIMULATE:
+        if phase in wants:
+            days |= _of_jobs(before.due(phase, wants[phase]), sizes, job_ids)
+            todo[phase] = {unit for unit in sizes if unit[0] in days}
     return [
-        Block(some, {stage: _on(units, some) for stage, units in todo.items()}, sizes)
+        Block(some, {phase: _on(units, some) for phase, units in todo.items()}, sizes)
         for some in _together(todo, sizes, limits)
     ]
 
@@ -113,25 +114,25 @@ def blocks_of(
 def _units_due(
     before: Recollection, landing: LandingChanges | None, wants: Mapping[str, Wanted]
 ) -> dict[str, frozenset[Unit]]:
-    """Units that ingest and simulate have to do, where they are asked for."""
+    """Units to ingest and to simulate, if `wants` names these phases."""
     found: dict[str, frozenset[Unit]] = {}
     if landing is not None:
-        found[STAGE_INGEST] = landing.changed | landing.gone
-    if STAGE_SIMULATE in wants:
-        ingested, simulated = before.done[STAGE_INGEST], before.done[STAGE_SIMULATE]
-        changed = changed_results(ingested, simulated, before.jobs, wants[STAGE_SIMULATE])
-        found[STAGE_SIMULATE] = frozenset(changed | found.get(STAGE_INGEST, frozenset()))
+        found[PHASE_INGEST] = landing.changed | landing.gone
+    if PHASE_SIMULATE in wants:
+        ingested, simulated = before.done[PHASE_INGEST], before.done[PHASE_SIMULATE]
+        changed = changed_results(ingested, simulated, before.jobs, wants[PHASE_SIMULATE])
+        found[PHASE_SIMULATE] = frozenset(changed | found.get(PHASE_INGEST, frozenset()))
     return found
 
 
 def _of_jobs(days: set[date], units: Collection[Unit], job_ids: Collection[str]) -> set[date]:
-    """Days of some jobs; all days where no job is named."""
+    """Days of some jobs; all days if no job is named."""
     return days & {unit[0] for unit in units if unit[1] in job_ids} if job_ids else days
 
 
 def _sizes(before: Recollection, landing: LandingChanges | None) -> dict[Unit, Work]:
-    """How much work every known unit is."""
-    known = {unit: each for stage in reversed(STAGE_NAMES) for unit, each in before.done[stage].items()}
+    """The work of every known unit."""
+    known = {unit: each for phase in reversed(PHASE_NAMES) for unit, each in before.done[phase].items()}
     ops, size = (sum(getattr(each, name) for each in known.values()) for name in ("ops", "bytes"))
     per_byte = ops / size if ops and size else 1 / BYTES_PER_OP
     sizes = {unit: Work(1, each.bytes, each.ops) for unit, each in known.items()}
@@ -148,7 +149,7 @@ def _on(units: Collection[Unit], days: Collection[date]) -> frozenset[Unit]:
 def _together(
     todo: Mapping[str, Collection[Unit]], sizes: Mapping[Unit, Work], limits: HistorySettings
 ) -> list[tuple[date, ...]]:
-    """Days with something to be done, in runs of at most so many days and about so many bytes."""
+    """Days with work, in batches within the limits of days and bytes."""
     by_day: dict[date, set[Unit]] = {}
     for unit in sorted(chain.from_iterable(todo.values())):
         by_day.setdefault(unit[0], set()).add(unit)
@@ -165,21 +166,21 @@ def _together(
 
 
 def rates(tables: TableReader) -> dict[str, float]:
-    """How much of its measure (bytes, ops, units) each stage did in a second, by the runs of late."""
-    runs = tables.silver.rows(TABLES[PIPELINE_RUNS])
+    """Rate of each phase in recent runs, in its measure (bytes, ops, units). [1/s]"""
+    runs = tables.ingested.rows(TABLES[PIPELINE_RUNS])
     is_done = pc.and_(pc.equal(runs["outcome"], RUN_OUTCOMES[0]), pc.is_valid(runs["stages"]))
     late = runs.filter(is_done).sort_by([("started_at", "descending")]).slice(0, _RUNS_LOOKED_AT)
     done = pa.Table.from_struct_array(pc.list_flatten(late["stages"]))
     sums = done.group_by("stage").aggregate([(name, "sum") for name in ("seconds", "units", "bytes", "ops")])
-    told = {row["stage"]: row for row in sums.to_pylist() if row["seconds_sum"]}
+    by_phase = {row["stage"]: row for row in sums.to_pylist() if row["seconds_sum"]}
     found = {}
-    for stage, (measure, usual) in _RATES.items():
-        row = told.get(stage)
-        found[stage] = (row[f"{measure}_sum"] / row["seconds_sum"] if row else 0.0) or usual
+    for phase, (measure, usual) in _RATES.items():
+        row = by_phase.get(phase)
+        found[phase] = (row[f"{measure}_sum"] / row["seconds_sum"] if row else 0.0) or usual
     return found
 
 
-def seconds_for(work: Work, stage: str, rate: Mapping[str, float]) -> float:
-    """Estimate how long a stage takes for this work. [s]"""
-    measure, _ = _RATES[stage]
-    return float(getattr(work, measure)) / rate[stage]
+def seconds_for(work: Work, phase: str, rate: Mapping[str, float]) -> float:
+    """Estimate the time of a phase for this work. [s]"""
+    measure, _ = _RATES[phase]
+    return float(getattr(work, measure)) / rate[phase]

@@ -1,6 +1,6 @@
-"""What has changed: units whose recorded fingerprints are not those of what is there now.
+"""What has changed: units whose recorded fingerprints differ from those of the data now.
 
-A stage's fingerprint names the one that it was built on: a change anywhere is seen by all that follows.
+A phase's fingerprint includes the one it was built on, so later phases see every earlier change.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 from jobs.history.fingerprints import (
-    STAGE_VERSIONS,
+    PHASE_VERSIONS,
     File,
     Fingerprint,
     Recorded,
@@ -24,19 +24,19 @@ from jobs.reading.reader import TableReader
 from jobs.runtime.settings import Settings
 from jobs.warehouse.local_tables import keys_of
 from schemas.tables import TABLES
-from schemas.vocabulary import JOBS, STAGE_NAMES, STAGE_REVISE, STAGE_SIMULATE, UNIT_FINGERPRINTS
+from schemas.vocabulary import JOBS, PHASE_NAMES, PHASE_REVISE, PHASE_SIMULATE, UNIT_FINGERPRINTS
 
 Wanted = tuple[str, str] | None
-"""Settings and version that a stage's fingerprint must have; None: whatever they were, only data counts."""
+"""Settings and version that a phase's fingerprint must have; None: any, only data counts."""
 
 
 class LandingChanges(NamedTuple):
-    """What the landing has for ingest to do.
+    """What ingest has to do.
 
-    landed : files of every unit that is there
+    landed : files of every unit in the landing
     changed : units never ingested, or of other files, contents, settings or version
-    gone : units that were ingested and have left a day that still has others
-    retouched : fingerprints, with their new times, of units that were sent again as they were
+    gone : ingested units that are no longer in the landing, on days that still have others
+    retouched : fingerprints, with new times, of units that were sent again unchanged
     """
 
     landed: Mapping[Unit, Sequence[LandedFile]]
@@ -45,9 +45,9 @@ class LandingChanges(NamedTuple):
     retouched: tuple[Fingerprint, ...]
 
 
-def wanted(settings: Settings, stage: str, *, data_only: bool) -> Wanted:
-    """What a fingerprint must say of settings and version to be still good."""
-    return None if data_only else (settings_text(settings, stage), STAGE_VERSIONS[stage])
+def wanted(settings: Settings, phase: str, *, data_only: bool) -> Wanted:
+    """Settings and version that a valid fingerprint must have."""
+    return None if data_only else (settings_text(settings, phase), PHASE_VERSIONS[phase])
 
 
 def changed_in_landing(
@@ -55,7 +55,7 @@ def changed_in_landing(
 ) -> LandingChanges:
     """Compare the files of these days with the fingerprints of their units.
 
-    Path, size and time of change tell; where only times differ, the contents of those files decide. A day
+    Path, size and time of change are compared; where only times differ, the contents decide. A day
     without any folder has been cleared away whole: its units are not gone, they stay as they are.
     """
     landing = Landing(settings.paths.landing, log_dates)
@@ -75,7 +75,7 @@ def changed_in_landing(
 
 
 def _sent_again(digests: Digests, landing: Landing, ingested: Recorded) -> list[Fingerprint]:
-    """Fingerprints, with the files' new times, of those of these units whose contents are what they were."""
+    """Fingerprints, with the files' new times, of these units whose contents are unchanged."""
     times = {unit: {file.name: file for file in known.files} for unit, known in ingested.items()}
     touched = [
         file
@@ -98,9 +98,9 @@ def _sent_again(digests: Digests, landing: Landing, ingested: Recorded) -> list[
 def changed_results(
     ingested: Recorded, simulated: Recorded, jobs: Collection[Unit], want: Wanted
 ) -> set[Unit]:
-    """Units to simulate: results never made or made of something else, or of a unit that is no more.
+    """Units to simulate: without results, with results of other input, or removed from `jobs`.
 
-    jobs : units of the table jobs. One that is there without a fingerprint of its ingest is left alone: its
+    jobs : units of the table jobs. One without a fingerprint of its ingest is left alone: its
     rows may be half written, or cleared away by age.
     """
     changed = {
@@ -112,7 +112,7 @@ def changed_results(
 def days_due(
     before: Recorded, done: Recorded, want: Wanted, context: Mapping[date, str] | None = None
 ) -> set[date]:
-    """Days whose rows of a phase are not made of their units as they are now.
+    """Days whose rows of a phase were not made from their units as they are now.
 
     before : fingerprints of the phase before. done : of this one. context : as fingerprints.built_on takes it
     """
@@ -125,12 +125,12 @@ def days_due(
 
 
 class Recollection(NamedTuple):
-    """All that is recorded of some days.
+    """All records of some days.
 
     done : fingerprints of their units, by phase
     jobs : units of the table jobs
-    context : of each day, what its causes are revised by
-    look_back_days : by how many days before its own a day's causes are revised
+    context : for each day, a hash of what revises its causes
+    look_back_days : how many earlier days revise the causes of a day
     """
 
     done: Mapping[str, Recorded]
@@ -138,46 +138,46 @@ class Recollection(NamedTuple):
     context: Mapping[date, str]
     look_back_days: int
 
-    def due(self, stage: str, want: Wanted) -> set[date]:
-        """Days that a phase after simulate has to do."""
-        before = STAGE_NAMES[STAGE_NAMES.index(stage) - 1]
-        context = self.context if stage == STAGE_REVISE else None
-        return days_due(self.done[before], self.done[stage], want, context)
+    def due(self, phase: str, want: Wanted) -> set[date]:
+        """Days with work for a phase after simulate."""
+        before = PHASE_NAMES[PHASE_NAMES.index(phase) - 1]
+        context = self.context if phase == PHASE_REVISE else None
+        return days_due(self.done[before], self.done[phase], want, context)
 
 
 def recollect(tables: TableReader, settings: Settings, log_dates: Sequence[date]) -> Recollection:
     """Read the fingerprints of these days, and which units the table jobs has."""
     done = recorded(tables, log_dates)
-    earlier = recorded(tables, days_before(log_dates, settings.revision.days), stage=STAGE_SIMULATE)
-    simulated = done[STAGE_SIMULATE] | earlier[STAGE_SIMULATE]
+    earlier = recorded(tables, days_before(log_dates, settings.revision.days), phase=PHASE_SIMULATE)
+    simulated = done[PHASE_SIMULATE] | earlier[PHASE_SIMULATE]
     context = looked_back_on(simulated, log_dates, settings.revision.days)
     jobs = set(keys_of(tables.rows(TABLES[JOBS], log_dates)))
     return Recollection(done, jobs, context, settings.revision.days)
 
 
 def with_later_days(
-    tables: TableReader, settings: Settings, stage: str, log_dates: Sequence[date]
+    tables: TableReader, settings: Settings, phase: str, log_dates: Sequence[date]
 ) -> list[date]:
-    """These days, and those after them that have looked back on them and are due again."""
+    """These days, and later ones that look back on them and are due again."""
     later = recorded_days(tables, days_after(log_dates, settings.revision.days))
     if not later:
         return sorted(set(log_dates))
-    return sorted({*log_dates, *recollect(tables, settings, later).due(stage, None)})
+    return sorted({*log_dates, *recollect(tables, settings, later).due(phase, None)})
 
 
 def recorded_days(tables: TableReader, log_dates: Sequence[date]) -> list[date]:
-    """Those of these days of which something is recorded."""
+    """These days, without those that have no record."""
     return sorted(set(tables.rows(TABLES[UNIT_FINGERPRINTS], log_dates)["log_date"].to_pylist()))
 
 
 def days_before(log_dates: Collection[date], days: int) -> list[date]:
-    """Days up to so many before one of these, without these."""
+    """Days up to `days` before one of these, without these."""
     found = {day - timedelta(days=age) for day in set(log_dates) for age in range(1, days + 1)}
     return sorted(found - set(log_dates))
 
 
 def days_after(log_dates: Collection[date], days: int) -> list[date]:
-    """Days up to so many after one of these, without these."""
+    """Days up to `days` after one of these, without these."""
     found = {day + timedelta(days=age) for day in set(log_dates) for age in range(1, days + 1)}
     return sorted(found - set(log_dates))
 
@@ -200,6 +200,6 @@ def _files(files: Sequence[LandedFile], read: Mapping[str, str | None]) -> tuple
 
 
 def _differ(files: Sequence[File], others: Sequence[File], fact: str) -> bool:
-    """Whether these are other files by their names, or by one of their facts."""
+    """Whether these files differ in their names, or in one of their facts."""
     first, second = ({file.name: getattr(file, fact) for file in each} for each in (files, others))
     return first != second

@@ -1,6 +1,6 @@
-"""Fingerprints: what a stage made its rows of a unit from, so that unchanged work is not done again.
+"""Fingerprints: what a phase made its rows of a unit from, so that unchanged work is not done again.
 
-What has no fingerprint is done again; nothing is ever taken as done because its rows exist.
+A unit without a fingerprint is done again; existing rows alone never count as done.
 """
 
 import hashlib
@@ -18,30 +18,30 @@ from jobs.runtime.settings import Settings
 from jobs.warehouse.tables import Warehouse
 from schemas.unit_fingerprints import TABLE
 from schemas.vocabulary import (
-    STAGE_AGGREGATE,
-    STAGE_INGEST,
-    STAGE_NAMES,
-    STAGE_PUBLISH,
-    STAGE_REVISE,
-    STAGE_SIMULATE,
+    PHASE_AGGREGATE,
+    PHASE_INGEST,
+    PHASE_NAMES,
+    PHASE_PUBLISH,
+    PHASE_REVISE,
+    PHASE_SIMULATE,
     UNIT_KEY,
 )
 from udfs.revise import REVISION_VERSION
 from udfs.simulate.result_tables import SIMULATOR_VERSION
 from udfs.what_if import SimulationSettings
 
-STAGE_VERSIONS: Final = {
-    STAGE_INGEST: "3",
-    STAGE_SIMULATE: SIMULATOR_VERSION,
-    STAGE_REVISE: REVISION_VERSION,
-    STAGE_AGGREGATE: "1",
-    STAGE_PUBLISH: "1",
+PHASE_VERSIONS: Final = {
+    PHASE_INGEST: "3",
+    PHASE_SIMULATE: SIMULATOR_VERSION,
+    PHASE_REVISE: REVISION_VERSION,
+    PHASE_AGGREGATE: "1",
+    PHASE_PUBLISH: "1",
 }
-"""Raised whenever a phase makes other rows of the same input."""
+"""Version of each phase: raised whenever it makes other rows of the same input."""
 
 
 class File(NamedTuple):
-    """A file as it was read. digest : None where it could not be read to its end."""
+    """A file as it was read. digest : None if it could not be read to its end."""
 
     name: str
     bytes: int
@@ -50,7 +50,7 @@ class File(NamedTuple):
 
     @property
     def content(self) -> tuple[str, int, str | int]:
-        """What a stage can see of it; without a digest its time stands for what is in it."""
+        """What a phase sees of it; without a digest, its time stands for its contents."""
         return self.name, self.bytes, self.digest or self.modified_us
 
 
@@ -68,27 +68,27 @@ class Fingerprint(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """What the next stage knows of this one's rows."""
+        """What the next phase records of this one's rows."""
         return _hash([self.inputs, self.settings, self.version])
 
 
 Recorded = dict[Unit, Fingerprint]
 
 
-def settings_text(settings: Settings, stage: str) -> str:
-    """Settings that matter to a stage, as JSON; where its tables and logs lie never does."""
-    if stage == STAGE_SIMULATE:
+def settings_text(settings: Settings, phase: str) -> str:
+    """Settings that matter to a phase, as JSON; the places of tables and logs never do."""
+    if phase == PHASE_SIMULATE:
         return simulation(settings).text
-    return settings.revision.model_dump_json() if stage == STAGE_REVISE else "{}"
+    return settings.revision.model_dump_json() if phase == PHASE_REVISE else "{}"
 
 
 def simulation(settings: Settings) -> SimulationSettings:
-    """Return the settings of the simulation as it takes them."""
+    """Return the settings of the simulation."""
     return SimulationSettings(**settings.simulation.model_dump())
 
 
 def of_units(accounts: Iterable[UnitAccount]) -> list[Fingerprint]:
-    """Fingerprints of ingested units, of which some were read in several parts."""
+    """Fingerprints of ingested units; some were read in several parts."""
     files: dict[Unit, list[File]] = {}
     ops: dict[Unit, int] = {}
     for account in accounts:
@@ -99,40 +99,40 @@ def of_units(accounts: Iterable[UnitAccount]) -> list[Fingerprint]:
     found = []
     for unit, read in files.items():
         size = sum(file.bytes for file in read)
-        row = unit, STAGE_INGEST, contents_of(read), "{}", STAGE_VERSIONS[STAGE_INGEST], size
+        row = unit, PHASE_INGEST, contents_of(read), "{}", PHASE_VERSIONS[PHASE_INGEST], size
         found.append(Fingerprint(*row, ops[unit], tuple(sorted(read, key=lambda file: file.name))))
     return found
 
 
 def contents_of(files: Iterable[File]) -> str:
-    """Hash of what a unit's files are, whenever they were written."""
+    """Hash of a unit's files, whenever they were written."""
     return _hash([file.content for file in sorted(files, key=lambda file: file.name)])
 
 
 def built_on(
-    before: Recorded, stage: str, settings: Settings, context: Mapping[date, str] | None = None
+    before: Recorded, phase: str, settings: Settings, context: Mapping[date, str] | None = None
 ) -> list[Fingerprint]:
-    """Fingerprints of a phase that reads what `before` names, as it was recorded before that was read.
+    """Fingerprints of a phase that read the units of `before`, as recorded before it read them.
 
-    context : of each day, what the phase reads beside it, as looked_back_on has it
-    A unit of which the phase before has no record gets none, and is done again next time.
+    context : for each day, what else the phase reads, as looked_back_on returns it
+    A unit without a record of the phase before gets none, and is done again next time.
     """
-    facts = settings_text(settings, stage), STAGE_VERSIONS[stage]
+    facts = settings_text(settings, phase), PHASE_VERSIONS[phase]
     return [
-        Fingerprint(each.unit, stage, inputs_of(each, context), *facts, each.bytes, each.ops)
+        Fingerprint(each.unit, phase, inputs_of(each, context), *facts, each.bytes, each.ops)
         for each in before.values()
     ]
 
 
 def inputs_of(before: Fingerprint, context: Mapping[date, str] | None = None) -> str:
-    """Return what a phase read of a unit: the rows of the phase before, and what lies beside them."""
+    """Return what a phase read of a unit: the rows of the phase before, and their context."""
     return before.identity if context is None else _hash([before.identity, context[before.unit[0]]])
 
 
 def looked_back_on(simulated: Recorded, log_dates: Iterable[date], days: int) -> dict[date, str]:
-    """For each day, a hash of the results of the days before it that its causes are revised by.
+    """For each day, a hash of the results of the earlier days that revise its causes.
 
-    simulated : of those days too
+    simulated : fingerprints of those days too
     """
     by_day: dict[date, list[str]] = {}
     for unit in sorted(simulated):
@@ -147,31 +147,31 @@ def recorded(
     tables: TableReader,
     log_dates: Sequence[date],
     units: Collection[Unit] | None = None,
-    stage: str | None = None,
+    phase: str | None = None,
 ) -> dict[str, Recorded]:
-    """Read fingerprints by phase; those of ingest from where the ingested tables lie.
+    """Read fingerprints by phase; those of ingest from the warehouse with the ingested tables.
 
-    stage : only those of this phase; all where left out
+    phase : only those of this phase; all if left out
     """
-    also = None if stage is None else {"stage": stage}
-    found: dict[str, Recorded] = {stage: {} for stage in STAGE_NAMES}
-    for home in {tables, tables.silver}:
+    also = None if phase is None else {"stage": phase}
+    found: dict[str, Recorded] = {phase: {} for phase in PHASE_NAMES}
+    for home in {tables, tables.ingested}:
         for each in map(_of_row, home.rows(TABLE, log_dates, units, also).to_pylist()):
-            if home is (tables.silver if each.stage == STAGE_INGEST else tables):
+            if home is (tables.ingested if each.stage == PHASE_INGEST else tables):
                 found[each.stage][each.unit] = each
     return found
 
 
 def record(
     warehouse: Warehouse,
-    stage: str,
+    phase: str,
     fingerprints: Sequence[Fingerprint],
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
 ) -> None:
-    """Make these the fingerprints of a phase for these days, or for these units of theirs."""
+    """Make these the fingerprints of a phase for these days, or for these units alone."""
     rows = pa.Table.from_pylist([_row(each) for each in fingerprints], schema=TABLE.arrow_schema)
-    warehouse.replace(TABLE, rows, log_dates, units, also={"stage": stage})
+    warehouse.replace(TABLE, rows, log_dates, units, also={"stage": phase})
 
 
 def _row(fingerprint: Fingerprint) -> dict[str, object]:

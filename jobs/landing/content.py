@@ -97,7 +97,7 @@ class Content:
 
     def _bounded(self) -> Iterator[bytes]:
         for piece in self.pieces():
-            self._hold(self.bytes_read)
+            self._check_size(self.bytes_read)
             yield piece
 
     def _unpacked(self) -> Iterator[bytes]:
@@ -112,7 +112,7 @@ class Content:
                     found = member.decompress(packed, _PIECE)
                     while found:
                         unpacked += len(found)
-                        self._hold(unpacked)
+                        self._check_size(unpacked)
                         yield found
                         found = member.decompress(member.unconsumed_tail, _PIECE)
                 except zlib.error as error:
@@ -132,10 +132,10 @@ class Content:
                 if not found:
                     return
                 unpacked += len(found)
-                self._hold(unpacked)
+                self._check_size(unpacked)
                 yield found
 
-    def _hold(self, unpacked: int) -> None:
+    def _check_size(self, unpacked: int) -> None:
         """Raise FileError where a file is larger than it may be."""
         bounds = self._bounds
         if unpacked > bounds.file_bytes:

@@ -107,8 +107,8 @@ class Conversion:
         for rows in self._rows(self.understood, self._run()):
             _append(folder, rows, ids, zeros_us)
         fields = {name: value for name, value in self.understood.job.items() if name not in _OF_LANDING}
-        told = {name: value for name, value in fields.items() if value is not None}
-        manifest = json.dumps({"job_id": job_id, "run_id": run_id, **told}, default=datetime.isoformat)
+        present = {name: value for name, value in fields.items() if value is not None}
+        manifest = json.dumps({"job_id": job_id, "run_id": run_id, **present}, default=datetime.isoformat)
         (folder / "job.json").write_text(f"{manifest}\n")
         return folder
 
@@ -167,11 +167,11 @@ def _append(folder: Path, rows: Rows, ids: Mapping[str, str], zeros_us: Mapping[
     edges = np.concatenate([[0], np.cumsum(rows.lengths)]).tolist()
     lines: dict[int, list[bytes]] = {}
     for scalars, (first, end) in zip(rows.scalars, pairwise(edges), strict=True):
-        told = {name: value for name, value in zip(SCALARS, scalars, strict=True) if value is not None}
+        present = {name: value for name, value in zip(SCALARS, scalars, strict=True) if value is not None}
         op, *others = (values[first:end].tolist() for values in rows.lists)
         lists = dict(zip(LISTS, [[OP_TYPES[code] for code in op], *others], strict=True))
-        line = {**ids, "t0_us": zeros_us[told["step"]], **told, **lists}
-        lines.setdefault(told["rank"], []).append(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        line = {**ids, "t0_us": zeros_us[present["step"]], **present, **lists}
+        lines.setdefault(present["rank"], []).append(json.dumps(line, separators=(",", ":")).encode() + b"\n")
     for rank, some in lines.items():
         with gzip.open(folder / f"rank-{rank:05d}.jsonl.gz", "ab") as log:
             log.writelines(some)

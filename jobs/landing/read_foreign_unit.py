@@ -49,7 +49,7 @@ class Evidence:
         for file in files:
             self._rows.account.files.append(self._file(file))
         if len(self.arrivals):
-            self._rows.held.write_arrivals(self.arrivals.table())
+            self._rows.buffer.write_arrivals(self.arrivals.table())
 
     def despite(self, files: Sequence[LandedFile]) -> None:
         """Read traces of torch.profiler of which no replay can be made."""
@@ -58,18 +58,18 @@ class Evidence:
                 kineto_arrivals.read_arrivals(source, self.arrivals)
 
     def _file(self, file: LandedFile) -> FileAccount:
-        held, rejected = self._rows.another(), 0
+        buffer, rejected = self._rows.another(), 0
         (source,) = self.opener.sources([file])
         try:
             found = nccl_inspector.read_arrivals(source, self.arrivals, self._rows.bounds)
             for reject in self.opener.guarded(found):
-                held.add(file.source_file, NO_ROWS, [reject])
+                buffer.add(file.source_file, NO_ROWS, [reject])
                 rejected += 1
             digest = self.opener.digest(file)
         except FileError as error:
-            held.drop()
+            buffer.drop()
             return self._rows.refused(file, error.reject)
-        self._rows.held.take(held)
+        self._rows.buffer.take(buffer)
         return FileAccount(file, digest, None, 0, rejected)
 
 
@@ -123,19 +123,19 @@ class ForeignUnit:
     ) -> dict[str, Any]:
         """Read these files; returns the row of jobs. What fails leaves nothing behind."""
         rows = self._rows
-        held, before = rows.held, rows.keys
-        rows.held = rows.another()
+        buffer, before = rows.buffer, rows.keys
+        rows.buffer = rows.another()
         try:
             run = self._opener.read(chosen, files, self._given or {})
             if self._given is not None or not rows.part.manifests:
                 manifest = job_of(run, self._given or {}, *rows.part.unit[1:])
             accounts = self._files(self._opener.guarded(run.parts), files, rows.known(manifest))
         except (RefusalError, FileError):
-            rows.held.drop()
-            rows.held, rows.keys = held, before
+            rows.buffer.drop()
+            rows.buffer, rows.keys = buffer, before
             raise
-        held.take(rows.held)
-        rows.held = held
+        buffer.take(rows.buffer)
+        rows.buffer = buffer
         rows.account.files += accounts
         self._evidence.arrivals = run.arrivals or self._evidence.arrivals
         facts = {"source_format": run.source_format, "transfers": run.transfers}
@@ -160,8 +160,8 @@ class ForeignUnit:
 
     def _file(self, file: LandedFile, parts: Iterator[Part], known: Mapping[str, Any]) -> FileAccount:
         """Take the rows of a file, unless one of its parts says that it broke off."""
-        held, keys = self._rows.another(), Keys()
-        lines = rows_kept = rejected = 0
+        buffer, keys = self._rows.another(), Keys()
+        lines = rows_stored = rejected = 0
         try:
             for part in parts:
                 _refuse_broken(part)
@@ -173,16 +173,16 @@ class ForeignUnit:
                 ]
                 lines += len(part.rejects)
                 rows, rejects = self._rows.once(Block(1, (), good, bad), file, keys)
-                held.add(file.source_file, rows, rejects)
-                rows_kept += len(rows.lines)
+                buffer.add(file.source_file, rows, rejects)
+                rows_stored += len(rows.lines)
                 rejected += len(rejects)
             digest = self._opener.digest(file)
         except FileError as error:
-            held.drop()
+            buffer.drop()
             return self._rows.refused(file, error.reject)
-        self._rows.held.take(held)
+        self._rows.buffer.take(buffer)
         self._rows.keys = self._rows.keys | keys
-        return FileAccount(file, digest, None, rows_kept, rejected)
+        return FileAccount(file, digest, None, rows_stored, rejected)
 
 
 def _unusable(manifest: dict[str, Any], detail: str) -> dict[str, Any]:

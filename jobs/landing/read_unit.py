@@ -17,9 +17,9 @@ from jobs.landing.formats.manifest import (
 from jobs.landing.formats.published_trace import read_trace
 from jobs.landing.formats.rank_log import RankLogReader
 from jobs.landing.formats.rows import Bounds, FileError, Reject
-from jobs.landing.held import Held
 from jobs.landing.read_foreign import ForeignFiles
 from jobs.landing.read_foreign_unit import Evidence, ForeignUnit
+from jobs.landing.row_buffer import RowBuffer
 from jobs.landing.staging import Staging
 from jobs.landing.stores import Store
 from jobs.landing.unit_rows import Block, UnitRows, left_out_of
@@ -56,8 +56,8 @@ class _UnitReader:
         for file in self._part.surplus:
             detail = f"the unit has more than {self._bounds.unit_files} files"
             rows.refuse(file, Reject(REASON_TOO_MANY_FILES, detail))
-        rows.held.flush()
-        account.ops = rows.held.ops
+        rows.buffer.flush()
+        account.ops = rows.buffer.ops
         if self._part.is_first:
             account.job = manifest
         if not self._part.is_only:
@@ -121,35 +121,35 @@ class _UnitReader:
 
     def _log(self, file: LandedFile, known: Mapping[str, Any], lines: RankLogReader) -> FileAccount:
         """Read a log; until its end is reached, nobody knows whether its rows count."""
-        held, keys = self._rows.another(), Keys()
+        buffer, keys = self._rows.another(), Keys()
         try:
-            account = self._counted(file, known, lines, held, keys)
+            account = self._counted(file, known, lines, buffer, keys)
         except FileError as error:
-            held.drop()
+            buffer.drop()
             return self._rows.refused(file, error.reject)
-        self._rows.held.take(held)
+        self._rows.buffer.take(buffer)
         self._rows.keys |= keys
         return account
 
     def _counted(
-        self, file: LandedFile, known: Mapping[str, Any], lines: RankLogReader, held: Held, keys: Keys
+        self, file: LandedFile, known: Mapping[str, Any], lines: RankLogReader, buffer: RowBuffer, keys: Keys
     ) -> FileAccount:
         if file.defect:
             raise FileError(REASON_UNREADABLE_FILE, file.defect)
         is_trace = file.is_one_of(TRACE)
-        counted = rows_kept = rejected = 0
+        counted = rows_stored = rejected = 0
         try:
             with self._store.open(file.path) as opened:
                 content = Content(opened, self._bounds)
                 for block in _trace(content, known) if is_trace else _lines(content, lines, file):
                     rows, rejects = self._rows.once(block, file, keys)
-                    held.add(file.source_file, rows, rejects)
+                    buffer.add(file.source_file, rows, rejects)
                     counted += sum(not line.isspace() for line in block.lines if line)
-                    rows_kept += len(rows.lines)
+                    rows_stored += len(rows.lines)
                     rejected += len(rejects)
         except OSError as error:
             raise refusal_of(error) from None
-        return FileAccount(file, content.digest, None if is_trace else counted, rows_kept, rejected)
+        return FileAccount(file, content.digest, None if is_trace else counted, rows_stored, rejected)
 
 
 def _lines(content: Content, reader: RankLogReader, file: LandedFile) -> Iterator[Block]:

@@ -18,7 +18,7 @@ from pyarrow import fs
 
 from schemas.tables import TABLES
 from schemas.vocabulary import COLLECTIVE_ARRIVAL, RANK_STEPS, REJECTS
-from udfs.arrays import arrays_hold
+from udfs.arrays import arrays_valid
 
 STAGED_TABLES: Final = (RANK_STEPS, REJECTS, COLLECTIVE_ARRIVAL)
 _LISTED: Final = ("op", "microbatch", "model_chunk")
@@ -104,7 +104,7 @@ class Staging:
         file = self._open.get((table, partition))
         if file is None:
             file = self._open[table, partition] = self._create(table, partition, schema)
-        file.is_sound &= arrays_hold(declared, rows)
+        file.is_sound &= arrays_valid(declared, rows)
         per_group = max(1, rows.num_rows * _OPS_OF_GROUP // max(ops, _OPS_OF_GROUP))
         try:
             file.add(rows.select(schema.names).cast(schema), per_group)

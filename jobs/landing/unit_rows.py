@@ -9,8 +9,8 @@ import numpy as np
 from jobs.landing.accounts import FileAccount, Keys, UnitAccount, UnitPart
 from jobs.landing.files import LandedFile
 from jobs.landing.formats.rows import LIMITS, NO_ROWS, SCALARS, Bounds, Reject, Rows, text_of
-from jobs.landing.held import Held
 from jobs.landing.read_foreign import plain
+from jobs.landing.row_buffer import RowBuffer
 from jobs.landing.staging import Staging
 from schemas.vocabulary import REASON_DUPLICATE_RANK_STEP
 
@@ -32,18 +32,18 @@ class Block(NamedTuple):
 class UnitRows:
     """Rows and rejects of a part of a unit, and the account of it.
 
-    held, keys : what counts so far; whoever reads a file takes it in once its end is reached
+    buffer, keys : what counts so far; whoever reads a file takes it in once its end is reached
     """
 
     def __init__(self, part: UnitPart, bounds: Bounds, staging: Staging) -> None:
         self.part, self.bounds, self._staging = part, bounds, staging
-        self.held = Held(part.unit, staging)
+        self.buffer = RowBuffer(part.unit, staging)
         self.keys: Keys = {}
         self.account = UnitAccount(part.unit, None)
 
-    def another(self) -> Held:
+    def another(self) -> RowBuffer:
         """Rows and rejects that may have to be dropped while these stay."""
-        return Held(self.part.unit, self._staging.another())
+        return RowBuffer(self.part.unit, self._staging.another())
 
     def known(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """What rows are held against: the unit's ids, and the sizes of a good manifest."""
@@ -68,7 +68,7 @@ class UnitRows:
 
     def refused(self, file: LandedFile, reject: Reject, digest: str | None = None) -> FileAccount:
         """Account of a file that is one reject."""
-        self.held.add(file.source_file, NO_ROWS, [reject])
+        self.buffer.add(file.source_file, NO_ROWS, [reject])
         return FileAccount(file, digest, rejects=1)
 
 

@@ -27,6 +27,5 @@ def on_units(log_dates: Collection[date], units: Collection[tuple[date, str, str
         among.append(f"(log_date = DATE'{day.isoformat()}' AND (job_id, run_id) IN ({pairs}))")
     if not among:
         return "false"
-    jobs = sql_strings(sorted({job_id for _, job_id, _ in units}))
-    runs = sql_strings(sorted({run_id for _, _, run_id in units}))
+    jobs, runs = (sql_strings(sorted({str(unit[place]) for unit in units})) for place in (1, 2))
     return f"{days} AND job_id IN ({jobs}) AND run_id IN ({runs}) AND ({' OR '.join(among)})"

@@ -27,16 +27,16 @@ _SETTINGS: Final = (
 class Database:
     """The tables under one root, all as of the publication that is now the latest.
 
-    silver : root of the warehouse that the ingested tables are read from, where not from this one
+    ingested : root of the warehouse that the ingested tables are read from, where not from this one
     """
 
-    def __init__(self, root: str, silver: str | None = None) -> None:
+    def __init__(self, root: str, ingested: str | None = None) -> None:
         self.root = root.rstrip("/")
         self._own = DeltaTables(root)
-        self._ingested = self._own if silver is None else DeltaTables(silver)
+        self._ingested = self._own if ingested is None else DeltaTables(ingested)
         self._stored: dict[str, Stored | None] = {}
 
-    def hold_there(self) -> None:
+    def check_exists(self) -> None:
         """Raise QuestionError where there are no tables at all."""
         if not any(self._home(name).is_there(name) for name in TABLES):
             raise QuestionError(f"no tables in {self.root}: {_instead(Path(self.root))}")

@@ -26,7 +26,7 @@ def opened(settings: Settings) -> Database:
     if not are_reached(settings):
         raise QuestionError(f"{paths.warehouse}: DuckDB does not reach this store: --engine spark reads it")
     database = Database(paths.warehouse, paths.silver)
-    database.hold_there()
+    database.check_exists()
     return database
 
 

@@ -31,7 +31,7 @@ class TableReader(Protocol):
     """Whole tables, or some days or units of them, as of one publication."""
 
     @property
-    def silver(self) -> "TableReader":
+    def ingested(self) -> "TableReader":
         """Where the ingested tables lie: here, as a rule."""
 
     def rows(

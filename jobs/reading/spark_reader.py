@@ -97,8 +97,8 @@ def reader_beside(warehouse: Warehouse) -> Iterator[Reader]:
     if not warehouse.is_local:
         yield SparkReader(warehouse.spark, warehouse)
         return
-    silver = None if warehouse.silver is warehouse else warehouse.silver.root
-    with closing(DuckDbReader(Database(warehouse.root, silver))) as reader:
+    ingested = None if warehouse.ingested is warehouse else warehouse.ingested.root
+    with closing(DuckDbReader(Database(warehouse.root, ingested))) as reader:
         yield reader
 
 

@@ -13,12 +13,12 @@ from schemas.table import Table, sql_strings
 class Tables:
     """A reader.TableReader over one warehouse.
 
-    silver : reader of the warehouse that the ingested tables are read from, where not from this one
+    ingested : reader of the warehouse that the ingested tables are read from, where not from this one
     """
 
-    def __init__(self, reader: Reader, silver: Reader | None = None) -> None:
+    def __init__(self, reader: Reader, ingested: Reader | None = None) -> None:
         self._reader = reader
-        self.silver: Tables = self if silver is None else Tables(silver)
+        self.ingested: Tables = self if ingested is None else Tables(ingested)
 
     def rows(
         self,

@@ -25,9 +25,9 @@ def host_page_path(host: str) -> str:
     return f"{HOSTS_FOLDER}/{_file_name(host)}"
 
 
-def docs_path(warehouse_root: str, log_date: date, stage: str) -> str:
+def docs_path(warehouse_root: str, log_date: date, phase: str) -> str:
     """Where the data docs of a phase lie for a night."""
-    return f"{warehouse_root}/_quality/log_date={log_date.isoformat()}/{stage}.html"
+    return f"{warehouse_root}/_quality/log_date={log_date.isoformat()}/{phase}.html"
 
 
 def _file_name(*ids: str) -> str:

@@ -17,7 +17,7 @@ from jobs.report.read import days_with_rows, read_fleet, read_units, straggling_
 from jobs.runtime.project import data_root
 from jobs.runtime.settings import Settings, SettingsError
 from schemas.unit import Unit
-from schemas.vocabulary import STAGE_PUBLISH
+from schemas.vocabulary import PHASE_PUBLISH
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ def write_report(reader: Reader, settings: Settings, log_date: date) -> Path:
     chosen = straggling_units(fleet, log_date, settings.report.job_pages)
     pages = {job_page_path(*unit) for unit in chosen}
     earlier = {path for path in files.existing_pages(root) if path < f"{log_date}/"}
-    quality = quality_from(root, log_date, Path(docs_path(reader.root, log_date, STAGE_PUBLISH)))
+    quality = quality_from(root, log_date, Path(docs_path(reader.root, log_date, PHASE_PUBLISH)))
     hosts = dict.fromkeys(fleet.host_units["host"].to_pylist())
     name = warehouse_name(settings)
     publication = publication_of(fleet, log_date, earlier | pages, hosts, name, quality)

@@ -17,10 +17,10 @@ from jobs.runtime.nearest import suggestion
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
 
 WAREHOUSE_VARIABLE: Final = "STRAGGLER_WAREHOUSE"
-"""Names the warehouse where --warehouse is left out."""
+"""Environment variable that names the warehouse when --warehouse is left out."""
 
 _PATHS: Final = {"DIR": "dir", "FILE": "file", "FOLDER": "dir", "PATH": "file"}
-"""What a shell completes, by what stands for the value."""
+"""What a shell completes, by the placeholder of the value."""
 
 
 class Arguments(SimpleNamespace):
@@ -28,14 +28,14 @@ class Arguments(SimpleNamespace):
 
 
 class Option(NamedTuple):
-    """One argument of a command; exactly one of a group has to be given."""
+    """One argument of a command; exactly one of a group is required."""
 
     parameter: click.Parameter
     group: str | None = None
 
 
 class _Value(click.ParamType[object]):
-    """A value that a function reads; its ValueError says what is wrong with another."""
+    """A value read by a function, whose ValueError says why a text is refused."""
 
     def __init__(self, read: Callable[[str], object], shown: str) -> None:
         self._read, self._shown, self.name = read, shown, shown.lower()
@@ -54,7 +54,7 @@ class _Value(click.ParamType[object]):
 
 
 class _Name(click.Choice[str]):
-    """One of some names, in any case; of another the closest is suggested."""
+    """One of some names, in any case; the error suggests the closest."""
 
     def __init__(self, names: Collection[str]) -> None:
         super().__init__(list(names), case_sensitive=False)
@@ -75,9 +75,9 @@ def option(
 ) -> Option:
     """Declare an argument.
 
-    usage : its name, and what stands for its value, as in `--days N`; a name with -- alone is a switch
-    kind : reads the value; raises ValueError, which says what is wrong
-    dest : name of the attribute, where it is not that of the argument
+    usage : name and placeholder of the value, as in `--days N`; without a placeholder, a switch
+    kind : reads the value; raises ValueError with the reason
+    dest : name of the attribute, if not that of the argument
     """
     name, _, value = usage.partition(" ")
     names = [name, dest] if dest else [name]
@@ -114,7 +114,7 @@ class Command(click.Command):
         self._grouped = [each for each in options if each.group]
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
-        """Run the command and return the exit status; what is wrong with its arguments is one line."""
+        """Run the command and return the exit status; wrong arguments give one line."""
         return run(self, argv)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -147,7 +147,7 @@ def command(
 
     Wrong arguments that it finds are a click.UsageError.
 
-    epilog : lines that stand below the description of the arguments, as they are
+    epilog : lines printed as they are below the description of the arguments
     described_by : whose docstring is the command's description; the function itself if left out
     """
     lines = f"\b\n{epilog}" if epilog else None
@@ -160,8 +160,8 @@ def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
         return of.main(argv, prog_name=of.name, standalone_mode=False) or EXIT_DONE
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else of.name
-        told = " ".join(error.format_message().split())
-        sys.stderr.write(f"{where}: error: {told} (--help tells more)\n")
+        message = " ".join(error.format_message().split())
+        sys.stderr.write(f"{where}: error: {message} (see --help)\n")
         return EXIT_WRONG_SETTINGS
     except click.Abort:
         return EXIT_FAILED
@@ -173,7 +173,7 @@ def called() -> str:
 
 
 def log_date(text: str) -> date:
-    """Read a date as the landing's folders spell it, and in no other way; raises ValueError."""
+    """Read a date spelled as in the landing's folders, 2026-01-05; raises ValueError."""
     try:
         day = date.fromisoformat(text)
     except ValueError:
@@ -210,7 +210,7 @@ def not_negative_number(text: str) -> float:
 def where(landing: str | None = None, warehouse: str | None = None) -> tuple[Option, ...]:
     """Return the arguments of every command that has settings.
 
-    landing, warehouse : where they are left out; else the settings say, and the environment of the warehouse
+    landing, warehouse : defaults; without them the settings decide, or the environment for the warehouse
     """
     variable = None if warehouse else WAREHOUSE_VARIABLE
     return (
@@ -234,7 +234,7 @@ OF_UNIT: Final = (
     option("--run-id RUN", "its run; needed where the day has several"),
     option("--log-date DATE", "the day, as 2026-01-05; the job's latest if left out", log_date),
 )
-"""Which unit, of an entry point that works on one."""
+"""Arguments that choose the unit of an entry point that works on one."""
 PERIOD: Final = tuple(
     option(f"--{end} DATE", f"{name} day, as 2026-01-05; open if left out", log_date, dest=name)
     for end, name in (("from", "first"), ("to", "last"))

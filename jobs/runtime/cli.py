@@ -22,7 +22,7 @@ Body = Callable[[SparkSession, Settings, Arguments], Mapping[str, int]]
 """The work of an entry point; returns rows per published table, and under run_log.ROWS_IN the rows read."""
 
 Reads = Callable[[Settings, Arguments], str | None]
-"""A look at what an entry point reads, before anything is made and before Spark starts."""
+"""Checks what an entry point reads, before it makes anything or starts Spark."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,11 +49,11 @@ def entry_point(
     in `args.arguments`.
 
     where : arguments that name landing, warehouse and settings
-    writes_to : root of the warehouse that is written under these arguments: it is then locked, and the run
+    writes_to : root of the warehouse that these arguments write: it is then locked, and the run
         leaves a row in its pipeline_runs; None, as its result too: none is
-    reads : raises where what is to be read does not exist, and may return why nothing is to be done
+    reads : raises when the input does not exist; may return why nothing is left to do
     dry_run : what --dry-run does, without a session
-    spark_conf : settings of Spark that this entry point needs, on top of those of conf/
+    spark_conf : Spark settings that this entry point needs on top of conf/
     """
     lock = (NO_WAIT,) if writes_to else ()
 
@@ -84,7 +84,7 @@ def entry_point(
 
 
 def _run(name: str, body: Body, settings: Settings, args: Arguments, root: str | None) -> None:
-    """Do the work in a session; recorded, and with its lock, where a warehouse is written: `root`."""
+    """Do the work in a session; if it writes a warehouse (`root`), under its lock and recorded."""
     with ExitStack() as stack:
         with working(f"{name}: starting Spark"):
             spark = stack.enter_context(
@@ -101,7 +101,7 @@ def _run(name: str, body: Body, settings: Settings, args: Arguments, root: str |
 
 
 def _status(work: Callable[[Arguments], None], args: Arguments) -> int:
-    """Do the work; what goes wrong is one line, and the exit status."""
+    """Do the work; an error gives one line and the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("py4j", "great_expectations"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -28,22 +28,22 @@ _REASONS: Final = (
     r"not found$",
     r"Exception in thread",
 )
-"""What the resolver says when it fails, the most telling first."""
+"""What the resolver prints when it fails, the most useful first."""
 
 
 class DeltaJarsError(Exception):
-    """Delta's JARs are not to be had; the message says why in one line."""
+    """Delta's JARs cannot be had; the message says why in one line."""
 
 
 def resolved_jars(packages: Sequence[str]) -> list[str]:
-    """Give the paths of all JARs fetched for these Maven coordinates; none when one of them is not there."""
+    """Return the paths of all JARs fetched for these Maven coordinates; none if one is missing."""
     jars = sorted(str(jar) for jar in (IVY / "jars").glob("*.jar"))
     names = {Path(jar).name for jar in jars}
     return jars if all(_jar_name(package) in names for package in packages) else []
 
 
 def resolver_conf(spark: SparkSettings) -> dict[str, str]:
-    """Spark settings that make it resolve Delta's JARs itself, into the environment's own folder."""
+    """Spark settings that make it resolve Delta's JARs itself, into the environment's folder."""
     return {
         "spark.jars.packages": ",".join(spark.packages),
         "spark.jars.excludes": ",".join(spark.excludes),
@@ -52,7 +52,7 @@ def resolver_conf(spark: SparkSettings) -> dict[str, str]:
 
 
 def fetch(spark: SparkSettings) -> list[str]:
-    """Fetch Delta's JARs and give their paths; JARs of other versions are removed.
+    """Fetch Delta's JARs and return their paths; JARs of other versions are removed.
 
     Raises DeltaJarsError when the resolver cannot get them, JavaNotFoundError without Java.
     """
@@ -72,9 +72,9 @@ def _jar_name(package: str) -> str:
     return f"{group}_{artifact}-{version}.jar"
 
 
-def _explain(packages: Sequence[str], told: str) -> str:
-    """Pick from pages of the resolver's words what says most, with what can be done."""
-    lines = [" ".join(line.split()) for line in told.splitlines() if line.strip()]
+def _explain(packages: Sequence[str], output: str) -> str:
+    """Pick the reason from the resolver's pages of output, and say what to do."""
+    lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
     # It asks Maven Central first and then a second place, which nothing here needs.
     first = [line for line in lines if "spark-packages" not in line]
     reason = next((line for pattern in _REASONS for line in first if re.search(pattern, line)), lines[-1])

@@ -1,4 +1,4 @@
-"""What a command reads, looked for before anything is made and before Spark starts."""
+"""Checks that what a command reads exists, before it makes anything or starts Spark."""
 
 from pathlib import Path
 from typing import Final
@@ -13,11 +13,11 @@ from jobs.warehouse import local_tables
 from schemas.vocabulary import PUBLISHED_TABLES
 
 _UNREACHED: Final = (OSError, ImportError, ValueError, pa.ArrowException)
-"""What a store raises that this process cannot reach yet: HDFS needs the Java that comes with the session."""
+"""Raised by a store that this process cannot reach yet: HDFS needs the session's Java."""
 
 
 def a_warehouse(settings: Settings, _args: Arguments) -> str | None:
-    """Raise SettingsError where a warehouse on this machine does not exist. A store is asked by Spark."""
+    """Raise SettingsError if a warehouse on this machine does not exist. Spark checks one in a store."""
     for root in filter(None, (settings.paths.warehouse, settings.paths.silver)):
         if "://" not in root and not Path(root).is_dir():
             raise SettingsError(f"the warehouse {missing_folder(root)}")
@@ -25,7 +25,7 @@ def a_warehouse(settings: Settings, _args: Arguments) -> str | None:
 
 
 def a_landing(settings: Settings, _args: Arguments) -> str | None:
-    """Raise NoLandingError without a landing, SettingsError where no warehouse is and none can be made.
+    """Raise NoLandingError without a landing, SettingsError if no warehouse exists and none can be made.
 
     A first night makes the warehouse's own folder. A missing one above it is a mistyped path, or a disk that
     is not mounted.
@@ -40,14 +40,14 @@ def a_landing(settings: Settings, _args: Arguments) -> str | None:
 
 
 def room_for(warehouse: str) -> None:
-    """Raise SettingsError where the folder in which a warehouse is to be made does not exist."""
+    """Raise SettingsError if the folder for a new warehouse does not exist."""
     parent = Path(warehouse).parent
     if "://" not in warehouse and not parent.is_dir():
         raise SettingsError(f"the warehouse {warehouse} cannot be made: {missing_folder(str(parent))}")
 
 
 def logs_of_a_day(settings: Settings, args: Arguments) -> str | None:
-    """Look for a landing as `a_landing` does, and say where a log date has nothing in it.
+    """Look for a landing as `a_landing` does, and name log dates without run folders.
 
     None where it has a run folder, or where the warehouse has rows of that day to replace. A warehouse in a
     store is asked by Spark: None.

@@ -18,13 +18,13 @@ SUPPORTED_VERSIONS = (17, 21)
 
 
 class JavaNotFoundError(Exception):
-    """No Java of a supported version is to be had."""
+    """No Java of a supported version was found."""
 
 
 def find_java_home() -> Path:
-    """Give the JAVA_HOME to run Spark with.
+    """Return the JAVA_HOME to run Spark with.
 
-    Raises JavaNotFoundError, naming what was looked at, when there is no Java 17 or 21.
+    Raises JavaNotFoundError, naming what was looked at, without a Java 17 or 21.
     """
     looked_at = []
     for source, launcher in _launchers():
@@ -42,7 +42,7 @@ def find_java_home() -> Path:
 
 
 def _launchers() -> Iterator[tuple[str, str]]:
-    """Where a java may be, with a word for each place, in order of preference."""
+    """Where a java may be, each with the name of the place, in order of preference."""
     if os.environ.get("JAVA_HOME"):
         yield "JAVA_HOME", str(Path(os.environ["JAVA_HOME"]) / "bin" / "java")
     in_path = shutil.which("java")
@@ -51,7 +51,7 @@ def _launchers() -> Iterator[tuple[str, str]]:
 
 
 def _ask(launcher: str) -> tuple[int | None, Path | None]:
-    """Major version and home of a java, from its own mouth; (None, None) when it does not run."""
+    """Major version and home that a java reports; (None, None) if it does not run."""
     command = [launcher, "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(  # noqa: S603  # the java that Spark would start in any case

@@ -1,4 +1,4 @@
-"""Starts the JVM beneath a session, in an environment that this process sets right first."""
+"""Starts the JVM beneath a session, in an environment that this process cleans first."""
 
 import os
 import re
@@ -28,7 +28,7 @@ class JvmError(Exception):
 
 
 def is_submitted() -> bool:
-    """Tell whether spark-submit started this process, with a JVM of its own."""
+    """Whether spark-submit started this process, and a JVM with it."""
     return _SUBMITTED in os.environ
 
 
@@ -37,7 +37,7 @@ def launch_jvm(conf: Mapping[str, str], errors: IO[bytes]) -> JavaGateway:
 
     Settings that may be secret are left for the session to set: all see the command line of a JVM.
 
-    errors : where a JVM started here writes what it has to say
+    errors : file for the output of a JVM started here
     Raises JavaNotFoundError without a suitable Java, JvmError when the JVM does not come up.
     """
     _set_environment(conf)
@@ -51,7 +51,7 @@ def launch_jvm(conf: Mapping[str, str], errors: IO[bytes]) -> JavaGateway:
 
 
 def _set_environment(conf: Mapping[str, str]) -> None:
-    """Spark's scripts and workers go by the environment; what a shell happened to export must not count."""
+    """Spark's scripts and workers read the environment; what a shell happens to export must not count."""
     os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ["PYSPARK_PYTHON"] = conf.get("spark.pyspark.python", sys.executable)
@@ -61,7 +61,7 @@ def _set_environment(conf: Mapping[str, str]) -> None:
 
 
 def _logging() -> dict[str, str]:
-    """Warnings of ours and Spark's, without those that come at every start."""
+    """Warnings of this project and of Spark, without those of every start."""
     if is_zip():
         return {}
     file = PROJECT / "conf" / "log4j2.properties"

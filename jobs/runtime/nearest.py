@@ -1,4 +1,4 @@
-"""Suggest what a name that does not exist may have meant."""
+"""Suggests the closest existing name for one that does not exist."""
 
 import difflib
 from collections.abc import Collection
@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Final
 
 _LIKE: Final = 0.6
-"""Similarity from which on a name is suggested: one typing error in short names, a few in long ones."""
+"""Least similarity of a suggestion: one typing error in short names, a few in long ones."""
 _FEW: Final = 12
-"""Up to this many names are all listed where none is like the one asked for."""
+"""Up to this many names are all listed when none is close."""
 
 
 def suggestion(name: str, names: Collection[str]) -> str:
-    """Return `did you mean x?`, or what there is where nothing is like the name."""
+    """Return `did you mean x?`, or all names when none is close."""
     return _close(name, names) or f"there are {', '.join(names)}"
 
 
 def missing_folder(path: str) -> str:
-    """Say of a path of this machine how far it leads, and what its next folder may have meant.
+    """Say how far a path of this machine exists, and suggest the closest name for the next folder.
 
     Returns such as `/data/landng does not exist: did you mean /data/landing?`
     """
@@ -44,7 +44,7 @@ def _folders(parent: Path) -> list[Path]:
 
 
 def _close(name: str, names: Collection[str]) -> str:
-    """Return `did you mean x?`; nothing where no name is like this one."""
+    """Return `did you mean x?`; empty when no name is close."""
     by_lower = {each.lower(): each for each in names}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=_LIKE)
     if close:

@@ -13,7 +13,7 @@ from jobs.runtime.project import PROJECT
 ZIP_NAME: Final = "straggler-fleet.zip"
 _FOLDERS: Final = ("jobs", "udfs", "schemas", "conf")
 _LEFT_OUT: Final = (PROJECT / "jobs/synthetic", PROJECT / "jobs/make_demo.py", PROJECT / "jobs/make_fleet.py")
-"""The generator of fleets, which runs from a checkout alone."""
+"""The generator of fleets, which runs only from a checkout."""
 _SUFFIXES: Final = (".py", ".sql", ".toml", ".html", ".css", ".js")
 ANY_TIME: Final = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows: equal code gives an equal file
 

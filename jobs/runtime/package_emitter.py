@@ -1,4 +1,4 @@
-"""The emitter as a wheel of its own, for training images: dist/straggler_emitter-*.whl.
+"""The emitter as a separate wheel for training images: dist/straggler_emitter-*.whl.
 
 A wheel is a zip with three files of metadata; writing it takes less than a build tool, and the same code
 gives the same bytes. `make emitter` runs this.

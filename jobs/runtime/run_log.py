@@ -1,4 +1,4 @@
-"""How runs end: the exit status of each error, and the row that a run leaves in pipeline_runs."""
+"""How runs end: the exit status of each error, and the run's row in pipeline_runs."""
 
 import logging
 import re
@@ -29,16 +29,16 @@ from schemas.vocabulary import (
     EXIT_FAILED,
     EXIT_GATE_REFUSED,
     EXIT_WRONG_SETTINGS,
+    PHASE_NAMES,
     RUN_KILLED,
     RUN_OUTCOMES,
     RUN_STARTED,
-    STAGE_NAMES,
     TABLE_NAMES,
 )
 
 ROWS_IN: Final = "rows_in"
-"""Key under which an entry point tells the rows that it read; the other keys are tables that it published,
-and those of stage_work."""
+"""Key of the rows that an entry point read; the other keys are the tables that it published,
+and those of phase_work."""
 
 _PLAIN: Final[Mapping[type[Exception], int]] = {
     SettingsError: EXIT_WRONG_SETTINGS,
@@ -56,24 +56,24 @@ logger = logging.getLogger(__name__)
 
 
 def exit_status(error: BaseException) -> int:
-    """Return the exit status that an error stands for."""
+    """Return the exit status of an error."""
     return next((status for kind, status in _PLAIN.items() if isinstance(error, kind)), EXIT_FAILED)
 
 
 def is_plain(error: Exception) -> bool:
-    """Tell whether the message of an error says everything, so that no traceback is needed."""
+    """Whether the message of an error says everything, so that no traceback is needed."""
     return isinstance(error, tuple(_PLAIN))
 
 
 def one_line(error: Exception) -> str:
-    """Return what an error says, on one line and without the pages that Spark appends."""
+    """Return the message of an error on one line, without the pages that Spark appends."""
     if is_plain(error):
         return " ".join(str(error).split())
     return _cause(error)[:_LONGEST_LINE]
 
 
 def _cause(error: Exception) -> str:
-    """What went wrong at the bottom of it: of Java's and of workers' errors the first lines tell nothing."""
+    """The root cause: the first lines of errors of Java and of workers say nothing."""
     if isinstance(error, Py4JJavaError):
         java = error.java_exception
         while java.getCause() is not None:
@@ -87,7 +87,7 @@ def _cause(error: Exception) -> str:
 
 
 def refused_by(error: BaseException) -> list[dict[str, Any]] | None:
-    """What gates refused, as the column `refusals` of pipeline_runs has it; None where they did not."""
+    """What gates refused, as in the column `refusals` of pipeline_runs; None if nothing."""
     refusal = _refusal_in(error)
     if refusal is None:
         return None
@@ -95,20 +95,20 @@ def refused_by(error: BaseException) -> list[dict[str, Any]] | None:
 
 
 def _refusal_in(error: BaseException) -> GateRefusedError | None:
-    """The refusal that an error is, or that came before it in the same run."""
+    """The refusal behind an error: itself, or an earlier one of the same run."""
     return next((each for each in (error, error.__cause__) if isinstance(each, GateRefusedError)), None)
 
 
-def stage_work(stage: str, done: Collection[Fingerprint], seconds: float, gates: GateWork) -> dict[str, int]:
-    """What a stage worked on, as counts that add up over blocks of days."""
+def phase_work(phase: str, done: Collection[Fingerprint], seconds: float, gates: GateWork) -> dict[str, int]:
+    """What a phase worked on, as counts that add up over batches of days."""
     return {
-        f"{stage}.{_MICROSECONDS}": round(seconds * 1e6),
-        f"{stage}.units": len(done),
-        f"{stage}.bytes": sum(each.bytes for each in done),
-        f"{stage}.ops": sum(each.ops for each in done),
-        f"{stage}.gate_{_MICROSECONDS}": round(gates.seconds * 1e6),
-        f"{stage}.expectations": gates.expectations,
-        f"{stage}.released": gates.released,
+        f"{phase}.{_MICROSECONDS}": round(seconds * 1e6),
+        f"{phase}.units": len(done),
+        f"{phase}.bytes": sum(each.bytes for each in done),
+        f"{phase}.ops": sum(each.ops for each in done),
+        f"{phase}.gate_{_MICROSECONDS}": round(gates.seconds * 1e6),
+        f"{phase}.expectations": gates.expectations,
+        f"{phase}.released": gates.released,
     }
 
 
@@ -119,22 +119,22 @@ def added(counts: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:
     return counts
 
 
-def work_of_stages(counts: Mapping[str, int]) -> list[dict[str, Any]]:
-    """What stage_work has counted, as the column `stages` of pipeline_runs has it."""
+def work_of_phases(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """What phase_work has counted, as in the column `stages` of pipeline_runs."""
     found: list[dict[str, Any]] = []
-    for stage in STAGE_NAMES:
+    for phase in PHASE_NAMES:
         mine = {
-            name.partition(".")[2]: count for name, count in counts.items() if name.startswith(f"{stage}.")
+            name.partition(".")[2]: count for name, count in counts.items() if name.startswith(f"{phase}.")
         }
         if mine:
             of_gates_s = mine.pop(f"gate_{_MICROSECONDS}") / 1e6
             seconds = mine.pop(_MICROSECONDS) / 1e6
-            found.append({"stage": stage, "seconds": seconds, **mine, "gate_seconds": of_gates_s})
+            found.append({"stage": phase, "seconds": seconds, **mine, "gate_seconds": of_gates_s})
     return found
 
 
 def new_run(entry_point: str, arguments: str, log_date: date | None) -> dict[str, object]:
-    """What the row of a run in pipeline_runs says from its start on."""
+    """What the row of a run in pipeline_runs says when it starts."""
     return {
         "pipeline_run_id": str(uuid.uuid4()),
         "entry_point": entry_point,
@@ -148,7 +148,7 @@ def new_run(entry_point: str, arguments: str, log_date: date | None) -> dict[str
 def recorded_run(
     warehouse: Warehouse, entry_point: str, arguments: Sequence[str], log_date: date | None = None
 ) -> Iterator[dict[str, int]]:
-    """Leave one row in pipeline_runs, from the start of the block on, and complete it however the block ends.
+    """Write one row into pipeline_runs at the start of the block, and complete it however the block ends.
 
     Yields a dictionary for what the run counts: rows per published table, and under ROWS_IN the rows read.
     """
@@ -164,14 +164,14 @@ def recorded_run(
             refusal = _refusal_in(error)
             ended = _ended(facts, seconds, refusal.counts if refusal else {}, exit_status(error))
             _complete(warehouse, ended | {"refusals": refused_by(error)})
-        except Exception:  # the error of the run itself is what its caller must hear of
+        except Exception:  # the caller must get the error of the run itself
             logger.exception("pipeline_runs does not say how this run ended")
         raise
     _complete(warehouse, _ended(facts, time.monotonic() - start, counts, EXIT_DONE))
 
 
 def say_killed(warehouse: Warehouse) -> int:
-    """Say of runs that have started and not ended that they were killed; returns how many they were.
+    """Mark runs that started and never ended as killed; returns how many.
 
     Only a writer that holds the warehouse's lock may call it: there is no other then.
     """
@@ -179,8 +179,8 @@ def say_killed(warehouse: Warehouse) -> int:
     left = rows.filter(pc.equal(rows["outcome"], RUN_STARTED))
     if left.num_rows:
         killed = pa.repeat(pa.scalar(RUN_KILLED), left.num_rows)
-        said = left.set_column(left.schema.get_field_index("outcome"), "outcome", killed)
-        warehouse.rewrite(TABLE, said, "pipeline_run_id")
+        closed = left.set_column(left.schema.get_field_index("outcome"), "outcome", killed)
+        warehouse.rewrite(TABLE, closed, "pipeline_run_id")
     return int(left.num_rows)
 
 
@@ -194,7 +194,7 @@ def _ended(
         "rows_in": counts.get(ROWS_IN),
         "rows_out": sum(published) if published else None,
         "outcome": RUN_OUTCOMES[status],
-        "stages": work_of_stages(counts) or None,
+        "stages": work_of_phases(counts) or None,
     }
 
 

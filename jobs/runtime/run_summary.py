@@ -1,4 +1,4 @@
-"""Summaries: what a run did, left as JSON for whoever started it; a DAG's task makes its XCom of it."""
+"""Summaries: what a run did, as JSON for its caller; a DAG's task makes it its XCom."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.runtime.arguments import option
-from jobs.runtime.run_log import work_of_stages
+from jobs.runtime.run_log import work_of_phases
 from schemas.vocabulary import TABLE_NAMES
 
 Summary = dict[str, Any]
@@ -17,7 +17,7 @@ _VARIABLE: Final = "WHAT_IF_SUMMARY"
 
 
 def _file_to_be(name: str) -> str | None:
-    """Where the summary goes: as named, or as the environment says, or nowhere.
+    """Where the summary goes: the file named, else that of the environment, else nowhere.
 
     Fails before the run, not after it, where no such file can be written.
     """
@@ -29,14 +29,14 @@ def _file_to_be(name: str) -> str | None:
 
 SUMMARY: Final = option(
     "--summary FILE",
-    f"also leave there what was done, as JSON (without it, where {_VARIABLE} says)",
+    f"also write what was done there, as JSON (default: the file that {_VARIABLE} names)",
     _file_to_be,
     default="",
 )
 
 
 def leave(summary: Summary, file: str | None) -> None:
-    """Leave a summary there, where anybody asked for it."""
+    """Write a summary, if a file was named."""
     if file:
         Path(file).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
 
@@ -44,15 +44,15 @@ def leave(summary: Summary, file: str | None) -> None:
 def of_history(
     log_dates: Sequence[date], counts: Mapping[str, int], *, dry_run: bool = False, is_beside: bool = False
 ) -> Summary:
-    """Return what was done again: days, rows published by table, and the work of each stage.
+    """Return what was done: days, rows published by table, and the work of each phase.
 
-    log_dates : with something to do
-    is_beside : the results are in a new warehouse, and the current ones as they were
+    log_dates : those with work
+    is_beside : the results are in a new warehouse, and the current ones unchanged
     """
     return {
         "days": [day.isoformat() for day in sorted(log_dates)],
         "rows": {name: count for name, count in counts.items() if name in TABLE_NAMES},
-        "stages": work_of_stages(counts),
+        "stages": work_of_phases(counts),
         "dry_run": dry_run,
         "is_current": not (dry_run or is_beside),
     }

@@ -1,7 +1,7 @@
 """The one module that makes Spark sessions, so that every entry point runs with the same settings.
 
 Nothing has to be activated or exported: Java, the workers' Python, this project's code and Delta's JARs are
-found here. Under spark-submit its own options win over conf/.
+found here. Under spark-submit its options win over conf/.
 """
 
 import os
@@ -24,7 +24,7 @@ from jobs.runtime.project import PROJECT, is_zip
 from jobs.runtime.run_folder import run_folder
 from jobs.runtime.settings import Settings
 from jobs.runtime.settings_sections import SparkSettings
-from jobs.runtime.spark_log import kept_on_error, last_line, log_file
+from jobs.runtime.spark_log import last_line, log_file, log_on_error
 
 _DELTA_CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _LOOPBACK: Final = "127.0.0.1"
@@ -32,17 +32,17 @@ _CLASS_PATH: Final = "spark.driver.extraClassPath"
 
 
 class SessionError(Exception):
-    """No usable session can be made; the message is one line that says what to do."""
+    """No usable session can be made; the message says in one line what to do."""
 
 
 @contextmanager
 def session(settings: Settings, app_name: str) -> Iterator[SparkSession]:
-    """Lend a session: the active one where there is one, else one of its own that is stopped at the end."""
+    """Yield a session: the active one, else a new one that is stopped at the end."""
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active
         return
-    with kept_on_error(settings.spark.log, app_name):
+    with log_on_error(settings.spark.log, app_name):
         spark = make_session(settings, app_name)
         try:
             yield spark
@@ -51,7 +51,7 @@ def session(settings: Settings, app_name: str) -> Iterator[SparkSession]:
 
 
 def make_session(settings: Settings, app_name: str) -> SparkSession:
-    """Give the active session, or make one that reads and writes Delta.
+    """Return the active session, or make one that reads and writes Delta.
 
     Raises SessionError where Delta is not to be had, JavaNotFoundError without Java 17 or 21.
     """
@@ -59,7 +59,7 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
     if active is not None:
         return active
     spark = settings.spark
-    # A stopped session leaves its JVM behind, and a process can have only one.
+    # A stopped session leaves its JVM, and a process can have only one.
     gateway = running_gateway() or (launch_gateway() if is_submitted() else _start_jvm(spark))
     conf = SparkConf(_jvm=gateway.jvm)
     if is_submitted():
@@ -88,8 +88,8 @@ def _start_jvm(spark: SparkSettings) -> JavaGateway:
     if not _is_local(spark.master):
         conf["spark.submit.pyFiles"] = str(_project_zip())
     try:
-        with log.open("ab") as said:
-            return launch_jvm(conf, said)
+        with log.open("ab") as output:
+            return launch_jvm(conf, output)
     except OSError as error:
         raise SessionError(f"spark.log: {log}: {error.strerror}") from None
     except JvmError as error:
@@ -97,13 +97,13 @@ def _start_jvm(spark: SparkSettings) -> JavaGateway:
 
 
 def _by_path(jars: Sequence[str], conf: Mapping[str, str]) -> dict[str, str]:
-    """Give these JARs to executors, and to the driver by its own class path."""
+    """Give these JARs to executors, and to the driver through its class path."""
     class_path = [*filter(None, [conf.get(_CLASS_PATH, "")]), *jars]
     return {"spark.jars": ",".join(jars), _CLASS_PATH: os.pathsep.join(class_path)}
 
 
 def _spark_conf(spark: SparkSettings, master: str | None) -> dict[str, str]:
-    """Spark's settings from conf/; on one machine also those that keep it there and show workers our code."""
+    """Spark's settings from conf/; on one machine also those that bind it there and give workers our code."""
     if not _is_local(master):
         return {**({"spark.master": master} if master else {}), **spark.conf}
     return {
@@ -133,7 +133,7 @@ def _has_delta(gateway: JavaGateway) -> bool:
 
 
 def _add_delta(gateway: JavaGateway, conf: SparkConf, spark: SparkSettings) -> None:
-    """Give spark-submit's running JVM, and through spark.jars its executors, the JARs it was not given."""
+    """Add missing JARs to spark-submit's running JVM and, through spark.jars, to its executors."""
     if _has_delta(gateway):
         return
     jars = resolved_jars(spark.packages)

@@ -27,10 +27,10 @@ from jobs.runtime.settings_sections import (
 )
 
 SHIPPED: Final = ("base", "local", "cluster", "kubernetes", "yarn")
-"""Settings files of the project, by the names under which they can be extended or chosen."""
+"""Settings files of the project, by the names that extend or choose them."""
 
 REPORT: Final = "_report"
-"""Folder of the report in a warehouse on this machine."""
+"""Default folder of the report in a warehouse on this machine."""
 
 _DEFAULT: Final = "local"
 _EXTENDS: Final = "extends"
@@ -96,7 +96,7 @@ def load_settings(
 
 
 def with_new_warehouse(settings: Settings, warehouse: str) -> Settings:
-    """Return settings under which results go to another warehouse and ingested tables come from this one."""
+    """Return settings that write results to another warehouse and read ingested tables from this one."""
     shared = settings.paths.silver or settings.paths.warehouse
     root = _anchor(warehouse, Path.cwd())
     if root in {shared, settings.paths.warehouse}:
@@ -146,7 +146,7 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _one_line(error: ValidationError, layers: Sequence[_Layer]) -> str:
-    """Say the first thing that is wrong, and in which file: the topmost that has the key, else the base."""
+    """Name the first mistake and its file: the topmost that has the key, else the base."""
     first = error.errors(include_url=False)[0]
     place = first["loc"]
     name = next((name for name, values in reversed(layers) if _has(values, place)), layers[0][0])

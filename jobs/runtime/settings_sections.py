@@ -16,7 +16,7 @@ class PathSettings(Section):
 
     `staging` is where workers write rows before they are published: a folder or URL that pyarrow reaches from
     every worker; the warehouse itself where it is left out.
-    `silver` is the warehouse whose ingested tables are used, where that is not this one.
+    `silver` names another warehouse to read ingested tables from; left out, this one.
     `report` is the folder of the report; see Settings.report_folder.
     """
 
@@ -48,7 +48,7 @@ class SimulationSettings(Section):
 
 
 class LandingSettings(Section):
-    """What the landing may hold at most; see jobs.landing.formats.rows.Bounds."""
+    """Upper limits of what the landing may contain; see jobs.landing.formats.rows.Bounds."""
 
     line_bytes: Annotated[int, Field(ge=1)]
     file_bytes: Annotated[int, Field(ge=1)]
@@ -68,19 +68,19 @@ class HistorySettings(Section):
 
 
 class RevisionSettings(Section):
-    """With how much of the past causes are revised that a unit's own steps cannot tell."""
+    """How much of the past revises causes that a unit's steps cannot decide."""
 
     days: Annotated[int, Field(ge=1)]
     minimum_runs: Annotated[int, Field(ge=1)]
 
 
 class WatchSettings(Section):
-    """What of a night is told to somebody though nothing is wrong with its tables.
+    """What a night warns of although its tables are right.
 
-    minimum_coverage : fewer units analysed than this part of all
-    coverage_drop    : less than the day before by this part of all units
-    days, minimum_days : of its own past what a day lost, or a host, is held against; with fewer it is not
-    deviations, rise : above the median of that past by so many scaled median deviations, and by this much
+    minimum_coverage : warn if a smaller share of units was analysed
+    coverage_drop    : warn if the share fell by this much since the day before
+    days, minimum_days : past days that a day's loss, or a host, is compared with, and the fewest needed
+    deviations, rise : warn above the median of the past by this many scaled median deviations and this much
     """
 
     minimum_coverage: Annotated[float, Field(ge=0, le=1)]
@@ -92,13 +92,13 @@ class WatchSettings(Section):
 
 
 class MaintenanceSettings(Section):
-    """For how many days recorded ops are kept."""
+    """How many days recorded ops stay."""
 
     rank_steps_days: Annotated[int, Field(ge=1)]
 
 
 class ReportSettings(Section):
-    """How far the report looks back, and how much it says of single jobs."""
+    """How far the report looks back, and how much it shows of single jobs."""
 
     period_days: Annotated[int, Field(ge=1)]
     job_pages: Annotated[int, Field(ge=0)]
@@ -107,8 +107,8 @@ class ReportSettings(Section):
 class SparkSettings(Section):
     """Delta's Maven coordinates, what not to fetch with them, and Spark's own settings.
 
-    `master` is only used where spark-submit has not said another.
-    `log` is a file to which all is added that Spark says; left out: a temporary one, kept where a run fails.
+    `master` is used unless spark-submit names another.
+    `log` is a file that Spark's output is appended to; left out: a temporary one, saved if a run fails.
     """
 
     packages: Annotated[tuple[str, ...], Field(min_length=1, strict=False)]

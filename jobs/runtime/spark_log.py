@@ -1,4 +1,4 @@
-"""What Spark says: into a file of its own, which is kept where it may explain a failure."""
+"""Spark's output: into a separate file, saved when it may explain a failure."""
 
 import logging
 import shutil
@@ -15,33 +15,33 @@ _AT_EVERY_START: Final = "WARNING: Using incubator modules"
 
 
 def log_file(named: str | None) -> Path:
-    """Return the file for what Spark says: the one of the settings, or a temporary one of this process."""
+    """Return the file for Spark's output: that of the settings, or a temporary one of this process."""
     return run_folder() / "spark.log" if named is None else Path(named)
 
 
 @contextmanager
-def kept_on_error(named: str | None, entry_point: str) -> Iterator[None]:
-    """Where the block fails, log where everything that Spark said lies; a temporary file is kept for that."""
+def log_on_error(named: str | None, entry_point: str) -> Iterator[None]:
+    """If the block fails, log where Spark's output is; a temporary file is copied so that it stays."""
     try:
         yield
     except Exception:
         log = log_file(named)
         if last_line(log):
-            _LOG.warning("all that Spark said: %s", log if named else _kept(log, entry_point))
+            _LOG.warning("Spark's output: %s", log if named else _copied(log, entry_point))
         raise
 
 
 def last_line(log: Path) -> str:
-    """Return the last thing that Spark said; empty where it said nothing but what it says at every start."""
+    """Return Spark's last line; empty if it printed only what it prints at every start."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    said = [line.strip() for line in lines if line.strip() and not line.startswith(_AT_EVERY_START)]
-    return said[-1] if said else ""
+    printed = [line.strip() for line in lines if line.strip() and not line.startswith(_AT_EVERY_START)]
+    return printed[-1] if printed else ""
 
 
-def _kept(log: Path, entry_point: str) -> Path:
+def _copied(log: Path, entry_point: str) -> Path:
     with (
         tempfile.NamedTemporaryFile(prefix=f"{entry_point}-spark-", suffix=".log", delete=False) as file,
-        log.open("rb") as said,
+        log.open("rb") as printed,
     ):
-        shutil.copyfileobj(said, file)
+        shutil.copyfileobj(printed, file)
     return Path(file.name)

@@ -1,1 +1,1 @@
-"""The tables on Delta: read, replaced, appended to, kept in order; by Spark, and what is small without it."""
+"""The tables on Delta: reading, replacing, appending, upkeep; by Spark, and small tables without it."""

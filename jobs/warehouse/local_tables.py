@@ -1,6 +1,6 @@
-"""Tables of this machine without Spark: few rows are read, and files are made rows by a commit alone.
+"""Tables of this machine without Spark: reads few rows, and adds staged files by a commit alone.
 
-To Spark a table of ten rows is a plan, a look at its log and several jobs; here it is a file or two.
+For a table of ten rows Spark makes a plan, reads the log and runs several jobs; here it is a file or two.
 """
 
 from collections import defaultdict
@@ -29,13 +29,13 @@ Filters = list[tuple[str, str, str | list[str]]]
 
 
 def is_table(path: str) -> bool:
-    """Whether a table lies there: a log with a first version, or with a checkpoint of later ones."""
+    """Whether a folder has a table: a log with a first version, or with a checkpoint of later ones."""
     log = Path(path) / "_delta_log"
     return (log / f"{0:020}.json").exists() or (log / "_last_checkpoint").exists()
 
 
 def create(path: str, table: Table) -> None:
-    """Make a table, without rows, where there is none."""
+    """Make a table without rows, unless it exists."""
     schema = pa.schema([each.with_nullable(nullable=True) for each in table.arrow_schema])
     DeltaTable.create(
         path, schema, mode="ignore", partition_by=[*table.partition_by], description=table.meaning
@@ -43,31 +43,31 @@ def create(path: str, table: Table) -> None:
 
 
 def on_days(table: Table, log_dates: Sequence[date] | None) -> Filters | None:
-    """Which partitions hold rows of these days; None: any."""
+    """Which partitions have rows of these days; None: any."""
     if log_dates is None or _LOG_DATE not in table.partition_by:
         return None
     return [(_LOG_DATE, "in", sorted({day.isoformat() for day in log_dates}))]
 
 
 def version(path: str) -> int:
-    """Newest version of a table: that of its last commit, without a look at its files."""
+    """Newest version of a table: that of its last commit, without reading its files."""
     commits = (Path(path) / "_delta_log").glob(f"{'[0-9]' * 20}.json")
     return max(int(commit.stem) for commit in commits)
 
 
 def restore(path: str, version: int) -> None:
-    """Make a table what it was at an earlier version."""
+    """Restore a table to an earlier version."""
     DeltaTable(path).restore(version)
 
 
 def files(path: str, partitions: Filters | None, version: int | None) -> list[str]:
-    """Files that hold the rows of some partitions, at a version or, with None, at the newest."""
+    """Files with the rows of some partitions, at a version or, with None, at the newest."""
     found = DeltaTable(path, version=version).file_uris(file_pruning_predicate=partitions or None)
-    return sorted(map(unquote, found))  # of folders with names such as Zoë it makes URLs
+    return sorted(map(unquote, found))  # it turns folders with names such as Zoë into URLs
 
 
 def rows_by_day(path: str, version: int | None) -> dict[date, int]:
-    """How many rows each day has, as the table's log says."""
+    """Rows of each day by the table's log."""
     files = pa.table(DeltaTable(path, version=version).get_add_actions(flatten=True))
     found: dict[date, int] = defaultdict(int)
     days, counts = files["partition.log_date"].to_pylist(), files["num_records"].to_pylist()
@@ -91,7 +91,7 @@ def few_rows(
     units: Collection[Unit] | None = None,
     also: Mapping[str, str] | None = None,
 ) -> pa.Table | None:
-    """Rows of a table, of all days or of these, or of these units of theirs; None where they are many.
+    """Rows of a table, of all days or of these, or of these units alone; None if they are many.
 
     also : values of other columns by which the table is partitioned
     """
@@ -115,9 +115,9 @@ def few_rows(
 
 
 def in_place_of(rows: pa.Table, new: pa.Table, units: Collection[Unit]) -> pa.Table:
-    """Rows of a table, with new ones instead of those of some units.
+    """Rows of a table, with those of some units replaced.
 
-    Raises ValueError where new rows are of other units: theirs would stay beside them.
+    Raises ValueError for new rows of other units: their old rows would stay.
     """
     others = sorted(set(keys_of(new)) - set(units))
     if others:
@@ -134,7 +134,7 @@ def keys_of(rows: pa.Table) -> list[Unit]:
 
 
 def _read(file: str, path: str, schema: pa.Schema) -> pa.Table:
-    """Rows of one file, with the columns that its folders name; what it was written without is null."""
+    """Rows of one file, with the columns that its folders name; columns that it lacks are null."""
     folders = Path(file).relative_to(path).parts[:-1]
     partition = dict(unquote(folder).split("=", 1) for folder in folders)
     with pq.ParquetFile(file) as stored:
@@ -156,16 +156,16 @@ def commit(
     replaced: Filters | None,
     removed: Sequence[str] = (),
 ) -> bool:
-    """Make staged files the rows of these partitions; false for a table that was made with other columns.
+    """Commit staged files as the rows of these partitions; false for a table made with other columns.
 
-    replaced : None adds the rows to those that are there
-    removed : files, by their paths below the table's folder, whose rows go
+    replaced : None adds the rows to the existing ones
+    removed : files to remove, by their paths below the table's folder
     """
     log = DeltaTable(path)
     if [each.name for each in log.schema().fields] != [*table.column_names]:
         return False
     if not staged and not (replaced and log.file_uris(file_pruning_predicate=replaced)):
-        return True  # no rows in the place of no rows: readers need no new version
+        return True  # no rows replace no rows: readers need no new version
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
     actions: list[AddAction | RemoveAction] = [
         AddAction(
@@ -185,9 +185,9 @@ def commit(
 
 
 def files_with(path: str, column: str, values: Collection[str]) -> list[str]:
-    """Paths, below the table's folder, of files that may hold rows with one of these values.
+    """Paths, below the table's folder, of files that may have rows with one of these values.
 
-    Not of files without statistics of the column.
+    Includes files without statistics of the column.
     """
     files = pa.table(DeltaTable(path).get_add_actions(flatten=True))
     if f"min.{column}" not in files.column_names:
@@ -219,10 +219,10 @@ def partitions_of(table: Table, rows: pa.Table) -> dict[tuple[tuple[str, str], .
     return found
 
 
-def hold_replaced(
+def check_replaced(
     table: Table, partitions: Iterable[tuple[tuple[str, str], ...]], replaced: Filters | None
 ) -> None:
-    """Raise ValueError where rows lie in a partition that is not replaced: its own would stay beside."""
+    """Raise ValueError for rows of a partition that is not replaced: its old rows would stay."""
     wanted = {name: [values] if isinstance(values, str) else values for name, _, values in replaced or ()}
     for partition in partitions:
         for name, value in partition:

@@ -1,6 +1,7 @@
 """One writer at a time: a lock on the warehouse, which says who holds it and since when.
 
-On this machine it is the operating system's: it ends with the process that holds it, and with the JVM that
+On this machine it is a lock of the operating system: it ends with the process that holds it, and with the
+JVM that
 that process has started. In a store it is a file that only one writer can make.
 """
 
@@ -32,12 +33,12 @@ _SAY_AGAIN_S: Final = 60.0
 
 
 class LockedError(Exception):
-    """Raised where another process writes the warehouse; the message says which, and what to do."""
+    """Raised while another process writes the warehouse; the message says which, and what to do."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lock. processes : those that must have ended, and when each was started [Unix s]."""
+    """The holder of a lock. processes : those that must have ended, and when each was started [Unix s]."""
 
     entry_point: str
     host: str
@@ -46,18 +47,18 @@ class Holder:
     processes: dict[int, float]
 
     def __str__(self) -> str:
-        """Name entry point, process, host, user and time."""
+        """Names entry point, process, host, user and time."""
         process = next(iter(self.processes))
         return f"{self.entry_point} (process {process} of {self.user} on {self.host}, since {self.since})"
 
     @property
     def may_live(self) -> bool:
-        """Whether one of its processes lives, or may live because this is another host."""
+        """Whether one of its processes runs, or may run because it is on another host."""
         return self.host != socket.gethostname() or any(map(_lives, self.processes.items()))
 
 
 def this_process(entry_point: str, *more: int) -> Holder:
-    """Return the holder that this process is, with more processes that belong to it."""
+    """Return this process as a holder, with further processes that belong to it."""
     own = (os.getpid(), *more)
     since = datetime.now(UTC).isoformat(timespec="seconds")
     started = {process: psutil.Process(process).create_time() for process in own}
@@ -66,9 +67,9 @@ def this_process(entry_point: str, *more: int) -> Holder:
 
 @contextmanager
 def locked_folder(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable[[Holder], None]]:
-    """Hold the lock of a warehouse in a folder of this machine; lends a way to say more of its holder.
+    """Hold the lock of a warehouse in a folder of this machine; yields a function that updates its holder.
 
-    wait : for others to end. Without it, raises LockedError where another holds the lock.
+    wait : for others to end. Without it, raises LockedError while another holds the lock.
     """
     path = Path(root) / LOCK_NAME
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +101,7 @@ def locked_folder(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable
 
 @contextmanager
 def locked_store(files: SmallFiles, root: str, holder: Holder, *, wait: bool) -> Iterator[None]:
-    """Hold the lock of a warehouse in a store. What a killed holder on this host has left is removed.
+    """Hold the lock of a warehouse in a store. The lock of a killed holder on this host is removed.
 
     Raises LockedError as locked_folder does.
     """
@@ -118,15 +119,15 @@ def locked_store(files: SmallFiles, root: str, holder: Holder, *, wait: bool) ->
     try:
         yield
     finally:
-        if _read(files.read(LOCK_NAME)) == holder:  # another's, where somebody removed this one by hand
+        if _read(files.read(LOCK_NAME)) == holder:  # another's, if this one was removed by hand
             files.remove(LOCK_NAME)
 
 
 def _until(
     attempt: Callable[[], bool], holder: Callable[[], Holder | None], root: str, *, wait: bool
 ) -> None:
-    """Try until it is done, saying now and then whom it waits for."""
-    said = -_SAY_AGAIN_S
+    """Try until it succeeds, and log now and then which writer it waits for."""
+    logged_s = -_SAY_AGAIN_S
     while not attempt():
         who = holder() or "another process"
         if not wait:
@@ -134,8 +135,8 @@ def _until(
             if "://" in root:
                 how += f"; if it has ended, remove {root}/{LOCK_NAME}"
             raise LockedError(f"{root} is being written by {who}: {how}")
-        if time.monotonic() - said >= _SAY_AGAIN_S:
-            said = time.monotonic()
+        if time.monotonic() - logged_s >= _SAY_AGAIN_S:
+            logged_s = time.monotonic()
             _LOG.warning("waiting for %s, which writes %s", who, root)
         time.sleep(_PAUSE_S)
 
@@ -154,7 +155,7 @@ def _content(holder: Holder) -> bytes:
 
 
 def _read(content: bytes | None) -> Holder | None:
-    """Read who holds a lock; None where nobody says so, or not yet."""
+    """Read the holder of a lock; None if it has none, or none yet."""
     try:
         found = json.loads(content or b"")
         processes = {int(number): started for number, started in found["processes"].items()}
@@ -164,10 +165,10 @@ def _read(content: bytes | None) -> Holder | None:
 
 
 class NotWritableError(Exception):
-    """Raised before any work where a warehouse cannot be written; the message says which, and why."""
+    """Raised before any work if a warehouse cannot be written; the message says which, and why."""
 
 
-def hold_writable(root: str) -> None:
+def check_writable(root: str) -> None:
     """Try to write a file into a warehouse of this machine. Raises NotWritableError."""
     if "://" in root:
         return

@@ -2,7 +2,7 @@
 
 Before its first commit a publication writes an intent: its number, and the version of each table that it will
 replace. After its last commit it appends one row, with the versions of all tables, to `publications`. Readers
-take every table as of the latest row. Who writes next and finds an intent without its row restores those
+take every table as of the latest row. A later writer that finds an intent without its row restores those
 versions first.
 """
 
@@ -51,9 +51,9 @@ def publication(
 ) -> Iterator[None]:
     """Publish what the block commits to these tables, all at once when it ends.
 
-    An error in the block takes back what was committed. The warehouse then reads as of the new publication.
+    An error in the block undoes its commits. Otherwise the warehouse then reads as of the new publication.
     """
-    if warehouse.published.versions is None:  # what is there must have a row to go back to
+    if warehouse.published.versions is None:  # existing tables need a row to go back to
         _complete(warehouse, 1, BEGIN, [])
     before = {name: warehouse.stored_version(name) for name in names}
     number = warehouse.published.number + 1
@@ -69,7 +69,7 @@ def publication(
 
 
 def recover(warehouse: "Warehouse") -> list[str]:
-    """Take back what an unfinished publication has committed; returns the tables that were restored.
+    """Undo the commits of an unfinished publication; returns the tables that were restored.
 
     Only a writer that holds the warehouse's lock may call it.
     """
@@ -100,7 +100,7 @@ def _complete(warehouse: "Warehouse", number: int, phase: str, log_dates: Sequen
 
 
 def _intent(content: bytes | None) -> dict[str, Any] | None:
-    """Read an intent; half of one was left before anything was committed."""
+    """Read an intent; a half-written one was left before any commit."""
     try:
         return None if content is None else dict(json.loads(content))
     except ValueError:

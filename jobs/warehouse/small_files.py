@@ -1,4 +1,4 @@
-"""Small files beside the tables, such as a lock: on this machine by its own calls, elsewhere by Hadoop's."""
+"""Small files beside the tables, such as a lock: on this machine by Python, elsewhere by Hadoop."""
 
 import os
 from pathlib import Path
@@ -8,14 +8,14 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 _CONDITIONAL: Final = "fs.option.create.conditional.overwrite"
-"""Asks S3 to refuse the second of two writers; other stores do so unasked."""
+"""Makes S3 refuse the second of two writers; other stores do so by default."""
 
 
 class SmallFiles(Protocol):
     """Files of a few bytes in one folder, by name."""
 
     def read(self, name: str) -> bytes | None:
-        """Return what a file holds; None where there is none."""
+        """Return the contents of a file; None without one."""
 
     def write(self, name: str, content: bytes) -> None:
         """Make or replace a file."""
@@ -39,7 +39,7 @@ class LocalFiles:
         self._root = Path(root)
 
     def read(self, name: str) -> bytes | None:
-        """Return what a file holds; None where there is none."""
+        """Return the contents of a file; None without one."""
         try:
             return (self._root / name).read_bytes()
         except FileNotFoundError:
@@ -80,7 +80,7 @@ class HadoopFiles:
         self._store = self._root.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001  # the same
 
     def read(self, name: str) -> bytes | None:
-        """Return what a file holds; None where there is none."""
+        """Return the contents of a file; None without one."""
         path = self._path(name)
         if not self._store.exists(path):
             return None
@@ -97,7 +97,7 @@ class HadoopFiles:
     def create(self, name: str, content: bytes) -> bool:
         """Make a file, unless it exists; returns whether it was made.
 
-        The store decides between two that try at once. S3 does so where Hadoop uses its conditional writes.
+        The store decides between two attempts at once: S3 only if Hadoop uses its conditional writes.
         """
         making = self._store.createFile(self._path(name)).recursive().overwrite(False)  # noqa: FBT003  # Java has no names for arguments
         try:

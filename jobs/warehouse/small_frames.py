@@ -1,7 +1,7 @@
 """Small frames: several collected in one query.
 
-A night of a few jobs has tables of tens of rows. To Spark each is a plan and a job of its own, which take
-longer than all the rows do.
+A night of a few jobs has tables of tens of rows. Spark makes a plan and a job for each, which take
+longer than the rows themselves.
 """
 
 from collections.abc import Mapping
@@ -29,6 +29,6 @@ def _row(frame: DataFrame) -> Column:
 
 
 def _of_frame(structs: pa.ChunkedArray, columns: list[str]) -> pa.Table:
-    """Rows of the one frame whose structs these are; those of the others are null in it."""
+    """Rows of the frame whose structs these are; rows of others are null in it."""
     own = structs.filter(pc.is_valid(structs))
     return pa.Table.from_struct_array(own).select(columns)

@@ -1,4 +1,4 @@
-"""Rows that workers have written into files, before and after a commit makes them a table's."""
+"""Rows that workers have written into files, before and after a commit adds them to a table."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from schemas.tables import TABLES
 
 @dataclass
 class StagedRows:
-    """Rows of one table that lie in files of their own, and whether a commit has made them the table's."""
+    """Rows of one table in staged files, and whether a commit has added them to the table."""
 
     rows: DataFrame
     files: Sequence[StagedFile]
@@ -22,12 +22,12 @@ class StagedRows:
 
     @property
     def num_rows(self) -> int:
-        """How many they are."""
+        """Number of rows."""
         return sum(file.rows for file in self.files)
 
     @property
     def are_sound(self) -> bool:
-        """Whether whoever wrote them has found their lists of numbers as they must be."""
+        """Whether the worker that wrote them found all their lists of numbers valid."""
         return all(file.is_sound for file in self.files)
 
 
@@ -35,7 +35,7 @@ class StagedRows:
 def staged_rows(
     spark: SparkSession, files: Sequence[StagedFile], root: str
 ) -> Iterator[dict[str, StagedRows]]:
-    """Lend what lies staged under a root, by table; what is not adopted in the block is removed."""
+    """Yield the rows staged under a root, by table; those that the block does not adopt are removed."""
     by_table = {name: [file for file in files if file.table == name] for name in STAGED_TABLES}
     found = {name: StagedRows(_frame(spark, name, some, root), some, root) for name, some in by_table.items()}
     try:

@@ -7,12 +7,12 @@ from jobs.warehouse import local_tables
 
 
 def is_stored(spark: SparkSession, path: str) -> bool:
-    """Whether a table was ever written there."""
+    """Whether a table was ever written to this path."""
     return DeltaTable.isDeltaTable(spark, path) if "://" in path else local_tables.is_table(path)
 
 
 def newest_version(spark: SparkSession, path: str) -> int | None:
-    """Newest version of a table; None where there is no table."""
+    """Newest version of a table; None without a table."""
     if not is_stored(spark, path):
         return None
     if "://" not in path:
@@ -22,7 +22,7 @@ def newest_version(spark: SparkSession, path: str) -> int | None:
 
 
 def restore(spark: SparkSession, path: str, version: int | None) -> bool:
-    """Make a table what it was at a version; None: without rows. Returns whether it was anything else."""
+    """Restore a table to a version; None: without rows. Returns whether that changed anything."""
     newest = newest_version(spark, path)
     wanted = version or 0  # every table is made without rows
     if newest is None or newest == wanted:

@@ -1,7 +1,7 @@
-"""Units as they lie in rank_steps: which row groups of which files hold one, read by whoever simulates it.
+"""Units as stored in rank_steps: the row groups of each, read by the task that simulates it.
 
-Ingest begins a row group with each unit, so that a unit is read whole without any shuffle. Footers tell
-whether that is so: days whose files were written otherwise, as by OPTIMIZE, are left to a shuffle.
+Ingest begins a row group with each unit, so that a unit is read whole without a shuffle. Footers show
+whether that holds: days whose files were written otherwise, as by OPTIMIZE, take a shuffle.
 """
 
 import pickle
@@ -22,11 +22,11 @@ from udfs.simulate.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA, Unit
 _PAYLOAD: Final = "units"
 _TASK_COLUMNS: Final = ["task", _PAYLOAD]
 _TASK_BYTES: Final = 512 << 20
-"""Bytes of unpacked row groups that one task reads, one unit after the other."""
+"""Bytes of unpacked row groups that one task reads, unit by unit."""
 
 
 class Piece(NamedTuple):
-    """Row groups of one file that hold rows of one unit and of no other."""
+    """Row groups of one file with rows of a single unit."""
 
     path: str
     groups: tuple[int, ...]
@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 
 @dataclass
 class StoredUnit:
-    """A unit, its row of jobs (empty: it has none), and where its rows lie."""
+    """A unit, its row of jobs (empty without one), and the places of its rows."""
 
     key: Unit
     manifest: Mapping[str, Any]
@@ -43,7 +43,7 @@ class StoredUnit:
 
 
 class Stored(NamedTuple):
-    """Where units lie, and the days on which a file holds several units in one row group."""
+    """The places of units, and the days on which a file has several units in one row group."""
 
     units: list[StoredUnit]
     mixed_days: set[date]
@@ -58,7 +58,7 @@ def stored_units(
 
     files : log date and path, or URL, of each
     manifests : rows of jobs, by unit; also of units without rows
-    only : units that are wanted, where not all of these days
+    only : units wanted, if not all of these days
     Raises OSError or pa.ArrowException for a store that pyarrow does not reach.
     """
     found = {unit: StoredUnit(unit, manifest) for unit, manifest in manifests.items()}
@@ -77,7 +77,7 @@ def stored_units(
 
 
 def _groups(path: str) -> Iterator[tuple[int, tuple[str, str] | None, int]]:
-    """Each row group of a file, the job and the run that all of its rows are of, and its size unpacked."""
+    """Each row group of a file, the one job and run of its rows, and its size unpacked."""
     filesystem, place = filesystem_of(path)
     footer = pq.read_metadata(place, filesystem=filesystem)
     columns = [footer.schema.names.index(name) for name in ("job_id", "run_id")]
@@ -92,7 +92,7 @@ def _groups(path: str) -> Iterator[tuple[int, tuple[str, str] | None, int]]:
 
 
 def units_frame(spark: SparkSession, units: Sequence[StoredUnit], partitions: int) -> DataFrame:
-    """Return a frame of one row per task, for simulate_stored: units packed by size, one after the other."""
+    """Return a frame of one row per task, for simulate_stored: units packed by size."""
     tasks: list[list[StoredUnit]] = []
     most = min(_TASK_BYTES, sum(unit.bytes for unit in units) // partitions + 1)
     filled = most
@@ -111,7 +111,7 @@ def read_units(batches: Iterable[pa.RecordBatch]) -> Iterator[UnitRows]:
     """Read the units of each task, one at a time."""
     for batch in batches:
         for task in batch.column(_PAYLOAD):
-            units: list[StoredUnit] = pickle.loads(zlib.decompress(task.as_py()))  # noqa: S301  # what the driver has sent
+            units: list[StoredUnit] = pickle.loads(zlib.decompress(task.as_py()))  # noqa: S301  # from the driver
             opened: dict[str, pq.ParquetFile] = {}
             for unit in units:
                 yield UnitRows(unit.key, unit.manifest, _rows(unit.pieces, opened))
@@ -120,7 +120,7 @@ def read_units(batches: Iterable[pa.RecordBatch]) -> Iterator[UnitRows]:
 
 
 def rows_of(unit: StoredUnit) -> pa.Table:
-    """Rows of one unit, read here."""
+    """Rows of one unit."""
     opened: dict[str, pq.ParquetFile] = {}
     try:
         return _rows(unit.pieces, opened)

@@ -1,4 +1,4 @@
-"""Tables on Delta: where they lie, how they are read, replaced and appended to."""
+"""Tables on Delta: their places, and how they are read, replaced and appended to."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -38,13 +38,13 @@ class Warehouse:
 
     Tables are read as of one publication, all together.
 
-    silver : root of the warehouse that the ingested tables are read from, where not from this one
+    ingested : root of another warehouse to read the ingested tables from; left out, this one
     """
 
-    def __init__(self, spark: SparkSession, root: str, silver: str | None = None) -> None:
+    def __init__(self, spark: SparkSession, root: str, ingested: str | None = None) -> None:
         self.spark = spark
         self.root = root.rstrip("/")
-        self.silver: Warehouse = self if silver is None else Warehouse(spark, silver)
+        self.ingested: Warehouse = self if ingested is None else Warehouse(spark, ingested)
 
     @classmethod
     def of(cls, spark: SparkSession, settings: Settings) -> "Warehouse":
@@ -52,13 +52,13 @@ class Warehouse:
         return cls(spark, settings.paths.warehouse, settings.paths.silver)
 
     def path(self, name: str) -> str:
-        """Where the table of this name lies."""
+        """Path of the table of this name."""
         return f"{self._home(name).root}/{name}"
 
     @property
     def is_local(self) -> bool:
         """Whether the tables lie on this machine, so that few rows need no Spark."""
-        return "://" not in self.silver.root + self.root
+        return "://" not in self.ingested.root + self.root
 
     @property
     def own_tables(self) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ class Warehouse:
         return tuple(name for name in PUBLISHED_TABLES if self._home(name) is self)
 
     def _home(self, name: str) -> "Warehouse":
-        return self.silver if name in INGESTED_TABLES else self
+        return self.ingested if name in INGESTED_TABLES else self
 
     def exists(self, name: str) -> bool:
         """Whether readers see a table of this name."""
@@ -78,24 +78,24 @@ class Warehouse:
         return before_any if versions is None else versions
 
     def _version(self, name: str) -> int | None:
-        """Which version of a table readers see; None: the newest."""
+        """Version of a table that readers see; None: the newest."""
         return self._versions(name, {}).get(name) if name in PUBLISHED_TABLES else None
 
     @cached_property
     def published(self) -> Published:
-        """What this reads as of: the latest publication when it was first asked, or one made through it."""
+        """The publication that this reads: the latest at the first read, or a later one made through it."""
         return latest_publication(self.rows(TABLES[PUBLICATIONS]))
 
     def reread_publication(self) -> None:
-        """Read from now on as of what is the latest publication now."""
+        """Read from now on as of the publication that is the latest now."""
         self.__dict__.pop("published", None)
 
     def stored_version(self, name: str) -> int | None:
-        """Newest version of a table, published or not; None where there is no table."""
+        """Newest version of a table, published or not; None without a table."""
         return stored.newest_version(self.spark, self.path(name))
 
     def restore(self, name: str, version: int | None) -> bool:
-        """Make a table what it was at a version; None: without rows. Returns whether it was anything else."""
+        """Restore a table to a version; None: without rows. Returns whether that changed anything."""
         return stored.restore(self.spark, self.path(name), version)
 
     def read(
@@ -105,10 +105,10 @@ class Warehouse:
         units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> DataFrame:
-        """Rows of a table, of all days or of these, or of these units of theirs.
+        """Rows of a table, of all days or of these, or of these units alone.
 
         also : values of other columns by which the table is partitioned
-        No rows where the table does not exist yet; a column that it was written without is null.
+        Without the table, no rows; a column that it was written without is null.
         """
         if not self.exists(table.name):
             return self.spark.createDataFrame([], spark_schema(table))
@@ -133,7 +133,7 @@ class Warehouse:
         units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> pa.Table | None:
-        """The same rows, held by the driver, where they are few and on this machine; None otherwise."""
+        """The same rows in the driver, if they are few and on this machine; else None."""
         if not self.is_local or table.name == RANK_STEPS:
             return None
         if not self.exists(table.name):
@@ -153,12 +153,12 @@ class Warehouse:
         units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> pa.Table:
-        """The same rows, of a table that the driver can hold."""
+        """The same rows, of a table that fits in the driver."""
         few = self.few_rows(table, log_dates, units, also)
         return self.read(table, log_dates, units, also).toArrow() if few is None else few
 
     def rows_by_day(self, table: Table, log_dates: Sequence[date]) -> dict[date, int]:
-        """How many rows each of these days has, where it has any."""
+        """Number of rows of each of these days that has any."""
         if not self.exists(table.name):
             return {}
         if self.is_local:
@@ -168,11 +168,11 @@ class Warehouse:
         return {row["log_date"]: row["count"] for row in counts.collect()}
 
     def units(self, table: Table, log_dates: Sequence[date]) -> set[Unit]:
-        """Units that have a row on these days."""
+        """Units with a row on these days."""
         return set(local_tables.keys_of(self.rows(table, log_dates)))
 
     def files(self, table: Table, log_dates: Sequence[date]) -> list[tuple[date, str]]:
-        """Log date, and path or URL, of each file that holds rows of these days."""
+        """Log date, and path or URL, of each file with rows of these days."""
         if not self.exists(table.name):
             return []
         if self.is_local:
@@ -192,12 +192,12 @@ class Warehouse:
         units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> None:
-        """Make these the rows of exactly these days, or of these units of theirs; all others stay.
+        """Replace the rows of exactly these days, or of these units alone; all others stay.
 
-        rows : held by the driver, or in files beside the table already; whole days of a
+        rows : in the driver, or already in files beside the table; whole days of a
         table on this machine are then replaced without Spark
         also : values of other columns by which the table is partitioned
-        Raises SchemaError, listing all differences, where the frame is not that of the table, and
+        Raises SchemaError, listing all differences, if the frame has not the table's columns, and
         AnalysisException (DELTA_REPLACE_WHERE_MISMATCH) for other rows; the table is then as it was.
         """
         values = (also or {}).items()
@@ -216,7 +216,7 @@ class Warehouse:
         self._write(table, rows, "overwrite", replaceWhere=condition)
 
     def frame(self, table: Table, rows: StagedRows | pa.Table) -> DataFrame:
-        """Rows of a table as a frame; those that the driver holds by key, few in one partition."""
+        """Rows of a table as a frame; rows in the driver sorted by key, few of them in one partition."""
         if isinstance(rows, StagedRows):
             return rows.rows
         if table.differences(rows.schema):
@@ -228,10 +228,10 @@ class Warehouse:
     def _commit(
         self, table: Table, rows: StagedRows | pa.Table, replaced: local_tables.Filters | None
     ) -> bool:
-        """Add rows, in the place of these partitions if any, by a commit alone; tell whether that was done.
+        """Add rows, or replace these partitions, by a commit alone; returns whether that was possible.
 
-        Not where a store is to be reached by URL, which Spark knows the way to, nor where the files lie
-        elsewhere, nor where the table was made by an earlier version, with fewer columns.
+        Not for a store reached by URL, which only Spark can reach, nor where the files lie
+        elsewhere, nor for a table made by an earlier version with fewer columns.
         """
         path = self.path(table.name)
         if not self.is_local:
@@ -243,8 +243,8 @@ class Warehouse:
             return rows.is_adopted
         table.check(rows.schema)
         partitions = local_tables.partitions_of(table, rows)
-        local_tables.hold_replaced(table, partitions, replaced)
-        self.create(table)  # before files lie where it is to be made
+        local_tables.check_replaced(table, partitions, replaced)
+        self.create(table)  # before its folder has files
         staging = Staging(self.root, uuid4().hex)
         for partition, some in partitions.items():
             staging.write(table.name, partition, some)
@@ -256,7 +256,7 @@ class Warehouse:
     def _write(self, table: Table, rows: StagedRows | pa.Table, mode: str, **options: str) -> None:
         """Write rows by Spark.
 
-        The first write must meet a table too: where it creates one, Delta does not hold it to replaceWhere.
+        The table is created before: on a write that creates it, Delta does not enforce replaceWhere.
         """
         frame = self.frame(table, rows)
         table.check(to_arrow_schema(frame.schema, timezone="UTC"))
@@ -265,14 +265,14 @@ class Warehouse:
         writer.save(self.path(table.name))
 
     def append(self, table: Table, rows: pa.Table) -> None:
-        """Add a few rows. Raises SchemaError where they are not those of the table."""
+        """Add a few rows. Raises SchemaError if they have not the table's columns."""
         if not self._commit(table, rows, None):
             self._write(table, rows, "append")
 
     def rewrite(self, table: Table, rows: pa.Table, key: str) -> None:
-        """Put rows in the place of those that have the same key; of a table that is not partitioned.
+        """Replace the rows that have the same keys, in a table that is not partitioned.
 
-        On this machine only files are looked at whose statistics tell of the key.
+        On this machine only files whose statistics include the key are read.
         """
         path, keys = self.path(table.name), rows[key].to_pylist()
         if not self.is_local:
@@ -287,26 +287,26 @@ class Warehouse:
             staging.drop()
             self._write(table, rows, "overwrite", replaceWhere=f"{key} IN ({sql_strings(keys)})")
 
-    def refused_path(self, stage: str, log_dates: Sequence[date]) -> str:
-        """Where rows of these days are kept that a gate of this stage refused, a folder for each table.
+    def refused_path(self, phase: str, log_dates: Sequence[date]) -> str:
+        """Folder of the rows of these days that a gate of this phase refused, with a folder for each table.
 
-        Of several days: from the first to the last.
+        Several days are named from the first to the last.
         """
         days = [day.isoformat() for day in sorted({min(log_dates), max(log_dates)})]
-        return self.path(f"{_REFUSED}/{stage}/{'..'.join(days)}")
+        return self.path(f"{_REFUSED}/{phase}/{'..'.join(days)}")
 
-    def keep_refused(self, stage: str, log_dates: Sequence[date], name: str, frame: DataFrame) -> None:
-        """Keep refused rows of a table for inspection, instead of those kept before of these days."""
+    def keep_refused(self, phase: str, log_dates: Sequence[date], name: str, frame: DataFrame) -> None:
+        """Save refused rows of a table for inspection, and replace those saved before for these days."""
         writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        writer.save(f"{self.refused_path(stage, log_dates)}/{name}")
+        writer.save(f"{self.refused_path(phase, log_dates)}/{name}")
 
     def register_views(
         self, names: Collection[str] = (*TABLES, *VIEWS), log_dates: Sequence[date] | None = None
     ) -> int:
-        """Make tables and views temporary views of the session; return how many tables there are at all.
+        """Make tables and views temporary views of the session; return how many tables exist.
 
-        names : which ones; a view needs what it reads. A table that is not there yet is empty.
-        log_dates : of the tables' rows; all where not given
+        names : which ones; a view needs what it reads. A table that does not exist yet is empty.
+        log_dates : days of the tables' rows; all if left out
         """
         for table in TABLES.values():
             if table.name in names:
@@ -317,7 +317,7 @@ class Warehouse:
         return sum(map(self.exists, TABLES))
 
     def create(self, table: Table) -> None:
-        """Make a table, without rows, where there is none."""
+        """Make a table without rows, unless it exists."""
         if stored.is_stored(self.spark, self.path(table.name)):
             return
         if self.is_local:
@@ -328,7 +328,7 @@ class Warehouse:
     def _create(self, table: Table) -> None:
         """Create a table by a write of no rows.
 
-        To CREATE TABLE one is there whose first writer ended before its first commit; to others it is not.
+        CREATE TABLE takes a table whose first writer died before its first commit for an existing one.
         """
         path = self.path(table.name)
         rows = self.spark.createDataFrame([], spark_schema(table)).write.format("delta").mode("append")

@@ -1,4 +1,4 @@
-"""Upkeep of tables: old rows away, small files together, unused files away."""
+"""Upkeep of tables: deletes old rows, merges small files, deletes unused files."""
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame
@@ -8,17 +8,17 @@ from schemas.table import Table
 
 
 def remove_rows(warehouse: Warehouse, table: Table, condition: str) -> int:
-    """Delete the rows that fulfil a condition on the partitions; returns how many they were."""
+    """Delete the rows that fulfil a condition on the partitions; returns how many."""
     if not warehouse.exists(table.name):
         return 0
-    rows = warehouse.read(table).where(condition).count()  # a delete of whole partitions does not tell
+    rows = warehouse.read(table).where(condition).count()  # deleting whole partitions returns no count
     if rows:
         _delta(warehouse, table).delete(condition)
     return rows
 
 
 def compact(warehouse: Warehouse, table: Table) -> tuple[int, int]:
-    """Make few files of the many small ones of each partition; returns how many files became how many."""
+    """Merge the small files of each partition; returns the numbers of files before and after."""
     if not warehouse.exists(table.name):
         return 0, 0
     optimize = _delta(warehouse, table).optimize()
@@ -32,7 +32,7 @@ def unused_files(warehouse: Warehouse, table: Table) -> int:
 
 
 def vacuum(warehouse: Warehouse, table: Table) -> int:
-    """Delete the files that unused_files counts; returns how many they were."""
+    """Delete the files that unused_files counts; returns how many."""
     files = unused_files(warehouse, table)
     if files:
         _vacuum(warehouse, table, "")

@@ -1,4 +1,4 @@
-"""Writing a warehouse: alone, on what the last publication left, whatever became of the writer before."""
+"""Writing a warehouse: one writer at a time, on the last publication, even after a writer that died."""
 
 import logging
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from jobs.runtime.run_log import say_killed
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings
-from jobs.warehouse.lock import hold_writable, locked_folder, locked_store, this_process
+from jobs.warehouse.lock import check_writable, locked_folder, locked_store, this_process
 from jobs.warehouse.publication import recover
 from jobs.warehouse.small_files import small_files
 from jobs.warehouse.tables import Warehouse
@@ -20,12 +20,12 @@ _LOG: Final = logging.getLogger(__name__)
 
 @contextmanager
 def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> Iterator[SparkSession]:
-    """Lend a session to the only writer of a warehouse.
+    """Yield a session to the only writer of a warehouse.
 
-    wait : for another writer to end; without it, raises LockedError where there is one
+    wait : for another writer to end; without it, raises LockedError while another writes
     Raises NotWritableError for a warehouse that cannot be written.
     """
-    hold_writable(root)
+    check_writable(root)
     with ExitStack() as stack:
         if "://" in root:
             spark = stack.enter_context(session(settings, entry_point))
@@ -41,8 +41,8 @@ def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> I
 
 @contextmanager
 def writing_alone(root: str, entry_point: str, *, wait: bool) -> Iterator[Warehouse]:
-    """Lend a warehouse of this machine, without a session, to its only writer; as `writing` otherwise."""
-    hold_writable(root)
+    """Yield a warehouse of this machine, without a session, to its only writer; otherwise as `writing`."""
+    check_writable(root)
     with locked_folder(root, this_process(entry_point), wait=wait):
         warehouse = Warehouse(cast("SparkSession", None), root)  # rows of one run need no session here
         _recover(warehouse)
@@ -50,7 +50,7 @@ def writing_alone(root: str, entry_point: str, *, wait: bool) -> Iterator[Wareho
 
 
 def _recover(warehouse: Warehouse) -> None:
-    """Take back what an earlier writer left unfinished, and say so."""
+    """Undo what an earlier writer left unfinished, and log it."""
     restored = recover(warehouse)
     if restored:
         _LOG.warning("a publication was not finished; taken back: %s", ", ".join(restored))
@@ -59,5 +59,5 @@ def _recover(warehouse: Warehouse) -> None:
 
 
 def _jvm_process(spark: SparkSession) -> int:
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # no public way to Java's own process
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # no public way to Java's process
     return int(jvm.java.lang.ProcessHandle.current().pid())

@@ -77,8 +77,8 @@ def _large(base: pa.Table, manifest: dict[str, Any]) -> Figure:
             for batch in rows.to_batches(max_chunksize=ROWS_PER_BATCH):
                 file.write_batch(batch)
         command = [sys.executable, "-m", "tests.benchmarks.large_unit", str(path), repr(facts)]
-        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    took_s, yard_ms, peak_mib = (float(word) for word in said)
+        figures = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    took_s, yard_ms, peak_mib = (float(word) for word in figures)
     ops = len(rows["op"].chunk(0).values)
     return Figure(
         "UDF with diagnosis, one job, in its own process", ops, took_s, took_s * 1e3 / yard_ms, peak_mib

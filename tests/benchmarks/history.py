@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs import aggregate_fleet, backfill, ingest_rank_logs, publish_night, simulate_what_if
 from jobs.runtime.arguments import positive
 from jobs.runtime.project import PROJECT
-from jobs.runtime.run_log import work_of_stages
+from jobs.runtime.run_log import work_of_phases
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings, load_settings
 from jobs.synthetic.fleet import FIRST_DAY
@@ -68,7 +68,7 @@ def backfills(spark: SparkSession, settings: Settings, all_days: int) -> Iterato
                 spark, settings, backfill.plan(Warehouse.of(spark, settings), settings, days)
             )
         took_s = time.perf_counter() - started
-        stages = work_of_stages(counts)
+        stages = work_of_phases(counts)
         ops = stages[0]["ops"]
         exponent = math.log(took_s / before[1]) / math.log(ops / before[0]) if before else math.nan
         before = ops, took_s

@@ -47,7 +47,7 @@ def posts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Posts]:
     server.server_close()
 
 
-def told(posts: Posts) -> list[tuple[str, str]]:
+def notified(posts: Posts) -> list[tuple[str, str]]:
     return [(post["kind"], post["text"]) for post in posts]
 
 
@@ -71,7 +71,7 @@ def test_a_failed_night_is_posted_once_when_no_retry_is_left(
         nightly, tmp_path, f"[ $ENTRY_POINT != simulate_what_if ] || {{ echo the reason; exit {status}; }}"
     )
     run_dag(nightly)
-    assert told(posts) == [(kind, f"nightly_what_if.simulate_what_if failed: {meaning}")]
+    assert notified(posts) == [(kind, f"nightly_what_if.simulate_what_if failed: {meaning}")]
     assert posts[0]["log_date"] == "2026-01-05"
 
 
@@ -80,7 +80,7 @@ def test_a_day_that_its_producers_did_not_finish_is_posted(
 ) -> None:
     stand_in(nightly, tmp_path, "true").timeout = 0
     run_dag(nightly)
-    ((kind, text),) = told(posts)
+    ((kind, text),) = notified(posts)
     assert kind == "day_not_finished"
     assert "the producers have not finished 2026-01-05" in text
 
@@ -92,7 +92,7 @@ def test_what_a_night_warns_of_is_posted_and_is_on_its_run(
     leave = f"[ $ENTRY_POINT != publish_night ] || echo '{json.dumps(SUMMARY)}' > $WHAT_IF_SUMMARY"
     stand_in(nightly, tmp_path, leave)
     assert set(run_dag(nightly).values()) == {("success", 1)}
-    assert told(posts) == [("night_warnings", "few\nslow")]
+    assert notified(posts) == [("night_warnings", "few\nslow")]
     assert posts[0]["warnings"] == SUMMARY["warnings"]
 
 
@@ -112,10 +112,10 @@ def context(error: Exception | str | None) -> Any:  # noqa: ANN401  # Airflow's 
     return {"task_instance": Task(), "exception": error, "ds": "2026-01-05"}
 
 
-def test_a_task_that_was_killed_is_posted_all_the_same(posts: Posts) -> None:
+def test_a_killed_task_is_posted_too(posts: Posts) -> None:
     alert_failure(context(None))
     alert_failure(context("heartbeat lost"))
-    assert [kind for kind, _ in told(posts)] == ["task_failed", "task_failed"]
+    assert [kind for kind, _ in notified(posts)] == ["task_failed", "task_failed"]
     assert "killed" in posts[0]["text"]
     assert posts[1]["text"].endswith("failed: heartbeat lost")
 
@@ -127,16 +127,16 @@ def test_without_a_webhook_nothing_is_posted(posts: Posts, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("http://127.0.0.1:9/secret", "could not be posted"),
         ("file:///etc/secret", "does not begin with http"),
     ],
 )
 def test_a_webhook_that_does_not_answer_is_a_line_in_the_log_without_its_address(
-    url: str, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    url: str, message: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("AIRFLOW_VAR_WHAT_IF_WEBHOOK", url)
     alert_failure(context(ValueError("lost")))
-    assert said in caplog.text
+    assert message in caplog.text
     assert "secret" not in caplog.text

@@ -70,7 +70,7 @@ def test_reading_a_file_imports_airflow_and_the_vocabulary(name: str, tmp_path: 
     assert {module for module in loaded if not module.startswith("dags")} == {"schemas", "schemas.vocabulary"}
 
 
-def test_tasks_run_one_after_the_other(dag_bag: DagBag) -> None:
+def test_tasks_run_in_turn(dag_bag: DagBag) -> None:
     for name, wanted in TASKS.items():
         after = {task.task_id: task.downstream_task_ids for task in dag_bag.dags[name].tasks}
         assert after == {**{first: {second} for first, second in pairwise(wanted)}, wanted[-1]: set()}
@@ -103,16 +103,16 @@ def test_no_task_runs_twice_at_a_time(dag_bag: DagBag) -> None:
     assert {task.max_active_tis_per_dag for task in tasks_of(dag_bag)} == {1}
 
 
-def test_whoever_writes_writes_alone_and_who_waits_holds_up_nobody(dag_bag: DagBag) -> None:
+def test_one_writer_at_a_time_and_a_waiting_one_delays_no_reader(dag_bag: DagBag) -> None:
     slots = {task.task_id: (task.pool, task.pool_slots) for task in tasks_of(dag_bag)}
     assert slots.pop("wait_for_day") == ("default_pool", 1)
     assert set(slots.values()) == {("what_if_writers", 1)}
 
 
-def test_every_failure_is_told(dag_bag: DagBag) -> None:
+def test_every_failure_alerts(dag_bag: DagBag) -> None:
     assert {tuple(task.on_failure_callback) for task in tasks_of(dag_bag)} == {(alert_failure,)}
-    told = {task.task_id for task in tasks_of(dag_bag) if alert_warnings in task.on_success_callback}
-    assert told == {"publish_night"}
+    alerting = {task.task_id for task in tasks_of(dag_bag) if alert_warnings in task.on_success_callback}
+    assert alerting == {"publish_night"}
 
 
 def test_every_published_table_is_an_asset_of_the_task_that_publishes_it(nightly: DAG) -> None:

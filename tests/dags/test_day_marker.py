@@ -87,7 +87,7 @@ def test_a_relative_landing_starts_at_the_project(tmp_path: Path) -> None:
     assert wait("logs", project=tmp_path).marker() == str(tmp_path / "logs" / MARKER)
 
 
-def test_settings_that_cannot_be_used_are_told_at_once(tmp_path: Path) -> None:
+def test_wrong_settings_fail_at_once(tmp_path: Path) -> None:
     overlay = tmp_path / "overlay.toml"
     overlay.write_text("[path]\n")
     with pytest.raises(AirflowFailException, match=rf"landing lies: .*{overlay}: path: unknown key$"):
@@ -136,7 +136,7 @@ def test_a_store_that_does_not_answer_is_looked_at_again(
         wait(str(bucket)).execute(IN_A_BACKFILL)
 
 
-def test_a_landing_that_may_not_be_looked_into_is_told_at_once(
+def test_an_unreadable_landing_fails_at_once(
     bucket: ObjectStoragePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

@@ -15,27 +15,30 @@ from airflow.utils.session import create_session
 from dags.operators.assets import HISTORY
 from dags.operators.spark_submit import SparkSubmitOperator
 from jobs.backfill import main
-from tests.dags.test_spark_submit import TELL, environment, write_script
+from tests.dags.test_spark_submit import PRINT_ARGUMENTS, environment, write_script
 from tests.support.examples import DAY
 
 __all__ = ["environment"]
 
 
-def told_by(dag: DAG, told: Path, conf: dict[str, Any] | None = None) -> list[str]:
+def command_of(dag: DAG, arguments_file: Path, conf: dict[str, Any] | None = None) -> list[str]:
     """Run the one task of a DAG for DAY; returns the arguments of its entry point."""
     (task,) = dag.tasks
     assert isinstance(task, SparkSubmitOperator)
     logical_date = datetime(DAY.year, DAY.month, DAY.day, tzinfo=UTC)
     run: Any = dag.test(logical_date=logical_date, run_conf=conf)
     assert [str(each.state) for each in run.get_task_instances()] == ["success"]
-    words = told.read_text().removeprefix("<").removesuffix(">").split("><")
+    words = arguments_file.read_text().removeprefix("<").removesuffix(">").split("><")
     return words[next(at for at, word in enumerate(words) if word.startswith("jobs/")) :]
 
 
-def test_upkeep_is_told_its_day_or_to_say_what_it_would_do(dag_bag: DagBag, told: Path) -> None:
+def test_upkeep_gets_its_day_or_a_dry_run(dag_bag: DagBag, arguments_file: Path) -> None:
     asked = ["jobs/maintain_tables.py", "--log-date", "2026-01-05"]
-    assert told_by(dag_bag.dags["maintain_tables"], told) == asked
-    assert told_by(dag_bag.dags["maintain_tables"], told, {"dry_run": True}) == [*asked, "--dry-run"]
+    assert command_of(dag_bag.dags["maintain_tables"], arguments_file) == asked
+    assert command_of(dag_bag.dags["maintain_tables"], arguments_file, {"dry_run": True}) == [
+        *asked,
+        "--dry-run",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -63,21 +66,21 @@ def test_a_form_that_cannot_be_used_is_refused_before_anything_starts(
 
 
 @pytest.fixture
-def told(environment: Path, tmp_path: Path, _database: None) -> Path:
+def arguments_file(environment: Path, tmp_path: Path, _database: None) -> Path:
     """Where a stand-in for spark-submit tells its arguments."""
-    write_script(environment / "spark-submit", TELL)
-    return tmp_path / "told"
+    write_script(environment / "spark-submit", PRINT_ARGUMENTS)
+    return tmp_path / "arguments"
 
 
-def test_the_refresh_is_told_its_day(dag_bag: DagBag, told: Path) -> None:
-    assert told_by(dag_bag.dags["refresh_changed_days"], told) == [
+def test_the_refresh_gets_its_day(dag_bag: DagBag, arguments_file: Path) -> None:
+    assert command_of(dag_bag.dags["refresh_changed_days"], arguments_file) == [
         "jobs/refresh_changed_days.py",
         "--log-date",
         "2026-01-05",
     ]
 
 
-def test_the_backfill_is_told_what_the_form_says(dag_bag: DagBag, told: Path) -> None:
+def test_the_backfill_gets_what_the_form_has(dag_bag: DagBag, arguments_file: Path) -> None:
     form = {
         "first_day": "2026-01-01",
         "last_day": "2026-01-31",
@@ -86,7 +89,7 @@ def test_the_backfill_is_told_what_the_form_says(dag_bag: DagBag, told: Path) ->
         "warehouse_new": "s3a://b/new",
         "dry_run": True,
     }
-    name, *arguments = told_by(dag_bag.dags["backfill_history"], told, form)
+    name, *arguments = command_of(dag_bag.dags["backfill_history"], arguments_file, form)
     assert name == "jobs/backfill.py"
     parsed = main.read(arguments)
     assert [parsed.first.isoformat(), parsed.last.isoformat()] == ["2026-01-01", "2026-01-31"]
@@ -95,21 +98,25 @@ def test_the_backfill_is_told_what_the_form_says(dag_bag: DagBag, told: Path) ->
     assert (parsed.warehouse_new, parsed.dry_run) == ("s3a://b/new", True)
 
 
-def test_a_backfill_of_a_range_alone_is_told_nothing_else(dag_bag: DagBag, told: Path) -> None:
+def test_a_backfill_of_a_range_alone_gets_no_other_argument(dag_bag: DagBag, arguments_file: Path) -> None:
     form = {"first_day": "2026-01-01", "last_day": "2026-01-31"}
-    assert told_by(dag_bag.dags["backfill_history"], told, form) == [
+    assert command_of(dag_bag.dags["backfill_history"], arguments_file, form) == [
         "jobs/backfill.py", "--from", "2026-01-01", "--to", "2026-01-31"
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("is_current", "events"), [(True, 1), (False, 0)])
 def test_what_leaves_the_current_tables_as_they_were_starts_nothing_that_is_scheduled_on_them(
-    dag_bag: DagBag, environment: Path, told: Path, *, is_current: bool, events: int
+    dag_bag: DagBag, environment: Path, arguments_file: Path, *, is_current: bool, events: int
 ) -> None:
     summary = json.dumps({"days": ["2026-01-01"], "is_current": is_current})
-    write_script(environment / "spark-submit", f"{TELL}\necho '{summary}' > $WHAT_IF_SUMMARY")
+    write_script(environment / "spark-submit", f"{PRINT_ARGUMENTS}\necho '{summary}' > $WHAT_IF_SUMMARY")
     before = events_of_the_history()
-    told_by(dag_bag.dags["backfill_history"], told, {"first_day": "2026-01-01", "last_day": "2026-01-31"})
+    command_of(
+        dag_bag.dags["backfill_history"],
+        arguments_file,
+        {"first_day": "2026-01-01", "last_day": "2026-01-31"},
+    )
     assert events_of_the_history() - before == events
 
 

@@ -27,7 +27,7 @@ from tests.support.examples import DAY, table_rows
 
 __all__ = ["posts"]
 
-STAGES = ("ingest_rank_logs", "simulate_what_if", "revise_causes", "aggregate_fleet", "publish_night")
+PHASES = ("ingest_rank_logs", "simulate_what_if", "revise_causes", "aggregate_fleet", "publish_night")
 SUM_TOLERANCE = 1e-12
 """Relative; sums over units may be added up in another order."""
 
@@ -131,17 +131,17 @@ def test_the_night_of_the_dag_is_that_of_run_nightly(
         monkeypatch.setenv(name, value)
     for task in nightly.tasks:
         task.retries = 0
-    assert run_dag(nightly) == dict.fromkeys(("wait_for_day", *STAGES), ("success", 1))
+    assert run_dag(nightly) == dict.fromkeys(("wait_for_day", *PHASES), ("success", 1))
     assert_same_tables(published(spark, tmp_path / "warehouse"), expected)
     units = {row["job_id"]: row["status"] for row in expected["job_slowdown"].to_pylist()}
     assert units["small-job"] == STATUS_ANALYSED
     runs = sorted_rows(spark, tmp_path / "warehouse", TABLES[PIPELINE_RUNS]).sort_by("started_at")
     assert [(run["entry_point"], run["outcome"], run["log_date"]) for run in runs.to_pylist()] == [
-        (stage, "done", DAY) for stage in STAGES
+        (stage, "done", DAY) for stage in PHASES
     ]
 
 
-def test_wrong_settings_end_a_real_stage_with_what_is_wrong(tmp_path: Path) -> None:
+def test_wrong_settings_end_a_real_phase_with_the_reason(tmp_path: Path) -> None:
     overlay = tmp_path / "overlay.toml"
     overlay.write_text("[simulation]\nminimum_steps = 0\n")
     stage = SparkSubmitOperator(
@@ -156,7 +156,7 @@ def test_wrong_settings_end_a_real_stage_with_what_is_wrong(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_refused_night_is_told_kept_and_released(
+def test_a_refused_night_alerts_keeps_its_rows_and_can_be_released(
     nightly: DAG,
     run_dag: RunDag,
     spark: SparkSession,
@@ -180,7 +180,7 @@ def test_a_refused_night_is_told_kept_and_released(
     assert kind == "gate_refused"
     assert text.startswith(
         "nightly_what_if.publish_night failed: publish_night: a quality gate refused: publish_night: error: "
-        "gate refused, nothing of this stage was published: table fleet_day, expectation counts_every_unit, "
+        "gate refused, nothing of this phase was published: table fleet_day, expectation counts_every_unit, "
         "1 row: a day's jobs are the units that were ingested; table cause_day, expectation sums_job_causes, "
         "7 rows: "
     )

@@ -22,10 +22,10 @@ from jobs.runtime.project import PROJECT
 from tests.dags.conftest import Run, stand_in
 from tests.support.examples import DAY
 
-TELL = """
-printf '<%s>' "$@" > "$TOLD"
-cp "$5" "$TOLD.zip"
-echo "$PWD|$SPARK_HOME|$PYSPARK_PYTHON|$SPARK_CONF_DIR|$(command -v python)|$JAVA_HOME" > "$TOLD.environment"
+PRINT_ARGUMENTS = """
+printf '<%s>' "$@" > "$ARGS"
+cp "$5" "$ARGS.zip"
+echo "$PWD|$SPARK_HOME|$PYSPARK_PYTHON|$SPARK_CONF_DIR|$(command -v python)|$JAVA_HOME" > "$ARGS.environment"
 echo summary
 """
 
@@ -37,7 +37,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     programs.mkdir(parents=True)
     write_script(programs / "python", f'exec "{sys.executable}" "$@"')
     monkeypatch.setattr(sys, "executable", str(programs / "python"))
-    monkeypatch.setenv("TOLD", str(tmp_path / "told"))
+    monkeypatch.setenv("ARGS", str(tmp_path / "arguments"))
     return programs
 
 
@@ -52,22 +52,22 @@ def stage(**settings: Any) -> SparkSubmitOperator:  # noqa: ANN401  # all that t
     )
 
 
-def test_a_stage_is_submitted_with_the_projects_zip_and_the_day(environment: Path, tmp_path: Path) -> None:
-    write_script(environment / "spark-submit", TELL)
+def test_a_phase_is_submitted_with_the_projects_zip_and_the_day(environment: Path, tmp_path: Path) -> None:
+    write_script(environment / "spark-submit", PRINT_ARGUMENTS)
     assert stage().execute({}) == "summary"
-    told = (tmp_path / "told").read_text().replace("><", " ").strip("<>").split()
-    assert [*told[:1], *told[2:4]] == ["--properties-file", "--load-spark-defaults", "--py-files"]
-    assert told[5:] == ["jobs/ingest_rank_logs.py", "--log-date", "2026-01-05"]
-    with zipfile.ZipFile(tmp_path / "told.zip") as archive:
+    arguments = (tmp_path / "arguments").read_text().replace("><", " ").strip("<>").split()
+    assert [*arguments[:1], *arguments[2:4]] == ["--properties-file", "--load-spark-defaults", "--py-files"]
+    assert arguments[5:] == ["jobs/ingest_rank_logs.py", "--log-date", "2026-01-05"]
+    with zipfile.ZipFile(tmp_path / "arguments.zip") as archive:
         assert {"jobs/ingest_rank_logs.py", "conf/base.toml"} <= set(archive.namelist())
-    assert not any(Path(file).exists() for file in (told[1], told[4]))
+    assert not any(Path(file).exists() for file in (arguments[1], arguments[4]))
 
 
 def test_folders_and_settings_are_passed_on_whole(environment: Path, tmp_path: Path) -> None:
-    write_script(environment / "spark-submit", TELL)
+    write_script(environment / "spark-submit", PRINT_ARGUMENTS)
     stage(landing="my logs", warehouse="s3a://b/w$HOME", settings="a.toml").execute({})
     assert (
-        (tmp_path / "told")
+        (tmp_path / "arguments")
         .read_text()
         .endswith(
             "<--log-date><2026-01-05><--landing><my logs><--warehouse><s3a://b/w$HOME><--settings><a.toml>"
@@ -81,26 +81,26 @@ def test_what_the_worker_has_exported_does_not_choose_another_spark(
     for name in ("SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "ENVIRONMENT"):
         monkeypatch.setenv(name, "/nowhere")
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
-    write_script(environment / "spark-submit", TELL)
+    write_script(environment / "spark-submit", PRINT_ARGUMENTS)
     stage().execute({})
     python = environment / "python"
     wanted = f"{PROJECT}||{python}|{PROJECT / 'conf'}|{python}|{find_java_home()}\n"
-    assert (tmp_path / "told.environment").read_text() == wanted
+    assert (tmp_path / "arguments.environment").read_text() == wanted
 
 
 def test_a_cluster_is_named_by_the_workers_own_spark_settings(
     environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark")
-    write_script(environment / "spark-submit", TELL)
+    write_script(environment / "spark-submit", PRINT_ARGUMENTS)
     stage().execute({})
-    assert "|/etc/spark|" in (tmp_path / "told.environment").read_text()
+    assert "|/etc/spark|" in (tmp_path / "arguments.environment").read_text()
 
 
 def test_without_java_the_task_says_so_and_is_not_retried(
     environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_script(environment / "spark-submit", TELL)
+    write_script(environment / "spark-submit", PRINT_ARGUMENTS)
     write_script(environment / "python", 'echo "Java 17 or 21 is needed" >&2; exit 1')
     monkeypatch.setenv("PATH", os.defpath)
     with pytest.raises(AirflowFailException, match=r"wrong arguments or settings: Java 17 or 21 is needed$"):
@@ -168,20 +168,20 @@ def test_the_connection_names_the_master_and_sparks_own_settings_in_a_file_of_th
     spark = {"conn_type": "spark", "host": "spark://10.0.0.1", "port": 7077}
     conf = {"spark.executor.memory": "8g", "spark.app.name": "a night", **SECRETS}
     monkeypatch.setenv("AIRFLOW_CONN_WHAT_IF_SPARK", json.dumps({**spark, "extra": {"conf": conf}}))
-    keeps = 'cp -p "$4" "$TOLD.properties"; unset AIRFLOW_CONN_WHAT_IF_SPARK; env > "$TOLD.environment"'
-    write_script(environment / "spark-submit", f'printf \'<%s>\' "$@" > "$TOLD"; {keeps}')
+    keeps = 'cp -p "$4" "$ARGS.properties"; unset AIRFLOW_CONN_WHAT_IF_SPARK; env > "$ARGS.environment"'
+    write_script(environment / "spark-submit", f'printf \'<%s>\' "$@" > "$ARGS"; {keeps}')
     stage().execute({})
-    arguments = (tmp_path / "told").read_text()
+    arguments = (tmp_path / "arguments").read_text()
     file = Path(arguments.split("><")[3])
     start = "<--master><spark://10.0.0.1:7077><--properties-file><"
     assert arguments.startswith(f"{start}{file}><--load-spark-defaults><--py-files>")
     assert not file.exists()
-    kept = tmp_path / "told.properties"
-    assert kept.stat().st_mode & 0o777 == 0o600
-    assert read_by_java(kept) == conf
+    copy = tmp_path / "arguments.properties"
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert read_by_java(copy) == conf
     log = capsys.readouterr().out
     assert "spark.executor.memory=8g" in log
-    seen = arguments + (tmp_path / "told.environment").read_text() + log
+    seen = arguments + (tmp_path / "arguments.environment").read_text() + log
     assert not [value for value in SECRETS.values() if value in seen]
 
 

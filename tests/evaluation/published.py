@@ -79,7 +79,7 @@ def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> Row:
     struck = fault.strike(recording, strength, np.random.default_rng([task.fault, task.strength]))
     after_s = struck.recording.mean_step_s()
     after = diagnosed(diagnose, struck.recording.rank_steps(), trace.manifest)
-    was, now = (said.answer(fault.cause) for said in (before, after))
+    was, now = (answers.answer(fault.cause) for answers in (before, after))
     saved_before = was["predicted"] * before_s / after_s
     true = (after_s - before_s) / after_s
     whole = true + saved_before
@@ -107,8 +107,8 @@ def _before(folder: Path, diagnose: Diagnose) -> tuple[Recording, float, Diagnos
     """A trace taken apart, its mean step time [s], and what is said of it without a fault."""
     trace = read_published(folder)
     recording = read_recording(trace.rank_steps, trace.manifest).without_waiting()
-    said = diagnosed(diagnose, recording.rank_steps(), trace.manifest)
-    return recording, recording.mean_step_s(), said
+    answers = diagnosed(diagnose, recording.rank_steps(), trace.manifest)
+    return recording, recording.mean_step_s(), answers
 
 
 def injection_scores(judged: pd.DataFrame) -> pd.DataFrame:

@@ -28,8 +28,12 @@ CALIBRATION_EDGES: Final = (-1.0, 0.0, 0.005, 0.015, 0.025, 0.035, 0.05, 0.1, 0.
 
 def labels(predicted: "pd.Series[bool]", true: "pd.Series[bool]") -> dict[str, float]:
     """Labels against the truth: counts, precision, recall and F1, their harmonic mean; nan: none."""
-    said, holds = np.asarray(predicted, bool), np.asarray(true, bool)
-    hits, false, missed = int((said & holds).sum()), int((said & ~holds).sum()), int((~said & holds).sum())
+    flagged, holds = np.asarray(predicted, bool), np.asarray(true, bool)
+    hits, false, missed = (
+        int((flagged & holds).sum()),
+        int((flagged & ~holds).sum()),
+        int((~flagged & holds).sum()),
+    )
     return {
         "true": hits + missed,
         "false": false,
@@ -154,13 +158,13 @@ def indicators(answers: Frame) -> Frame:
     is_slow = answers.slowdown.astype(float) >= STRAGGLES
     rows = []
     for jobs, of_jobs in (("all", answers), ("straggling", answers[is_slow])):
-        kept, said = [], []
+        parts, flagged = [], []
         for cause, _, column, reaches, value in INDICATORS:
             own = of_jobs[of_jobs.cause == cause]
-            kept.append(own)
-            said.append(reaches(own[column].astype(float), value) & is_slow[own.index])
+            parts.append(own)
+            flagged.append(reaches(own[column].astype(float), value) & is_slow[own.index])
         named = [*(each[:2] for each in INDICATORS), ("all three", "any of them, for its cause")]
-        pairs = zip(named, [*kept, pd.concat(kept)], [*said, pd.concat(said)], strict=True)
+        pairs = zip(named, [*parts, pd.concat(parts)], [*flagged, pd.concat(flagged)], strict=True)
         for (cause, title), own, by_indicator in pairs:
             about = {"jobs": jobs, "cause": cause}
             for name, found in ((title, by_indicator), ("diagnosis", own.is_cause)):

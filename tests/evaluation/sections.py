@@ -10,7 +10,7 @@ from tests.evaluation.published import injection_list, injection_scores
 from tests.evaluation.report import Section
 
 LAST_FOR_TUNING: Final = 99_999
-FIRST_KEPT: Final = 1_000_000
+FIRST_RESERVED: Final = 1_000_000
 """Seeds from here on are kept for evaluation."""
 
 COMPARED: Final = ("dp4pp2", "dp2pp2", "detectable")
@@ -27,7 +27,7 @@ def heading(found: Evaluated, args: Arguments) -> str:
     purpose = "neither for tuning alone nor for evaluation alone"
     if last_used <= LAST_FOR_TUNING:
         purpose = "for tuning"
-    elif args.seed >= FIRST_KEPT:
+    elif args.seed >= FIRST_RESERVED:
         purpose = "kept for evaluation"
     return f"{used}. These seeds are {purpose}."
 

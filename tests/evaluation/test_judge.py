@@ -53,7 +53,7 @@ def is_located(seed: int, *slow: tuple[int | None, int | None]) -> bool | None:
 
 
 @pytest.mark.parametrize("error", [0.0, 0.01])
-def test_what_is_said_errs_by_what_it_is_off(error: float) -> None:
+def test_the_error_of_an_answer_is_its_distance_from_the_truth(error: float) -> None:
     seeds = range(8)
     off = ({name: saved - error for name, saved in truth(s).time_saved_fraction.items()} for s in seeds)
     answers = pd.concat([judged(seed, saying(saved)) for seed, saved in zip(seeds, off, strict=True)])
@@ -63,11 +63,11 @@ def test_what_is_said_errs_by_what_it_is_off(error: float) -> None:
     assert row["precision"] == 1
 
 
-def test_nothing_said_is_missed() -> None:
-    said = judged(slow_worker_seed(), saying({})).set_index("cause")
-    assert said.is_true["slow_worker"]
-    assert not said.is_cause.any()
-    assert said.true.to_dict() == truth(slow_worker_seed()).time_saved_fraction
+def test_no_word_of_the_page_is_missed() -> None:
+    judgement = judged(slow_worker_seed(), saying({})).set_index("cause")
+    assert judgement.is_true["slow_worker"]
+    assert not judgement.is_cause.any()
+    assert judgement.true.to_dict() == truth(slow_worker_seed()).time_saved_fraction
 
 
 def test_a_worker_is_located_where_all_cells_named_worst_are_slow() -> None:
@@ -94,8 +94,8 @@ def test_a_refused_trace_is_flagged_and_saves_nothing() -> None:
         raise TraceError("no")
 
     job = judged(1, refusing)
-    said = job[["status", "is_flagged", "predicted", "is_cause", "flag"]].itertuples(index=False)
-    assert set(map(tuple, said)) == {("corrupt_trace", True, 0.0, False, NO_ANSWER)}
+    judgement = job[["status", "is_flagged", "predicted", "is_cause", "flag"]].itertuples(index=False)
+    assert set(map(tuple, judgement)) == {("corrupt_trace", True, 0.0, False, NO_ANSWER)}
     assert rows_by(by_class(job), "class")["all"]["no answer"] == 1
 
 

@@ -104,7 +104,7 @@ def test_it_prints_the_answer_and_writes_one_page(
     assert "See it op by op" not in text, "there is no warehouse to ask"
 
 
-def test_a_run_without_a_manifest_says_so_and_fails(
+def test_a_run_without_a_manifest_fails_with_the_reason(
     landing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
@@ -129,7 +129,7 @@ def test_several_runs_are_listed_and_one_is_taken_by_its_name(
     assert main([str(landing), "--job-id", jobs[0], "--page", str(tmp_path / "page.html")]) == 0
 
 
-def test_a_folder_that_is_no_run_says_what_was_looked_for_and_found(
+def test_the_error_for_a_folder_without_a_run_says_what_was_wanted_and_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "notes.txt").write_text("none")

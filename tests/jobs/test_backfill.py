@@ -6,7 +6,7 @@ import pytest
 
 from jobs import run_nightly
 from jobs.gates.audit import GateRefusedError, Refusal
-from jobs.history.fingerprints import STAGE_VERSIONS
+from jobs.history.fingerprints import PHASE_VERSIONS
 from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import (
     COLLECTIVE_ARRIVAL,
@@ -14,11 +14,11 @@ from schemas.vocabulary import (
     JOB_CAUSES,
     JOB_SLOWDOWN,
     JOBS,
+    PHASE_INGEST,
+    PHASE_NAMES,
     PUBLICATIONS,
     RANK_STEPS,
     REJECTS,
-    STAGE_INGEST,
-    STAGE_NAMES,
     UNIT_FINGERPRINTS,
 )
 from tests.support.history import (
@@ -50,10 +50,10 @@ def test_a_backfill_gives_the_tables_of_the_nights(filled: History, history: His
 def test_a_block_is_one_commit_of_each_table(filled: History) -> None:
     """Version 0 creates the table; no rows are no commit."""
     versions = filled.versions()
-    assert versions.pop(UNIT_FINGERPRINTS) == len(STAGE_NAMES)
+    assert versions.pop(UNIT_FINGERPRINTS) == len(PHASE_NAMES)
     assert (versions.pop(REJECTS), versions.pop(COLLECTIVE_ARRIVAL)) == (0, 0)
     assert versions.pop(JOB_CAUSES) == 2  # measured, then revised
-    assert versions.pop(PUBLICATIONS) == 1 + len(STAGE_NAMES)
+    assert versions.pop(PUBLICATIONS) == 1 + len(PHASE_NAMES)
     assert set(versions.values()) == {1}
 
 
@@ -71,7 +71,7 @@ def test_rows_without_a_fingerprint_do_not_count_as_done(history: History) -> No
 
 def test_other_settings_redo_what_they_matter_to(history: History) -> None:
     other = history.with_settings(minimum_steps=13)
-    wanted = NOTHING | dict.fromkeys(STAGE_NAMES[1:], ALL)
+    wanted = NOTHING | dict.fromkeys(PHASE_NAMES[1:], ALL)
     assert units_of(other.plan()) == wanted
     assert units_of(other.plan(data_only=True)) == NOTHING
     assert units_of(history.with_settings(ops_together=7).plan()) == NOTHING
@@ -88,12 +88,12 @@ def test_other_settings_redo_what_they_matter_to(history: History) -> None:
 
 @pytest.mark.parametrize(
     ("stage", "redone"),
-    [(stage, set(STAGE_NAMES[number:])) for number, stage in enumerate(STAGE_NAMES)],
+    [(stage, set(PHASE_NAMES[number:])) for number, stage in enumerate(PHASE_NAMES)],
 )
-def test_another_version_redoes_its_stage_and_what_follows(
+def test_another_version_redoes_its_phase_and_what_follows(
     history: History, monkeypatch: pytest.MonkeyPatch, stage: str, redone: set[str]
 ) -> None:
-    monkeypatch.setitem(STAGE_VERSIONS, stage, "0.0")
+    monkeypatch.setitem(PHASE_VERSIONS, stage, "0.0")
     assert {name for name, units in units_of(history.plan()).items() if units} == redone
     assert units_of(history.plan(data_only=True)) == NOTHING
 
@@ -105,7 +105,7 @@ def test_one_job_is_done_alone(history: History) -> None:
             history.put(job, day, slow=2.0)
     done = history.fill(job_ids=["beta"])
     betas = {(day.isoformat(), "beta") for day in DAYS}
-    assert done == dict.fromkeys(STAGE_NAMES, ALL) | {"ingest": betas, "simulate": betas}
+    assert done == dict.fromkeys(PHASE_NAMES, ALL) | {"ingest": betas, "simulate": betas}
     slowdowns = {
         (row["log_date"].isoformat(), row["job_id"]): row["slowdown"] for row in history.rows(JOB_SLOWDOWN)
     }
@@ -130,8 +130,8 @@ def test_whatever_ends_a_backfill_the_next_one_goes_on(
     filled: History, history: History, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:
     """Where the data that it was working on has gone back to what it was, there is nothing to do."""
-    mine, kept = history.folder("alpha", DAYS[0]), history.landing.parent / "kept"
-    shutil.copytree(mine, kept)
+    mine, aside = history.folder("alpha", DAYS[0]), history.landing.parent / "kept"
+    shutil.copytree(mine, aside)
     history.put("alpha", DAYS[0], slow=2.0)
     with monkeypatch.context() as patch:
         patch.setattr(Warehouse, "replace", dying_at(killed_at))
@@ -139,7 +139,7 @@ def test_whatever_ends_a_backfill_the_next_one_goes_on(
             history.fill()
     assert units_of(history.plan(["ingest"])) == {"ingest": {(FIRST, "alpha")}}
     shutil.rmtree(mine)
-    kept.rename(mine)
+    aside.rename(mine)
     assert units_of(history.plan()) == NOTHING
     assert_same_tables(history.tables(), filled.tables())
     assert history.rows(UNIT_FINGERPRINTS) == filled.rows(UNIT_FINGERPRINTS)
@@ -164,7 +164,7 @@ def test_what_a_gate_refuses_to_a_backfill_stays_as_it_was(
 def test_a_unit_that_left_its_day_leaves_the_tables(history: History) -> None:
     shutil.rmtree(history.folder("alpha", DAYS[0]).parent)
     gone = {(FIRST, "alpha")}
-    later = dict.fromkeys(STAGE_NAMES, ALL | gone)
+    later = dict.fromkeys(PHASE_NAMES, ALL | gone)
     assert history.fill() == later | {"ingest": gone, "simulate": gone}
     assert_same_tables(history.tables(), from_nothing(history).tables())
     assert units_of(history.plan()) == NOTHING
@@ -186,11 +186,11 @@ def test_a_day_cleared_from_the_landing_keeps_its_results(history: History) -> N
     }
 
 
-def test_silver_that_was_cleared_away_keeps_its_results(history: History) -> None:
+def test_results_stay_when_ingested_tables_are_cleared_away(history: History) -> None:
     """Who clears rank_steps takes the fingerprints of its ingest away; nothing is simulated from no rows."""
     before = history.rows(JOB_SLOWDOWN)
     history.clear(RANK_STEPS)
-    history.clear(UNIT_FINGERPRINTS, {"stage": STAGE_INGEST})
+    history.clear(UNIT_FINGERPRINTS, {"stage": PHASE_INGEST})
     found = history.with_settings(minimum_steps=13).fill(["simulate", "aggregate"])
     assert found == {"simulate": set(), "aggregate": set()}
     assert history.rows(JOB_SLOWDOWN) == before

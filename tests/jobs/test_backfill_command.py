@@ -25,10 +25,10 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     before = history.versions()
     summary = history.warehouse.parent / "summary.json"
     assert backfill.main([*history.arguments(), *RANGE, "--dry-run", "--summary", str(summary)]) == 0
-    told_of = json.loads(summary.read_text())
-    assert (told_of["days"], told_of["dry_run"]) == ([DAYS[-1].isoformat()], True)
-    told = capsys.readouterr().out.splitlines()
-    rows = [line.split() for line in told if line.strip().startswith("2026")]
+    written = json.loads(summary.read_text())
+    assert (written["days"], written["dry_run"]) == ([DAYS[-1].isoformat()], True)
+    printed = capsys.readouterr().out.splitlines()
+    rows = [line.split() for line in printed if line.strip().startswith("2026")]
     assert [(row[0], row[3], row[4]) for row in rows] == [
         ("2026-01-06", "ingest", "1"),
         ("2026-01-06", "simulate", "1"),
@@ -38,18 +38,18 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     ]
     size = sum(file.stat().st_size for file in history.folder("alpha", DAYS[-1]).iterdir())
     assert float(rows[0][-1]) == pytest.approx(size / (4096 / 12.5), abs=0.1)
-    assert told[-1].startswith("2 jobs on 1 days to do, about ")
+    assert printed[-1].startswith("2 jobs on 1 days to do, about ")
     assert history.versions() == before
 
 
-def test_a_run_tells_a_summary_and_how_fast_its_stages_were(
+def test_the_summary_of_a_run_has_the_speed_of_its_phases(
     history: History, capsys: pytest.CaptureFixture[str]
 ) -> None:
     history.put("alpha", DAYS[-1], slow=2.0)
     assert backfill.main([*history.arguments(), *RANGE]) == 0
-    told = capsys.readouterr()
-    assert "1 of 2 days had something to do; the others were done and unchanged" in told.out
-    assert "left" not in told.err  # no bar where nobody watches
+    printed = capsys.readouterr()
+    assert "1 of 2 days had something to do; the others were done and unchanged" in printed.out
+    assert "left" not in printed.err  # no bar where nobody watches
     (run,) = history.rows(PIPELINE_RUNS)
     work = {each["stage"]: each for each in run["stages"]}
     assert {stage: each["units"] for stage, each in work.items()} == {
@@ -68,23 +68,23 @@ def test_a_run_tells_a_summary_and_how_fast_its_stages_were(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--from", "2026-01-06", "--to", "2026-01-05"], "--to 2026-01-05 lies before --from 2026-01-06"),
         (
             [*RANGE, "--stages", "ingest,dream"],
-            "Invalid value for '--stages': 'dream' is not a stage; stages are ingest",
+            "Invalid value for '--stages': 'dream' is not a phase; phases are ingest",
         ),
         ([*RANGE, "--stages", "ingest", "--warehouse-new", "x"], "--stages: ingest has no new version"),
         ([*RANGE, "--warehouse-new", "{warehouse}"], "--warehouse-new: {warehouse} is the warehouse itself"),
     ],
 )
-def test_wrong_arguments_are_told_on_one_line(
-    history: History, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+def test_wrong_arguments_give_one_line(
+    history: History, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     warehouse = str(history.warehouse)
     wrong = [each.format(warehouse=warehouse) for each in arguments]
     assert backfill.main([*history.arguments(), *wrong]) == 2
-    told = capsys.readouterr().err.splitlines()[-1]
-    assert told.startswith("backfill: error: ")
-    assert said.format(warehouse=warehouse) in told
+    printed = capsys.readouterr().err.splitlines()[-1]
+    assert printed.startswith("backfill: error: ")
+    assert message.format(warehouse=warehouse) in printed

@@ -48,9 +48,9 @@ def program(folder: Path) -> Path:
 
 def check(done: "subprocess.CompletedProcess[str]", master: str) -> None:
     assert done.returncode == 0, done.stderr
-    told = next(line for line in done.stdout.splitlines() if line.startswith("master "))
-    assert told.startswith(f"master {master} rows 3 code ")
-    assert told.endswith("/straggler-fleet.zip/udfs/rank_rows.py"), (
+    line = next(line for line in done.stdout.splitlines() if line.startswith("master "))
+    assert line.startswith(f"master {master} rows 3 code ")
+    assert line.endswith("/straggler-fleet.zip/udfs/rank_rows.py"), (
         "executors did not run the code of the zip"
     )
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import backfill, compare_versions, ingest_rank_logs
-from jobs.history.fingerprints import STAGE_VERSIONS
+from jobs.history.fingerprints import PHASE_VERSIONS
 from jobs.runtime.settings import SettingsError, with_new_warehouse
 from jobs.transforms.versions import changed_units, results_with_causes
 from schemas.vocabulary import INGESTED_TABLES, JOB_CAUSES, JOB_SLOWDOWN, RESULT_TABLES
@@ -32,7 +32,7 @@ def compared(
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "text"),
     [
         ({"simulator_version": "9"}, None),
         ({"slowdown": 1.25 * (1 + 1e-10)}, None),
@@ -42,11 +42,11 @@ def compared(
         ({"status": "high_discrepancy", "slowdown": 1.5}, "status, slowdown"),
     ],
 )
-def test_what_counts_as_a_change(spark: SparkSession, change: dict[str, Any], told: str | None) -> None:
-    assert [row["changed"] for row in compared(spark, change)] == ([told] if told else [])
+def test_what_counts_as_a_change(spark: SparkSession, change: dict[str, Any], text: str | None) -> None:
+    assert [row["changed"] for row in compared(spark, change)] == ([text] if text else [])
 
 
-def test_a_change_is_told_with_both_sides_and_by_how_much(spark: SparkSession) -> None:
+def test_a_change_is_reported_with_both_sides_and_its_size(spark: SparkSession) -> None:
     (row,) = compared(spark, {"slowdown": 1.5, "wasted_gpu_hours": 64.0}, ("pause", "data_imbalance"))
     assert row == {
         "log_date": UNIT[0],
@@ -66,7 +66,7 @@ def test_a_change_is_told_with_both_sides_and_by_how_much(spark: SparkSession) -
     }
 
 
-def test_units_of_one_side_alone_are_told(spark: SparkSession) -> None:
+def test_units_of_one_side_alone_are_reported(spark: SparkSession) -> None:
     rows = compared(spark, {"job_id": "other"})
     assert {row["job_id"]: row["changed"] for row in rows} == {
         "gpt-175b": "only in current",
@@ -81,7 +81,7 @@ def test_a_new_version_beside_the_current_one_is_compared_and_made_current(
     side = tmp_path / "side"
     settings = tmp_path / "new.toml"
     settings.write_text('[simulation]\nminimum_steps = 13\nideal = "pooled-median"\n')
-    monkeypatch.setitem(STAGE_VERSIONS, "simulate", "2.0.0")
+    monkeypatch.setitem(PHASE_VERSIONS, "simulate", "2.0.0")
     beside = [*history.arguments(), "--settings", str(settings), "--warehouse-new", str(side)]
 
     assert backfill.main([*beside, *RANGE]) == 0
@@ -90,14 +90,14 @@ def test_a_new_version_beside_the_current_one_is_compared_and_made_current(
 
     capsys.readouterr()
     assert compare_versions.main([*beside, "--format", "json"]) == 0
-    told = capsys.readouterr()
-    changes = json.loads(told.out)
+    text = capsys.readouterr()
+    changes = json.loads(text.out)
     assert {(row["log_date"], row["job_id"]) for row in changes} == {
         (day.isoformat(), job) for day in DAYS for job in JOB_IDS
     }
     assert {row["new_status"] for row in changes} == {"too_few_steps"}
     assert all(row["changed"].startswith("status") for row in changes)
-    assert f"4 units of {DAYS[0]} .. {DAYS[-1]} compared: 4 status" in told.err
+    assert f"4 units of {DAYS[0]} .. {DAYS[-1]} compared: 4 status" in text.err
     assert {name: history.versions()[name] for name in RESULT_TABLES} == {
         name: versions[name] for name in RESULT_TABLES
     }
@@ -115,17 +115,19 @@ def test_a_new_version_beside_the_current_one_is_compared_and_made_current(
     assert "compared: none changed" in capsys.readouterr().err
 
 
-def test_nothing_is_ingested_into_a_warehouse_that_shares_silver(history: History, tmp_path: Path) -> None:
+def test_nothing_is_ingested_into_a_warehouse_that_reads_anothers_ingested_tables(
+    history: History, tmp_path: Path
+) -> None:
     beside = with_new_warehouse(history.settings, str(tmp_path / "side"))
     with pytest.raises(SettingsError, match=r"^paths\.silver: ingested tables of another warehouse are read"):
         ingest_rank_logs.run(history.spark, beside, DAYS)
     assert not (tmp_path / "side").exists()
 
 
-def test_new_results_that_are_not_there_are_told(
+def test_missing_new_results_are_an_error(
     history: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     side = str(tmp_path / "absent")
     assert compare_versions.main([*history.arguments(), "--warehouse-new", side]) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said == f"compare_versions: error: --warehouse-new: no results of these days in {side}"
+    lines = capsys.readouterr().err.splitlines()[-1]
+    assert lines == f"compare_versions: error: --warehouse-new: no results of these days in {side}"

@@ -29,13 +29,13 @@ def test_every_command_says_what_it_takes(name: str, capsys: pytest.CaptureFixtu
 
 def test_help_lists_all_commands_by_purpose(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    said = capsys.readouterr().out
-    assert all(f"\n{purpose}:\n" in said for purpose in GROUPS)
-    assert all(f"\n  {name} " in said for name in COMMANDS)
+    message = capsys.readouterr().out
+    assert all(f"\n{purpose}:\n" in message for purpose in GROUPS)
+    assert all(f"\n  {name} " in message for name in COMMANDS)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["nigth"], "straggler: error: No such command 'nigth'. Did you mean 'night'?"),
         (["named_query"], "straggler: error: No such command 'named_query': it is called 'headline'."),
@@ -44,19 +44,19 @@ def test_help_lists_all_commands_by_purpose(capsys: pytest.CaptureFixture[str]) 
         (["night"], "straggler night: error: Missing option '--log-date'."),
     ],
 )
-def test_what_is_wrong_is_one_line_with_what_may_be_meant(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+def test_an_error_is_one_line_with_the_closest_name(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert main(arguments) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(said)
+    assert line.startswith(message)
 
 
 @pytest.mark.parametrize(
     ("words", "offered"), [("straggler wh", "what-if"), ("straggler analyse --p", "--page")]
 )
 def test_a_shell_completes_commands_and_options(words: str, offered: str, tmp_path: Path) -> None:
-    said = _outcome(
+    message = _outcome(
         "-c",
         "import sys; from jobs.console import main; sys.exit(main())",
         _STRAGGLER_COMPLETE="bash_complete",
@@ -64,7 +64,7 @@ def test_a_shell_completes_commands_and_options(words: str, offered: str, tmp_pa
         COMP_CWORD=str(len(words.split()) - 1),
         HOME=str(tmp_path),
     )
-    assert said.split() == [f"plain,{offered}"]
+    assert message.split() == [f"plain,{offered}"]
 
 
 def test_help_imports_neither_spark_nor_a_command() -> None:

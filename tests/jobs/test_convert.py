@@ -23,14 +23,14 @@ from udfs.what_if import simulate_job
 TO = ["--job-id", "j", "--run-id", "r", "--log-date", str(DAY)]
 
 
-def test_check_says_what_would_come_and_writes_nothing(
+def test_check_prints_the_result_and_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(LOGS / "megascan", folder)
     before = sorted(tmp_path.rglob("*"))
     assert main([str(folder), "--check"]) == 0
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for words in (
         "format: megascan; transfers absent",
         "pp_size 4, tp_size 1, cp_size 1, vpp_size 4, world_size 4",
@@ -39,7 +39,7 @@ def test_check_says_what_would_come_and_writes_nothing(
         "LICENSE, no format that is read",
         "ms without a name",
     ):
-        assert words in said
+        assert words in printed
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -51,7 +51,7 @@ def test_check_says_what_would_come_and_writes_nothing(
         ("kineto/nccl_data.json.gz", "world_size 2\nunderstood: 42 ops of 1 ranks in 3 steps"),
     ],
 )
-def test_the_page_of_formats_tells_what_a_check_says(
+def test_the_page_of_formats_shows_what_a_check_prints(
     log: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(LOGS / log), "--check"]) == 0
@@ -64,9 +64,9 @@ def test_a_check_of_traces_says_who_came_last(tmp_path: Path, capsys: pytest.Cap
     (folder,) = tmp_path.iterdir()
     (folder / "job.json").write_text('{"dp_size": 8}')
     assert main([str(folder), "--check"]) == 0
-    said = capsys.readouterr().out
-    assert "understood: 88 ops of 8 ranks in 1 steps" in said
-    assert "came last: rank 7, to 5 of 8 collectives of world" in said
+    printed = capsys.readouterr().out
+    assert "understood: 88 ops of 8 ranks in 1 steps" in printed
+    assert "came last: rank 7, to 5 of 8 collectives of world" in printed
 
 
 @pytest.mark.parametrize(
@@ -120,17 +120,15 @@ def test_nothing_is_written_over_and_a_target_is_needed(
     assert main([str(tmp_path / "t.json")]) == 2
 
 
-def test_a_step_that_is_there_twice_stays_once_as_in_the_landing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_step_landed_twice_is_stored_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     run.mkdir()
     for name, dur in (("a.json", 2.0), ("b.json", 3.0)):
         (run / name).write_bytes(as_json([op(dur=dur), STAGE]))
     assert main([str(run), "--landing", str(tmp_path / "landing"), *TO]) == 0
-    said = capsys.readouterr().out
-    assert "understood: 1 ops of 1 ranks in 1 steps, 1 rows" in said
-    assert "left out: 1 x steps of a rank: rank 0, step 7 is already in a.json" in said
+    printed = capsys.readouterr().out
+    assert "understood: 1 ops of 1 ranks in 1 steps, 1 rows" in printed
+    assert "left out: 1 x steps of a rank: rank 0, step 7 is already in a.json" in printed
     (log,) = tmp_path.rglob("rank-*.jsonl.gz")
     (written,) = gzip.decompress(log.read_bytes()).splitlines()
     assert json.loads(written)["duration_us"] == [2.0]
@@ -147,10 +145,10 @@ def test_a_job_json_says_what_files_do_not_and_broken_files_cost_no_others(
     (tmp_path / "job.json").write_text(json.dumps({"job_id": "other", "team": "nlp"}))
     landing = tmp_path / "landing"
     assert main([str(tmp_path), "--landing", str(landing), *TO]) == 0
-    said = capsys.readouterr().out
-    assert "3,840 ops of 3 ranks in 20 steps" in said
-    assert "broken: benchmark-data-0-pipeline-3-tensor-0.json.gz: broken gzip" in said
+    printed = capsys.readouterr().out
+    assert "3,840 ops of 3 ranks in 20 steps" in printed
+    assert "broken: benchmark-data-0-pipeline-3-tensor-0.json.gz: broken gzip" in printed
     (manifest,) = landing.rglob("job.json")
-    told: dict[str, Any] = json.loads(manifest.read_text())
-    assert (told["job_id"], told["team"], told["pp_size"]) == ("j", "nlp", 4)
+    fields: dict[str, Any] = json.loads(manifest.read_text())
+    assert (fields["job_id"], fields["team"], fields["pp_size"]) == ("j", "nlp", 4)
     assert len(list(landing.rglob("rank-*"))) == 3

@@ -10,7 +10,7 @@ from jobs.runtime.project import PROJECT
 from schemas.cookbook import RECIPES
 from tests.jobs.conftest import Demo
 
-TOLD = (PROJECT / "schemas" / "cookbook" / "README.md").read_text(encoding="utf-8")
+PRINTED = (PROJECT / "schemas" / "cookbook" / "README.md").read_text(encoding="utf-8")
 ROUNDED = 1e-9
 """Relative: answers are rounded by their SQL; what is left is how a number is written."""
 
@@ -26,15 +26,15 @@ def cells(chapter: str) -> list[list[str]]:
     return [rows[0], *rows[2:]]
 
 
-def same(told: str, found: str) -> bool:
+def same(printed: str, found: str) -> bool:
     try:
-        return float(told) == pytest.approx(float(found), rel=ROUNDED)
+        return float(printed) == pytest.approx(float(found), rel=ROUNDED)
     except ValueError:
-        return told == found
+        return printed == found
 
 
 def test_each_question_has_its_sql_and_an_answer() -> None:
-    for number, (recipe, chapter) in enumerate(zip(RECIPES, chapters(TOLD), strict=True), start=1):
+    for number, (recipe, chapter) in enumerate(zip(RECIPES, chapters(PRINTED), strict=True), start=1):
         assert recipe.name.startswith(f"{number:02}_")
         assert recipe.meaning.endswith("?")
         assert chapter.startswith(f"{recipe.meaning}\n\n```sql\n{recipe.sql}\n```\n")
@@ -48,11 +48,11 @@ def test_a_warehouse_without_tables_is_a_wrong_argument(
     assert f"cookbook: error: no tables in {tmp_path}" in capsys.readouterr().err
 
 
-def test_the_demo_gives_the_answers_that_are_told(capsys: pytest.CaptureFixture[str], demo: Demo) -> None:
+def test_the_demo_gives_the_printed_answers(capsys: pytest.CaptureFixture[str], demo: Demo) -> None:
     assert main(["--warehouse", str(demo.warehouse)]) == 0
     found = capsys.readouterr().out
-    for told, answered in zip(chapters(TOLD), chapters(found), strict=True):
-        before, now = cells(told), cells(answered)
+    for printed, answered in zip(chapters(PRINTED), chapters(found), strict=True):
+        before, now = cells(printed), cells(answered)
         assert len(before) == len(now), answered
         for row, other in zip(before, now, strict=True):
             assert all(map(same, row, other)), (row, other)

@@ -49,7 +49,7 @@ def page() -> str:
     return render()
 
 
-def test_the_page_tells_every_column_view_and_query(page: str) -> None:
+def test_the_page_has_every_column_view_and_query(page: str) -> None:
     read = Page()
     read.feed(page)
     assert read.open == []
@@ -75,7 +75,7 @@ def test_the_page_escapes_what_it_tells(page: str) -> None:
     assert "CAST(times_slow &gt; 0 AS DOUBLE)" in page
 
 
-def test_every_symbol_stands_by_columns_that_there_are(page: str) -> None:
+def test_every_symbol_stands_by_existing_columns(page: str) -> None:
     for symbol in SYMBOLS:
         assert symbol.columns
         for table, column in symbol.columns:
@@ -86,15 +86,15 @@ def test_every_symbol_stands_by_columns_that_there_are(page: str) -> None:
 
 def test_the_list_of_tables_and_views(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--format", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [each["name"] for each in told] == [*TABLES, *VIEWS, *QUERIES]
+    printed = json.loads(capsys.readouterr().out)
+    assert [each["name"] for each in printed] == [*TABLES, *VIEWS, *QUERIES]
 
 
 def test_a_table_a_view_and_a_query(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["Worker_Slowdown"]) == 0
-    told = capsys.readouterr().out
-    assert "One row per log_date, job_id, run_id, dp_rank, pp_rank." in told
-    assert re.search(r"\n slowdown_approx +double +ratio +the paper's shortcut", told)
+    printed = capsys.readouterr().out
+    assert "One row per log_date, job_id, run_id, dp_rank, pp_rank." in printed
+    assert re.search(r"\n slowdown_approx +double +ratio +the paper's shortcut", printed)
     assert main(["fix_first"]) == 0
     assert "Reads fix_parts.\n\nSELECT\n    cause," in capsys.readouterr().out
     assert main(["trend", "--format", "csv"]) == 0
@@ -102,7 +102,7 @@ def test_a_table_a_view_and_a_query(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["job_slowdwn"], "Invalid value for 'TABLE': 'job_slowdwn' is unknown: did you mean job_slowdown?"),
         (["--html", "/nowhere/at/all.html"], "--html: /nowhere/at/all.html: No such file or directory"),
@@ -112,12 +112,10 @@ def test_a_table_a_view_and_a_query(capsys: pytest.CaptureFixture[str]) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
-) -> None:
+def test_an_error_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     assert main(arguments) == 2
-    (told,) = capsys.readouterr().err.splitlines()
-    assert told.startswith(f"describe: error: {said}")
+    (printed,) = capsys.readouterr().err.splitlines()
+    assert printed.startswith(f"describe: error: {message}")
 
 
 def test_the_page_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path, page: str) -> None:
@@ -128,7 +126,7 @@ def test_the_page_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("Hots", "did you mean host?"),
         ("job", "did you mean job_days or jobs?"),
@@ -136,5 +134,5 @@ def test_the_page_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path,
         ("", "there are host, jobs, job_days"),
     ],
 )
-def test_the_nearest_name(name: str, said: str) -> None:
-    assert suggestion(name, ["host", "jobs", "job_days"]) == said or name == "job"
+def test_the_nearest_name(name: str, message: str) -> None:
+    assert suggestion(name, ["host", "jobs", "job_days"]) == message or name == "job"

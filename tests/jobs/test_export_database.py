@@ -51,7 +51,7 @@ def test_the_file_has_tables_and_views_with_their_meanings(
     assert capsys.readouterr().out.startswith(f"{target}: ")
 
 
-def test_what_is_there_stays_where_the_file_cannot_be_written(
+def test_the_old_file_stays_where_the_new_cannot_be_written(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, warehouse: str
 ) -> None:
     def full(*_: object) -> None:
@@ -65,7 +65,7 @@ def test_what_is_there_stays_where_the_file_cannot_be_written(
     assert [(file, file.read_text()) for file in tmp_path.iterdir()] == [(target, "before")]
 
 
-def test_a_folder_that_is_not_there_is_a_wrong_argument(
+def test_a_missing_folder_is_a_wrong_argument(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, warehouse: str
 ) -> None:
     assert main([str(tmp_path / "none" / "fleet.duckdb"), "--warehouse", warehouse]) == 2

@@ -39,7 +39,7 @@ def ask(warehouse: str, *arguments: str) -> int:
     return main(["--job-id", str(KEY["job_id"]), "--warehouse", warehouse, *arguments])
 
 
-def test_a_step_is_written_and_told(
+def test_a_step_is_written_and_reported(
     capsys: pytest.CaptureFixture[str], warehouse: str, tmp_path: Path
 ) -> None:
     target = tmp_path / "trace.json"
@@ -70,7 +70,7 @@ def test_the_slowest_step_is_packed_the_same_each_time(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (
             ["--step", "8"],
@@ -85,12 +85,12 @@ def test_the_slowest_step_is_packed_the_same_each_time(
         (["--out", "/nowhere/at/all.json"], "--out: /nowhere/at/all.json: No such file or directory"),
     ],
 )
-def test_what_is_not_there_is_told_in_one_line(
-    capsys: pytest.CaptureFixture[str], warehouse: str, arguments: list[str], said: str
+def test_what_does_not_exist_gives_one_line(
+    capsys: pytest.CaptureFixture[str], warehouse: str, arguments: list[str], message: str
 ) -> None:
     assert ask(warehouse, *arguments) == 2
-    (told,) = capsys.readouterr().err.splitlines()
-    assert told.startswith(f"export_timeline: error: {said}")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"export_timeline: error: {message}")
 
 
 def test_one_worker_is_shown_by_its_rank_and_the_others_are_counted(

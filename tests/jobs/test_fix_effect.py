@@ -70,8 +70,8 @@ def test_a_setting_is_compared_with_days_without_it(
     fleet = ask(capsys, warehouse, "--fleet", "--label", "balancing=on")
     assert (fleet["chosen"]["before"], fleet["chosen"]["after"]) == (8, 4)
     assert (fleet["all others"]["before"], fleet["all others"]["after"]) == (8, 4)
-    nobody = ask(capsys, warehouse, "--fleet", "--label", "balancing=sometimes")
-    assert nobody["chosen"]["verdict"] == "not enough evidence: 0 jobs after, wanted 3"
+    answer = ask(capsys, warehouse, "--fleet", "--label", "balancing=sometimes")
+    assert answer["chosen"]["verdict"] == "not enough evidence: 0 jobs after, wanted 3"
 
 
 def test_a_job_by_its_days_within_the_window(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
@@ -115,7 +115,7 @@ def test_a_name_that_no_row_has_is_a_wrong_argument(
         (["--fleet", "--confidence", "95"], "is not a probability"),
     ],
 )
-def test_wrong_arguments_are_told_in_one_line(
+def test_wrong_arguments_give_one_line(
     capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
 ) -> None:
     assert main(["--date", "2026-01-05", *arguments]) == 2

@@ -56,8 +56,8 @@ def make_old(warehouse: Warehouse) -> None:
         table = TABLES[name]
         old = replace(table, columns=tuple(each for each in table.columns if each.name not in columns))
         counts = {each.name: 0 for each in old.columns if each.type == pa.int64()}
-        told = {"log_date": BEFORE, "job_id": "old", "run_id": "r", "status": "analysed"}
-        row = counts | told | {"jobs": 1, "analysed": 1}
+        facts = {"log_date": BEFORE, "job_id": "old", "run_id": "r", "status": "analysed"}
+        row = counts | facts | {"jobs": 1, "analysed": 1}
         rows = pa.Table.from_pylist([row], schema=old.arrow_schema)
         frame = warehouse.spark.createDataFrame(rows, spark_schema(old))
         frame.write.format("delta").partitionBy(*table.partition_by).save(warehouse.path(name))
@@ -148,8 +148,8 @@ def test_a_partial_trace_is_outside_fleet_figures(night: Night) -> None:
 def test_rows_of_an_earlier_version_stay_with_nulls(night: Night) -> None:
     jobs = {row["job_id"]: row for row in night.tables[JOBS]}
     assert [jobs["old"][name] for name in sorted(NEW[JOBS])] == [None] * 4
-    told = {name: (row["source_format"], row["transfers"]) for name, row in jobs.items()}
-    assert told["megascan"] == ("megascan", "absent")
-    assert told["timeline"] == ("ndtimeline", "measured")
+    facts = {name: (row["source_format"], row["transfers"]) for name, row in jobs.items()}
+    assert facts["megascan"] == ("megascan", "absent")
+    assert facts["timeline"] == ("ndtimeline", "measured")
     (before,) = [row for row in night.tables[FLEET_DAY] if row["log_date"] == BEFORE]
     assert before["partial_trace"] is None

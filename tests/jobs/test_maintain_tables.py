@@ -17,10 +17,10 @@ from schemas.tables import TABLES
 from schemas.vocabulary import (
     JOB_SLOWDOWN,
     JOBS,
+    PHASE_SIMULATE,
     PUBLICATIONS,
     RANK_STEPS,
     RESULT_TABLES,
-    STAGE_SIMULATE,
     STAGE_SLOWDOWN,
     TABLE_NAMES,
     UNIT_FINGERPRINTS,
@@ -36,8 +36,8 @@ NOTHING = (0, 0, 0, 0)
 def settings(test_settings: Settings, tmp_path: Path) -> Settings:
     """Ops are kept for ten days."""
     paths = test_settings.paths.model_copy(update={"warehouse": str(tmp_path / "warehouse")})
-    kept = test_settings.maintenance.model_copy(update={"rank_steps_days": 10})
-    return test_settings.model_copy(update={"paths": paths, "maintenance": kept})
+    maintenance = test_settings.maintenance.model_copy(update={"rank_steps_days": 10})
+    return test_settings.model_copy(update={"paths": paths, "maintenance": maintenance})
 
 
 @pytest.fixture(scope="module")
@@ -150,21 +150,21 @@ def test_a_dry_run_prints_and_changes_nothing(
         (DAY + timedelta(days=200)).isoformat(),
     ]
     assert maintain_tables.main([*arguments, "--dry-run"]) == 0
-    told = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert [RANK_STEPS, "2", "0"] in told
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [RANK_STEPS, "2", "0"] in printed
     assert days_of(warehouse, RANK_STEPS) == [DAY, NEXT_DAY]
 
 
 def test_units_whose_ops_have_expired_keep_their_results(history: History) -> None:
     last_day = {"rank_steps_days": 0}
-    kept = history.settings.maintenance.model_copy(update=last_day)
-    settings = history.settings.model_copy(update={"maintenance": kept})
+    maintenance = history.settings.maintenance.model_copy(update=last_day)
+    settings = history.settings.model_copy(update={"maintenance": maintenance})
     before = {name: history.rows(name) for name in RESULT_TABLES}
     done = maintain_tables.run(history.spark, settings, DAYS[-1] + timedelta(days=1))
     assert {name for name, expired, *_ in done if expired} == {RANK_STEPS}
     assert {row["log_date"] for row in history.rows(RANK_STEPS)} == {DAYS[-1]}
     assert {name: history.rows(name) for name in RESULT_TABLES} == before
     other = history.with_settings(minimum_steps=13)
-    assert {day for day, _ in other.fill([STAGE_SIMULATE])[STAGE_SIMULATE]} == {DAYS[-1].isoformat()}
+    assert {day for day, _ in other.fill([PHASE_SIMULATE])[PHASE_SIMULATE]} == {DAYS[-1].isoformat()}
     first = [row for row in history.rows(JOB_SLOWDOWN) if row["log_date"] == DAYS[0]]
     assert first == [row for row in before[JOB_SLOWDOWN] if row["log_date"] == DAYS[0]]

@@ -24,7 +24,7 @@ def test_landing_is_made_anew_and_published_traces_come_along(tmp_path: Path) ->
     assert found == ["meta-SE.yaml", "meta-ST.yaml", "trace-SE.parquet", "trace-ST.parquet"]
 
 
-def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_other_contents_is_refused(tmp_path: Path) -> None:
     precious = tmp_path / "log_date=2026-01-05" / "job.json"
     precious.parent.mkdir()
     precious.write_text("{}")

@@ -83,7 +83,7 @@ def test_the_truth_about_every_unit(landing: Path) -> None:
     assert set() != sick <= {spell["host"] for spell in spells}
 
 
-def test_what_was_planned_is_there(tmp_path: Path) -> None:
+def test_what_was_planned_exists(tmp_path: Path) -> None:
     assert make(tmp_path / "history", *HISTORY) == 0
     fix, *jobs = map(json.loads, (tmp_path / "history/_truth/plan.jsonl").read_text().splitlines())
     assert fix == {"fix_day": "2026-01-07", "team": "research"}

@@ -37,10 +37,10 @@ def test_a_warehouse_without_tables_is_a_wrong_argument(
     assert "no tables in" in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_every_name_is_told_with_what_it_means(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_name_is_listed_with_its_meaning(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    told = capsys.readouterr().out
-    assert all(f"\n  {name} " in told for name in QUERY_NAMES)
+    printed = capsys.readouterr().out
+    assert all(f"\n  {name} " in printed for name in QUERY_NAMES)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_every_name_is_told_with_what_it_means(capsys: pytest.CaptureFixture[str
         (["trend", "--from", "May"], "not a date"),
     ],
 )
-def test_wrong_arguments_are_told_in_one_line(
+def test_wrong_arguments_give_one_line(
     capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
 ) -> None:
     assert main(arguments) == 2

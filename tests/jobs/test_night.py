@@ -7,6 +7,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
@@ -141,7 +142,7 @@ def test_status_of(job_id: str, night: Night) -> None:
 
 
 @pytest.mark.parametrize("job_id", ["good", "few-steps", "slow-loading"])
-def test_tables_hold_what_the_simulator_gives_in_process(job_id: str, night: Night) -> None:
+def test_tables_have_what_the_simulator_gives_in_process(job_id: str, night: Night) -> None:
     source = {
         "good": job("good"),
         "few-steps": job("few-steps", JobShape(dp_size=2, pp_size=2, steps=3)),
@@ -235,42 +236,41 @@ def test_the_nights_report_adds_up_to_its_tables(night: Night) -> None:
     units = unpacked(data["units"])
     assert len(units) == fleet["jobs"]
     assert units.job_id[units.page.notna()].tolist() == ["good"]
-    wasted = units.wasted_gpu_hours[units.status == "analysed"].sum()
-    assert wasted == pytest.approx(fleet["wasted_gpu_hours"], rel=1e-5)
-    held = [row for row in night.tables["job_causes"] if row["is_cause"] and row["cause"] != "unexplained"]
-    attributed = sum(row["attributed_gpu_hours"] or 0 for row in held)
-    assert attributed > 0
-    assert unpacked(data["parts"]).attributed_gpu_hours.sum() == pytest.approx(attributed, rel=1e-5)
+    lost = fleet["lost_gpu_hours"]
+    assert lost > 0
+    of_causes = [row["lost_gpu_hours"] or 0 for row in night.tables["cause_day"]]
+    for hours in (units.lost, unpacked(data["parts"]).lost, of_causes):
+        assert pd.Series(hours).sum() == pytest.approx(lost, rel=1e-5)
     chart_names = [chart["name"] for chart in Page(pages[good_page]).data["charts"]]
     assert chart_names == ["workers", "steps", "opTypes", "stepMap"]
 
 
 @pytest.mark.parametrize(
-    ("job_id", "said"),
+    ("job_id", "message"),
     [
-        ("slow-loading", "late starts: fixing it saves"),
+        ("slow-loading", "late starts Fixing it alone returns"),
         ("cyclic", "Not analysed: recorded ops contradict each other"),
     ],
 )
 def test_a_page_of_any_job_on_demand(
-    night: Night, capsys: pytest.CaptureFixture[str], job_id: str, said: str
+    night: Night, capsys: pytest.CaptureFixture[str], job_id: str, message: str
 ) -> None:
     warehouse = night.settings.paths.warehouse
     assert report_job.main(["--warehouse", warehouse, "--job-id", job_id]) == 0
     page = Path(capsys.readouterr().out.strip())
     assert page.parent == Path(warehouse) / "_report" / str(DAY) / "jobs"
-    assert said in Page(page.read_bytes()).text
+    assert message in Page(page.read_bytes()).text
     page.unlink()
 
 
-def test_a_page_of_a_job_that_is_not_there_is_refused_on_one_line(
+def test_the_page_of_an_unknown_job_is_refused_in_one_line(
     night: Night, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert report_job.main(["--warehouse", night.settings.paths.warehouse, "--job-id", "god"]) == 2
     assert "report_job: error: no job god: did you mean good?\n" in capsys.readouterr().err
 
 
-def test_without_a_folder_for_reports_there_is_a_night_but_no_report(
+def test_a_night_without_a_report_folder_writes_no_report(
     spark: SparkSession, night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Settings, "report_folder", None)

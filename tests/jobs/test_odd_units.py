@@ -85,11 +85,11 @@ def test_no_row_of_an_odd_unit_is_refused(
     spark: SparkSession, rows: dict[str, list[dict[str, Any]]], name: str
 ) -> None:
     frame = spark.createDataFrame(pa.Table.from_pylist(rows[name], schema=TABLES[name].arrow_schema))
-    told = broken_rows(TABLES[name], frame).select("job_id", "run_id", "broken").distinct().collect()
-    assert [tuple(row) for row in told] == []
+    broken = broken_rows(TABLES[name], frame).select("job_id", "run_id", "broken").distinct().collect()
+    assert [tuple(row) for row in broken] == []
 
 
-def test_odd_units_are_replayed_all_but_those_whose_times_tell_no_order(
+def test_odd_units_are_replayed_unless_their_times_give_no_order(
     rows: dict[str, list[dict[str, Any]]],
 ) -> None:
     replayed = {row["job_id"] for row in rows["job_slowdown"]}

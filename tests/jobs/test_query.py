@@ -34,8 +34,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 def ask(capsys: pytest.CaptureFixture[str], warehouse: str, *arguments: str) -> tuple[int, str, str]:
     """Exit status, standard output and standard error."""
     status = main([*arguments, "--warehouse", warehouse])
-    told = capsys.readouterr()
-    return status, told.out, told.err
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
 
 
 def test_the_answer_is_a_table(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
@@ -83,7 +83,7 @@ def test_rows_beyond_the_limit_are_left_out_and_it_says_so(
         ("", "only one SELECT can be asked"),
     ],
 )
-def test_a_query_that_is_not_understood_is_told_in_one_line(
+def test_a_query_that_cannot_be_parsed_gives_one_line(
     capsys: pytest.CaptureFixture[str], warehouse: str, sql: str, reason: str
 ) -> None:
     status, out, err = ask(capsys, warehouse, sql)
@@ -93,7 +93,7 @@ def test_a_query_that_is_not_understood_is_told_in_one_line(
     assert reason in line
 
 
-def test_a_query_that_fails_on_the_data_is_told_in_one_line(
+def test_a_query_that_fails_on_the_data_gives_one_line(
     capsys: pytest.CaptureFixture[str], warehouse: str
 ) -> None:
     status, out, err = ask(capsys, warehouse, "SELECT 1 / (steps - steps) FROM job_slowdown")
@@ -146,21 +146,19 @@ def test_a_folder_without_tables_is_a_wrong_argument(
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
-def test_a_misspelt_folder_is_told_with_the_one_that_may_be_meant(
+def test_the_error_for_a_misspelt_folder_suggests_the_closest_name(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, warehouse: str, engine: str
 ) -> None:
     monkeypatch.setattr("jobs.runtime.session.session", lambda *_: pytest.fail("a session was made"))
     misspelt = f"{warehouse}x"
     status, _, err = ask(capsys, misspelt, BY_SLOWDOWN, "--engine", engine)
     assert status == 2
-    meant = Path(warehouse)
-    assert err == f"query: error: no tables in {misspelt}: did you mean {meant.name} in {meant.parent}?\n"
+    folder = Path(warehouse)
+    assert err == f"query: error: no tables in {misspelt}: did you mean {folder.name} in {folder.parent}?\n"
 
 
 @pytest.mark.parametrize("arguments", [[BY_SLOWDOWN, "--format", "xml"], [BY_SLOWDOWN, "--limit", "-1"]])
-def test_wrong_arguments_are_told_in_one_line(
-    capsys: pytest.CaptureFixture[str], arguments: list[str]
-) -> None:
+def test_wrong_arguments_give_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert main(arguments) == 2
     assert capsys.readouterr().err.startswith("query: error: ")
 
@@ -227,6 +225,6 @@ def test_the_command_prints_the_answer_alone_and_never_imports_spark(warehouse: 
     (tmp_path / "pyspark.py").write_text("raise ImportError('not without --engine spark')")
     command = [sys.executable, "-m", "jobs.query", BY_SLOWDOWN, "--warehouse", warehouse, "--format", "csv"]
     path = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    told = subprocess.run(command, cwd=PROJECT, env=path, capture_output=True, text=True, check=False)
-    assert (told.returncode, told.stderr) == (0, "")
-    assert told.stdout == 'job_id,"round(slowdown, 2)",status\ngpt-175b,1.25,analysed\nb,,no_ops\n'
+    done = subprocess.run(command, cwd=PROJECT, env=path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == 'job_id,"round(slowdown, 2)",status\ngpt-175b,1.25,analysed\nb,,no_ops\n'

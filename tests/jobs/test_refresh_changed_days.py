@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs import refresh_changed_days, run_nightly
-from jobs.history.fingerprints import STAGE_VERSIONS
+from jobs.history.fingerprints import PHASE_VERSIONS
 from jobs.runtime.settings import REPORT
 from schemas.vocabulary import JOB_SLOWDOWN, PUBLICATIONS, UNIT_FINGERPRINTS
 from tests.support.history import DAYS, JOB_IDS, History, assert_same_tables, history_in
@@ -103,7 +103,7 @@ def test_only_finished_days_that_are_near_enough_are_looked_at(history: History)
 
 def test_another_version_is_not_late_data(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     before = history.versions()
-    monkeypatch.setitem(STAGE_VERSIONS, "simulate", "0.0")
+    monkeypatch.setitem(PHASE_VERSIONS, "simulate", "0.0")
     assert refresh(history.with_settings(minimum_steps=13)) == {}
     assert history.versions() == before
 
@@ -113,8 +113,8 @@ def test_the_command_line_refreshes(history: History, capsys: pytest.CaptureFixt
     summary = history.warehouse.parent / "summary.json"
     arguments = [*history.arguments(), "--log-date", AFTER.isoformat(), "--summary", str(summary)]
     assert refresh_changed_days.main(arguments) == 0
-    told = json.loads(summary.read_text())
-    assert (told["days"], told["rows"]["jobs"], told["dry_run"]) == ([LAST.isoformat()], 1, False)
+    written = json.loads(summary.read_text())
+    assert (written["days"], written["rows"]["jobs"], written["dry_run"]) == ([LAST.isoformat()], 1, False)
     (run,) = history.rows("pipeline_runs")
     assert [(each["stage"], each["units"]) for each in run["stages"]] == list(ONE_UNIT_OF_LAST.items())
 

@@ -67,17 +67,17 @@ def test_a_refused_night_is_published_once_all_of_it_is_released(
     assert publish_bad(warehouse) == 2
     assert warehouse.read(TABLES[STAGE_SLOWDOWN]).count() == 1
     assert f"table {REFUSED.split('.', maxsplit=1)[0]}, expectation pp_rank_in_range, 1 row" in caplog.text
-    kept = warehouse.spark.read.format("delta").load(
+    stored = warehouse.spark.read.format("delta").load(
         f"{warehouse.refused_path('simulate', [DAY])}/{STAGE_SLOWDOWN}"
     )
-    assert kept.count() == 1
+    assert stored.count() == 1
     runs = warehouse.read(TABLES[PIPELINE_RUNS]).where("accepted_by IS NOT NULL").collect()
     assert {(run["accepted_by"], run["accepted_because"]) for run in runs} == {
         ("anna", "the rank is a test's own")
     }
 
 
-def test_a_release_holds_for_its_own_day(warehouse: Warehouse) -> None:
+def test_a_release_applies_to_one_day(warehouse: Warehouse) -> None:
     release(warehouse, REFUSED, RULE)
     with pytest.raises(GateRefusedError):
         publish_bad(warehouse, [NEXT_DAY])
@@ -97,25 +97,25 @@ def test_what_a_table_cannot_be_written_without_is_never_released(
 
 
 @pytest.mark.parametrize(
-    ("accepted", "told"),
+    ("accepted", "message"),
     [
         ("stage_slowdown", "is not table.expectation"),
         *((f"stage_slowdown.{name}", "cannot be written") for name in NEVER),
     ],
 )
 def test_a_release_of_what_cannot_be_released_is_a_wrong_argument(
-    accepted: str, told: str, capsys: pytest.CaptureFixture[str]
+    accepted: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--log-date", "2026-01-05", "--accept", accepted, "--by", "anna", "--because", "why not"]
     assert release_night.main(arguments) == EXIT_WRONG_SETTINGS
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["--by", "--because"])
-def test_a_release_names_somebody_and_a_reason(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_release_needs_a_name_and_a_reason(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     given = {"--log-date": "2026-01-05", "--accept": REFUSED, "--by": "anna", "--because": "so", name: " "}
     assert release_night.main([word for pair in given.items() for word in pair]) == EXIT_WRONG_SETTINGS
-    assert f"argument {name}: must not be empty" in capsys.readouterr().err
+    assert f"Invalid value for '{name}': must not be empty" in capsys.readouterr().err
 
 
 def test_a_release_by_command_is_found_by_the_next_run(warehouse: Warehouse) -> None:
@@ -138,8 +138,8 @@ def test_what_no_gate_has_refused_is_not_released(
         publish_bad(warehouse)
     arguments = ["--log-date", "2026-01-05", "--accept", "several.complet", "--by", "anna", "--because", "so"]
     assert release_night.main([*arguments, "--warehouse", warehouse.root]) == EXIT_WRONG_SETTINGS
-    told = f"no gate has refused that in {warehouse.root}; refused were: {RULE}, {REFUSED}"
-    assert f"--accept several.complet: {told}" in capsys.readouterr().err
+    message = f"no gate has refused that in {warehouse.root}; refused were: {RULE}, {REFUSED}"
+    assert f"--accept several.complet: {message}" in capsys.readouterr().err
     assert warehouse.read(TABLES[PIPELINE_RUNS]).where("accepted IS NOT NULL").count() == 0
 
 
@@ -150,6 +150,7 @@ def test_what_a_backfill_beside_the_current_results_refuses_can_be_released_ther
         publish_bad(warehouse)
 
     monkeypatch.setattr(backfill, "run", refuse)
+    (tmp_path / "current").mkdir()
     arguments = ["--from", DAY.isoformat(), "--to", DAY.isoformat(), "--warehouse", str(tmp_path / "current")]
     assert backfill.main([*arguments, "--warehouse-new", warehouse.root]) == 3
     assert refused(warehouse) == {REFUSED, RULE}
@@ -188,24 +189,24 @@ def test_a_page_offers_no_release_that_would_not_do() -> None:
     checks = [Check("complete", "", 1, named=RULE), Check("key_is_unique", "", 1)]
     refused = Page("simulate", [DAY], "/w", [TableChecks("several", "", None, checks)])
     assert refused.releases == []
-    assert "Mend the defect and run the stage again.</p>" in html(refused)
+    assert "Fix the defect and run the phase again.</p>" in html(refused)
 
 
-def test_the_page_of_a_night_says_what_was_held_and_what_was_refused(
+def test_the_page_of_a_night_says_what_passed_and_what_was_refused(
     warehouse: Warehouse,
 ) -> None:
     good = {STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN)}
-    held = publish("simulate", warehouse, good, [DAY]).gates.expectations
-    assert held == len(TABLES[STAGE_SLOWDOWN].all_expectations()) + 3
-    assert "simulate, 2026-01-05: held" in page(warehouse)
-    assert page(warehouse).count("<td>0</td>") == held
+    checks = publish("simulate", warehouse, good, [DAY]).gates.expectations
+    assert checks == len(TABLES[STAGE_SLOWDOWN].all_expectations()) + 3
+    assert "simulate, 2026-01-05: passed" in page(warehouse)
+    assert page(warehouse).count("<td>0</td>") == checks
     with pytest.raises(GateRefusedError):
         publish_bad(warehouse)
     refused = page(warehouse)
     assert "simulate, 2026-01-05: refused" in refused
     assert f"kept in {warehouse.refused_path('simulate', [DAY])}" in refused
-    told = f"release_night --warehouse {warehouse.root} --log-date 2026-01-05"
-    assert f"{told} --accept {REFUSED} --accept {RULE} --by" in refused
+    message = f"release_night --warehouse {warehouse.root} --log-date 2026-01-05"
+    assert f"{message} --accept {REFUSED} --accept {RULE} --by" in refused
     assert '<tr class="refused"><td>pp_rank_in_range</td><td>at least 0</td><td>1</td></tr>' in refused
     release(warehouse, REFUSED, RULE)
     publish_bad(warehouse)

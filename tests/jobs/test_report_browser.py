@@ -94,7 +94,10 @@ def test_all_links_of_the_demo_lead_somewhere_and_job_pages_are_drawn(browser: B
         assert browser.console() == [], page
         assert not_drawn(browser, JOB_CHARTS) == []
         assert browser.run("return document.documentElement.scrollWidth") <= 400, page
-    back = browser.driver.find_element(By.PARTIAL_LINK_TEXT, "Fleet report of")
+    for page in sorted(demo.report.glob("*/hosts/*.html")):
+        browser.open(page, 400)
+        assert browser.run("return document.documentElement.scrollWidth") <= 400, page
+    back = browser.driver.find_element(By.PARTIAL_LINK_TEXT, "Fleet report")
     back.click()
     browser.wait()
     assert "Fleet report" in browser.driver.title
@@ -116,8 +119,8 @@ def test_filters_change_what_is_shown_to_the_sums_of_what_they_leave(
 ) -> None:
     browser.open(drawn_fleet)
     for name, value in filters.items():
-        kept = value if name in {"from", "to", "by"} else browser.run(OPTION, name, value)
-        browser.choose(**{name: kept})
+        choice = value if name in {"from", "to", "by"} else browser.run(OPTION, name, value)
+        browser.choose(**{name: choice})
     parts = _left(filters)
     lost = parts.lost_gpu_hours.sum()
     assert browser.text("sum").startswith(f"{hours(lost)} GPU-hours lost in ")
@@ -182,7 +185,7 @@ def test_names_that_are_markup_are_shown_as_they_are(browser: Browser, drawn_fle
     assert browser.driver.title.startswith("Fleet report, ")
 
 
-def test_what_gets_into_a_page_all_the_same_is_not_run(browser: Browser, drawn_fleet: Path) -> None:
+def test_script_that_gets_into_a_page_is_not_run(browser: Browser, drawn_fleet: Path) -> None:
     """An element that slips through, a request: the page's policy refuses both, and says so."""
     browser.open(drawn_fleet)
     browser.run(SLIPPED_IN)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from jobs import backfill, revise_causes, run_nightly, simulate_what_if
 from jobs.history.fingerprints import recorded
-from jobs.run_nightly import STAGES
+from jobs.run_nightly import PHASES
 from jobs.runtime.settings import Settings
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.mechanisms.mechanism import Mechanism
@@ -152,7 +152,7 @@ def test_a_stage_that_is_heavy_everywhere_stays_heavy(nights: list[dict[str, Any
     assert found["slow_worker"]["is_cause"] is False
 
 
-def test_what_history_cannot_tell_stays_as_it_was(nights: list[dict[str, Any]]) -> None:
+def test_what_history_cannot_decide_stays(nights: list[dict[str, Any]]) -> None:
     for row in nights:
         if row["job_id"] in ("new-and-heavy", "seen") or row["log_date"] == FIRST:
             # On the first day the only other runs of a model are of the next.
@@ -236,7 +236,7 @@ def test_what_of_earlier_days_is_done_late_is_looked_back_on(
 ) -> None:
     """The job that knows the sick host comes last, alone, as late data does."""
     late = elsewhere(settings, tmp_path)
-    STAGES["ingest"](spark, late, DAYS)
+    PHASES["ingest"](spark, late, DAYS)
     units = set(recorded(Warehouse(spark, str(tmp_path)), DAYS)["ingest"])
     seen = {unit for unit in units if unit[1] == "seen"}
     simulate_what_if.run(spark, late, DAYS, units - seen)

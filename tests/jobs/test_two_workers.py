@@ -71,7 +71,7 @@ def beside(filled: History, folder: Path) -> History:
     return found
 
 
-def test_a_worker_that_dies_in_the_middle_of_a_stage_changes_nothing(
+def test_a_worker_that_dies_in_the_middle_of_a_phase_changes_nothing(
     two_workers: Cluster, filled: History, tmp_path: Path
 ) -> None:
     history = beside(filled, tmp_path)

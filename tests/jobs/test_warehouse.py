@@ -51,7 +51,7 @@ def test_replacing_a_day_twice_gives_the_same_table(spark: SparkSession, warehou
         assert stored(warehouse) == [(DAY, 0, 1.0), (DAY, 1, 1.5)]
 
 
-def test_a_writer_that_died_before_the_first_commit_of_a_table_keeps_nobody_from_making_it(
+def test_a_table_can_be_made_after_a_writer_died_before_its_first_commit(
     spark: SparkSession, warehouse: Warehouse
 ) -> None:
     """It leaves the folder of the log: `CREATE TABLE IF NOT EXISTS` then makes none, and says nothing."""
@@ -98,7 +98,7 @@ def test_rows_of_another_day_are_refused_and_the_table_stays(
     assert stored(warehouse) == before
 
 
-def test_a_schema_that_is_not_the_tables_is_told_with_all_differences(
+def test_the_error_for_another_schema_lists_all_differences(
     spark: SparkSession, warehouse: Warehouse
 ) -> None:
     one = pa.array([1], pa.int32())
@@ -157,7 +157,7 @@ def test_tables_keep_no_feature_that_locks_other_readers_out(
     assert (protocol.min_reader_version, protocol.reader_features) == (1, None)
 
 
-def test_all_tables_and_views_can_be_asked_before_there_is_any(
+def test_all_tables_and_views_can_be_queried_before_any_exists(
     spark: SparkSession, warehouse: Warehouse
 ) -> None:
     assert warehouse.register_views() == 0
@@ -168,11 +168,11 @@ def test_all_tables_and_views_can_be_asked_before_there_is_any(
     assert spark.table(STAGE_SLOWDOWN).count() == 1
 
 
-def test_refused_rows_are_kept_whatever_their_columns(spark: SparkSession, warehouse: Warehouse) -> None:
+def test_refused_rows_are_saved_whatever_their_columns(spark: SparkSession, warehouse: Warehouse) -> None:
     warehouse.keep_refused("ingest", [DAY], JOBS, frame(spark, STAGE_SLOWDOWN))
     warehouse.keep_refused("ingest", [DAY], JOBS, frame(spark, JOBS))
-    kept = spark.read.format("delta").load(f"{warehouse.refused_path('ingest', [DAY])}/{JOBS}")
-    assert tuple(kept.columns) == TABLES[JOBS].column_names
+    stored = spark.read.format("delta").load(f"{warehouse.refused_path('ingest', [DAY])}/{JOBS}")
+    assert tuple(stored.columns) == TABLES[JOBS].column_names
 
 
 def test_refused_rows_of_one_night_stay_when_another_is_refused(
@@ -189,7 +189,7 @@ def test_a_trailing_slash_of_the_root_does_not_count(spark: SparkSession) -> Non
     assert Warehouse(spark, "s3a://bucket/fleet/").path("jobs") == "s3a://bucket/fleet/jobs"
 
 
-def test_days_as_sql_are_sorted_and_told_once() -> None:
+def test_days_as_sql_are_sorted_and_unique() -> None:
     assert on_days([NEXT_DAY, DAY, NEXT_DAY]) == "log_date IN (DATE'2026-01-05', DATE'2026-01-06')"
 
 
@@ -238,11 +238,11 @@ def test_a_column_that_came_later_is_null_before_and_there_after(
 
 
 def test_ingested_tables_can_be_those_of_another_warehouse(spark: SparkSession, warehouse: Warehouse) -> None:
-    beside = Warehouse(spark, f"{warehouse.root}-new", silver=warehouse.root)
+    beside = Warehouse(spark, f"{warehouse.root}-new", ingested=warehouse.root)
     assert beside.path(JOBS) == warehouse.path(JOBS)
     assert beside.path(STAGE_SLOWDOWN) == f"{warehouse.root}-new/{STAGE_SLOWDOWN}"
-    assert beside.silver.path(STAGE_SLOWDOWN) == warehouse.path(STAGE_SLOWDOWN)
-    assert warehouse.silver is warehouse
+    assert beside.ingested.path(STAGE_SLOWDOWN) == warehouse.path(STAGE_SLOWDOWN)
+    assert warehouse.ingested is warehouse
 
 
 def test_partitions_are_those_declared(spark: SparkSession, warehouse: Warehouse) -> None:

@@ -76,8 +76,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 def ask(capsys: pytest.CaptureFixture[str], warehouse: str, *arguments: str) -> tuple[int, str, str]:
     """Exit status, standard output and standard error."""
     status = main([*arguments, "--warehouse", warehouse])
-    told = capsys.readouterr()
-    return status, told.out, told.err
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
 
 
 def test_the_answer_is_a_table_of_the_latest_day(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
@@ -141,7 +141,7 @@ def test_an_earlier_day_and_csv(capsys: pytest.CaptureFixture[str], warehouse: s
     assert (status, row["step_s"], row["time_saved_s"], row["gpu_hours_saved"]) == (0, "2.0", "0.0", "0.0")
 
 
-def test_a_predicate_that_chooses_no_op_is_answered_and_told(
+def test_a_predicate_that_chooses_no_op_is_answered_with_a_warning(
     capsys: pytest.CaptureFixture[str], warehouse: str
 ) -> None:
     status, out, err = ask(capsys, warehouse, "--job-id", "llm-a", "--fix", "pp_rank = 8", "--format", "csv")
@@ -157,7 +157,7 @@ def test_nothing_is_written(capsys: pytest.CaptureFixture[str], warehouse: str) 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         (["--job-id", "llm-c"], 2, "no job llm-c: did you mean llm-"),
         (["--job-id", "zzz"], 2, "no job zzz: there are bad, llm-a, llm-b"),
@@ -176,26 +176,28 @@ def test_nothing_is_written(capsys: pytest.CaptureFixture[str], warehouse: str) 
         (["--job-id", "bad", "--run-id", "e"], 1, "step 7: "),
     ],
 )
-def test_a_unit_that_is_not_there_or_cannot_be_replayed_is_told_in_one_line(
-    capsys: pytest.CaptureFixture[str], warehouse: str, arguments: list[str], status: int, said: str
+def test_an_unknown_unit_or_one_without_a_replay_gives_one_line(
+    capsys: pytest.CaptureFixture[str], warehouse: str, arguments: list[str], status: int, message: str
 ) -> None:
     found, out, err = ask(capsys, warehouse, *arguments, "--fix", "TRUE")
     assert (found, out) == (status, "")
-    (told,) = err.splitlines()
-    assert told.startswith(f"what_if: error: {said}")
+    (line,) = err.splitlines()
+    assert line.startswith(f"what_if: error: {message}")
 
 
 def test_a_folder_without_tables_is_a_wrong_argument(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    status, out, err = ask(capsys, str(tmp_path), "--job-id", "llm-a", "--fix", "TRUE")
+    empty = tmp_path / "warehouse"
+    empty.mkdir()
+    status, out, err = ask(capsys, str(empty), "--job-id", "llm-a", "--fix", "TRUE")
     assert (status, out) == (2, "")
-    (told,) = err.splitlines()
-    assert told.endswith(f"no tables in {tmp_path}: run a night first, or name another --warehouse")
+    (line,) = err.splitlines()
+    assert line.endswith(f"no tables in {empty}: run a night first, or name another --warehouse")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "Missing option '--job-id'."),
         (
@@ -212,12 +214,12 @@ def test_a_folder_without_tables_is_a_wrong_argument(
         (["--fix", "TRUE", "--format", "xml"], "Invalid value for '--format': 'xml' is unknown"),
     ],
 )
-def test_wrong_arguments_are_told_in_one_line(
-    capsys: pytest.CaptureFixture[str], arguments: Sequence[str], said: str
+def test_wrong_arguments_give_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: Sequence[str], message: str
 ) -> None:
     assert main([*(["--job-id", "llm-a"] if arguments else []), *arguments]) == 2
-    (told,) = capsys.readouterr().err.splitlines()
-    assert told.startswith(f"what_if: error: {said}")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"what_if: error: {message}")
 
 
 RUNS = [Unit(DAY, "a", "r1"), Unit(DAY, "a", "r2"), Unit(NEXT_DAY, "a", "r1")]
@@ -232,7 +234,7 @@ def test_the_latest_day_that_fits_is_chosen(run_id: str | None, day: date | None
 
 
 @pytest.mark.parametrize(
-    ("run_id", "day", "said"),
+    ("run_id", "day", "message"),
     [
         (None, DAY, "several runs, name one by --run-id: run r1 on 2026-01-05, run r2 on 2026-01-05$"),
         (
@@ -243,6 +245,6 @@ def test_the_latest_day_that_fits_is_chosen(run_id: str | None, day: date | None
         (None, date(2026, 1, 9), "has nothing on 2026-01-09: there are"),
     ],
 )
-def test_a_choice_that_fits_none_or_several(run_id: str | None, day: date | None, said: str) -> None:
-    with pytest.raises(NoSuchUnitError, match=said):
+def test_a_choice_that_fits_none_or_several(run_id: str | None, day: date | None, message: str) -> None:
+    with pytest.raises(NoSuchUnitError, match=message):
         choose_unit(RUNS, run_id, day)

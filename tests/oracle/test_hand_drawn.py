@@ -70,7 +70,7 @@ def test_slowdowns() -> None:
     assert found.worker_slowdown_approx == {(0, 0): float(Fraction(98, 99)), (0, 1): float(Fraction(100, 99))}
 
 
-def test_shares_beyond_one_are_kept() -> None:
+def test_shares_beyond_one_stay() -> None:
     found = what_if(_job(), LAYOUT)
     assert found.slowest_workers == [(0, 1)]
     assert found.slow_worker_share == 2.0

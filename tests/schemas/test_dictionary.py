@@ -8,13 +8,13 @@ from schemas.tables import TABLES
 
 
 def test_every_column_of_every_table_has_its_entry() -> None:
-    told = [(entry.table, entry.column, entry.is_nullable) for entry in entries()]
-    assert told == [
+    listed = [(entry.table, entry.column, entry.is_nullable) for entry in entries()]
+    assert listed == [
         (table.name, column.name, column.nullable) for table in TABLES.values() for column in table.columns
     ]
 
 
-def test_an_entry_tells_type_unit_key_and_bounds() -> None:
+def test_an_entry_has_type_unit_key_and_bounds() -> None:
     found = {(entry.table, entry.column): entry for entry in entries()}
     op = found["rank_steps", "op"]
     assert (op.type, op.unit, op.is_key, op.is_nullable) == ("array<tinyint>", "", False, False)

@@ -74,7 +74,7 @@ def test_schema_of_the_table_itself_has_no_differences_whatever_order_and_nullab
     ORDERS.check(pa.schema(fields))
 
 
-def test_all_differences_are_told_at_once() -> None:
+def test_all_differences_are_listed_at_once() -> None:
     columns: list[tuple[str, pa.DataType]] = [
         ("id", pa.int32()),
         ("state", pa.string()),

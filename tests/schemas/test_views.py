@@ -81,7 +81,7 @@ def test_views_load_from_a_zip(tmp_path: Path) -> None:
             if file.suffix in {".py", ".sql"}:
                 packed.write(file, Path("schemas") / file.relative_to(PACKAGE))
     code = "import schemas.views as v; print(v.__file__, *v.VIEWS)"
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", code],
         env={"PYTHONPATH": str(archive)},
         cwd=tmp_path,
@@ -89,8 +89,8 @@ def test_views_load_from_a_zip(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert told.stdout.split()[1:] == list(VIEW_NAMES), told.stderr
-    assert str(archive) in told.stdout
+    assert done.stdout.split()[1:] == list(VIEW_NAMES), done.stderr
+    assert str(archive) in done.stdout
 
 
 def test_ops_has_one_row_per_op_with_its_name_place_and_times() -> None:
@@ -99,10 +99,10 @@ def test_ops_has_one_row_per_op_with_its_name_place_and_times() -> None:
         {"rank": 1, "op": [], "start_us": [], "duration_us": [], "microbatch": [], "model_chunk": []},
     ]
     rows = view("ops", {RANK_STEPS: two_lines})
-    told = [
+    done = [
         (row.position, row.op_type, row.start_us, row.end_us, row.microbatch, row.model_chunk) for row in rows
     ]
-    assert sorted(told) == [
+    assert sorted(done) == [
         (0, "params-all-gather", 0.0, 15443.0, -1, 0),
         (1, "forward-recv", 15480.5, 15486.0, -1, 0),
         (2, "forward-compute", 15500.0, 182222.0, 0, 0),

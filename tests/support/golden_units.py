@@ -102,8 +102,8 @@ def _unit(name: str, job: GeneratedJob, manifest: Row | None = None, **more: obj
 def _changed(job: GeneratedJob, change: Callable[[Row], Row | None]) -> GeneratedJob:
     """Rows as `change` makes them; None loses a row."""
     rows = [change(row) for row in job.rank_steps.to_pylist()]
-    kept = pa.Table.from_pylist([row for row in rows if row is not None], schema=job.rank_steps.schema)
-    return GeneratedJob(kept, job.manifest)
+    rows_left = pa.Table.from_pylist([row for row in rows if row is not None], schema=job.rank_steps.schema)
+    return GeneratedJob(rows_left, job.manifest)
 
 
 def _rounded(row: Row) -> Row:

@@ -27,9 +27,9 @@ from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     FLEET_TABLES,
+    PHASE_NAMES,
     PUBLISHED_TABLES,
     RANK_STEPS,
-    STAGE_NAMES,
     TABLE_NAMES,
     UNIT_FINGERPRINTS,
 )
@@ -37,7 +37,7 @@ from tests.support.random_jobs import generate_job
 
 DAYS = (date(2026, 1, 5), date(2026, 1, 6))
 JOB_IDS = ("alpha", "beta")
-NOTHING: dict[str, set[tuple[str, str]]] = {stage: set() for stage in STAGE_NAMES}
+NOTHING: dict[str, set[tuple[str, str]]] = {stage: set() for stage in PHASE_NAMES}
 SHAPE = JobShape(dp_size=2, pp_size=1, steps=12)
 DATA_TABLES = tuple(name for name in PUBLISHED_TABLES if name != UNIT_FINGERPRINTS)
 
@@ -86,14 +86,14 @@ class History:
         return ["--landing", str(self.landing), "--warehouse", str(self.warehouse)]
 
     def plan(
-        self, stages: Sequence[str] = STAGE_NAMES, job_ids: Sequence[str] = (), *, data_only: bool = False
+        self, stages: Sequence[str] = PHASE_NAMES, job_ids: Sequence[str] = (), *, data_only: bool = False
     ) -> backfill.Plan:
         return backfill.plan(
             Warehouse.of(self.spark, self.settings), self.settings, DAYS, stages, job_ids, data_only=data_only
         )
 
     def fill(
-        self, stages: Sequence[str] = STAGE_NAMES, job_ids: Sequence[str] = ()
+        self, stages: Sequence[str] = PHASE_NAMES, job_ids: Sequence[str] = ()
     ) -> dict[str, set[tuple[str, str]]]:
         """Do what is to be done; returns what that was, (day, job_id) by stage."""
         todo = self.plan(stages, job_ids)

@@ -83,9 +83,9 @@ class Trace:
         self, op: str, times_us: tuple[float, float], launch_us: float, thread: int, group: str, size: int
     ) -> None:
         """Add a collective as NCCL's kernel of an op type."""
-        name, told = NCCL[op]
+        name, collective = NCCL[op]
         self._sequence[group] += 1
-        args = {"Collective name": told, "Group size": size, "Process Group Description": group}
+        args = {"Collective name": collective, "Group size": size, "Process Group Description": group}
         self.kernel(name, times_us, launch_us, thread, {**args, "Seq": self._sequence[group]})
 
     def text(self) -> bytes:

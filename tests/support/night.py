@@ -72,8 +72,8 @@ class Tables:
     def rejected(self, job_id: str) -> list[tuple[str, int | None, str]]:
         """(file name, line, reason) of all rejects of one job."""
         rejects = self.of("rejects", job_id)
-        told = [(row["source_file"].rsplit("/", 1)[1], row["line"], row["reason"]) for row in rejects]
-        return sorted(told, key=lambda each: (each[0], each[1] or 0))
+        found = [(row["source_file"].rsplit("/", 1)[1], row["line"], row["reason"]) for row in rejects]
+        return sorted(found, key=lambda each: (each[0], each[1] or 0))
 
     def job(self, job_id: str) -> dict[str, Any]:
         """The one row of jobs."""

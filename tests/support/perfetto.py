@@ -48,8 +48,8 @@ class TraceProcessor:
         self.memory = memory
         self._call("__wasm_call_ctors")
         self.replies: list[bytes] = []
-        told = Func(self.store, FuncType([ValType.i32(), ValType.i32()], []), self._keep_reply)
-        at = table.grow(self.store, 1, told)
+        callback = Func(self.store, FuncType([ValType.i32(), ValType.i32()], []), self._keep_reply)
+        at = table.grow(self.store, 1, callback)
         self.room = self._call("trace_processor_rpc_init", at, _ROOM) & 0xFFFFFFFF
         self.sent = 0
         for first in range(0, len(trace), _ROOM // 2):

@@ -8,14 +8,14 @@ import pytest
 from schemas.tables import TABLES
 from schemas.vocabulary import RANK_STEPS
 from tests.support.examples import table_rows
-from udfs.arrays import arrays_hold
+from udfs.arrays import arrays_valid
 
 TABLE = TABLES[RANK_STEPS]
 
 
-def test_good_rows_hold_and_so_do_none() -> None:
-    assert arrays_hold(TABLE, table_rows(RANK_STEPS, [{}, {name: [] for name in TABLE.alike}]))
-    assert arrays_hold(TABLE, table_rows(RANK_STEPS, []))
+def test_good_rows_and_no_rows_pass() -> None:
+    assert arrays_valid(TABLE, table_rows(RANK_STEPS, [{}, {name: [] for name in TABLE.alike}]))
+    assert arrays_valid(TABLE, table_rows(RANK_STEPS, []))
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_good_rows_hold_and_so_do_none() -> None:
     ],
 )
 def test_a_list_that_is_not_as_declared_does_not_hold(name: str, values: list[Any] | None) -> None:
-    assert not arrays_hold(TABLE, table_rows(RANK_STEPS, [{}, {name: values}]))
+    assert not arrays_valid(TABLE, table_rows(RANK_STEPS, [{}, {name: values}]))

@@ -33,7 +33,7 @@ def pair(*hosts: str | None) -> pa.Table:
     [(("a", "a"), 0, 1), (("a", "b"), 1, 0), ((None, None), 1, 0), (("a", None), 1, 0)],
     ids=["one host", "two hosts", "no hosts", "one named"],
 )
-def test_one_host_tells_a_buffered_send_from_clocks(
+def test_one_host_separates_a_buffered_send_from_clocks(
     hosts: tuple[str | None, str | None], clamped: int, buffered: int
 ) -> None:
     found = figures(pair(*hosts), manifest(pp_size=2))
@@ -67,7 +67,7 @@ def buffered(rows: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(lines, schema=rows.schema)
 
 
-def test_buffered_sends_hold_nothing_up() -> None:
+def test_buffered_sends_delay_nothing() -> None:
     """A replay of buffered sends takes as long as one of sends that wait."""
     job = named_job("usual")
     waiting = simulate_job(job.rank_steps, job.manifest)

@@ -146,9 +146,7 @@ def test_all_but_one_part_ideal_is_the_slowdown_of_that_part(job: str | int) -> 
 
 @pytest.mark.parametrize("ops_together", [10**9, 7])
 @pytest.mark.parametrize("job", [*LAYOUTS, "disagreeing", *SEEDS])
-def test_what_answers_are_measured_against_is_what_the_simulation_says(
-    job: str | int, ops_together: int
-) -> None:
+def test_answers_are_measured_against_the_simulation(job: str | int, ops_together: int) -> None:
     made = named_job(job)
     (row,) = simulate_job(made.rank_steps, made.manifest)["job_slowdown"].to_pylist()
     found = replay_scenarios(made.rank_steps, made.manifest, ["FALSE", "TRUE"], ops_together=ops_together)
@@ -178,7 +176,7 @@ def test_blocks_of_published_traces(name: str, ops_together: int, published_trac
         assert figures == pytest.approx(others, rel=1e-12, abs=1e-12)
 
 
-def test_of_a_unit_in_blocks_only_durations_are_kept() -> None:
+def test_a_unit_in_blocks_keeps_only_durations() -> None:
     """8 bytes an op are durations; the median of a type lays its ops side by side once more."""
     job = generate_job(LONG, [], seed=3)
     peak_bytes = []

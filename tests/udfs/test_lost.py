@@ -10,17 +10,17 @@ from udfs.lost import lost_columns, lost_fractions
 FRACTION = st.floats(-0.5, 0.9)
 
 
-def rows(*attributed: float, held: tuple[bool, ...] = (True,) * 6) -> list[dict[str, object]]:
+def rows(*attributed: float, are_causes: tuple[bool, ...] = (True,) * 6) -> list[dict[str, object]]:
     """Rows of job_causes: what is attributed to each cause, in the order of CAUSES, and whether it holds."""
     whole = [*attributed, *[0.0] * (len(CAUSES) - len(attributed))]
     return [
         {"cause": cause, "is_cause": holds, "attributed_fraction": each}
-        for cause, holds, each in zip(CAUSES, (*held, False), whole, strict=True)
+        for cause, holds, each in zip(CAUSES, (*are_causes, False), whole, strict=True)
     ]
 
 
-def test_causes_that_hold_lose_what_is_attributed_to_them_and_the_rest_is_unexplained() -> None:
-    found = lost_fractions(rows(0.25, 0.125, 0.0625, held=(True, True, False, False, False, False)))
+def test_flagged_causes_lose_what_is_attributed_to_them_and_the_rest_is_unexplained() -> None:
+    found = lost_fractions(rows(0.25, 0.125, 0.0625, are_causes=(True, True, False, False, False, False)))
     assert found == [0.25, 0.125, 0.0, 0.0, 0.0, 0.0, 0.0625]
 
 
@@ -34,15 +34,20 @@ def test_a_unit_that_all_fixes_together_make_no_faster_loses_nothing() -> None:
 
 
 @given(st.lists(FRACTION, min_size=6, max_size=6), st.lists(st.booleans(), min_size=6, max_size=6))
-def test_rows_sum_to_what_is_lost_and_are_never_negative(attributed: list[float], held: list[bool]) -> None:
-    found = lost_fractions(rows(*attributed, held=tuple(held)))
+def test_rows_sum_to_what_is_lost_and_are_never_negative(
+    attributed: list[float], are_causes: list[bool]
+) -> None:
+    found = lost_fractions(rows(*attributed, are_causes=tuple(are_causes)))
     assert min(found) >= 0.0
+    assert lost_fractions(rows(*attributed, are_causes=tuple(are_causes))[::-1]) == found[::-1], (
+        "to the last bit"
+    )
     assert sum(found) == pytest.approx(max(0.0, sum(attributed)), abs=1e-12)
-    assert all(each == 0.0 for each, holds in zip(found[:-1], held, strict=True) if not holds)
+    assert all(each == 0.0 for each, holds in zip(found[:-1], are_causes, strict=True) if not holds)
 
 
 def test_gpu_hours_follow_and_a_unit_that_is_not_analysed_has_neither() -> None:
-    causes = rows(0.25, held=(True, False, False, False, False, False))
+    causes = rows(0.25, are_causes=(True, False, False, False, False, False))
     hours = [each["lost_gpu_hours"] for each in lost_columns(causes, 64.0, is_analysed=True)]
     assert hours == [16.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     without = lost_columns(causes, None, is_analysed=True)

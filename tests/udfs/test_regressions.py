@@ -70,7 +70,7 @@ def test_recorded_no_ops_of_all_rows_are_one_graph_and_of_some_rows_several() ->
     assert {b.graph.has_dp_lanes for b in trace_of("noop_transfers_of_some_rows").blocks} == {True, False}
 
 
-def test_collectives_of_unequal_number_meet_as_many_as_there_are() -> None:
+def test_collectives_of_unequal_number_are_paired_up_to_the_smaller() -> None:
     """Three replicas on each of two stages: groups of one or two members are those that lack some."""
     numbers = {
         len(meeting.members)

@@ -94,8 +94,8 @@ def _by_stages(rows: Mapping[str, Row], unit: Unit, found: SlowStages) -> dict[s
     }
     if not found.factors or saved < LEAST_CLAIM:
         was_open = (row for row in (worker, stage) if row["flag_reason"] in WANT_OF_PEERS)
-        is_told = not found.factors
-        return {row["cause"]: _revised(row, unit, {}, evidence) for row in was_open if is_told}
+        is_answered = not found.factors
+        return {row["cause"]: _revised(row, unit, {}, evidence) for row in was_open if is_answered}
     # A fix that shared its saving with those of other causes shares it under its new name too.
     shared = _share(stage) if found.kept < 1.0 else 1.0
     # Where nothing was found slow, the culprits were suspects; on these stages they are known better now.
@@ -130,8 +130,8 @@ def _by_transfers(rows: Mapping[str, Row], unit: Unit, found: SlowTransfers) -> 
     saved = found.saved_s / unit.actual_step_s
     evidence = {"history_runs": float(found.runs), "history_factor": found.factor}
     if saved < LEAST_CLAIM:
-        is_told = row["flag_reason"] in WANT_OF_A_NORM and found.saved_s == 0.0
-        return {COMMUNICATION: _revised(row, unit, {}, evidence)} if is_told else {}
+        is_answered = row["flag_reason"] in WANT_OF_A_NORM and found.saved_s == 0.0
+        return {COMMUNICATION: _revised(row, unit, {}, evidence)} if is_answered else {}
     changes = {name: row[name] + saved for name in ("time_saved_fraction", "attributed_fraction")}
     return {COMMUNICATION: _revised(row, unit, changes, evidence)}
 

@@ -33,7 +33,7 @@ _TESTS: Final = {*_NAMING, "COMPARE_BETWEEN", "OPERATOR_IS_NULL", "OPERATOR_IS_N
     f"COMPARE_{side}THAN{equal}" for side in ("LESS", "GREATER") for equal in ("", "OREQUALTO")
 }
 _QUOTED: Final = tuple(f"'{name}'" for name in OP_TYPES)
-_MEANT: Final = {"stage": "pp_rank", "worker": "dp_rank and pp_rank together", "chunk": "model_chunk"} | {
+_COLUMN_OF: Final = {"stage": "pp_rank", "worker": "dp_rank and pp_rank together", "chunk": "model_chunk"} | {
     f"'{group}'": " or ".join(f"'{name}'" for name, of in OP_TYPE_GROUPS.items() if of == group)
     for group in OP_TYPE_GROUPS.values()
 }
@@ -78,12 +78,12 @@ def parse_predicate(text: str) -> OpPredicate:
         # Asked of one op of which nothing is known: what DuckDB cannot evaluate is told at once.
         predicate.chosen(lambda _: OpColumn(np.zeros((1, 1, 1), np.int64), np.zeros((1, 1, 1), np.bool_)))
     except RecursionError:
-        told = "too deeply nested"
+        message = "too deeply nested"
     except (PredicateError, duckdb.Error) as wrong:
-        told = str(wrong).partition("\n\nLINE")[0]
+        message = str(wrong).partition("\n\nLINE")[0]
     else:
         return predicate
-    raise PredicateError(" ".join(f"{told}; {_THERE_IS}".split()))
+    raise PredicateError(" ".join(f"{message}; {_THERE_IS}".split()))
 
 
 @cache
@@ -153,6 +153,6 @@ def _known(what: str, name: str, there_are: Sequence[str]) -> str:
     """The name, if it is known; otherwise PredicateError, with the name that may be meant."""
     if name in there_are:
         return name
-    meant = _MEANT.get(name, *get_close_matches(name, (*COLUMNS, *_QUOTED), n=1))
-    told = f"did you mean {meant}?" if meant else f"there are {', '.join(there_are)}"
-    raise PredicateError(f"there is no {what} {name}: {told}")
+    column = _COLUMN_OF.get(name, *get_close_matches(name, (*COLUMNS, *_QUOTED), n=1))
+    message = f"did you mean {column}?" if column else f"there are {', '.join(there_are)}"
+    raise PredicateError(f"there is no {what} {name}: {message}")

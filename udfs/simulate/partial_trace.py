@@ -47,15 +47,15 @@ def partial_results(rows: ReplayedRows, layout: Layout, ideal: str, ops_together
             raise trace_error(defect, rows) from None
         bounds.append(float(found.times.recorded.mean() / found.times.ideal.mean()))
     slow = slow_computes(rows.stages(), layout)
-    told = "".join(f"; {_told(each)}" for each in slow[:1])
+    detail = "".join(f"; {_worker_text(each)}" for each in slow[:1])
     low, high = sorted(bounds)
     return (
-        f"computes without transfers in {len(rows.steps)} steps: slowdown {low:.3f} to {high:.3f}{told}",
+        f"computes without transfers in {len(rows.steps)} steps: slowdown {low:.3f} to {high:.3f}{detail}",
         {"slowdown_low": low, "slowdown_high": high, "slow_computes": slow},
     )
 
 
-def _told(slow: Row) -> str:
+def _worker_text(slow: Row) -> str:
     who = "" if slow["dp_rank"] is None else f", dp rank {slow['dp_rank']}"
     own_ms, usual_ms = (1e3 * float(str(slow[name])) for name in ("duration_s", "usual_s"))
     return (

@@ -96,10 +96,10 @@ def _refuse_other_layout(first: _Read, other: _Read) -> None:
     """Raise RefusalError where two files cannot be of one run."""
     layouts = [each.place.manifest() for each in (first, other)]
     if layouts[0] != layouts[1]:
-        told = ["; ".join(f"{name} {size}" for name, size in layout.items()) for layout in layouts]
+        sizes = ["; ".join(f"{name} {size}" for name, size in layout.items()) for layout in layouts]
         raise RefusalError(
             TOOL,
-            f"traces of different jobs: {first.part.name} has {told[0]}, {other.part.name} has {told[1]}",
+            f"traces of different jobs: {first.part.name} has {sizes[0]}, {other.part.name} has {sizes[1]}",
             "Leave the traces of one run in a run folder of their own",
         )
 

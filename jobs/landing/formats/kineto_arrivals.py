@@ -15,12 +15,12 @@ def add_arrivals(trace: RankTrace, found: Arrivals) -> None:
     Collectives meet by group and Seq or by Comms Id; where the profiler wrote neither, the k-th of a kind and
     group in a step with the k-th. A kernel of NCCL runs from its own launch until all are there and done.
     """
-    told = trace.distributed
-    if told.rank is None:
+    about = trace.distributed
+    if about.rank is None:
         return
     first_ranks: dict[str | None, int] = {
         name: ranks[0]
-        for group in told.pg_config or ()
+        for group in about.pg_config or ()
         if (ranks := ranks_of(group))
         for name in (group.pg_desc, group.pg_name)
         if isinstance(name, str)
@@ -38,8 +38,8 @@ def add_arrivals(trace: RankTrace, found: Arrivals) -> None:
             Attendance(
                 name if not first else f"{name} from rank {first}",
                 (collective.group_name, collective.key or (*where, order[where])),
-                told.rank,
-                collective.group_size or told.world_size or 0,
+                about.rank,
+                collective.group_size or about.world_size or 0,
                 float(trace.communications.duration_us[place]),
             )
         )

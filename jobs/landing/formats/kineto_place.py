@@ -107,11 +107,11 @@ def _sizes(
 ) -> dict[str, int]:
     sizes = {axis: _size(group) for axis, group in groups.items()}
     for axis in _FASTEST_FIRST:
-        told = manifest.get(f"{axis}_size")
-        if isinstance(told, int) and sizes.setdefault(axis, told) != told:
+        size = manifest.get(f"{axis}_size")
+        if isinstance(size, int) and sizes.setdefault(axis, size) != size:
             raise RefusalError(
                 TOOL,
-                f"job.json says {axis}_size {told}, the process groups of a trace {sizes[axis]}",
+                f"job.json says {axis}_size {size}, the process groups of a trace {sizes[axis]}",
                 "Correct job.json, or leave the sizes out of it",
             )
     if not sizes and not info.pg_config:

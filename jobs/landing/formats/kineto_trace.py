@@ -228,8 +228,8 @@ def _annotation(event: Event) -> Annotation:
 
 def _collective(event: Event) -> Collective:
     args = event.args
-    told = (args.collective if args is not None else None) or ""
-    spelled = f"{told} {event.name}".lower().replace("_", "")
+    collective = (args.collective if args is not None else None) or ""
+    spelled = f"{collective} {event.name}".lower().replace("_", "")
     kind = next((kind for word, kind in _KINDS if word in spelled), "other collective")
     if args is None:
         return Collective(kind)

@@ -191,8 +191,8 @@ class _Fields:
         sizes = [self._row[name] for name in _PRODUCT]
         world_size = self._row["world_size"]
         if None not in (*sizes, world_size) and math.prod(sizes) != world_size:
-            told = " x ".join(map(str, sizes))
-            self._defects.append(f"world_size is {world_size}, but {' x '.join(_PRODUCT)} = {told}")
+            factors = " x ".join(map(str, sizes))
+            self._defects.append(f"world_size is {world_size}, but {' x '.join(_PRODUCT)} = {factors}")
 
     def optional(self) -> None:
         """Take everything that a job.json may leave out."""
@@ -240,13 +240,13 @@ class _Fields:
         if not isinstance(labels, dict):
             self._wrong("labels", "an object")
             return
-        kept = {}
+        texts = {}
         for name, value in labels.items():
             if not is_text(name) or not _is_label(value):
                 self._defects.append(f"label {shown(name)} is {shown(value)}, not text")
             elif value is not None:
-                kept[name] = value if isinstance(value, str) else shown(value)
-        self._row["labels"] = kept
+                texts[name] = value if isinstance(value, str) else shown(value)
+        self._row["labels"] = texts
 
     def _missing(self, name: str) -> None:
         self._defects.append(f"{name} is {'null' if name in self._manifest else 'missing'}")

@@ -85,9 +85,9 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
     if len(files) == sizes["dp_size"] * sizes["pp_size"] * sizes["tp_size"]:
         sizes["cp_size"] = 1
     left_out: Counter[str] = Counter()
-    told = {**sizes, "vpp_size": 1 + max(event["model_chunk"] for event in _sample(files[0], bounds))}
-    given = {name: value for name, value in manifest.items() if name in told and type(value) is int}
-    ranks = {name: _rank(place, {**told, **given}) for name, place in places.items()}
+    facts = {**sizes, "vpp_size": 1 + max(event["model_chunk"] for event in _sample(files[0], bounds))}
+    given = {name: value for name, value in manifest.items() if name in facts and type(value) is int}
+    ranks = {name: _rank(place, {**facts, **given}) for name, place in places.items()}
 
     def parts() -> Iterator[Part]:
         having, lacking = set[int](), set[int]()
@@ -104,7 +104,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
         elif having:
             count(left_out, "steps without transfers, where others have them", len(lacking & replayed))
 
-    manifest = {**told, "warm_up_steps": WARM_UP_STEPS}
+    manifest = {**facts, "warm_up_steps": WARM_UP_STEPS}
     run = ForeignRun(SOURCE_FORMAT, manifest, parts(), TRANSFERS_ABSENT, left_out)
     return run
 
@@ -193,13 +193,13 @@ def _leave_out(name: str | None, left_out: Counter[str]) -> None:
 
 def _op(begin: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, Any]:
     args = [each["args"] for each in (begin, end) if isinstance(each.get("args"), dict)]
-    told = {name: value for each in (begin, end, *args) for name, value in each.items()}
+    facts = {name: value for each in (begin, end, *args) for name, value in each.items()}
     return {
         "name": begin["name"],
         "begin_ns": _number(begin),
         "end_ns": _number(end),
-        "microbatch": _integer(told, -1, "microbatch", "micro_batch_index"),
-        "model_chunk": _integer(told, 0, "model_chunk"),
+        "microbatch": _integer(facts, -1, "microbatch", "micro_batch_index"),
+        "model_chunk": _integer(facts, 0, "model_chunk"),
     }
 
 

@@ -150,8 +150,8 @@ def _check_ops(record: Mapping[str, Any]) -> None:
             raise LineError(REASON_UNKNOWN_OP, f"unknown op {shown(name)}")
     lengths = {name: len(record[name]) for name in ARRAYS}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise LineError(REASON_ARRAY_LENGTH, f"arrays of unequal length: {told}")
+        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise LineError(REASON_ARRAY_LENGTH, f"arrays of unequal length: {listed}")
 
 
 def _check_times(record: Mapping[str, Any]) -> None:

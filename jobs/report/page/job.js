@@ -22,7 +22,7 @@ function unpacked(columns) {
 document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll(".command").forEach(addCopyButton);
   const embedded = document.getElementById("data");
-  if (!embedded) return;
-  const data = JSON.parse(embedded.textContent);
-  (data.charts ? startJob : startFleet)(data);
+  const data = embedded && JSON.parse(embedded.textContent);
+  if (!data) document.body.dataset.shown = "page";
+  else (data.charts ? startJob : startFleet)(data);
 });

@@ -166,7 +166,7 @@ def test_an_overlapped_transfer_lasts_until_it_was_waited_for(tmp_path: Path, sc
     assert ops(line).count("forward-send") == 1
 
 
-def test_a_transfer_that_nobody_waits_for_is_recorded_all_the_same(tmp_path: Path, schedules: Any) -> None:
+def test_a_transfer_without_a_wait_is_recorded_too(tmp_path: Path, schedules: Any) -> None:
     job = Job(tmp_path, schedules)
     requests: dict[str, Any] = {"send_next": Peer()}
     job.timers("forward-backward").start()

@@ -104,7 +104,7 @@ def test_manifest(tmp_path: Path) -> None:
     assert [found.name for found in path.parent.iterdir()] == ["job.json"]
 
 
-def test_a_manifest_that_is_there_stays(tmp_path: Path) -> None:
+def test_an_existing_manifest_stays(tmp_path: Path) -> None:
     """A rank that starts again does not take back the GPU-hours stated since."""
     path = write_manifest(tmp_path, Run("gpt-175b", "r3", dp_size=8, fields={"gpu_hours": 12.0}), DAY)
     _write(tmp_path, 1)

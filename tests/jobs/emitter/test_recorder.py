@@ -81,7 +81,7 @@ def test_what_breaks_ends_the_recording_with_one_warning(
     assert lines(tmp_path) == []
 
 
-def test_a_store_that_never_answers_slows_nobody(
+def test_a_store_that_never_answers_slows_no_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     hangs = threading.Event()

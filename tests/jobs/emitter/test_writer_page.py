@@ -1,4 +1,4 @@
-"""The README's page on own logs: its code runs as printed and leaves valid lines."""
+"""The emitter's page: its code runs as printed and leaves valid lines."""
 
 import json
 import re
@@ -9,11 +9,12 @@ from typing import Any
 
 from jobs.runtime.project import PROJECT
 
+PAGE = PROJECT / "jobs" / "emitter" / "README.md"
 SLEPT_US = 1000.0
 
 
 def _printed_code(landing: Path) -> list[str]:
-    _, page = (PROJECT / "README.md").read_text().split("\n## With your own logs\n")
+    _, page = PAGE.read_text().split("\n## Writing rank logs\n")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     here = {"/data/landing": str(landing), "straggler_emitter": "jobs.emitter"}
     for printed, meant in here.items():
@@ -52,7 +53,7 @@ def test_the_printed_code_writes_what_was_run(tmp_path: Path) -> None:
 
 
 def test_the_printed_line_is_what_the_writer_writes() -> None:
-    printed = re.search(r"```json\n(\{.*?\})\n```", (PROJECT / "README.md").read_text(), re.DOTALL)
+    printed = re.search(r"```json\n(\{.*?\})\n```", PAGE.read_text(), re.DOTALL)
     assert printed is not None
     record = json.loads(printed.group(1))
     assert record["format"] == "rank-log/1"

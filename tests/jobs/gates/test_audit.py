@@ -130,7 +130,7 @@ def test_a_frame_that_is_not_the_table_is_refused_with_every_difference(spark: S
 def test_the_message_names_table_expectation_and_rows() -> None:
     refusals = [Refusal("jobs", f"e{number}", 1_000 + number, "what should be") for number in range(7)]
     assert str(GateRefusedError(refusals[:1], "/w/_refused/ingest")) == (
-        "gate refused, nothing of this stage was published: table jobs, expectation e0, 1,000 rows: "
+        "gate refused, nothing of this phase was published: table jobs, expectation e0, 1,000 rows: "
         "what should be (refused rows are kept in /w/_refused/ingest)"
     )
     assert str(GateRefusedError(refusals)).endswith("expectation e4, 1,004 rows: what should be; and 2 more")
@@ -183,7 +183,7 @@ def test_rows_that_change_between_two_looks_are_an_error(
         audit(STAGES, frame(spark, STAGE_SLOWDOWN, [{"slowdown": None}]))
 
 
-def test_broken_rows_are_told_with_what_they_break_and_good_ones_are_not(spark: SparkSession) -> None:
+def test_broken_rows_are_listed_with_what_they_break(spark: SparkSession) -> None:
     changes: list[dict[str, Any]] = [{}, {"pp_rank": 1, "slowdown": None}, {"pp_rank": 2}, {"pp_rank": 2}]
     rows = frame(spark, STAGE_SLOWDOWN, changes)
     extra = Expectation("first", "pp_rank = 0", "the first stage")
@@ -203,6 +203,6 @@ def test_refusals_know_the_days_of_their_rows(spark: SparkSession) -> None:
     assert {refusal.log_dates for refusal in found} == {(DAY,)}
 
 
-def test_columns_that_spark_believes_without_nulls_are_looked_at_all_the_same(spark: SparkSession) -> None:
+def test_columns_declared_without_nulls_are_checked_too(spark: SparkSession) -> None:
     assert all(field.nullable for field in frame(spark, RANK_STEPS).schema)
     assert STAGES.arrow_schema.field("slowdown").nullable

@@ -11,7 +11,7 @@ from tests.jobs.gates.test_audit import refused
 WORKER = (0, 1, 4, "node-0123", 0.5, 1.0, "always")
 
 
-def test_fractions_hours_and_words_are_held(spark: SparkSession) -> None:
+def test_fractions_hours_and_words_are_checked(spark: SparkSession) -> None:
     rows: list[dict[str, Any]] = [
         {"time_saved_fraction": -0.5, "flag_reason": "clock_skew", "culprits": [], "evidence": {}},
         {"cause": CAUSES[1], "time_saved_fraction": None},
@@ -31,10 +31,11 @@ def test_fractions_hours_and_words_are_held(spark: SparkSession) -> None:
         "is_cause_not_null": 1,
         "nothing_attributed_to_unexplained": 1,
         "cause_allowed": 1,
+        "what_does_not_hold_loses_nothing": 1,
     }
 
 
-def test_culprits_are_held(spark: SparkSession) -> None:
+def test_culprits_are_checked(spark: SparkSession) -> None:
     stage = (1, None, None, None, 0.25, 1.0, "once")
     culprits: list[Any] = [
         [WORKER, stage],
@@ -55,7 +56,7 @@ def test_culprits_are_held(spark: SparkSession) -> None:
     }
 
 
-def test_evidence_is_held(spark: SparkSession) -> None:
+def test_evidence_is_checked(spark: SparkSession) -> None:
     evidence: list[Any] = [
         {"peers": 1.0},
         {"peers": math.nan},
@@ -72,7 +73,7 @@ def test_evidence_is_held(spark: SparkSession) -> None:
     }
 
 
-def test_revised_rows_keep_what_they_said(spark: SparkSession) -> None:
+def test_revised_rows_keep_the_figures_before(spark: SparkSession) -> None:
     before: tuple[Any, ...] = (True, 0.25, 0.125, None, [], {"peers": 7.0})
     judged = {"flag_reason": "judged_by_history", "evidence": {"revised_from": 0.25, "history_runs": 2.0}}
     rows: list[dict[str, Any]] = [

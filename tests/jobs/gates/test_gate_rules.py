@@ -49,7 +49,7 @@ def test_a_usual_transfer_may_be_a_little_below_zero_as_clocks_differ(spark: Spa
     assert refused(spark, JOB_BASELINE, rows) == {"times_are_known": 3}
 
 
-def test_identities_of_a_units_figures_are_held(spark: SparkSession) -> None:
+def test_identities_of_a_units_figures_are_checked(spark: SparkSession) -> None:
     unreplayed = {column.name: None for column in TABLES[JOB_SLOWDOWN].columns if column.nullable}
     rows: list[dict[str, Any]] = [
         {"run_id": "good"},
@@ -72,7 +72,7 @@ def test_identities_of_a_units_figures_are_held(spark: SparkSession) -> None:
     with_replay = {name: count for name, count in found.items() if name.endswith("_with_replay")}
     assert set(with_replay.values()) == {2, 3}  # rows 1 and 9, and row 2 where the ideal step is null
     assert with_replay["ideal_step_s_with_replay"] == 3
-    assert len(with_replay) == 24
+    assert len(with_replay) == 25
     assert {name: count for name, count in found.items() if name not in with_replay} == {
         "status_allowed": 1,
         "ideal_step_s_is_mean": 1,
@@ -85,7 +85,7 @@ def test_identities_of_a_units_figures_are_held(spark: SparkSession) -> None:
     }
 
 
-def test_line_accounting_and_manifests_are_held(spark: SparkSession) -> None:
+def test_line_accounting_and_manifests_are_checked(spark: SparkSession) -> None:
     files: list[dict[str, Any]] = [
         {"source_file": "a", "lines": 4},
         {"source_file": "b", "lines": None},
@@ -116,7 +116,7 @@ def test_line_accounting_and_manifests_are_held(spark: SparkSession) -> None:
     }
 
 
-def test_counts_and_percentiles_of_the_fleet_are_held(spark: SparkSession) -> None:
+def test_counts_and_percentiles_of_the_fleet_are_checked(spark: SparkSession) -> None:
     changes: list[dict[str, Any]] = [
         {"jobs": 4},
         {"replayed": 3},

@@ -130,7 +130,7 @@ def test_hours_of_a_cause_are_those_of_its_unit(
 def test_causes_of_an_analysed_unit_lose_what_all_fixes_save_and_others_nothing(results: Results) -> None:
     assert found(units_of_other_loss(results)) == set()
     jobs = results[JOB_SLOWDOWN]
-    assert set(jobs["status"].to_pylist()) == {"high_discrepancy", "too_many_restarts"}
+    assert set(jobs["status"].to_pylist()) == {"unknown_clocks", "too_many_restarts"}
     analysed = pa.array(["analysed"] * jobs.num_rows)
     accepted = jobs.set_column(jobs.column_names.index("status"), "status", analysed)
     assert found(units_of_other_loss(results | {JOB_SLOWDOWN: accepted})) == {"a", "b"}
@@ -148,10 +148,10 @@ def test_a_day_loses_what_its_causes_lose() -> None:
 
 def test_a_rule_that_cannot_be_evaluated_says_which_and_over_what(results: Results) -> None:
     lacking = results | {JOB_CAUSES: results[JOB_CAUSES].drop_columns(["attributed_gpu_hours"])}
-    told = (
+    message = (
         "rule job_causes.causes_share_the_gpu_hours_of_the_unit .* could not be evaluated over job_slowdown, "
     )
-    with pytest.raises(GateError, match=f'{told}.*"attributed_gpu_hours"'):
+    with pytest.raises(GateError, match=f'{message}.*"attributed_gpu_hours"'):
         units_of_other_gpu_hours(lacking)
 
 

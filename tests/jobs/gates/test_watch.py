@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.gates.night_summary import COUNTED, night_summary, told
+from jobs.gates.night_summary import COUNTED, night_summary, summary_lines
 from jobs.gates.watch import Notice, night_warnings
 from jobs.runtime.settings import REPORT, Settings
 from jobs.runtime.settings_sections import WatchSettings
@@ -51,7 +51,7 @@ class Past:
             [{"log_date": day, "host": host, "worker_slowdown_max": value} for host, day, value in of_host],
         )
 
-    def told(self) -> list[Notice]:
+    def warnings(self) -> list[Notice]:
         return night_warnings(self.warehouse, self.watch, [DAY])[DAY]
 
 
@@ -68,24 +68,24 @@ def past(spark: SparkSession, test_settings: Settings, tmp_path: Path) -> Past:
 def test_a_usual_night_warns_of_nothing(past: Past) -> None:
     past.fleet({day: {} for day in (DAY, *BEFORE)})
     past.hosts({"node-1": dict.fromkeys([DAY, *BEFORE], 1.3)})
-    assert past.told() == []
+    assert past.warnings() == []
 
 
-def test_a_rule_that_only_warns_is_told_of_what_was_published(past: Past) -> None:
+def test_a_rule_that_only_warns_covers_all_that_was_published(past: Past) -> None:
     past.fleet({DAY: {}})
     past.put(REJECTS, [{"log_date": DAY, "text": "x" * 2001}, {"log_date": BEFORE[0], "text": "y" * 2001}])
-    (notice,) = past.told()
+    (notice,) = past.warnings()
     assert notice.kind == "rule_broken"
     assert notice.text.startswith("2026-02-10: table rejects, expectation text_is_cut, 1 row: ")
 
 
 def test_a_night_without_units_says_so(past: Past) -> None:
-    assert past.told() == [Notice("no_units", "2026-02-10: no units at all")]
+    assert past.warnings() == [Notice("no_units", "2026-02-10: no units at all")]
 
 
-def test_coverage_below_the_setting_and_below_the_day_before_is_told(past: Past) -> None:
+def test_coverage_below_the_setting_and_the_day_before_warns(past: Past) -> None:
     past.fleet({DAY: of_units(analysed=2, no_ops=8), BEFORE[0]: {}})
-    assert past.told() == [
+    assert past.warnings() == [
         Notice(
             "coverage_low",
             "2026-02-10: 2 of 10 units analysed (20%), less than watch.minimum_coverage, 30%",
@@ -100,7 +100,7 @@ def test_coverage_below_the_setting_and_below_the_day_before_is_told(past: Past)
 
 def test_a_small_drop_of_coverage_is_no_news_and_a_unit_that_failed_is(past: Past) -> None:
     past.fleet({DAY: of_units(analysed=7, failed=1), BEFORE[0]: {}})
-    assert [notice.kind for notice in past.told()] == ["units_failed"]
+    assert [notice.kind for notice in past.warnings()] == ["units_failed"]
 
 
 def lost(percent: float) -> dict[str, float]:
@@ -108,7 +108,7 @@ def lost(percent: float) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("before", "today", "is_told"),
+    ("before", "today", "warns"),
     [
         ([10.0] * 7, 15.5, True),
         ([10.0] * 7, 14.5, False),  # rises by less than watch.rise
@@ -117,14 +117,14 @@ def lost(percent: float) -> dict[str, float]:
         ([10.0] * 4, 90.0, False),  # too short a past
     ],
 )
-def test_loss_that_rises_out_of_its_own_past_is_told(
-    past: Past, before: list[float], today: float, is_told: bool
+def test_loss_that_rises_above_its_past_warns(
+    past: Past, before: list[float], today: float, warns: bool
 ) -> None:
     days = dict(zip(BEFORE, map(lost, before), strict=False))
     past.fleet({DAY: lost(today), **days})
-    found = past.told()
-    assert [notice.kind for notice in found] == (["loss_rose"] if is_told else [])
-    if is_told:
+    found = past.warnings()
+    assert [notice.kind for notice in found] == (["loss_rose"] if warns else [])
+    if warns:
         text = f"{today:.1f}% of what was analysed is lost, usually 10.0% (median of 7 days)"
         assert found[0].text == f"2026-02-10: {text}"
 
@@ -132,10 +132,10 @@ def test_loss_that_rises_out_of_its_own_past_is_told(
 def test_days_that_do_not_state_their_hours_are_compared_with_none_that_do(past: Past) -> None:
     unknown = {"analysed_gpu_hours": None, "lost_gpu_hours": None}
     past.fleet({DAY: lost(90.0), **dict.fromkeys(BEFORE, unknown)})
-    assert past.told() == []
+    assert past.warnings() == []
 
 
-def test_hosts_that_rise_out_of_their_own_past_are_told_worst_first(past: Past) -> None:
+def test_hosts_that_rise_above_their_past_warn_worst_first(past: Past) -> None:
     past.fleet({day: {} for day in (DAY, *BEFORE)})
     usual = dict.fromkeys(BEFORE, 1.01)
     past.hosts(
@@ -148,7 +148,7 @@ def test_hosts_that_rise_out_of_their_own_past_are_told_worst_first(past: Past) 
             "gone": usual,
         }
     )
-    assert past.told() == [
+    assert past.warnings() == [
         Notice(
             "host_rose",
             "2026-02-10: host slowest <b>{0} slows a job 1.400-fold, usually 1.010-fold (median of 7 days)",
@@ -163,8 +163,8 @@ def test_hosts_that_rise_out_of_their_own_past_are_told_worst_first(past: Past) 
 def test_many_hosts_are_counted(past: Past) -> None:
     past.fleet({day: {} for day in (DAY, *BEFORE)})
     past.hosts({f"node-{number}": {DAY: 1.4, **dict.fromkeys(BEFORE, 1.01)} for number in range(8)})
-    assert past.told()[-1].text == "2026-02-10: and 3 more hosts"
-    assert len(past.told()) == 6
+    assert past.warnings()[-1].text == "2026-02-10: and 3 more hosts"
+    assert len(past.warnings()) == 6
 
 
 def test_a_summary_says_the_night_in_lines(past: Past) -> None:
@@ -174,13 +174,13 @@ def test_a_summary_says_the_night_in_lines(past: Past) -> None:
     summary["stages"] = [
         {"stage": "simulate", "seconds": 20.0, "gate_seconds": 1.0, "expectations": 90, "released": 1}
     ]
-    first, stage, rows, *rest = told(summary)
+    first, stage, rows, *rest = summary_lines(summary)
     assert first == (
         "2026-02-10: 10 units (2 no_ops, 8 analysed); 3 straggling; 0 rejects; "
         "12.5 of 100.0 GPU-hours lost (12.5%)"
     )
     assert stage == (
-        "2026-02-10: simulate took 20.0 s; gates: 90 expectations held in 1.0 s (5%), "
+        "2026-02-10: simulate took 20.0 s; gates: 90 expectations checked in 1.0 s (5%), "
         "1 refusals released by hand"
     )
     assert rows.startswith("2026-02-10: rows: rank_steps 0, ")
@@ -193,14 +193,14 @@ def test_a_summary_says_the_night_in_lines(past: Past) -> None:
 
 def test_runs_of_an_earlier_version_say_nothing_of_their_gates() -> None:
     run = dict(ROWS[PIPELINE_RUNS]) | {"log_date": DAY, "stages": [{"stage": "ingest", "seconds": 12.5}]}
-    _, stage, *_ = told(summary_of([], runs=[run]))
+    _, stage, *_ = summary_lines(summary_of([], runs=[run]))
     assert stage == "2026-02-10: ingest took 12.5 s"
 
 
-def test_a_report_is_named_where_there_is_one(tmp_path: Path) -> None:
+def test_an_existing_report_is_named(tmp_path: Path) -> None:
     folder = tmp_path / REPORT
     report = folder / "index.html"
     assert summary_of([], folder)["report"] is None
     report.parent.mkdir(parents=True)
     report.touch()
-    assert told(summary_of([], folder))[-1] == f"report: {report}"
+    assert summary_lines(summary_of([], folder))[-1] == f"report: {report}"

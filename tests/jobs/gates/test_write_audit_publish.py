@@ -1,4 +1,4 @@
-"""Write, audit, publish: all tables of a stage become visible, or none."""
+"""Write, audit, publish: all tables of a phase become visible, or none."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -40,9 +40,9 @@ def contents(warehouse: Warehouse) -> dict[str, list[tuple[object, ...]]]:
     return {name: sorted(map(tuple, warehouse.read(TABLES[name]).collect())) for name in names}
 
 
-def kept(warehouse: Warehouse, stage: str) -> dict[str, int]:
+def count_refused(warehouse: Warehouse, phase: str) -> dict[str, int]:
     """Rows of each frame that was kept because it was refused."""
-    folder = Path(warehouse.refused_path(stage, [DAY]))
+    folder = Path(warehouse.refused_path(phase, [DAY]))
     spark = warehouse.spark
     return {
         each.name: spark.read.format("delta").load(str(each)).count()
@@ -50,13 +50,13 @@ def kept(warehouse: Warehouse, stage: str) -> dict[str, int]:
     }
 
 
-def test_a_day_published_twice_is_there_once(published: Warehouse) -> None:
+def test_a_day_published_twice_appears_once(published: Warehouse) -> None:
     before = contents(published)
     frames = {name: table_rows(name) for name in before}
     publish("simulate", published, frames, [DAY])
     assert contents(published) == before
     assert all(len(found) == 1 for found in before.values())
-    assert kept(published, "simulate") == {}
+    assert count_refused(published, "simulate") == {}
 
 
 def test_one_refused_table_leaves_all_tables_as_they_were(published: Warehouse) -> None:
@@ -69,33 +69,33 @@ def test_one_refused_table_leaves_all_tables_as_they_were(published: Warehouse) 
         publish("simulate", published, frames, [DAY])
     refused_rows = published.refused_path("simulate", [DAY])
     assert str(raised.value) == (
-        "gate refused, nothing of this stage was published: "
+        "gate refused, nothing of this phase was published: "
         "table stage_slowdown, expectation slowdown_not_null, 2 rows: never null; "
         "table stage_slowdown, expectation slowdown_finite, 2 rows: neither infinite nor NaN "
         f"(refused rows are kept in {refused_rows})"
     )
     assert contents(published) == before
-    assert kept(published, "simulate") == {STAGE_SLOWDOWN: 2}
+    assert count_refused(published, "simulate") == {STAGE_SLOWDOWN: 2}
 
 
-def test_all_refusals_are_told_also_of_rules_across_tables(published: Warehouse) -> None:
+def test_all_refusals_are_listed_with_those_of_rules_across_tables(published: Warehouse) -> None:
     before = contents(published)
-    stages = table_rows(STAGE_SLOWDOWN, [{}, {}])
-    frames = {STAGE_SLOWDOWN: stages, DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"dp_rank": -1}])}
+    phases = table_rows(STAGE_SLOWDOWN, [{}, {}])
+    frames = {STAGE_SLOWDOWN: phases, DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"dp_rank": -1}])}
     rules = [
-        Rule("complete", stages.slice(0, 0)),
-        Rule("lines", stages.select(["job_id"]), "rank_steps", "lines = rows + rejects"),
+        Rule("complete", phases.slice(0, 0)),
+        Rule("lines", phases.select(["job_id"]), "rank_steps", "lines = rows + rejects"),
     ]
     with pytest.raises(GateRefusedError) as raised:
         publish("simulate", published, frames, [DAY], rules)
-    told = [(refusal.table, refusal.expectation, refusal.rows) for refusal in raised.value.refusals]
-    assert told == [
+    refusals = [(refusal.table, refusal.expectation, refusal.rows) for refusal in raised.value.refusals]
+    assert refusals == [
         (STAGE_SLOWDOWN, "key_is_unique", 2),
         (DP_RANK_SLOWDOWN, "dp_rank_in_range", 1),
         ("rank_steps", "lines", 2),
     ]
     assert contents(published) == before
-    assert kept(published, "simulate") == {STAGE_SLOWDOWN: 2, DP_RANK_SLOWDOWN: 1, "lines": 2}
+    assert count_refused(published, "simulate") == {STAGE_SLOWDOWN: 2, DP_RANK_SLOWDOWN: 1, "lines": 2}
 
 
 def test_a_rule_that_only_warns_publishes_its_rows_and_says_so(
@@ -113,7 +113,7 @@ def test_a_rule_that_only_warns_publishes_its_rows_and_says_so(
     for name in ("text_is_cut", "whole"):
         assert f"this rule only warns: table rejects, expectation {name}, 1 row" in caplog.text
     docs = Path(docs_path(warehouse.root, DAY, "ingest")).read_text()
-    assert ": held</h1>" in docs
+    assert ": passed</h1>" in docs
     assert docs.count('<tr class="warning">') == 2
     with pytest.raises(GateRefusedError) as raised:
         publish(
@@ -148,18 +148,18 @@ def test_what_is_broken_at_the_first_look_alone_is_an_error_and_not_a_pass(
 ) -> None:
     before = contents(published)
     monkeypatch.setattr("jobs.gates.write_audit_publish.all_hold", lambda *_: False)
-    with pytest.raises(GateError, match=f"{DP_RANK_SLOWDOWN}: broken together"):
+    with pytest.raises(GateError, match=f"{DP_RANK_SLOWDOWN}: broken when checked together"):
         publish("simulate", published, {DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN)}, [DAY])
     assert contents(published) == before
 
 
-def test_refused_rows_that_cannot_be_kept_do_not_hide_the_refusal(
+def test_refused_rows_that_cannot_be_saved_do_not_hide_the_refusal(
     warehouse: Warehouse, caplog: pytest.LogCaptureFixture
 ) -> None:
     twice = table_rows(STAGE_SLOWDOWN).rename_columns(["log_date", "job_id", "run_id", "x", "x"])
     with pytest.raises(GateRefusedError, match="expectation schema, 1 row: column pp_rank is missing"):
         publish("simulate", warehouse, {STAGE_SLOWDOWN: twice}, [DAY])
-    assert "refused rows of stage_slowdown could not be kept" in caplog.text
+    assert "refused rows of stage_slowdown could not be saved" in caplog.text
 
 
 def test_a_writer_that_fails_leaves_all_tables_as_they_were(
@@ -167,14 +167,14 @@ def test_a_writer_that_fails_leaves_all_tables_as_they_were(
 ) -> None:
     replace = Warehouse.replace
 
-    def fail_on_stages(
+    def fail_on_phases(
         self: Warehouse, table: Table, new: pa.Table, days: Sequence[date], units: None = None
     ) -> None:
         if table.name == STAGE_SLOWDOWN:
             raise OSError("disk full")
         replace(self, table, new, days, units)
 
-    monkeypatch.setattr(Warehouse, "replace", fail_on_stages)
+    monkeypatch.setattr(Warehouse, "replace", fail_on_phases)
     frames = {name: table_rows(name) for name in (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)}
     with pytest.raises(OSError, match="disk full"):
         publish("simulate", warehouse, frames, [DAY])

@@ -20,7 +20,7 @@ from jobs.landing.accounts import FileAccount, UnitAccount
 from jobs.landing.files import LandedFile, Unit
 from jobs.runtime.settings import Settings, load_settings
 from jobs.runtime.settings_sections import HistorySettings
-from schemas.vocabulary import STAGE_NAMES
+from schemas.vocabulary import PHASE_NAMES
 
 FIRST = date(2026, 1, 1)
 LIMITS = HistorySettings(look_back_days=7, block_days=3, block_bytes=1000)
@@ -42,7 +42,7 @@ def landing(units: Collection[Unit], size: int = 10) -> LandingChanges:
 
 def recollection(look_back_days: int = 0, **done: Recorded) -> Recollection:
     """What is recorded of some days."""
-    found = {stage: done.get(stage, {}) for stage in STAGE_NAMES}
+    found = {stage: done.get(stage, {}) for stage in PHASE_NAMES}
     return Recollection(found, set(found["ingest"]), CONTEXT, look_back_days)
 
 

@@ -14,25 +14,25 @@ from jobs.runtime.run_log import refused_by
 from jobs.runtime.settings import load_settings
 from tests.jobs.history.test_blocks import FIRST, WANT, unit
 
-STAGES = ("ingest", "simulate", "aggregate")
+PHASES = ("ingest", "simulate", "aggregate")
 Done = list[tuple[str, list[int]]]
 
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> Done:
-    """Stages and days that were done; day 1 is refused when simulated, days 4 and 6 are before."""
+    """Phases and days that were done; day 1 is refused when simulated, days 4 and 6 are before."""
     found: Done = []
     refusals = {("simulate", 1): (day(1),), ("ingest", 4): (day(4),), ("ingest", 6): ()}
 
-    def do(_: object, __: object, block: Block, stage: str, ___: Wanted) -> dict[str, int]:
+    def do(_: object, __: object, block: Block, phase: str, ___: Wanted) -> dict[str, int]:
         days = [(each - FIRST).days for each in block.log_dates]
-        told = [(number, refusals[stage, number]) for number in days if (stage, number) in refusals]
-        if told:
-            refused = [Refusal(f"table{number}", "broken", 1, "good", of) for number, of in told]
+        broken = [(number, refusals[phase, number]) for number in days if (phase, number) in refusals]
+        if broken:
+            refused = [Refusal(f"table{number}", "broken", 1, "good", of) for number, of in broken]
             raise GateRefusedError(refused, f"/w/_refused/{days}")
-        if stage == "simulate" and 40 in days:
+        if phase == "simulate" and 40 in days:
             raise ConnectionError("the store is gone")
-        found.append((stage, days))
+        found.append((phase, days))
         return {"jobs": len(days)}
 
     monkeypatch.setattr("jobs.history.do_blocks._do", do)
@@ -47,31 +47,31 @@ def do_days(*blocks: list[int]) -> dict[str, int]:
     made = [
         Block(
             tuple(map(day, days)),
-            dict.fromkeys(STAGES, frozenset(map(unit, days))),
+            dict.fromkeys(PHASES, frozenset(map(unit, days))),
             {unit(each): Work(1, 1, 1) for each in days},
         )
         for days in blocks
     ]
     spark: Any = None
-    return do_blocks(cast("SparkSession", spark), load_settings("base"), made, dict.fromkeys(STAGES, WANT))
+    return do_blocks(cast("SparkSession", spark), load_settings("base"), made, dict.fromkeys(PHASES, WANT))
 
 
-def all_stages(*days: int) -> Done:
-    return [(stage, list(days)) for stage in STAGES]
+def all_phases(*days: int) -> Done:
+    return [(phase, list(days)) for phase in PHASES]
 
 
-def test_blocks_that_hold_are_done_as_they_are(done: Done) -> None:
+def test_blocks_that_pass_are_done_as_they_are(done: Done) -> None:
     assert do_days([2, 3], [5]) == {"jobs": 9}
-    assert done == [*all_stages(2, 3), *all_stages(5)]
+    assert done == [*all_phases(2, 3), *all_phases(5)]
 
 
 def test_a_refused_day_keeps_no_other_back(done: Done, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(GateRefusedError) as raised:
         do_days([0, 1, 2], [4], [5])
     others: Done = [("ingest", [0, 1, 2]), ("simulate", [0, 2]), ("aggregate", [0, 2])]
-    assert done == [*others, *all_stages(5)]
-    told = "gate refused, all was done but 2026-01-02, 2026-01-05: table table1, expectation broken, 1 row"
-    assert str(raised.value).startswith(told)
+    assert done == [*others, *all_phases(5)]
+    broken = "gate refused, all was done but 2026-01-02, 2026-01-05: table table1, expectation broken, 1 row"
+    assert str(raised.value).startswith(broken)
     assert [refusal.table for refusal in raised.value.refusals] == ["table1", "table4"]
     assert raised.value.kept_in == "/w/_refused/[0, 1, 2], /w/_refused/[4]"
     assert raised.value.counts == {"jobs": 10}
@@ -81,13 +81,13 @@ def test_a_refused_day_keeps_no_other_back(done: Done, caplog: pytest.LogCapture
 def test_a_refusal_of_no_day_is_looked_for_day_by_day(done: Done) -> None:
     with pytest.raises(GateRefusedError, match="all was done but 2026-01-07: table table6"):
         do_days([5, 6, 7])
-    assert done == [*all_stages(5), *all_stages(7)]
+    assert done == [*all_phases(5), *all_phases(7)]
 
 
 def test_what_was_refused_before_another_error_is_its_cause(done: Done) -> None:
     with pytest.raises(ConnectionError) as raised:
         do_days([4], [5], [40])
-    assert done == [*all_stages(5), ("ingest", [40])]
-    told = refused_by(raised.value)
-    assert told is not None
-    assert [each["table"] for each in told] == ["table4"]
+    assert done == [*all_phases(5), ("ingest", [40])]
+    broken = refused_by(raised.value)
+    assert broken is not None
+    assert [each["table"] for each in broken] == ["table4"]

@@ -263,12 +263,12 @@ def test_ids_are_text_whatever_they_look_like(night: Night) -> None:
     assert file["source_file"] == f"log_date=2026-01-05/job_id={ODD_ID}/run_id={ODD_ID}/rank-0.jsonl"
 
 
-def test_missing_tp_rank_where_there_is_tensor_parallelism_is_rejected(night: Night) -> None:
+def test_missing_tp_rank_with_tensor_parallelism_is_rejected(night: Night) -> None:
     assert night.tables.rejected("tp") == [("rank-0.jsonl", 1, "missing_field")]
     assert night.tables.steps("tp") == [(1, 3)]
 
 
-def test_published_trace_without_manifest_is_stored_all_the_same(night: Night) -> None:
+def test_a_published_trace_without_manifest_is_stored_too(night: Night) -> None:
     good, bare = night.tables.job("trace"), night.tables.job("trace without meta")
     assert (good["manifest_status"], good["cp_size"], good["labels"]) == (
         None,

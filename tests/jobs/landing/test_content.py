@@ -54,7 +54,7 @@ def test_members_of_gzip_stand_in_a_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (GOOD[:-1], "ends too early"),
         (GOOD[: len(GOOD) // 2], "ends too early"),
@@ -65,9 +65,9 @@ def test_members_of_gzip_stand_in_a_row() -> None:
         (b'{"plain": "text"}\n', "incorrect header check"),
     ],
 )
-def test_broken_gzip_says_how(content: bytes, told: str) -> None:
+def test_broken_gzip_says_how(content: bytes, message: str) -> None:
     reason, detail = refused(content, is_packed=True)
-    assert (reason, told in detail) == ("unreadable_file", True)
+    assert (reason, message in detail) == ("unreadable_file", True)
 
 
 def test_a_file_packed_too_tightly_is_given_up() -> None:
@@ -84,7 +84,7 @@ def test_a_file_of_too_many_bytes_is_given_up() -> None:
     assert len(lines(b"x\n" * 500, file_bytes=1000)) == 500
 
 
-def test_of_a_line_without_end_its_beginning_is_kept() -> None:
+def test_the_beginning_of_an_endless_line_is_stored() -> None:
     found = lines(b"a\n" + b"y" * (40 << 20) + b"\nz\n", line_bytes=1000)
     assert (found[0], found[2:], found[1][:5]) == (b"a", [b"z"], b"yyyyy")
     assert 1000 < len(found[1]) < 10 << 20

@@ -79,7 +79,7 @@ def test_units_that_are_all_gone_are_none(folders: Folders) -> None:
     assert (landing.units, landing.misplaced) == ({}, [])
 
 
-def test_a_day_is_finished_when_its_marker_is_there(folders: Folders) -> None:
+def test_a_day_is_finished_when_its_marker_exists(folders: Folders) -> None:
     days = [DAY, NEXT_DAY, EMPTY_DAY]
     assert Landing(str(folders.root), days).finished_days() == {DAY}
 

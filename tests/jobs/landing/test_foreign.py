@@ -94,7 +94,7 @@ def test_the_format_is_chosen_by_content_whatever_packs_it(made: Landing) -> Non
     assert found.job("megascan")["left_out"], "the unnamed end of iterations is told"
 
 
-def test_what_the_manifest_says_goes_before_what_files_tell(made: Landing) -> None:
+def test_the_manifest_wins_over_files(made: Landing) -> None:
     made.put("larger", "t.json", TIMELINE)
     made.put("larger", "job.json", json.dumps({"team": "nlp", "dp_size": 2}).encode())
     made.put("torn", "t.json", TIMELINE)
@@ -225,8 +225,8 @@ def test_an_empty_manifest_is_filled_from_the_log_and_says_so(made: Landing) -> 
     made.put("empty", "job.json", b"{}")
     found = Found(made)
     assert (found.job("empty")["manifest_status"], found.job("empty")["world_size"]) == (None, 1)
-    told = "fields that job.json lacks, taken from the log: dp_size, pp_size, tp_size, cp_size, vpp_size"
-    assert found.job("empty")["left_out"] == {told: 5}
+    reason = "fields that job.json lacks, taken from the log: dp_size, pp_size, tp_size, cp_size, vpp_size"
+    assert found.job("empty")["left_out"] == {reason: 5}
 
 
 def test_what_follows_a_document_is_a_reject_and_the_document_counts(made: Landing) -> None:

@@ -60,7 +60,7 @@ def test_with_a_label_days_after_need_it_and_days_before_must_not_have_it() -> N
     assert (others.count_before, others.count_after) == (3, 1)
 
 
-def test_all_others_tell_what_changed_without_the_fix() -> None:
+def test_jobs_without_the_fix_show_what_else_changed() -> None:
     days = [day(job, since, 0.1, chosen=False) for job in "xyz" for since in (-1, 0)]
     days += [day(job, since, 0.1 + n / 10) for n, job in enumerate("abc") for since in (-1, 0)]
     found = by_name(days)["all others"]

@@ -12,15 +12,15 @@ from jobs.reading.printing import Result
 from jobs.reading.question import QuestionError
 from jobs.warehouse.publication import publication
 from schemas.tables import TABLES
-from schemas.vocabulary import FLEET_DAY, JOB_SLOWDOWN, JOBS, PIPELINE_RUNS, STAGE_SIMULATE
+from schemas.vocabulary import FLEET_DAY, JOB_SLOWDOWN, JOBS, PHASE_SIMULATE, PIPELINE_RUNS
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.support.examples import DAY, NEXT_DAY, table_rows
 
 JOB_IDS = "SELECT job_id FROM job_slowdown ORDER BY job_id"
 
 
-def ask(root: str | Path, sql: str, silver: str | None = None) -> Result:
-    return DuckDbReader(Database(str(root), silver)).ask(sql)
+def ask(root: str | Path, sql: str, ingested: str | None = None) -> Result:
+    return DuckDbReader(Database(str(root), ingested)).ask(sql)
 
 
 def values(root: str | Path, sql: str) -> list[object]:
@@ -30,7 +30,7 @@ def values(root: str | Path, sql: str) -> list[object]:
 def test_all_tables_are_read_as_of_the_latest_publication(tmp_path: Path) -> None:
     made = warehouse_of(tmp_path)
     for job in ("first", "second"):
-        with publication(made, STAGE_SIMULATE, [DAY], [JOB_SLOWDOWN]):
+        with publication(made, PHASE_SIMULATE, [DAY], [JOB_SLOWDOWN]):
             made.replace(TABLES[JOB_SLOWDOWN], table_rows(JOB_SLOWDOWN, [{"job_id": job}]), [DAY])
     made.replace(TABLES[JOB_SLOWDOWN], table_rows(JOB_SLOWDOWN, [{"job_id": "unpublished"}]), [DAY])
     made.replace(TABLES[FLEET_DAY], table_rows(FLEET_DAY), [DAY])
@@ -45,7 +45,7 @@ def test_a_reader_stays_with_its_publication_while_another_is_written(tmp_path: 
     made = warehouse_of(tmp_path)
     readers = []
     for job in ("first", "second"):
-        with publication(made, STAGE_SIMULATE, [DAY], [JOB_SLOWDOWN]):
+        with publication(made, PHASE_SIMULATE, [DAY], [JOB_SLOWDOWN]):
             made.replace(TABLES[JOB_SLOWDOWN], table_rows(JOB_SLOWDOWN, [{"job_id": job}]), [DAY])
         reader = DuckDbReader(Database(str(tmp_path)))
         reader.ask("SELECT count(*) FROM job_slowdown")
@@ -70,11 +70,11 @@ def test_a_column_that_files_were_written_without_is_null(tmp_path: Path) -> Non
 
 
 def test_ingested_tables_may_lie_elsewhere_with_publications_of_their_own(tmp_path: Path) -> None:
-    silver = warehouse_of(tmp_path / "silver")
-    with publication(silver, STAGE_SIMULATE, [DAY], [JOBS]):
-        silver.replace(TABLES[JOBS], table_rows(JOBS), [DAY])
+    ingested = warehouse_of(tmp_path / "ingested")
+    with publication(ingested, PHASE_SIMULATE, [DAY], [JOBS]):
+        ingested.replace(TABLES[JOBS], table_rows(JOBS), [DAY])
     own = warehouse_of(tmp_path / "own", job_slowdown=table_rows(JOB_SLOWDOWN))
-    found = ask(own.root, "SELECT team, slowdown FROM job_days", silver.root)
+    found = ask(own.root, "SELECT team, slowdown FROM job_days", ingested.root)
     assert list(found.rows) == [("language", 1.25)]
 
 
@@ -85,7 +85,7 @@ def test_a_warehouse_may_lie_in_a_folder_of_any_name(tmp_path: Path, name: str) 
     assert list(found.rows) == [(DAY, "gpt-175b")]
 
 
-def test_a_file_that_is_gone_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_file_gives_one_line(tmp_path: Path) -> None:
     made = warehouse_of(tmp_path, job_slowdown=table_rows(JOB_SLOWDOWN))
     (file,) = (tmp_path / JOB_SLOWDOWN).glob("*/*.parquet")
     file.unlink()

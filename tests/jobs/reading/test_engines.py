@@ -170,7 +170,7 @@ def test_a_question_means_the_same_to_both(readers: tuple[Reader, Reader], sql: 
 
 
 @pytest.mark.parametrize("asked", NOT_PUT_OVER)
-def test_what_would_mean_something_else_is_not_asked_of_duckdb(
+def test_sql_that_means_something_else_in_duckdb_is_refused(
     readers: tuple[Reader, Reader], asked: str
 ) -> None:
     with pytest.raises(QuestionError, match="--engine spark"):

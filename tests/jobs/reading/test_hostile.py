@@ -128,10 +128,10 @@ def test_what_does_more_than_read_the_tables_is_refused_before_an_engine_has_it(
         with pytest.raises(QuestionError):
             question(filled(sql, folder))
     status = main([filled(sql, folder), "--warehouse", str(folder / "warehouse")])
-    told = capsys.readouterr()
-    assert (status, told.out) == (2, "")
-    assert told.err.startswith("query: error: ")
-    assert told.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert (status, printed.out) == (2, "")
+    assert printed.err.startswith("query: error: ")
+    assert printed.err.count("\n") == 1
     assert contents(folder) == before
 
 

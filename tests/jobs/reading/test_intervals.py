@@ -37,10 +37,10 @@ def test_too_little_has_no_interval() -> None:
 
 def test_an_interval_holds_the_truth_as_often_as_it_says() -> None:
     rng = np.random.default_rng(1)
-    held = 0
+    inside = 0
     for _ in range(1000):
         found = compare(rng.normal(0, 1, 6).tolist(), rng.normal(1, 3, 15).tolist(), 0.9)
         assert found.low is not None
         assert found.high is not None
-        held += found.low <= 1.0 <= found.high
-    assert held / 1000 == pytest.approx(0.9, abs=0.03)
+        inside += found.low <= 1.0 <= found.high
+    assert inside / 1000 == pytest.approx(0.9, abs=0.03)

@@ -92,8 +92,8 @@ def test_csv_is_exact_and_leaves_null_empty() -> None:
 
 
 def test_json_is_one_array_of_objects() -> None:
-    told = json.loads(written(RESULT, "json"))
-    assert told[:2] == [
+    parsed = json.loads(written(RESULT, "json"))
+    assert parsed[:2] == [
         {"job": "gpt, [bold]175b", "slowdown": 1.0730231134, "tags": ["a", None], "when": "2026-01-05"},
         {"job": "Zoë", "slowdown": None, "tags": {"k": 0.5}, "when": None},
     ]
@@ -111,8 +111,8 @@ def test_markdown_is_a_table_whose_cells_stay_cells() -> None:
 
 def test_json_knows_no_nan_and_takes_decimals_and_structs() -> None:
     row = [math.nan, Decimal("1.20"), {"a": 1, "b": [{"c": math.inf}]}]
-    told = json.loads(written(Result(["x", "y", "z"], [True, True, False], [row]), "json"))
-    assert told == [{"x": None, "y": 1.2, "z": {"a": 1, "b": [{"c": None}]}}]
+    parsed = json.loads(written(Result(["x", "y", "z"], [True, True, False], [row]), "json"))
+    assert parsed == [{"x": None, "y": 1.2, "z": {"a": 1, "b": [{"c": None}]}}]
 
 
 def test_no_rows_are_shown_in_every_format() -> None:

@@ -1,4 +1,4 @@
-"""The README's lines for other readers of the tables."""
+"""The page's lines for other readers of the tables."""
 
 import re
 import sys
@@ -15,7 +15,7 @@ READERS = re.compile(r"```python\n(# Every table by .*?)```", re.DOTALL)
 
 def test_the_lines_of_the_readme_read_the_tables_without_spark(tmp_path: Path) -> None:
     warehouse = warehouse_of(tmp_path, fleet_day=table_rows(FLEET_DAY))
-    (block,) = READERS.findall((PROJECT / "README.md").read_text(encoding="utf-8"))
+    (block,) = READERS.findall((PROJECT / "jobs" / "reading" / "README.md").read_text(encoding="utf-8"))
     lines = block.replace("demo/warehouse", warehouse.root)
     names = re.findall(r"^(by_\w+) =", block, re.MULTILINE)
     assert names == ["by_deltalake", "by_pandas", "by_polars", "by_duckdb"]

@@ -15,7 +15,7 @@ from jobs.warehouse.publication import publication
 from schemas.cookbook import RECIPES
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
-from schemas.vocabulary import JOB_SLOWDOWN, JOBS, PIPELINE_RUNS, RANK_STEPS, STAGE_SIMULATE
+from schemas.vocabulary import JOB_SLOWDOWN, JOBS, PHASE_SIMULATE, PIPELINE_RUNS, RANK_STEPS
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.support.examples import DAY, NEXT_DAY, table_rows
 
@@ -77,14 +77,14 @@ def test_a_column_of_which_the_log_says_nothing_is_found(readers: tuple[DuckDbRe
 
 def test_it_is_read_as_of_the_latest_publication(tmp_path: Path) -> None:
     made = warehouse_of(tmp_path)
-    with publication(made, STAGE_SIMULATE, [DAY], [JOB_SLOWDOWN]):
+    with publication(made, PHASE_SIMULATE, [DAY], [JOB_SLOWDOWN]):
         made.replace(TABLES[JOB_SLOWDOWN], table_rows(JOB_SLOWDOWN, [{"job_id": "published"}]), [DAY])
     made.replace(TABLES[JOB_SLOWDOWN], table_rows(JOB_SLOWDOWN, [{"job_id": "unpublished"}]), [DAY])
     reader = DuckDbReader(Database(tmp_path.as_uri()))
     assert list(reader.ask("SELECT job_id FROM job_slowdown").rows) == [("published",)]
 
 
-def test_a_file_that_is_gone_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_named_in_one_line(tmp_path: Path) -> None:
     warehouse_of(tmp_path, job_slowdown=table_rows(JOB_SLOWDOWN))
     (file,) = (tmp_path / JOB_SLOWDOWN).glob("*/*.parquet")
     file.unlink()
@@ -92,7 +92,7 @@ def test_a_file_that_is_gone_is_told_in_one_line(tmp_path: Path) -> None:
         DuckDbReader(Database(tmp_path.as_uri())).ask("SELECT job_id FROM job_slowdown")
 
 
-@pytest.mark.parametrize("ask", [Database.hold_there, lambda database: database.unused_files(JOBS)])
+@pytest.mark.parametrize("ask", [Database.check_exists, lambda database: database.unused_files(JOBS)])
 def test_a_store_that_cannot_be_asked_is_named_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, ask: Callable[[Database], object]
 ) -> None:
@@ -103,4 +103,4 @@ def test_a_store_that_cannot_be_asked_is_named_with_the_reason(
 
 def test_a_place_without_tables_is_no_warehouse(tmp_path: Path) -> None:
     with pytest.raises(QuestionError, match="no tables in file://"):
-        Database(tmp_path.as_uri()).hold_there()
+        Database(tmp_path.as_uri()).check_exists()

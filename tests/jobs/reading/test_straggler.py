@@ -68,7 +68,7 @@ def test_a_figure_is_drawn_without_a_network(folder: Path) -> None:
     assert str(bundle["image/svg+xml"]).startswith("<svg")
 
 
-def test_what_is_wrong_is_said_with_what_may_be_meant(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_suggests_the_closest_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRAGGLER_WAREHOUSE", str(folder / "demo" / "warehouse"))
     fleet = straggler.open()
     with pytest.raises(QuestionError, match="did you mean job_slowdown"):

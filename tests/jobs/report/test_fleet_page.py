@@ -149,7 +149,7 @@ def test_names_that_are_markup_stay_names() -> None:
     ]  # fmt: skip
 
 
-def test_a_page_asks_nobody_else_for_anything() -> None:
+def test_a_page_loads_nothing_from_elsewhere() -> None:
     page = Page(fleet_page(FLEET, publication(FLEET)))
     asked_for = [*page.all("script", "src"), *page.all("link", "href")]
     assert sorted(asked_for) == ["./charts-library.js", "./report.css", "./report.js", "data:,"]

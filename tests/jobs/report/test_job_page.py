@@ -79,7 +79,7 @@ def test_it_names_the_pattern_the_worker_and_its_host() -> None:
     assert "never slow in the period" in PAGE.text
 
 
-def test_the_charts_hold_the_rows() -> None:
+def test_the_charts_have_the_rows() -> None:
     charts = {chart["name"]: chart for chart in PAGE.data["charts"]}
     assert list(charts) == ["workers", "steps", "opTypes", "stepMap"]
     found = charts["workers"]["rows"]

@@ -72,7 +72,7 @@ def test_a_drawn_map_has_its_name(slowdown: Floats, name: str, facts: str) -> No
     assert facts in found.told
 
 
-def test_with_one_replica_a_row_is_a_cell_and_that_is_said() -> None:
+def test_with_one_replica_a_row_is_a_cell_and_the_text_says_so() -> None:
     slowdown = hot_row()[:, :1]
     found = name_pattern(slowdown)
     assert found.name == patterns.HOT_CELL

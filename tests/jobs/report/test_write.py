@@ -44,7 +44,7 @@ def test_a_night_without_rows_leaves_the_reports_of_others(
     assert f"no report is written: no rows of {NEXT_DAY}" in caplog.text
 
 
-def test_a_misspelt_warehouse_is_told_before_anything_is_made(
+def test_a_misspelt_warehouse_fails_before_anything_is_made(
     capsys: pytest.CaptureFixture[str], warehouse: str
 ) -> None:
     assert report_fleet.main(["--warehouse", f"{warehouse}s", "--log-date", str(DAY)]) == 2

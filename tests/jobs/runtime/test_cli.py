@@ -55,7 +55,7 @@ def runs(spark: SparkSession, warehouse: Path) -> list[Row]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "Missing option '--log-date'."),
         (
@@ -71,15 +71,15 @@ def runs(spark: SparkSession, warehouse: Path) -> list[Row]:
         ([*DAY, "--settings", "absent.toml"], "absent.toml: No such file or directory"),
     ],
 )
-def test_wrong_arguments_are_told_on_one_line_before_spark_starts(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+def test_wrong_arguments_give_one_line_before_spark_starts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.setattr("jobs.runtime.cli.session", lambda *_: pytest.fail("a session was made"))
     assert entry_point("night", LOG_DATE)(doing_nothing)(arguments) == 2
-    told = capsys.readouterr().err
-    assert said in told
-    assert told.startswith("night: error: ")
-    assert told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("night: error: ")
+    assert error.count("\n") == 1
 
 
 def test_help_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,14 +107,14 @@ def test_a_run_hands_settings_and_arguments_to_its_body_and_leaves_a_row(
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "outcome", "said"),
+    ("error", "status", "outcome", "message"),
     [
         (SettingsError("conf/base.toml: a: b"), 2, "wrong_settings", "night: error: conf/base.toml: a: b"),
         (
             REFUSED,
             3,
             "gate_refused",
-            "night: error: gate refused, nothing of this stage was published: table jobs, ",
+            "night: error: gate refused, nothing of this phase was published: table jobs, ",
         ),
         (ValueError("no such\nthing"), 1, "failed", "night: error: ValueError: no such"),
     ],
@@ -127,11 +127,11 @@ def test_what_went_wrong_is_the_exit_status_the_last_line_and_a_row(
     error: Exception,
     status: int,
     outcome: str,
-    said: str,
+    message: str,
 ) -> None:
     argv = ["--warehouse", str(tmp_path)]
     assert entry_point("night")(failing_with(error))(argv) == status
-    assert last_line(capsys.readouterr().err).startswith(said)
+    assert last_line(capsys.readouterr().err).startswith(message)
     (row,) = runs(spark, tmp_path)
     assert (row.outcome, row.rows_in, row.rows_out, row.log_date) == (outcome, None, None, None)
 
@@ -177,4 +177,4 @@ def test_spark_submit_passes_the_exit_status_on(tmp_path: Path) -> None:
     archive = write_zip(tmp_path / "project.zip")
     done = start(spark_submit("--py-files", str(archive), str(program)), tmp_path)
     assert done.returncode == 3
-    assert "program: error: gate refused, nothing of this stage was published: table jobs" in done.stdout
+    assert "program: error: gate refused, nothing of this phase was published: table jobs" in done.stdout

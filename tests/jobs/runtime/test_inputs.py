@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs import backfill, compare_versions, ingest_rank_logs, run_nightly, simulate_what_if
 from jobs.runtime.nearest import missing_folder
-from jobs.runtime.spark_log import kept_on_error, log_file
+from jobs.runtime.spark_log import log_file, log_on_error
 from jobs.warehouse import local_tables
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, PIPELINE_RUNS
@@ -54,8 +54,8 @@ def test_a_landing_that_does_not_exist_is_an_error_before_anything_is_made(
 ) -> None:
     where = folders(landing=tmp_path / "landng", warehouse=tmp_path / "warehouse")
     assert command([*arguments, *where]) == 2
-    said = capsys.readouterr().err
-    assert said.endswith(f"the landing {tmp_path}/landng does not exist: did you mean landing?\n")
+    error = capsys.readouterr().err
+    assert error.endswith(f"the landing {tmp_path}/landng does not exist: did you mean landing?\n")
     assert not (tmp_path / "warehouse").exists()
 
 
@@ -130,26 +130,26 @@ def test_a_missing_folder_says_how_far_the_path_leads(tmp_path: Path) -> None:
     assert missing_folder(f"{tmp_path}/file") == f"{tmp_path}/file is not a folder"
 
 
-def test_what_spark_said_is_kept_where_a_run_fails(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_sparks_log_stays_where_a_run_fails(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     named = tmp_path / "spark.log"
     named.write_text("WARNING: Using incubator modules: x\n")
-    with pytest.raises(ValueError, match="no"), kept_on_error(str(named), "night"):
+    with pytest.raises(ValueError, match="no"), log_on_error(str(named), "night"):
         raise ValueError("no")
     assert not caplog.records
     named.write_text("WARN a\nERROR b\n")
-    with pytest.raises(ValueError, match="no"), kept_on_error(str(named), "night"):
+    with pytest.raises(ValueError, match="no"), log_on_error(str(named), "night"):
         raise ValueError("no")
-    assert f"all that Spark said: {named}" in caplog.text
+    assert f"Spark's output: {named}" in caplog.text
 
 
 def test_a_temporary_log_outlives_a_process_that_fails() -> None:
     code = (
         "from jobs.runtime.spark_log import *\n"
-        "with kept_on_error(None, 'night'):\n"
+        "with log_on_error(None, 'night'):\n"
         "    log_file(None).write_text('ERROR b')\n    raise ValueError"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    kept = Path(next(line for line in done.stderr.splitlines() if "Spark said" in line).split(": ")[1])
-    assert kept.read_text() == "ERROR b"
-    assert log_file(None) != kept
-    kept.unlink()
+    copy = Path(next(line for line in done.stderr.splitlines() if "Spark's output" in line).split(": ")[1])
+    assert copy.read_text() == "ERROR b"
+    assert log_file(None) != copy
+    copy.unlink()

@@ -60,14 +60,14 @@ def test_the_packaged_java_comes_last_and_drops_what_it_does_not_know(machine: M
     patch.setattr("sys.prefix", str(folder / "environment"))
     home = java.find_java_home()
     assert home == folder / "environment" / "java"
-    told = subprocess.run(
+    done = subprocess.run(
         [str(home / "bin" / "java"), "-cp", "a b", "--add-modules=jdk.incubator.vector", "Main"],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert told.stdout.endswith("-cp a b Main\n")
-    assert "incubator" not in told.stdout
+    assert done.stdout.endswith("-cp a b Main\n")
+    assert "incubator" not in done.stdout
 
 
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
@@ -83,7 +83,7 @@ def test_the_packaged_java_trusts_whom_this_machine_trusts(machine: Machine) -> 
     assert {cert.certificate.public_bytes(Encoding.DER) for cert in trusted} == set(system)
 
 
-def test_without_a_list_of_its_own_the_machine_leaves_trust_to_java(machine: Machine) -> None:
+def test_a_machine_without_a_trust_list_uses_javas(machine: Machine) -> None:
     folder, patch = machine
     patch.setattr(packaged_java, "find_spec", lambda _: SimpleNamespace(origin=str(folder / "__init__.py")))
     patch.setattr("sys.prefix", str(folder / "environment"))

@@ -8,18 +8,22 @@ import pytest
 
 from jobs.gates.audit import GateWork
 from jobs.runtime.arguments import command
-from jobs.runtime.run_log import stage_work
+from jobs.runtime.run_log import phase_work
 from jobs.runtime.run_summary import SUMMARY, leave, of_history
 from tests.support.examples import DAY, NEXT_DAY
 
 
-def test_a_history_tells_its_days_rows_and_stages(tmp_path: Path) -> None:
-    counts = {"jobs": 3} | stage_work("simulate", [], 2.5, GateWork(0.5, 7, 0))
+def test_the_summary_of_a_history_has_days_rows_and_phases(tmp_path: Path) -> None:
+    counts = {"jobs": 3} | phase_work("simulate", [], 2.5, GateWork(0.5, 7, 0))
     leave(of_history([NEXT_DAY, DAY], counts), str(tmp_path / "summary.json"))
-    told = json.loads((tmp_path / "summary.json").read_text())
-    assert (told["days"], told["rows"], told["dry_run"]) == (["2026-01-05", "2026-01-06"], {"jobs": 3}, False)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert (summary["days"], summary["rows"], summary["dry_run"]) == (
+        ["2026-01-05", "2026-01-06"],
+        {"jobs": 3},
+        False,
+    )
     ((stage, seconds, gate_seconds),) = [
-        (each["stage"], each["seconds"], each["gate_seconds"]) for each in told["stages"]
+        (each["stage"], each["seconds"], each["gate_seconds"]) for each in summary["stages"]
     ]
     assert (stage, seconds, gate_seconds) == ("simulate", 2.5, 0.5)
 
@@ -35,12 +39,12 @@ def test_a_dry_run_says_so_and_has_no_rows() -> None:
     }
 
 
-def test_results_beside_the_current_ones_are_told_from_those() -> None:
+def test_results_beside_the_current_ones_are_marked() -> None:
     assert of_history([DAY], {"jobs": 3})["is_current"]
     assert not of_history([DAY], {"jobs": 3}, is_beside=True)["is_current"]
 
 
-def test_who_started_a_run_says_where_its_summary_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_caller_says_where_the_summary_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WHAT_IF_SUMMARY", raising=False)
     leave({}, asked_for([]))
     monkeypatch.setenv("WHAT_IF_SUMMARY", "of the task")

@@ -68,7 +68,7 @@ def test_workers_run_this_python_and_find_the_project(spark: SparkSession) -> No
             yield pa.record_batch({"found": found})
 
     rows = spark.range(1).mapInArrow(look, "found string").collect()
-    assert rows[0].found == f"{sys.executable} {PROJECT / 'udfs' / 'rank_rows.py'}"
+    assert rows[0].found == f"{sys.executable} {PROJECT / 'udfs' / 'simulate' / 'rank_rows.py'}"
 
 
 @pytest.mark.slow
@@ -90,9 +90,9 @@ def test_spark_submit_needs_nothing_but_the_zip(program: Path, tmp_path: Path) -
     command = spark_submit("--master", "local[1]", "--py-files", str(archive), str(program))
     done = start([*command, str(tmp_path / "table"), "local"], tmp_path)
     assert done.returncode == 0, done.stderr
-    told = last_line(done.stdout)
-    assert told.startswith("master local[1] rows 3 code ")
-    assert told.endswith("project.zip/schemas/vocabulary.py")
+    line = last_line(done.stdout)
+    assert line.startswith("master local[1] rows 3 code ")
+    assert line.endswith("project.zip/schemas/vocabulary.py")
 
 
 def test_jars_of_another_version_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,13 +130,13 @@ def test_without_deltas_jars_a_submitted_program_says_what_to_do(program: Path, 
 def test_the_fetch_says_what_could_not_be_fetched(tmp_path: Path) -> None:
     overlay = without_delta(tmp_path)
     code = (
-        "from jobs import delta_jars; from jobs.runtime.settings import load_settings\n"
+        "from jobs.runtime import delta_jars; from jobs.runtime.settings import load_settings\n"
         f"delta_jars.IVY = delta_jars.Path({str(tmp_path / 'ivy')!r})\n"
         f"delta_jars.fetch(load_settings({str(overlay)!r}).spark)"
     )
-    told = last_line(start([sys.executable, "-c", code]).stderr)
-    assert told.startswith("jobs.runtime.delta_jars.DeltaJarsError: cannot fetch io.delta:delta-none:0.0.0: ")
-    assert "not found" in told
+    line = last_line(start([sys.executable, "-c", code]).stderr)
+    assert line.startswith("jobs.runtime.delta_jars.DeltaJarsError: cannot fetch io.delta:delta-none:0.0.0: ")
+    assert "not found" in line
 
 
 def without_delta(folder: Path) -> Path:

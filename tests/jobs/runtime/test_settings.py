@@ -58,7 +58,7 @@ def test_a_file_can_extend_the_cluster_overlay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[simulation]\nminimum_step = 5\n", "mine.toml: simulation.minimum_step: unknown key"),
         ("[simulations]\nminimum_steps = 5\n", "mine.toml: simulations: unknown key"),
@@ -81,14 +81,14 @@ def test_a_file_can_extend_the_cluster_overlay(tmp_path: Path) -> None:
         ("[simulation\n", "mine.toml: not TOML:"),
     ],
 )
-def test_wrong_settings_name_file_and_key_on_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_wrong_settings_name_file_and_key_on_one_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SettingsError) as error:
         load_settings(overlay(tmp_path, text))
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_an_overlay_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_overlay_names_it(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"absent\.toml: No such file"):
         load_settings(tmp_path / "absent.toml")
 
@@ -131,10 +131,10 @@ def test_settings_and_views_are_read_from_inside_the_zip(tmp_path: Path) -> None
         "settings = jobs.runtime.settings.load_settings('cluster')\n"
         "print(jobs.runtime.settings.__file__, settings.paths.landing, len(schemas.views.VIEWS))\n"
     )
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path
     )
-    file, landing, views = told.stdout.split()
+    file, landing, views = done.stdout.split()
     assert file.startswith(str(archive))
     assert landing == str(tmp_path / "landing")
     assert int(views) > 0

@@ -32,7 +32,7 @@ def _wanted(job: GeneratedJob) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("compress", [False, True])
-def test_lines_hold_the_rows(tmp_path: Path, *, compress: bool) -> None:
+def test_lines_have_the_rows(tmp_path: Path, *, compress: bool) -> None:
     job = named_job("context_parallelism")
     folder = write_rank_logs(tmp_path, DAY, job, compress=compress)
     assert folder == tmp_path / "log_date=2026-01-05/job_id=generated/run_id=r0"

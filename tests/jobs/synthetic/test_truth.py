@@ -132,7 +132,7 @@ def test_where_mechanisms_struck() -> None:
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_undoing_what_is_not_there_changes_no_bit(name: str) -> None:
+def test_undoing_nothing_changes_no_bit(name: str) -> None:
     simulation = Simulation(JobPlan(LAYOUTS[name], FAULTS, 3, workload=NOISY))
     usual, again = (
         simulation.timeline(),
@@ -152,7 +152,7 @@ def test_asking_for_the_truth_does_not_change_the_job() -> None:
 @pytest.mark.parametrize(
     "mechanisms", [(), (ThermalThrottling(1, 2, 0.6, 4.0), UnevenLayers((8, 8, 8, 10)), SlowStorage(0.05))]
 )
-def test_the_log_tells_the_same_step_time(mechanisms: tuple[Mechanism, ...]) -> None:
+def test_the_log_has_the_same_step_time(mechanisms: tuple[Mechanism, ...]) -> None:
     simulation = Simulation(JobPlan(USUAL, mechanisms, 3))
     job = recorded_job(simulation)
     (found,) = simulate_job(job.rank_steps, job.manifest)["job_slowdown"].to_pylist()

@@ -15,7 +15,7 @@ import pytest
 from jobs.warehouse.lock import LOCK_NAME, LockedError, locked_folder, locked_store, this_process
 from jobs.warehouse.small_files import LocalFiles
 
-HOLD = """
+LOCK = """
 import sys, time
 from jobs.warehouse.lock import locked_folder, this_process
 with locked_folder(sys.argv[1], this_process("run_nightly"), wait=True) as say:
@@ -30,7 +30,7 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 def holder_of(root: Path, *more: int) -> subprocess.Popen[str]:
     """Another process that holds the lock, with other processes that belong to it."""
-    arguments = [sys.executable, "-c", HOLD, str(root), *map(str, more)]
+    arguments = [sys.executable, "-c", LOCK, str(root), *map(str, more)]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
@@ -42,7 +42,7 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-def test_a_second_writer_is_told_who_writes(tmp_path: Path) -> None:
+def test_the_error_for_a_second_writer_names_the_first(tmp_path: Path) -> None:
     other = holder_of(tmp_path)
     mine = this_process("backfill")
     try:
@@ -50,8 +50,8 @@ def test_a_second_writer_is_told_who_writes(tmp_path: Path) -> None:
             pass
     finally:
         end(other)
-    said = f"{tmp_path} is being written by run_nightly (process {other.pid} of "
-    assert str(raised.value).startswith(said)
+    message = f"{tmp_path} is being written by run_nightly (process {other.pid} of "
+    assert str(raised.value).startswith(message)
     assert str(raised.value).endswith("): wait for its end, or end that process")
 
 

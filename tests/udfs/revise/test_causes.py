@@ -64,10 +64,10 @@ def test_what_a_slow_host_costs_moves_from_the_stage_to_the_worker() -> None:
     assert worker["culprits"] == [{"pp_rank": 1, "dp_rank": 0, "rank": 8, "host": "b"} | always]
     assert (stage["is_cause"], stage["time_saved_fraction"], stage["culprits"]) == (False, 0.0, [])
     assert worker["flag_reason"] == stage["flag_reason"] == JUDGED_BY_HISTORY
-    told = {"history_runs": 2.0, "history_jobs": 0.0, "history_factor": 1.5, "revised_from": 0.2}
-    assert stage["evidence"] == {"peers": 3.0} | told
-    kept = stage["unrevised"]
-    assert kept == {name: before[1][name] for name in kept}
+    history = {"history_runs": 2.0, "history_jobs": 0.0, "history_factor": 1.5, "revised_from": 0.2}
+    assert stage["evidence"] == {"peers": 3.0} | history
+    before_it = stage["unrevised"]
+    assert before_it == {name: before[1][name] for name in before_it}
     assert {name for name in CAUSES if found[name]["unrevised"] is None} == set(CAUSES[2:])
 
 

@@ -44,7 +44,7 @@ def test_a_stage_that_is_as_heavy_on_the_same_hosts_may_be_either() -> None:
     assert slow_stages(run(heavy, ""), [run(heavy, "efgh"), run(heavy, "ijkl")], {}, 2) is None
 
 
-def test_a_host_that_has_become_slow_is_found_on_its_own_earlier_days() -> None:
+def test_a_host_that_became_slow_is_found_by_its_earlier_days() -> None:
     found = slow_stages(run([1.0, 1.0, 1.4, 1.0]), [run(), run()], {}, 2)
     assert found is not None
     assert found.factors == {2: 1.4}
@@ -67,14 +67,14 @@ def test_a_host_that_was_slow_then_makes_no_other_slow_now() -> None:
     assert found.factors == {}
 
 
-def test_of_a_heavy_and_slow_stage_the_heavy_part_remains() -> None:
+def test_the_heavy_part_of_a_heavy_and_slow_stage_remains() -> None:
     heavy = [run([1.0, 2.0], "ef"), run([1.0, 2.0], "gh")]
     found = slow_stages(run([1.0, 3.0], "ab"), heavy, {}, 2)
     assert found is not None
     assert (found.factors, found.saved_s, found.kept) == ({1: 1.5}, 1.0, 0.5)
 
 
-def test_a_heavy_stage_on_a_host_slow_in_other_jobs_is_slow_as_far_as_there() -> None:
+def test_a_heavy_stage_on_a_slow_host_is_slow_as_far_as_in_other_jobs() -> None:
     found = slow_stages(run([1.0, 1.0, 1.5, 1.0]), [], {"c": SlowHost(3, 0.25)}, 2)
     assert found is not None
     assert (found.factors, found.jobs) == ({2: 1.25}, 3)
@@ -145,7 +145,7 @@ def test_runs_of_more_microbatches_or_stages_are_not_compared() -> None:
 IDLE = run([0.0, 1.0, 1.0, 1.0], forward_pp_comm=0.02)
 
 
-def test_stages_that_compute_nothing_tell_nothing_and_are_told_nothing() -> None:
+def test_stages_that_compute_nothing_are_left_out() -> None:
     slow = run([1.0, 1.5, 1.0, 1.0])
     assert slow_stages(slow, [IDLE, IDLE], {}, 2) is None
     assert slow_stages(slow, [IDLE, *ELSEWHERE], {}, 2) == slow_stages(slow, ELSEWHERE, {}, 2)

@@ -33,7 +33,7 @@ def test_what_nothing_speaks_of_stays_as_it_was() -> None:
     assert revised(tables) == tables[JOB_CAUSES].to_pylist(maps_as_pydicts="strict")
 
 
-def test_hours_of_a_unit_whose_own_have_changed_follow() -> None:
+def test_hours_of_a_changed_unit_follow() -> None:
     rows = revised(results(job_slowdown={"gpu_hours": 10.0}))
     assert len(rows) == len(CAUSES)
     for row in rows:
@@ -42,7 +42,7 @@ def test_hours_of_a_unit_whose_own_have_changed_follow() -> None:
 
 
 @pytest.mark.parametrize("name", [JOB_BASELINE, JOB_SLOWDOWN])
-def test_a_unit_that_is_half_written_is_left_to_its_own_day(name: str) -> None:
+def test_a_half_written_unit_is_left_to_its_day(name: str) -> None:
     assert revised(results() | {name: TABLES[name].arrow_schema.empty_table()}) == []
 
 

@@ -106,7 +106,7 @@ def test_an_op_is_chosen_where_the_predicate_is_true_not_where_it_is_null(
     assert chosen("usual", predicate) == wanted, "asked in parts"
 
 
-def test_a_unit_whose_hosts_nobody_logged() -> None:
+def test_a_unit_without_logged_hosts() -> None:
     _, rows, (columns,) = traced("usual")
     bare = JOBS["usual"].rank_steps.drop_columns(["host"])
     for table in (bare, bare.append_column("host", pa.nulls(len(bare)))):
@@ -115,7 +115,7 @@ def test_a_unit_whose_hosts_nobody_logged() -> None:
         assert parse_predicate("host IS NULL").chosen(hostless).all()
 
 
-def test_conditions_are_asked_along_the_axes_that_their_columns_have() -> None:
+def test_conditions_are_evaluated_along_the_axes_of_their_columns() -> None:
     _, _, (columns,) = traced("usual")
     ops, steps, dp = columns.block.duration_s.shape
     shapes = [
@@ -125,7 +125,7 @@ def test_conditions_are_asked_along_the_axes_that_their_columns_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("predicate", "said"),
+    ("predicate", "message"),
     [
         ("pp_rnk = 3", "there is no column pp_rnk: did you mean pp_rank?"),
         ("op_type = gc", "there is no column gc: did you mean 'gc'?"),
@@ -150,11 +150,11 @@ def test_conditions_are_asked_along_the_axes_that_their_columns_have() -> None:
         ("(" * 3_000 + "TRUE" + ")" * 3_000, "not understood: Max expression depth"),
     ],
 )
-def test_what_is_not_understood_is_told_in_one_line(predicate: str, said: str) -> None:
+def test_a_predicate_that_cannot_be_parsed_gives_one_line(predicate: str, message: str) -> None:
     with pytest.raises(PredicateError) as refused:
         parse_predicate(predicate)
     (line,) = str(refused.value).splitlines()
-    assert line.startswith(said)
+    assert line.startswith(message)
     assert (
         "; there are the columns op_type, host, pp_rank, dp_rank, step, microbatch, model_chunk, rank" in line
     )

@@ -46,8 +46,8 @@ def test_every_cause_has_its_row_and_its_fractions_as_they_came(monkeypatch: pyt
     assert tuple(found) == CAUSES
     saved = [row["time_saved_fraction"] for row in found.values()]
     assert saved == [0.25, 0.125, -0.0625, 0.03125, 0.0, 0.015625, 0.0625]
-    held = [name for name, row in found.items() if row["is_cause"]]
-    assert held == ["slow_worker", "stage_imbalance", "pause", "unexplained"]
+    flagged = [name for name, row in found.items() if row["is_cause"]]
+    assert flagged == ["slow_worker", "stage_imbalance", "pause", "unexplained"]
     total = sum(row["attributed_fraction"] for row in found.values())
     assert total == DIAGNOSIS.all_fixes_fraction, "what is unexplained has no share of what fixes save"
 
@@ -58,7 +58,7 @@ def test_gpu_hours_are_those_of_the_unit_times_the_fractions(monkeypatch: pytest
     assert [row["attributed_gpu_hours"] for row in found.values()] == [12.0, 4.0, -2.0, 2.0, 0.0, 1.0, 0.0]
 
 
-def test_without_gpu_hours_there_are_fractions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_gpu_hours_only_fractions_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     found = causes(monkeypatch)
     assert {row["recoverable_gpu_hours"] for row in found.values()} == {None}
     assert {row["attributed_gpu_hours"] for row in found.values()} == {None}
@@ -79,14 +79,14 @@ def test_a_flagged_row_keeps_estimate_label_and_culprits(monkeypatch: pytest.Mon
 
 def test_culprits_are_workers_stages_and_dp_ranks_worst_first(monkeypatch: pytest.MonkeyPatch) -> None:
     found = causes(monkeypatch)
-    nobody = {"pp_rank": None, "dp_rank": None, "rank": None, "host": None}
+    no_culprit = {"pp_rank": None, "dp_rank": None, "rank": None, "host": None}
     always = {"share_of_steps": 1.0, "pattern": "always"}
     cell = {"pp_rank": 1, "dp_rank": 0, "rank": 1, "host": "node-01"}
     assert found["slow_worker"]["culprits"] == [
         cell | {"effect": 0.5, "share_of_steps": 0.25, "pattern": "intermittent"},
-        nobody | {"dp_rank": 1, "effect": 0.125} | always,
+        no_culprit | {"dp_rank": 1, "effect": 0.125} | always,
     ]
-    assert found["stage_imbalance"]["culprits"] == [nobody | {"pp_rank": 1, "effect": 0.25} | always]
+    assert found["stage_imbalance"]["culprits"] == [no_culprit | {"pp_rank": 1, "effect": 0.25} | always]
     paused = {"pp_rank": 0, "dp_rank": 1, "rank": 100, "host": "node-10"}
     assert found["pause"]["culprits"] == [paused | {"effect": 1.5, "share_of_steps": 0.5, "pattern": "once"}]
     assert found["communication"]["culprits"] == []

@@ -111,7 +111,7 @@ def test_lines_of_another_day_are_left_out(job: GeneratedJob) -> None:
     assert simulated(changed(job, lambda row: row | {"t0_us": 0}), facts)["other_day_lines"] == 0
 
 
-def test_a_log_of_another_calendar_is_counted_and_kept(job: GeneratedJob) -> None:
+def test_a_log_of_another_calendar_is_counted_and_stays(job: GeneratedJob) -> None:
     facts = job.manifest | {"log_date": DAY + timedelta(days=30)}
     found = simulated(job.rank_steps, facts)
     assert (found["status"], found["other_day_lines"]) == ("analysed", job.rank_steps.num_rows)

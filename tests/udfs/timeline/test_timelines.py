@@ -18,9 +18,9 @@ def test_step_times_are_those_of_the_results(name: str, ops_together: int) -> No
     job = JOBS[name]
     for row in simulate_job(job.rank_steps, job.manifest)[STEP_SLOWDOWN].to_pylist():
         found = step_timelines(job.rank_steps, job.manifest, row["step"], ops_together=ops_together)
-        told = {RECORDED: "actual_step_s", REPLAYED: "simulated_step_s", IDEAL: "ideal_step_s"}
+        column_of = {RECORDED: "actual_step_s", REPLAYED: "simulated_step_s", IDEAL: "ideal_step_s"}
         for kind in KINDS:
-            assert found.step_s(kind) == pytest.approx(row[told[kind]], rel=1e-12)
+            assert found.step_s(kind) == pytest.approx(row[column_of[kind]], rel=1e-12)
 
 
 def test_the_slowest_step_is_taken_where_none_is_named() -> None:
@@ -56,7 +56,7 @@ def drawn() -> StepTimelines:
 
 def test_facts_of_ops() -> None:
     found = drawn()
-    told = {
+    column_of = {
         (
             OP_TYPES[found.op_type[op]],
             int(found.facts["pp_rank"][op, 0]),
@@ -64,7 +64,7 @@ def test_facts_of_ops() -> None:
         )
         for op in range(found.ops)
     }
-    assert told == {
+    assert column_of == {
         ("forward-compute", 0, 7),
         ("forward-compute", 0, 9),
         ("forward-send", 0, 7),

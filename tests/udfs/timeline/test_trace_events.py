@@ -90,7 +90,7 @@ def test_the_rules_of_the_format(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_each_path_has_a_thread_of_its_own_that_fills_the_step(name: str) -> None:
+def test_each_path_has_a_thread_that_fills_the_step(name: str) -> None:
     step = step_of(name)
     events = list(trace_events(step, []))
     for tid, kind in enumerate(KINDS, start=1):
@@ -157,9 +157,9 @@ def test_in_perfetto_arrows_go_from_sends_to_recvs_of_the_same_microbatch() -> N
         assert "send" in sent
 
 
-def test_perfetto_would_tell_of_slices_that_overlap() -> None:
+def test_perfetto_would_report_overlapping_slices() -> None:
     """What the tests above rest on: it does find fault."""
     one = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 10}
     perfetto = TraceProcessor(json.dumps({"traceEvents": [one, one | {"ts": 5}]}).encode())
-    told = perfetto.rows("SELECT json_array(name) FROM stats WHERE severity <> 'info' AND value > 0")
-    assert told == [["slice_drop_overlapping_complete_event"]]
+    warnings = perfetto.rows("SELECT json_array(name) FROM stats WHERE severity <> 'info' AND value > 0")
+    assert warnings == [["slice_drop_overlapping_complete_event"]]

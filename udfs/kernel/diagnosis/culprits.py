@@ -71,7 +71,7 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
         peers = microbatches * dp_ranks - 1
         return Blame((), Evidence(factors.data.spread, error, peers, measured, indicator))
     if each == cause.SLOW_WORKER:
-        named, samples, peers = _workers(factors) or _suspects(factors), per_cell, dp_ranks - 1
+        named, samples, peers = _workers(factors) or _on_slow_hosts(factors), per_cell, dp_ranks - 1
     else:
         named, samples, peers = _stages(factors), per_cell * dp_ranks, stages - 1
     named = _worst_first(named)
@@ -105,12 +105,12 @@ def _workers(factors: Factors) -> list[Culprit]:
     ]
 
 
-def _suspects(factors: Factors) -> list[Culprit]:
+def _on_slow_hosts(factors: Factors) -> list[Culprit]:
     """Workers of stages that are heavy, or else all slow: a flag says that this is not known."""
     dp_ranks = factors.noise.shape[-1]
     heavy = {culprit.stage: culprit for culprit in _stages(factors)}
-    suspects = [heavy[stage] for stage in np.flatnonzero(factors.workers.suspects).tolist() if stage in heavy]
-    return [culprit._replace(dp_rank=rank) for culprit in suspects for rank in range(dp_ranks)]
+    slow = [heavy[stage] for stage in np.flatnonzero(factors.workers.suspects).tolist() if stage in heavy]
+    return [culprit._replace(dp_rank=rank) for culprit in slow for rank in range(dp_ranks)]
 
 
 def _slow(log_factor: Floats, stage: int, dp_rank: int) -> Culprit:

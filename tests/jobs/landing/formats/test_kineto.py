@@ -231,7 +231,7 @@ def test_collectives_of_tensor_parallelism_are_part_of_the_computes() -> None:
     assert run.left_out == {"all-reduce without a place": 2}
 
 
-def test_recvs_that_are_posted_out_of_order_are_matched_with_their_own_computes() -> None:
+def test_recvs_posted_out_of_order_are_matched_with_their_computes() -> None:
     text = pipeline_traces(piped(USUAL))[2].replace(b"RECV_F0", b"RECV_F9")
     swapped = text.replace(b"RECV_F1", b"RECV_F0").replace(b"RECV_F9", b"RECV_F1")
     run, _, rows = read_all([swapped])

@@ -24,12 +24,12 @@ def without_groups(text: bytes) -> bytes:
     return json.dumps(trace).encode()
 
 
-def test_without_groups_the_manifest_tells_the_layout() -> None:
+def test_without_groups_the_layout_comes_from_the_manifest() -> None:
     job = piped(USUAL)
     texts = pipeline_traces(job)
     _, _, named = read_all(texts)
-    _, _, told = read_all([without_groups(text) for text in texts], job.manifest)
-    assert told.equals(named)
+    _, _, from_manifest = read_all([without_groups(text) for text in texts], job.manifest)
+    assert from_manifest.equals(named)
 
 
 @pytest.mark.parametrize(
@@ -67,15 +67,15 @@ def test_batched_sends_need_no_group_beside_tensor_parallelism() -> None:
     place = Place(0, 8, sizes, dict.fromkeys(sizes, 0))
     none = Kernels(*(np.zeros(1),) * 3, np.zeros(1, bool), np.zeros(1, np.int64))
 
-    def told(kind: str) -> list[bool]:
+    def on_all_dp_ranks(kind: str) -> list[bool]:
         found: list[bool] = of_all_dp_ranks(
             Step(none, none, [Collective(kind, None, None, None)], 0.0), place
         ).tolist()
         return found
 
-    assert told(SEND_RECV) == [True]
+    assert on_all_dp_ranks(SEND_RECV) == [True]
     with pytest.raises(RefusalError, match="do not name their groups"):
-        told(ALL_REDUCE)
+        on_all_dp_ranks(ALL_REDUCE)
 
 
 def pipeline_with(action: str) -> bytes:

@@ -33,7 +33,7 @@ def test_collectives_meet_by_their_numbers_where_one_is_lost() -> None:
     assert (lost, missing) == (left, 1)
 
 
-def test_groups_of_one_axis_have_one_name_and_are_told_apart_by_their_first_rank() -> None:
+def test_groups_of_one_axis_share_a_name_and_differ_by_their_first_rank() -> None:
     texts = []
     for rank in range(4):
         trace = Trace(rank, 4, {"DATA_PARALLEL_GROUP": [rank % 2, rank % 2 + 2]})

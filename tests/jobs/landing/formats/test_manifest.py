@@ -43,7 +43,7 @@ def test_a_minimal_manifest_is_good_and_invents_nothing() -> None:
     assert set(found) == set(TABLE.value_schema.names)
 
 
-def test_optional_fields_are_kept() -> None:
+def test_optional_fields_are_stored() -> None:
     found = parsed(
         ep_size=8,
         team="language",
@@ -123,7 +123,7 @@ def test_a_product_that_is_not_world_size_is_bad_layout() -> None:
     assert found["dp_size"] == 2
 
 
-def test_everything_that_is_wrong_is_told() -> None:
+def test_all_defects_are_listed() -> None:
     found = parsed("vpp_size", team=7, dp_size="2", gpu_hours=12)
     assert found["manifest_detail"] == (
         f'dp_size is "2", not an integer from 1 to {2**31 - 1}; vpp_size is missing; team is 7, not text'

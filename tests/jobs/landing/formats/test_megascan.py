@@ -153,8 +153,8 @@ def test_transfers_are_measured_where_all_steps_that_are_replayed_have_them(
     found = read(files)
     (job,) = simulate_job(found.rows, found.job)["job_slowdown"].to_pylist()
     assert job["status"] == status
-    told = found.run.left_out["steps without transfers, where others have them"]
-    assert told == (0 if status == "analysed" else 1)
+    steps = found.run.left_out["steps without transfers, where others have them"]
+    assert steps == (0 if status == "analysed" else 1)
 
 
 def test_what_lies_outside_of_iterations_is_counted() -> None:

@@ -25,7 +25,7 @@ def line(
     rank: int, number: int, inside_us: float, coll: str = "AllReduce", source: str = "kernel_gpu"
 ) -> bytes:
     """One line as NCCL 2.30's plugin writes it."""
-    told = {
+    record = {
         "header": {"id": "0x7f8c496ae9f661", "rank": rank, "n_ranks": 2, "nnodes": 2},
         "metadata": {"inspector_output_format_version": "v4.0", "hostname": f"node-{rank}", "pid": 7},
         "coll_perf": {
@@ -38,7 +38,7 @@ def line(
             "coll_busbw_gbs": 18.5,
         },
     }
-    return json.dumps(told).encode() + b"\n"
+    return json.dumps(record).encode() + b"\n"
 
 
 class Read(NamedTuple):
@@ -79,7 +79,7 @@ def test_the_rank_that_was_in_a_collective_for_the_shortest_time_came_last() -> 
     assert (found.rejects, found.left_out) == ({}, {})
 
 
-def test_a_collective_of_which_a_rank_is_not_recorded_says_nothing() -> None:
+def test_a_collective_with_an_unrecorded_rank_is_ignored() -> None:
     found = read(line(0, 1, 500) + line(0, 2, 100), line(1, 2, 300))
     assert found.arrivals["collectives"].to_pylist() == [1, 1]
     assert found.left_out == {"collectives of which a rank is not recorded": 1}
@@ -140,7 +140,7 @@ def test_numbers_that_cannot_be_are_counted(changes: dict[str, Any]) -> None:
     assert (rows, left_out) == ([], {"collectives of a single rank, or with numbers that cannot be": 1})
 
 
-def test_more_than_may_be_held_is_counted() -> None:
+def test_more_than_the_limit_is_counted() -> None:
     both = [Attendance("world", number, rank, 2, 100.0) for number in (1, 2) for rank in (0, 1)]
     rows, left_out = attended(*both, most=2)
     assert [row["collectives"] for row in rows] == [1, 1]

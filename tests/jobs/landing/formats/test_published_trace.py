@@ -116,7 +116,7 @@ def test_an_empty_trace_has_no_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"", "the file is empty"),
         (b"PAR1 and then nothing", "not readable as Parquet"),
@@ -126,12 +126,12 @@ def test_an_empty_trace_has_no_rows() -> None:
         (parquet(ops({}).assign(rank=2**40)), "a column of another type"),
     ],
 )
-def test_a_file_that_is_no_trace_is_told(content: bytes, told: str) -> None:
-    with pytest.raises(FileError, match=told):
+def test_a_file_that_is_no_trace_is_refused(content: bytes, message: str) -> None:
+    with pytest.raises(FileError, match=message):
         rejects(content)
 
 
-def test_a_footer_that_tells_of_too_many_ops_is_enough_to_refuse_a_file() -> None:
+def test_a_footer_with_too_many_ops_is_enough_to_refuse_a_file() -> None:
     sink = io.BytesIO(parquet(ops(*({} for _ in range(50)))))
     with pytest.raises(FileError, match="50 ops, more than 49") as refused:
         read_trace(sink, UNBOUNDED, Bounds(trace_ops=49))
@@ -140,7 +140,7 @@ def test_a_footer_that_tells_of_too_many_ops_is_enough_to_refuse_a_file() -> Non
     assert found.lengths.tolist() == [50]
 
 
-def test_names_of_any_length_are_held_once() -> None:
+def test_names_of_any_length_are_stored_once() -> None:
     long = ops(*({"optype": "x" * 1_000_000} for _ in range(3)), {"step": 17})
     assert [each.reason for each in rejects(parquet(long))] == ["unknown_op"]
 

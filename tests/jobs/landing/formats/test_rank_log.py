@@ -20,7 +20,7 @@ def read(lines: list[bytes], first: int = 1, **bounds: int) -> tuple[Rows, list[
     return RankLogReader(UNIT, Bounds(**bounds)).read(lines, first)
 
 
-def told(rows: Rows) -> list[dict[str, Any]]:
+def as_dicts(rows: Rows) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = table_of(rows).to_pylist()
     return [{"line": number, **each} for number, each in zip(rows.lines, found, strict=True)]
 
@@ -41,7 +41,9 @@ def one_by_one(lines: list[bytes]) -> tuple[list[dict[str, Any]], list[tuple[str
 def assert_same(lines: list[bytes]) -> None:
     rows, rejects = read(lines)
     wanted = one_by_one(lines)
-    assert sorted(told(rows), key=repr) == sorted((each | row_order(each) for each in wanted[0]), key=repr)
+    assert sorted(as_dicts(rows), key=repr) == sorted(
+        (each | row_order(each) for each in wanted[0]), key=repr
+    )
     assert [(each.reason, each.detail, each.line) for each in rejects] == wanted[1]
 
 
@@ -57,7 +59,7 @@ def row_order(each: dict[str, Any]) -> dict[str, Any]:
 def test_a_plain_line_is_read_without_the_slow_reader(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank_log, "read_line", None)
     rows, rejects = read([PLAIN_LINES[case].text])
-    (found,) = told(rows)
+    (found,) = as_dicts(rows)
     assert {name: found[name] for name in PLAIN_LINES[case].row} == PLAIN_LINES[case].row
     assert rejects == []
 
@@ -73,7 +75,7 @@ def test_lines_of_all_kinds_together_are_what_each_is_alone(seed: int) -> None:
 
 def test_rows_and_rejects_have_the_numbers_of_their_lines() -> None:
     rows, rejects = read([b"", line(step=1), b"torn", line(step=2, note={"odd": 1}), line(step=3)], first=101)
-    assert [(each["line"], each["step"]) for each in told(rows)] == [(102, 1), (104, 2), (105, 3)]
+    assert [(each["line"], each["step"]) for each in as_dicts(rows)] == [(102, 1), (104, 2), (105, 3)]
     assert [(each.line, each.text) for each in rejects] == [(103, "torn")]
 
 
@@ -86,7 +88,7 @@ def test_a_line_of_too_many_bytes_is_rejected_unread() -> None:
     long = line(note="x" * 5000)
     rows, (reject,) = read([line(), long, line(step=3)], line_bytes=len(long) - 1)
     assert (reject.reason, reject.line, len(reject.text or "")) == ("line_too_long", 2, 2000)
-    assert [each["step"] for each in told(rows)] == [2, 3]
+    assert [each["step"] for each in as_dicts(rows)] == [2, 3]
     assert read([long], line_bytes=len(long))[1] == []
 
 
@@ -105,6 +107,6 @@ def test_what_is_known_of_lines_does_not_grow_without_end(monkeypatch: pytest.Mo
     rows, _ = reader.read(lines, 1)
     assert len(rows.lines) == len(lines)
     assert max(len(reader._codes), len(reader._keys)) <= 3
-    assert {tuple(each["op"]) for each in told(rows)} == {
+    assert {tuple(each["op"]) for each in as_dicts(rows)} == {
         tuple(row(op=[a, b, c])["op"]) for a in names for b in names for c in names
     }

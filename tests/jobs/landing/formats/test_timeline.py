@@ -123,7 +123,7 @@ def test_ranks_are_as_threads_are_numbered_or_by_stage() -> None:
         assert sorted(read({"t.json": as_json(events)}).rows["rank"].to_pylist()) == ranks
 
 
-def test_a_layout_that_nobody_tells_is_refused() -> None:
+def test_an_unknown_layout_is_refused() -> None:
     with pytest.raises(RefusalError, match=r"the layout is unknown\. Keep the thread_name events"):
         read({"t.json": as_json([op()])})
 

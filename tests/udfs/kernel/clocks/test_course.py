@@ -33,7 +33,7 @@ def test_one_step_that_is_off_is_no_course() -> None:
     assert np.abs(found.ahead_s).max() < 3e-5
 
 
-def test_steps_in_which_nothing_tells() -> None:
+def test_steps_without_a_signal() -> None:
     ahead_s = np.array([0.01 + 0.0 * TIME_S, 0.0 * TIME_S]) + NOISE_S
     ahead_s[:, 3:6] = np.nan
     found = course(ahead_s, TIME_S)

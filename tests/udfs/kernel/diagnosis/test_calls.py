@@ -67,7 +67,7 @@ def test_what_a_log_rounds_away_is_the_same_time(late_s: float, is_call: bool) -
     assert bool(find_calls(DRAWN, start_s, end_s, transfer_s).members) is is_call
 
 
-def test_whoever_waits_for_one_of_a_call_waits_for_all() -> None:
+def test_waiting_for_one_transfer_of_a_call_waits_for_all() -> None:
     joined = call_graph(DRAWN, TOGETHER)
     assert [set(sources) for sources in joined.waits_for] == [set(), {SEND, RECV}, {FORWARD}, {FORWARD}]
     ends = replay(joined, np.array([1.0, 1.0, 5.0, 2.0]).reshape(4, 1, 1, 1))

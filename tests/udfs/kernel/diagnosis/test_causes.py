@@ -68,7 +68,7 @@ def test_a_mechanism_on_workers_is_found_and_located(shape: JobShape, mechanism:
 
 
 @shapes("shape")
-def test_stalls_too_short_to_cost_anything_name_nobody(shape: JobShape) -> None:
+def test_stalls_too_short_to_cost_anything_name_no_culprit(shape: JobShape) -> None:
     stalls = AllocatorStalls(0.2, 0.01)
     assert_alone(shape, stalls)
     found = diagnosed(shape, stalls)
@@ -77,7 +77,7 @@ def test_stalls_too_short_to_cost_anything_name_nobody(shape: JobShape) -> None:
 
 
 @shapes("shape")
-def test_uneven_data_are_found_and_nobody_is_named(shape: JobShape) -> None:
+def test_uneven_data_are_found_without_a_culprit(shape: JobShape) -> None:
     assert_alone(shape, UNEVEN_DATA)
     assert diagnosed(shape, UNEVEN_DATA).workers("data_imbalance") == set()
 

@@ -143,7 +143,7 @@ def test_balanced_work_is_alike_within_a_step_and_spread_work_on_all_stages() ->
     assert stage_s.std() > 0.1, "microbatches still differ"
 
 
-def test_without_uneven_data_there_is_nothing_to_balance() -> None:
+def test_even_data_leave_nothing_to_balance() -> None:
     found = works(uneven(is_real=False))
     assert found.data is found.as_is
     assert found.both is found.stage

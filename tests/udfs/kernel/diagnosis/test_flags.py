@@ -108,7 +108,7 @@ def test_every_flag_has_its_case() -> None:
     assert sorted(CASES) == list(range(cause.NO_FLAG + 1, cause.FLAGS))
 
 
-def test_a_flagged_worker_or_stage_keeps_the_best_estimate_and_both_suspects() -> None:
+def test_a_flagged_worker_or_stage_keeps_the_best_estimate_and_both_candidates() -> None:
     found = CASES[cause.WORKER_OR_STAGE].flagged.diagnosed()
     assert found.labels == ["stage_imbalance"]
     assert found.workers("stage_imbalance") == {(None, 1)}

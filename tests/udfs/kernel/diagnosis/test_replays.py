@@ -46,7 +46,7 @@ def test_scenarios_together_are_scenarios_alone_to_the_last_bit(name: str) -> No
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "batched" not in name])
-def test_with_nothing_fixed_and_no_delay_kept_a_job_takes_its_simulated_time(name: str) -> None:
+def test_a_job_with_nothing_fixed_takes_its_simulated_time(name: str) -> None:
     """Batched transfers are replayed as calls here, but each by itself in the model."""
     job = job_of(named_job(name))
     nothing = np.empty(0, dtype=np.int64)
@@ -59,7 +59,7 @@ def test_with_nothing_fixed_and_no_delay_kept_a_job_takes_its_simulated_time(nam
 
 
 @pytest.mark.parametrize("name", ["usual", "virtual_pipeline", "batched_transfers", "disagreeing"])
-def test_a_kept_delay_is_what_the_fix_of_delays_takes_away(name: str) -> None:
+def test_a_delay_left_in_is_what_fixing_delays_removes(name: str) -> None:
     job = job_of(named_job(name))
     blocks = job.blocks()
     undelayed = [

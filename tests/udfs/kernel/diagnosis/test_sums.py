@@ -94,5 +94,5 @@ def test_shapley_values_of_three_players_by_hand(worth: dict[Fixed, float], want
     assert list(shapley(value_of, [0, 1, 2]).values()) == pytest.approx(wanted, rel=SAME)
 
 
-def test_nobody_is_given_nothing() -> None:
+def test_no_culprit_without_an_effect() -> None:
     assert shapley({frozenset(): 0.0}, []) == {}

@@ -78,7 +78,7 @@ def test_what_is_usual_is_measured_over_all_blocks(block: BlockTimes) -> None:
 
 
 @pytest.mark.parametrize(("factor", "of_stage_1"), [(2.5, 2.5), (4.0, 1.0)])
-def test_a_stage_has_its_own_usual_collective_up_to_three_times_its_types(
+def test_a_stage_has_a_usual_collective_up_to_three_times_its_types(
     block: BlockTimes, factor: float, of_stage_1: float
 ) -> None:
     gathers = ops_of(block.graph, ot.PARAMS_ALL_GATHER, 1)
@@ -136,7 +136,7 @@ def test_few_kinds_must_be_slower_than_many() -> None:
     assert step_factors(KINDS[:2] * factors**2).tolist() == pytest.approx(factors**2)
 
 
-def test_a_kind_that_a_step_lacks_says_nothing() -> None:
+def test_a_kind_that_a_step_lacks_is_ignored() -> None:
     """Two kinds that are calm, but unknown in the first step, do not outvote the one that is known."""
     calm = [np.nan, 1.0, 1.0, 1.0]
     assert step_factors(np.array([[1.0, 1.0, 4.0, 1.0], calm, calm])).tolist() == pytest.approx([1, 1, 4, 1])

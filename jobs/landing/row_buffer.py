@@ -12,7 +12,7 @@ from jobs.landing.staging import Staging
 from schemas.tables import TABLES
 from schemas.vocabulary import COLLECTIVE_ARRIVAL, RANK_STEPS, REJECTS
 
-_MOST_HELD: Final = 192 << 20
+_MOST_BUFFERED: Final = 192 << 20
 """Bytes of rows that a task holds; a unit with more leaves in several sorted runs."""
 
 _ORDER: Final = ("rank", "tp_rank", "cp_rank", "dp_rank", "step", "pp_rank")
@@ -23,7 +23,7 @@ _REJECT_BYTES: Final = 3000
 """What a reject takes with its text, about."""
 
 
-class Held:
+class RowBuffer:
     """Rows and rejects on their way to staging, sorted there; more than a task can hold leave early."""
 
     def __init__(self, unit: Unit, staging: Staging) -> None:
@@ -38,11 +38,11 @@ class Held:
             self.rows.append((source_file, rows))
         self.rejects += [(source_file, each) for each in rejects]
         self._bytes += rows.nbytes + len(rejects) * _REJECT_BYTES
-        if self._bytes > _MOST_HELD:
+        if self._bytes > _MOST_BUFFERED:
             self.flush()
 
-    def take(self, other: "Held") -> None:
-        """Add what another held, and what of it has left already."""
+    def take(self, other: "RowBuffer") -> None:
+        """Add what another buffer has, and what of it is written already."""
         self.staging.take(other.staging)
         self.ops += other.ops
         for source_file, rows in other.rows:
