@@ -15,7 +15,7 @@ from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
 
 ENGINE: Final = option(
     "--engine ENGINE",
-    "what answers: duckdb, at once; spark, also beyond one machine and from any store "
+    "what answers: duckdb, at once; spark, also beyond one machine and from other stores "
     "(left out: duckdb where it reaches the warehouse)",
     choices=(DUCKDB, SPARK),
 )

@@ -33,7 +33,7 @@ _STORE_FILES: Final = "jobs.reading.store_files"
 """Imported where a warehouse lies in a store: pyarrow's datasets take a second to import."""
 _IN_STORE: Final = "in_store_"
 """What the datasets of tables in a store are called; no question can name them."""
-_REACH: Final = "give address and credentials in the environment, or --engine spark, which has its own"
+_REACH: Final = "give address and credentials in the environment (or --engine spark, which has its own)"
 _KEPT_HOURS: Final = 7 * 24
 """For which Delta keeps what versions before the newest need."""
 

@@ -32,8 +32,12 @@ def opened(settings: Settings) -> Database:
 
 def are_reached(settings: Settings) -> bool:
     """Whether tables lie where DuckDB reads them."""
-    roots = (settings.paths.warehouse, settings.paths.silver)
-    return all(is_reached(root) for root in roots if root is not None)
+    return all(map(is_reached, _roots(settings)))
+
+
+def _roots(settings: Settings) -> list[str]:
+    paths = settings.paths
+    return [paths.warehouse, *([] if paths.silver is None else [paths.silver])]
 
 
 @contextmanager
@@ -44,7 +48,7 @@ def reader_of(settings: Settings, name: str, engine: str | None = None) -> Itera
     """
     is_sparks = (engine or (DUCKDB if are_reached(settings) else SPARK)) == SPARK
     if is_sparks:
-        if are_reached(settings):
+        if not any("://" in root for root in _roots(settings)):  # of stores Spark may know what we do not
             opened(settings)  # says what is missing before Spark starts
         with _by_spark(settings, name) as reader:
             yield reader
@@ -56,10 +60,9 @@ def reader_of(settings: Settings, name: str, engine: str | None = None) -> Itera
 @contextmanager
 def tables_of(settings: Settings, name: str) -> Iterator[TableReader]:
     """Lend whole tables to what plans. A warehouse that is not there yet is empty."""
-    ingested = settings.paths.silver
     with ExitStack() as stack:
         readers: list[Reader] = []
-        for root in (settings.paths.warehouse, *([] if ingested is None else [ingested])):
+        for root in _roots(settings):
             if is_reached(root):
                 readers.append(stack.enter_context(closing(DuckDbReader(Database(root)))))
             else:

@@ -62,6 +62,8 @@ class Question:
     @property
     def for_duckdb(self) -> str:
         """The question as DuckDB gets it. Raises QuestionError where it cannot be put over."""
+        if not self.is_select:
+            return "SHOW TABLES FROM memory"  # what a connection is lent, it has as temporary tables
         try:
             return put_over(self.tree)
         except SqlglotError as error:

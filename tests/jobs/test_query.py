@@ -118,12 +118,21 @@ def test_spark_says_what_is_wrong_in_the_same_words(
     assert "no table or view text./etc/hostname" in err
 
 
-def test_a_warehouse_in_a_store_is_sparks(
+def test_a_warehouse_in_a_store_that_deltalake_does_not_reach_is_sparks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     status, _, err = ask(capsys, "viewfs://fleet/warehouse", BY_SLOWDOWN, "--engine", "duckdb")
     assert status == 2
     assert "DuckDB does not reach this store: --engine spark reads it" in err
+
+
+def test_a_warehouse_in_a_store_is_read_by_its_url(
+    capsys: pytest.CaptureFixture[str], warehouse: str
+) -> None:
+    status, out, _ = ask(capsys, f"file://{warehouse}", BY_SLOWDOWN, "--format", "csv")
+    assert (status, out) == ask(capsys, warehouse, BY_SLOWDOWN, "--format", "csv")[:2]
+    status, _, err = ask(capsys, f"file://{warehouse}x", BY_SLOWDOWN)
+    assert (status, "no tables in file://" in err) == (2, True)
 
 
 def test_a_folder_without_tables_is_a_wrong_argument(

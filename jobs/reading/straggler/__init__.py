@@ -111,9 +111,9 @@ class Figure:
 
 
 def open(path: str | os.PathLike[str] | None = None) -> "Warehouse":  # noqa: A001  # straggler.open reads well
-    """Open a warehouse, a folder of this machine.
+    """Open a warehouse, a folder of this machine or in a store.
 
-    path : its folder; left out: what STRAGGLER_WAREHOUSE names, else the settings
+    path : its folder or URL; left out: what STRAGGLER_WAREHOUSE names, else the settings
     Raises QuestionError, a SettingsError, where no tables lie there.
     """
     named = str(path) if path is not None else os.environ.get(WAREHOUSE_VARIABLE)

@@ -136,15 +136,16 @@ def test_what_does_more_than_read_the_tables_is_refused_before_an_engine_has_it(
 
 
 @pytest.mark.parametrize("sql", FILES)
+@pytest.mark.parametrize("scheme", ["", "file://"])
 def test_duckdb_refuses_it_even_without_the_check(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, sql: str
+    monkeypatch: pytest.MonkeyPatch, folder: Path, scheme: str, sql: str
 ) -> None:
     a_variable_of_python = duckdb.sql("SELECT 1")
     monkeypatch.chdir(folder)
     before = contents(folder)
     names = {JOB_SLOWDOWN}
     with (
-        Database(str(folder / "warehouse")).connection(names) as connection,
+        Database(f"{scheme}{folder / 'warehouse'}").connection(names) as connection,
         pytest.raises((QuestionError, duckdb.Error)),
     ):
         answer(connection, filled(sql, folder))
