@@ -86,7 +86,7 @@ test: setup
 	@echo "test: import contracts ..."
 	@$(VENV) -m tests.import_contracts
 	@echo "test: pytest, all but the slow tests ..."
-	@$(VENV) -m pytest -q -m "not slow"
+	@$(VENV) -m pytest -q -m "not slow" -n 2 --dist loadfile
 
 test-all: setup package
 	@echo "test-all: pytest, the slow tests: cluster, servers, command lines ..."
