@@ -1,6 +1,6 @@
 """Export: all tables and views as one file of DuckDB's, for its clients, BI tools and notebooks.
 
-`python -m jobs.export_database fleet.duckdb --warehouse demo/warehouse`; the file needs nothing beside it.
+`straggler export fleet.duckdb --warehouse demo/warehouse`; the file needs nothing beside it.
 """
 
 import sys

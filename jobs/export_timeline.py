@@ -1,6 +1,6 @@
 """Export timeline: one step of one unit as recorded, replayed and ideal, for Perfetto or chrome://tracing.
 
-`python -m jobs.export_timeline --job-id J --step N` writes a trace and says where; nothing else is written.
+`straggler timeline --job-id J --step N` writes a trace and says where; nothing else is written.
 """
 
 import gzip

@@ -1,6 +1,6 @@
 """Write the page of one job: of any that was recorded, straggling or not.
 
-`python -m jobs.report_job --job-id J`: of its latest day; the page lies in the publication of that day.
+`straggler job-page --job-id J`: of its latest day; the page lies in the publication of that day.
 """
 
 import sys

@@ -102,6 +102,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
         "pattern": found,
         "step_map_text": step_map_text,
         "slowest": _slowest(tables, links.hosts),
+        "has_records": warehouse is not None,  # what other jobs say of a host
         "slowest_step": slowest,
         "timeline": timeline and f"{timeline}{slowest}",
         "figures": _figures(tables.job),
@@ -247,4 +248,4 @@ def _record(host: str | None, hosts: Mapping[str, Row]) -> str:
     if host not in hosts:
         return "never slow in the period"
     row = wording.host_record(hosts[host])
-    return f"slow in {row['slow_in']} jobs, {row['pattern']}; beyond chance: {row['chance']}"
+    return f"slow in {row['slow_in']}, {row['pattern']}; {row['recurrence']}"

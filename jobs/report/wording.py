@@ -139,10 +139,10 @@ def host_record(row: Mapping[str, Any]) -> dict[str, Any]:
     """What a table of hosts shows of a row of the named query hosts."""
     return {
         "host": row["host"],
-        "slow_in": f"{row['jobs_slow']} of {row['jobs']}",
+        "slow_in": f"{row['jobs_slow']} of {counted(row['jobs'], 'job')}",
         "jobs_slow": row["jobs_slow"],
         "expected": row["expected_jobs_slow"],
-        "chance": beyond_chance(row),
+        "recurrence": recurrence(row),
         "pattern": row["pattern"].replace("_", "-"),
         "days_slow": row["days_slow"],
         "first": str(row["first_slow"]),
@@ -150,16 +150,15 @@ def host_record(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def beyond_chance(row: Mapping[str, Any]) -> str:
-    """Whether a host is slow more often than by chance, and why that is said."""
-    asked = row["hosts_asked_about"]
-    jobs = f"{row['jobs_slow']} of {row['jobs']} job" + ("" if row["jobs"] == 1 else "s")
-    likely = _rarely(min(1.0, row["p_value"] * asked))
-    return (
-        f"{'yes' if row['is_beyond_chance'] else 'no'}: of the {asked:,} hosts asked about, one is slow in "
-        f"{jobs} by chance alone with a probability of up to {likely}"
-    )
+def recurrence(row: Mapping[str, Any]) -> str:
+    """Whether a host is slow in more jobs than chance explains; in one job nothing recurs.
 
-
-def _rarely(probability: float) -> str:
-    return "less than 0.1 %" if probability < 0.001 else percent(probability)  # as shown
+    In brackets: how likely chance alone makes any of the hosts asked about slow in as many jobs.
+    """
+    if row["jobs_slow"] < 2:
+        return "seen in one job"
+    likely = min(1.0, row["p_value"] * row["hosts_asked_about"])
+    chance = "less than 0.1 %" if likely < 0.001 else percent(likely)
+    if row["is_beyond_chance"]:
+        return f"proven by recurrence ({chance})"
+    return f"not proven by recurrence ({chance}); measured directly in {row['jobs_slow']} jobs"

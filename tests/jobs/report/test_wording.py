@@ -58,3 +58,20 @@ def test_everything_that_the_vocabulary_names_has_words() -> None:
     assert list(wording.CAUSE_WORDS) == list(CAUSES)
     assert set(wording.FLAG_WORDS) == {*FLAG_REASONS, JUDGED_BY_HISTORY}
     assert set(wording.STATUS_WORDS) == set(STATUSES)
+
+
+@pytest.mark.parametrize(
+    ("jobs_slow", "p_value", "said"),
+    [
+        (1, 0.5, "seen in one job"),
+        (3, 0.001, "not proven by recurrence (14.5 %); measured directly in 3 jobs"),
+        (3, 0.9, "not proven by recurrence (100 %); measured directly in 3 jobs"),
+        (3, 1e-4, "proven by recurrence (1.5 %)"),
+        (9, 1e-9, "proven by recurrence (less than 0.1 %)"),
+    ],
+)
+def test_one_job_is_no_recurrence_and_what_is_unproven_was_measured(
+    jobs_slow: int, p_value: float, said: str
+) -> None:
+    row = {"jobs_slow": jobs_slow, "p_value": p_value, "hosts_asked_about": 145}
+    assert wording.recurrence({**row, "is_beyond_chance": p_value * 145 <= 0.05}) == said
