@@ -71,6 +71,8 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
         "about": _about(tables.job),
         "headline": headline(tables.job),
         "is_analysed": tables.job["status"] == STATUS_ANALYSED,
+        "to_do": wording.STATUS_FIXES.get(tables.job["status"]),
+        "rejects": tables.rejects,
         "traceback": tables.job["failure_traceback"],
         "figures": [],
         "timeline": "",

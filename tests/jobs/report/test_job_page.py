@@ -225,8 +225,13 @@ def test_a_job_that_nothing_slows_says_so(steps: int) -> None:
 def test_a_job_that_was_not_replayed_says_why() -> None:
     facts = {"status": "missing_workers", "status_detail": "none of 14 steps has all 4 x 4 workers"}
     job = dict.fromkeys(SICK.job) | {"log_date": DAY, "job_id": "job", "run_id": "r1", **facts}
-    page = Page(job_page(UnitTables(job=job)))
+    rejects = [{"reason": "bad_type", "count": 12, "detail": "rank is text <b>, not an integer"}]
+    page = Page(job_page(UnitTables(job=job, rejects=rejects)))
     assert "Not analysed: no step with all workers (none of 14 steps has all 4 x 4 workers)." in page.text
+    assert "What to do Look for workers whose file is missing or was rejected" in page.text
+    assert "bad_type 12 rank is text <b>, not an integer" in page.text
+    assert "What to do" not in PAGE.text
+    assert "What was rejected" not in PAGE.text
     assert not commands(page)
     assert page.all("div", "id") == []
 

@@ -3,7 +3,7 @@
 import pytest
 
 from jobs.report import wording
-from schemas.vocabulary import CAUSES, FLAG_REASONS, JUDGED_BY_HISTORY, STATUSES
+from schemas.vocabulary import CAUSES, FLAG_REASONS, JUDGED_BY_HISTORY, STATUS_ANALYSED, STATUSES
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,13 @@ def test_everything_that_the_vocabulary_names_has_words() -> None:
     assert list(wording.CAUSE_WORDS) == list(CAUSES)
     assert set(wording.FLAG_WORDS) == {*FLAG_REASONS, JUDGED_BY_HISTORY}
     assert set(wording.STATUS_WORDS) == set(STATUSES)
+    assert set(wording.STATUS_FIXES) == set(STATUSES) - {STATUS_ANALYSED}
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_title_in_other_words_than_the_columns_has_those_in_brackets(cause: str) -> None:
+    title = wording.CAUSE_WORDS[cause].title
+    assert title == cause.replace("_", " ") or title.endswith(f" ({cause})")
 
 
 @pytest.mark.parametrize(
