@@ -40,7 +40,7 @@ in `<warehouse>/_refused/<phase>/<day>`, `<warehouse>/_quality/log_date=<day>` h
 all checks, and one for later changes of the day (`<phase>-later.html`). Fix the defect and
 clear the task; or, where the rows will do, let them through, in the project's folder, and clear the task:
 
-    python -m jobs.release_night --warehouse <warehouse> --log-date <day> --accept <table>.<expectation> ...
+    straggler release --warehouse <warehouse> --log-date <day> --accept <table>.<expectation> ...
 
 The page has this command, filled in (add `--settings` where the store needs some); `--by` and `--because` say
 who lets them through, and why. `pipeline_runs` remembers it (`accepted`, `accepted_by`, `accepted_because`).

@@ -1,6 +1,6 @@
 """Cookbook: questions with their SQL, answered by a warehouse, as Markdown on standard output.
 
-`python -m jobs.cookbook --warehouse demo/warehouse > schemas/cookbook/README.md` after `make demo` gives the
+`straggler cookbook --warehouse demo/warehouse > schemas/cookbook/README.md` after `make demo` gives the
 page of this project; another warehouse gives its answers.
 """
 
@@ -20,10 +20,10 @@ from schemas.sql_files import SqlFile
 _HEAD: Final = """# Cookbook
 
 Questions to the warehouse with their SQL and the answers that the demo's fleet gives: `make demo`, then
-`.venv/bin/python -m jobs.cookbook --warehouse demo/warehouse`. Ask each yourself, from its file:
+`straggler cookbook --warehouse demo/warehouse`. Ask each yourself, from its file:
 
 ```
-.venv/bin/python -m jobs.query --warehouse demo/warehouse < schemas/cookbook/04_fix_first.sql
+straggler query --warehouse demo/warehouse < schemas/cookbook/04_fix_first.sql
 ```
 """
 

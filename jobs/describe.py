@@ -1,7 +1,7 @@
 """Describe: the data dictionary in the terminal, or as a page.
 
-`python -m jobs.describe` lists tables and views, `python -m jobs.describe job_slowdown` describes one of
-them, `python -m jobs.describe --html FILE` writes the whole as one page. No Spark, no warehouse.
+`straggler describe` lists tables and views, `straggler describe job_slowdown` describes one of
+them, `straggler describe --html FILE` writes the whole as one page. No Spark, no warehouse.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Export: all tables and views as one DuckDB file, for its clients, BI tools and notebooks.
 
-`python -m jobs.export_database fleet.duckdb --warehouse demo/warehouse`; the file is self-contained.
+`straggler export fleet.duckdb --warehouse demo/warehouse`; the file is self-contained.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Export timeline: one step of one unit as recorded, replayed and ideal, for Perfetto or chrome://tracing.
 
-`python -m jobs.export_timeline --job-id J --step N` writes a trace and prints its path; nothing else is
+`straggler timeline --job-id J --step N` writes a trace and prints its path; nothing else is
 written.
 """
 

@@ -1,6 +1,6 @@
 """Fix effect: did it help? Before and after a date, for a job, a host, a team or a setting.
 
-`python -m jobs.fix_effect --date 2026-03-02 --team research --label sequence_balancing=on`: the waste of its
+`straggler fix-effect --date 2026-03-02 --team research --label sequence_balancing=on`: the waste of its
 analysed job days, with an interval. Of a host it is the slowdown by its slowest worker alone. Jobs count as
 independent, each by the mean of its days; for a single job, its days do. "All others" stand
 beside it: what changed there as well was not the fix. Nothing is written.

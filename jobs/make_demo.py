@@ -172,7 +172,7 @@ def show(spark: SparkSession, settings: Settings) -> None:
     sys.stdout.write(f"The tables lie in {warehouse}. Ask more:\n\n")
     for sql in NEXT:
         question = " ".join(sql.split())
-        sys.stdout.write(f'.venv/bin/straggler query --warehouse {warehouse} "{question}"\n\n')
+        sys.stdout.write(f'straggler query --warehouse {warehouse} "{question}"\n\n')
 
 
 def _say(text: str) -> None:

@@ -1,6 +1,6 @@
 """Named query: a headline figure of the paper, or a question of fleet owners, over any period.
 
-`python -m jobs.named_query straggling --from 2026-01-01 --to 2026-03-31`; --help lists the names.
+`straggler headline straggling --from 2026-01-01 --to 2026-03-31`; --help lists the names.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Write the page of one job: any recorded job, straggling or not.
 
-`python -m jobs.report_job --job-id J` takes its latest day; the page goes into that day's publication.
+`straggler job-page --job-id J` takes its latest day; the page goes into that day's publication.
 """
 
 import sys

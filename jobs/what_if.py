@@ -1,6 +1,6 @@
 """What if: a cause or a custom scenario of one unit, read from the warehouse and answered at once.
 
-`python -m jobs.what_if --job-id J --fix slow_worker`: this cause fixed, as in job_causes and the report.
+`straggler what-if --job-id J --fix slow_worker`: this cause fixed, as in job_causes and the report.
 `--fix "op_type = 'forward-compute' AND pp_rank = 3"`: these ops ideal; with `--set 0.9` each takes 0.9 times
 as long. Nothing is written.
 """

@@ -34,7 +34,7 @@ _OF_EVERY_TABLE: Final = {
 }
 
 _LOG: Final = logging.getLogger(__name__)
-_RELEASE: Final = "python -m jobs.release_night"
+_RELEASE: Final = "straggler release"
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,11 @@ from schemas.unit import Unit
 
 _SPECIAL: Final = re.compile(r'["$`\\!]')
 """What double quotes do not keep from a shell."""
-_PYTHON: Final = ".venv/bin/python -m"
 
 
 def command(name: str, warehouse: str) -> str:
-    """Return the beginning of a command, without what it is about."""
-    return f"{_PYTHON} jobs.{name}" + (f" --warehouse {_quoted(warehouse)}" if warehouse else "")
+    """Return the beginning of a command of jobs.console, without what it is about."""
+    return f"straggler {name}" + (f" --warehouse {_quoted(warehouse)}" if warehouse else "")
 
 
 def of_run(unit: Unit) -> str:
@@ -25,17 +24,17 @@ def of_run(unit: Unit) -> str:
 
 def fix_causes(unit: Unit, causes: Sequence[str], warehouse: str) -> str:
     """Replay a unit with each of these causes fixed, and with all of them."""
-    return f"{_of_unit('what_if', unit, warehouse)} {' '.join(f'--fix {cause}' for cause in causes)}"
+    return f"{_of_unit('what-if', unit, warehouse)} {' '.join(f'--fix {cause}' for cause in causes)}"
 
 
 def timeline(unit: Unit, warehouse: str) -> str:
     """Write the timeline of a step of a unit; the step's number is missing at the end."""
-    return f"{_of_unit('export_timeline', unit, warehouse)} --step "
+    return f"{_of_unit('timeline', unit, warehouse)} --step "
 
 
 def effect_on_host(host: str, day: date, warehouse: str) -> str:
     """Compare what a host did before and after a day on which it was repaired."""
-    return f"{command('fix_effect', warehouse)} --date {day} --host={_quoted(host)}"
+    return f"{command('fix-effect', warehouse)} --date {day} --host={_quoted(host)}"
 
 
 def _of_unit(name: str, unit: Unit, warehouse: str) -> str:

@@ -42,7 +42,7 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
     return {
         "day": publication.day.isoformat(),
         "first_day": publication.first_day.isoformat(),
-        "report_job": commands.command("report_job", publication.warehouse),
+        "report_job": commands.command("job-page", publication.warehouse),
         "measure": {"unit": measure.unit},
         "causes": {
             name: {"title": words.title, "fix": words.fix} for name, words in wording.CAUSE_WORDS.items()

@@ -71,6 +71,8 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
         "about": _about(tables.job),
         "headline": loss.headline(tables.job),
         "is_analysed": tables.job["status"] == STATUS_ANALYSED,
+        "to_do": wording.STATUS_FIXES.get(tables.job["status"]),
+        "rejects": tables.rejects,
         "traceback": tables.job["failure_traceback"],
         "figures": [],
         "timeline": "",
@@ -102,6 +104,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
         "pattern": found,
         "step_map_text": step_map_text,
         "slowest": _slowest(tables, links.hosts),
+        "has_records": warehouse is not None,  # what other jobs say of a host
         "slowest_step": slowest,
         "timeline": timeline and f"{timeline}{slowest}",
         "figures": _figures(tables.job),
@@ -233,4 +236,4 @@ def _record(host: str | None, hosts: Mapping[str, Row]) -> str:
     if host not in hosts:
         return "never slow in the period"
     row = wording.host_record(hosts[host])
-    return f"slow in {row['slow_in']} jobs, {row['pattern']}; beyond chance: {row['chance']}"
+    return f"slow in {row['slow_in']}, {row['pattern']}; {row['recurrence']}"

@@ -6,7 +6,7 @@ from typing import Final
 
 from schemas.queries import QUERIES
 from schemas.table import sql_strings
-from schemas.vocabulary import FLEET_DAY, UNIT_KEY, WORKER_SLOWDOWN
+from schemas.vocabulary import FLEET_DAY, REJECTS, UNIT_KEY, WORKER_SLOWDOWN
 
 _KEY: Final = ", ".join(UNIT_KEY)
 _NAMED: Final = {
@@ -56,6 +56,13 @@ def of_hosts(hosts: Collection[str], first_day: date, last_day: date) -> str:
             FROM fix_parts WHERE {period} GROUP BY host, {_KEY}
         ) USING (host, {_KEY})
         ORDER BY host, {_KEY}"""
+
+
+def rejects_of(condition: str) -> str:
+    """Return the question why lines and files of the units of a condition were rejected, and how many."""
+    return f"""
+        SELECT {_KEY}, reason, count(*) AS count, min(detail) AS detail
+        FROM {REJECTS} WHERE {condition} GROUP BY {_KEY}, reason ORDER BY count DESC, reason"""
 
 
 def _period(first_day: date, last_day: date) -> str:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from jobs.reading.conditions import on_units
 from jobs.reading.reader import Reader
 from jobs.report.host_page import hosts_with_pages
-from jobs.report.questions import of_fleet, of_hosts
+from jobs.report.questions import of_fleet, of_hosts, rejects_of
 from jobs.report.rows import FleetTables, UnitTables
 from schemas.unit import Unit
 from schemas.vocabulary import (
@@ -60,6 +60,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
     rows = {}
     for name, key in _OF_UNITS.items():
         rows[name] = _by_unit(_sorted(reader.rows(f"SELECT * FROM {name} WHERE {are_asked_for}"), *key))
+    rejects = _by_unit(reader.rows(rejects_of(are_asked_for)))
     record = {row["host"]: row for row in hosts.to_pylist()}
     return [
         UnitTables(
@@ -69,6 +70,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
             op_types=rows[OP_TYPE_SLOWDOWN].get(unit, ()),
             causes=rows[JOB_CAUSES].get(unit, ()),
             hosts=record,
+            rejects=rejects.get(unit, ()),
         )
         for unit in units
     ]

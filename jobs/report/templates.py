@@ -66,8 +66,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    for each in (wording.hours, wording.percent, wording.ratio, wording.seconds, wording.number):
-        made.filters[each.__name__] = each
+    for name in ("counted", "hours", "number", "percent", "ratio", "seconds"):
+        made.filters[name] = getattr(wording, name)
     made.globals.update(
         library=LIBRARY_NAME,
         script=SCRIPT_NAME,

@@ -11,7 +11,10 @@ MISSING: Final = "\N{EN DASH}"
 
 
 class CauseWords(NamedTuple):
-    """How a cause is called, what fixes it, and what the paper's indicator of it says."""
+    """How a cause is called, what fixes it, and what the paper's indicator of it says.
+
+    title : in words, and in brackets as tables and commands spell it, where that differs
+    """
 
     title: str
     fix: str
@@ -30,14 +33,22 @@ CAUSE_WORDS: Final[dict[str, CauseWords]] = dict(
         CAUSES,
         (
             CauseWords("slow worker", "repair or replace the host, or leave it out", _OF_WORKERS),
-            CauseWords("uneven stages", "move layers, or the loss, between pipeline stages", _OF_STAGE),
-            CauseWords("uneven data", "give every microbatch of a step the same work", _OF_DATA),
             CauseWords(
-                "pauses",
+                "uneven stages (stage_imbalance)",
+                "move layers, or the loss, between pipeline stages",
+                _OF_STAGE,
+            ),
+            CauseWords(
+                "uneven data (data_imbalance)", "give every microbatch of a step the same work", _OF_DATA
+            ),
+            CauseWords(
+                "pauses (pause)",
                 "look at what pauses these workers: garbage collection, checkpoints, power, storage",
             ),
-            CauseWords("slow transfers", "look at the links between these workers"),
-            CauseWords("late starts", "load data ahead: the step waits for it before its first op"),
+            CauseWords("slow transfers (communication)", "look at the links between these workers"),
+            CauseWords(
+                "late starts (launch_delay)", "load data ahead: the step waits for it before its first op"
+            ),
             CauseWords(
                 "unexplained",
                 "no cause holds here: too small, or without evidence; compare a slow step's timeline with a "
@@ -63,6 +74,23 @@ FLAG_WORDS: Final[dict[str, str]] = {
     "high_discrepancy": "replay and recording are more than 5 % apart",
     "judged_by_history": "other jobs or earlier days decided",
 }
+
+STATUS_FIXES: Final[dict[str, str]] = {
+    "unusable_log": "see what the files lack: straggler convert FOLDER --check",
+    "no_manifest": "put a job.json beside the logs, with the job's layout, and ingest the day again",
+    "bad_layout": "correct the layout in job.json, and ingest the day again",
+    "too_many_restarts": "give each attempt a run id of its own, or raise maximum_restarts in the settings",
+    "no_ops": "see that the log files of this day lie in the landing, and what of them was rejected",
+    "corrupt_trace": "look at the ops named above: the recorder wrote what cannot have happened",
+    "missing_workers": "look for workers whose file is missing or was rejected: a step needs all",
+    "odd_ranks": "see whether the ranks named above are numbered as job.json's layout says",
+    "partial_trace": "record sends and receives too: without them no replay tells who waits for whom",
+    "too_few_steps": "record more steps in a day",
+    "unknown_clocks": "record the transfers between stages, or keep the hosts' clocks together (NTP, PTP)",
+    "high_discrepancy": "look for time that no op covers, such as data loading within a step",
+    "failed": "report it with the traceback",
+}
+"""What to do about a unit that is not analysed."""
 
 STATUS_WORDS: Final[dict[str, str]] = {
     "unusable_log": "log of a tool that no replay can be made of",
@@ -139,10 +167,10 @@ def host_record(row: Mapping[str, Any]) -> dict[str, Any]:
     """What a table of hosts shows of a row of the named query hosts."""
     return {
         "host": row["host"],
-        "slow_in": f"{row['jobs_slow']} of {row['jobs']}",
+        "slow_in": f"{row['jobs_slow']} of {counted(row['jobs'], 'job')}",
         "jobs_slow": row["jobs_slow"],
         "expected": row["expected_jobs_slow"],
-        "chance": beyond_chance(row),
+        "recurrence": recurrence(row),
         "pattern": row["pattern"].replace("_", "-"),
         "days_slow": row["days_slow"],
         "first": str(row["first_slow"]),
@@ -150,16 +178,15 @@ def host_record(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def beyond_chance(row: Mapping[str, Any]) -> str:
-    """Whether a host is slow more often than by chance, and why that is said."""
-    asked = row["hosts_asked_about"]
-    jobs = f"{row['jobs_slow']} of {row['jobs']} job" + ("" if row["jobs"] == 1 else "s")
-    likely = _rarely(min(1.0, row["p_value"] * asked))
-    return (
-        f"{'yes' if row['is_beyond_chance'] else 'no'}: of the {asked:,} hosts asked about, one is slow in "
-        f"{jobs} by chance alone with a probability of up to {likely}"
-    )
+def recurrence(row: Mapping[str, Any]) -> str:
+    """Whether a host is slow in more jobs than chance explains; in one job nothing recurs.
 
-
-def _rarely(probability: float) -> str:
-    return "less than 0.1 %" if probability < 0.001 else percent(probability)  # as shown
+    In brackets: how likely chance alone makes any of the hosts asked about slow in as many jobs.
+    """
+    if row["jobs_slow"] < 2:
+        return "seen in one job"
+    likely = min(1.0, row["p_value"] * row["hosts_asked_about"])
+    chance = "less than 0.1 %" if likely < 0.001 else percent(likely)
+    if row["is_beyond_chance"]:
+        return f"proven by recurrence ({chance})"
+    return f"not proven by recurrence ({chance}); measured directly in {row['jobs_slow']} jobs"

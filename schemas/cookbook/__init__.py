@@ -1,6 +1,6 @@
 """The cookbook: questions that people ask, one .sql file each, the question its comment at the top.
 
-README.md beside them holds the answers that the demo's fleet gives; `python -m jobs.cookbook` writes it.
+README.md beside them holds the answers that the demo's fleet gives; `straggler cookbook` writes it.
 """
 
 from importlib.resources import files

@@ -248,7 +248,7 @@ def test_the_nights_report_adds_up_to_its_tables(night: Night) -> None:
 @pytest.mark.parametrize(
     ("job_id", "message"),
     [
-        ("slow-loading", "late starts Fixing it alone returns"),
+        ("slow-loading", "late starts (launch_delay) Fixing it alone returns"),
         ("cyclic", "Not analysed: recorded ops contradict each other"),
     ],
 )

@@ -168,7 +168,7 @@ def test_days_without_refused_rows_need_no_release(warehouse: Warehouse) -> None
     with pytest.raises(GateRefusedError) as raised:
         publish_both()
     assert {refusal.log_dates for refusal in raised.value.refusals} == {(DAY,)}
-    assert page(warehouse, NEXT_DAY).count("python -m jobs.release_night") == 1
+    assert page(warehouse, NEXT_DAY).count("straggler release") == 1
     release(warehouse, REFUSED, RULE)
     assert publish_both() == 2
 

@@ -109,7 +109,7 @@ def test_all_links_of_the_demo_lead_somewhere_and_job_pages_are_drawn(browser: B
         {},
         {"team": "speech", "by": "job"},
         {"cluster": "south", "by": "host"},
-        {"cause": "pauses", "by": "cause"},
+        {"cause": "pauses (pause)", "by": "cause"},
         {"from": "2026-05-10", "to": "2026-05-20"},
         {"team": "<b>research</b>", "cluster": "north", "cause": "slow worker", "from": "2026-05-01"},
     ],
@@ -263,7 +263,7 @@ def _left(filters: dict[str, str]) -> pd.DataFrame:
     team, day = units.team.fillna("(not stated)"), units.log_date.astype(str)
     is_in = (team == filters.get("team", team)) & (units.cluster == filters.get("cluster", units.cluster))
     is_in &= day.between(filters.get("from", ""), filters.get("to", "9999"))
-    cause = {"pauses": "pause", "slow worker": "slow_worker"}.get(filters.get("cause", ""))
+    cause = {"pauses (pause)": "pause", "slow worker": "slow_worker"}.get(filters.get("cause", ""))
     of_unit = ["log_date", "job_id"]
     left: pd.DataFrame = parts[(parts.cause == (cause or parts.cause)) & parts.lost_gpu_hours.notna()].merge(
         units.loc[is_in, of_unit]

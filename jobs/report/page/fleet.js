@@ -147,9 +147,9 @@ async function showTrend(data, units, parts, filters) {
 function showPeriod(data) {
   fillTable("hosts", [
     ["host", false, (row) => (row.page ? element("a", { href: row.page }, row.host) : row.host), (row) => row.host],
-    ["slow in jobs", true, (row) => row.slow_in, (row) => row.jobs_slow],
+    ["slow in", true, (row) => row.slow_in, (row) => row.jobs_slow],
     ["expected", true, (row) => digits(row.expected), (row) => row.expected],
-    ["beyond chance", false, (row) => row.chance],
+    ["beyond chance", false, (row) => row.recurrence],
     ["pattern", false, (row) => row.pattern, (row) => row.pattern],
     ["days slow", true, (row) => digits(row.days_slow), (row) => row.days_slow],
     ["first", false, (row) => row.first, (row) => row.first],

@@ -147,8 +147,8 @@ def test_names_that_are_markup_stay_names() -> None:
     assert page.count(b"</script>") == len(parsed.all("script", "src")) + 1
     (run,) = {run for run in parsed.data["units"]["run"]["names"] if "onerror" in run}
     command = shlex.split(f"{parsed.data['report_job']} {run}")
-    assert command[2:] == [
-        "jobs.report_job", "--warehouse", "a b/warehouse", f"--job-id={NAUGHTY}", "--run-id=r1",
+    assert command[1:] == [
+        "job-page", "--warehouse", "a b/warehouse", f"--job-id={NAUGHTY}", "--run-id=r1",
     ]  # fmt: skip
 
 

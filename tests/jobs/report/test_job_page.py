@@ -27,7 +27,7 @@ PAGE = Page(job_page(SICK, "a b/warehouse"))
 
 def commands(page: Page) -> list[list[str]]:
     """Command lines as a shell splits them."""
-    return [shlex.split(text) for text in page.words if text.startswith(".venv/bin/python -m jobs.")]
+    return [shlex.split(text) for text in page.words if text.startswith("straggler ")]
 
 
 def test_it_says_what_is_lost_why_and_what_fixing_returns() -> None:
@@ -62,7 +62,7 @@ def test_the_command_reproduces_every_figure_beside_it() -> None:
     job = recorded_job()
     for tables in (SICK, replace(SICK, causes=revised)):
         page = Page(job_page(tables, "a b/warehouse"))
-        asked = what_if_command.read(commands(page)[0][3:])
+        asked = what_if_command.read(commands(page)[0][2:])
         found = replay_causes(job.rank_steps, job.manifest, asked.fix, SimulationSettings()).answers
         assert [answer.scenario for answer in found] == ["slow_worker", "all causes"]
         for answer in found:
@@ -81,8 +81,15 @@ def test_it_names_the_pattern_the_worker_and_its_host() -> None:
         f"One worker is slow, dp rank {worker['dp_rank']} of stage {worker['pp_rank']}, in every step."
         in PAGE.text
     )
-    assert "slow in 2 of 3 jobs, chronic; beyond chance: yes: of the 40 hosts asked about" in PAGE.text
+    assert "slow in 2 of 3 jobs, chronic; proven by recurrence (0.4 %)" in PAGE.text
     assert "never slow in the period" in PAGE.text
+
+
+def test_without_a_warehouse_the_page_says_nothing_of_a_hosts_record() -> None:
+    text = Page(job_page(replace(SICK, hosts={}), None)).text
+    assert "Hosts of the slowest workers" in text
+    assert "record of the host" not in text
+    assert "never slow" not in text
 
 
 def test_the_charts_have_the_rows() -> None:
@@ -112,12 +119,13 @@ def test_it_says_how_far_to_trust_it() -> None:
 
 def test_its_commands_name_the_unit_and_can_be_parsed() -> None:
     what_if, timeline = commands(PAGE)
-    args = what_if_command.read(what_if[3:])
+    assert what_if[1] == "what-if"
+    args = what_if_command.read(what_if[2:])
     assert (args.job_id, args.run_id, args.log_date, args.warehouse) == ("job", "r1", DAY, "a b/warehouse")
     assert args.fix == ("slow_worker",)
     slowest = max(SICK.steps, key=lambda row: row["slowdown"])["step"]
-    assert timeline[2:] == [
-        "jobs.export_timeline", "--warehouse", "a b/warehouse", "--job-id=job", "--run-id=r1",
+    assert timeline[1:] == [
+        "timeline", "--warehouse", "a b/warehouse", "--job-id=job", "--run-id=r1",
         "--log-date", DAY.isoformat(), "--step", str(slowest),
     ]  # fmt: skip
     assert shlex.split(PAGE.data["timeline"]) == timeline[:-1]
@@ -198,7 +206,7 @@ def test_a_unit_that_is_not_analysed_says_so_first_and_has_no_loss() -> None:
 def test_without_slowdowns_by_step_it_says_how_to_get_them() -> None:
     earlier = [dict(row, step_slowdowns=None) for row in SICK.workers]
     page = Page(job_page(replace(SICK, workers=earlier)))
-    assert "This adds them: simulate_what_if --log-date 2026-01-05" in page.text
+    assert "This adds them: straggler simulate --log-date 2026-01-05" in page.text
     assert "chart-step-map" not in page.all("div", "id")
     assert "One worker is slow, dp rank 0 of stage 0, in the mean over all steps." in page.text
 
@@ -222,8 +230,13 @@ def test_a_job_that_nothing_slows_says_so(steps: int) -> None:
 def test_a_job_that_was_not_replayed_says_why() -> None:
     facts = {"status": "missing_workers", "status_detail": "none of 14 steps has all 4 x 4 workers"}
     job = dict.fromkeys(SICK.job) | {"log_date": DAY, "job_id": "job", "run_id": "r1", **facts}
-    page = Page(job_page(UnitTables(job=job)))
+    rejects = [{"reason": "bad_type", "count": 12, "detail": "rank is text <b>, not an integer"}]
+    page = Page(job_page(UnitTables(job=job, rejects=rejects)))
     assert "Not analysed: no step with all workers (none of 14 steps has all 4 x 4 workers)." in page.text
+    assert "What to do Look for workers whose file is missing or was rejected" in page.text
+    assert "bad_type 12 rank is text <b>, not an integer" in page.text
+    assert "What to do" not in PAGE.text
+    assert "What was rejected" not in PAGE.text
     assert not commands(page)
     assert page.all("div", "id") == []
 

@@ -3,7 +3,7 @@
 import pytest
 
 from jobs.report import wording
-from schemas.vocabulary import CAUSES, FLAG_REASONS, JUDGED_BY_HISTORY, STATUSES
+from schemas.vocabulary import CAUSES, FLAG_REASONS, JUDGED_BY_HISTORY, STATUS_ANALYSED, STATUSES
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,27 @@ def test_everything_that_the_vocabulary_names_has_words() -> None:
     assert list(wording.CAUSE_WORDS) == list(CAUSES)
     assert set(wording.FLAG_WORDS) == {*FLAG_REASONS, JUDGED_BY_HISTORY}
     assert set(wording.STATUS_WORDS) == set(STATUSES)
+    assert set(wording.STATUS_FIXES) == set(STATUSES) - {STATUS_ANALYSED}
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_title_in_other_words_than_the_columns_has_those_in_brackets(cause: str) -> None:
+    title = wording.CAUSE_WORDS[cause].title
+    assert title == cause.replace("_", " ") or title.endswith(f" ({cause})")
+
+
+@pytest.mark.parametrize(
+    ("jobs_slow", "p_value", "said"),
+    [
+        (1, 0.5, "seen in one job"),
+        (3, 0.001, "not proven by recurrence (14.5 %); measured directly in 3 jobs"),
+        (3, 0.9, "not proven by recurrence (100 %); measured directly in 3 jobs"),
+        (3, 1e-4, "proven by recurrence (1.5 %)"),
+        (9, 1e-9, "proven by recurrence (less than 0.1 %)"),
+    ],
+)
+def test_one_job_is_no_recurrence_and_what_is_unproven_was_measured(
+    jobs_slow: int, p_value: float, said: str
+) -> None:
+    row = {"jobs_slow": jobs_slow, "p_value": p_value, "hosts_asked_about": 145}
+    assert wording.recurrence({**row, "is_beyond_chance": p_value * 145 <= 0.05}) == said
