@@ -1,6 +1,6 @@
 """Query: SQL over tables and views, printed as a table, CSV, JSON or Markdown.
 
-The SQL is the argument, or standard input: `python -m jobs.query < question.sql`. At a keyboard there is a
+The SQL is the argument, or standard input: `python -m jobs.query < question.sql`. At a keyboard it opens a
 prompt: tables stay open, so that the next answer comes at once.
 """
 

@@ -115,9 +115,7 @@ def test_the_wait_gives_up_and_says_what_it_waited_for(tmp_path: Path) -> None:
 
 def test_a_backfill_looks_once_and_waits_for_no_day(tmp_path: Path) -> None:
     """Days that will never be finished would hold up all others for most of a day each."""
-    with pytest.raises(
-        AirflowSensorTimeout, match="is not there, and a backfill does not wait: the producers"
-    ):
+    with pytest.raises(AirflowSensorTimeout, match="is missing, and a backfill does not wait: the producers"):
         wait(tmp_path).execute(IN_A_BACKFILL)
     finish_day(tmp_path, DAY)
     wait(tmp_path).execute(IN_A_BACKFILL)

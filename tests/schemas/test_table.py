@@ -88,7 +88,7 @@ def test_all_differences_are_listed_at_once() -> None:
     with pytest.raises(SchemaError) as raised:
         ORDERS.check(pa.schema(columns))
     assert str(raised.value) == (
-        "table orders: 5 differences: column id is int32 (wanted int64); column state is there 2 times; "
+        "table orders: 5 differences: column id is int32 (wanted int64); column state occurs 2 times; "
         "column price is missing (wanted double); "
         f"column weights is {pa.list_(pa.float32())} (wanted {pa.list_(pa.float64())}); "
         "column colour is not in the table"

@@ -24,7 +24,7 @@ MOST_TIMES_SCALE: Final = 8.0
 
 @dataclass(frozen=True)
 class PlannedGc(Windowed):
-    """All workers collect garbage in the same step, every `period` recorded ones, after their last compute."""
+    """All workers collect garbage in the same steps, after their last compute."""
 
     pause_s: float
     every_steps: int
