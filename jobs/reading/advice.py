@@ -7,7 +7,7 @@ from schemas.tables import TABLES
 
 
 class AnswerError(Exception):
-    """Raised where a question was understood and its answer fails, on the data or for want of memory."""
+    """Raised when a valid question fails, on the data or out of memory."""
 
 
 def no_column(name: str, reads: Sequence[str], columns: Sequence[str]) -> str:

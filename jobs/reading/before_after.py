@@ -23,7 +23,7 @@ UNKNOWN: Final = "not enough evidence"
 class Difference:
     """Mean of the numbers after less mean of those before, with its interval; in the numbers' own unit.
 
-    low, high : null where there is too little to say, or nothing varies
+    low, high : null with too little evidence, or if nothing varies
     """
 
     before: float | None

@@ -27,8 +27,8 @@ _ALONE: Final[dict[str, str | bool | int | float | list[str]]] = {
     "temp_directory": "",
 }
 """No extension is fetched, no variable of Python's is a table, and nothing is written."""
-_KEPT_HOURS: Final = 7 * 24
-"""For which Delta keeps what versions before the newest need."""
+_RETENTION_HOURS: Final = 7 * 24
+"""How long Delta keeps the files of earlier versions."""
 _SETTINGS: Final = (
     "SET TimeZone = 'UTC'",
     "SET parquet_metadata_cache = true",
@@ -44,7 +44,7 @@ def is_reached(root: str) -> bool:
 class Database:
     """The tables under one root, all as of the publication that is now the latest.
 
-    ingested : root of the warehouse that the ingested tables are read from, where not from this one
+    ingested : root of another warehouse to read the ingested tables from; left out, this one
     """
 
     def __init__(self, root: str, ingested: str | None = None) -> None:
@@ -54,7 +54,7 @@ class Database:
         self._files: dict[str, list[str]] = {}
 
     def check_exists(self) -> None:
-        """Raise QuestionError without tables at all."""
+        """Raise QuestionError if the warehouse has no tables."""
         if not any(self._home(name).is_there(name) for name in TABLES):
             raise QuestionError(f"no tables in {self.root}: {_instead(Path(self.root))}")
 
@@ -88,8 +88,8 @@ class Database:
                 connection.execute(f"CREATE TABLE {table.name} AS {self.rows(table.name)}")
                 connection.execute(f"COMMENT ON TABLE {table.name} IS {_string(table.meaning)}")
                 for each in table.columns:
-                    said = _string(each.meaning)
-                    connection.execute(f"COMMENT ON COLUMN {table.name}.{each.name} IS {said}")
+                    meaning = _string(each.meaning)
+                    connection.execute(f"COMMENT ON COLUMN {table.name}.{each.name} IS {meaning}")
             create_views(connection, names)
             for view in filter(names.__contains__, VIEWS):
                 connection.execute(f"COMMENT ON VIEW {view} IS {_string(VIEWS[view].meaning)}")
@@ -155,7 +155,7 @@ class _Tables:
         """Count the files of a table that no version of the last week needs."""
         if not self._is_stored(name):
             return 0
-        return len(DeltaTable(f"{self._root}/{name}").vacuum(_KEPT_HOURS, dry_run=True, full=True))
+        return len(DeltaTable(f"{self._root}/{name}").vacuum(_RETENTION_HOURS, dry_run=True, full=True))
 
     def _is_stored(self, name: str) -> bool:
         return Path(self._root, name).is_dir() and DeltaTable.is_deltatable(f"{self._root}/{name}")

@@ -18,8 +18,8 @@ def short(row: Row) -> dict[str, object]:
     return {"title": wording.CAUSE_WORDS[row["cause"]].title, "saved": row["time_saved_fraction"]}
 
 
-def told(row: Row, host_pages: Mapping[str, str]) -> dict[str, object]:
-    """Everything that the page says of a cause that holds.
+def described(row: Row, host_pages: Mapping[str, str]) -> dict[str, object]:
+    """Everything that the page says about a cause of the unit (is_cause).
 
     host_pages : where the page of a host lies, from the job's page.
     """

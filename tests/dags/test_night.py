@@ -68,7 +68,7 @@ def write_job(landing: Path, run: Run) -> None:
 
 @pytest.fixture
 def variables(landing: Path, tmp_path: Path) -> dict[str, str]:
-    """What a night is told by its environment; its tables go to `tmp_path / "warehouse"`."""
+    """The environment of a night; its tables go to `tmp_path / "warehouse"`."""
     settings = tmp_path / "settings.toml"
     settings.write_text(SMALL + f'"spark.sql.warehouse.dir" = "{tmp_path / "spark-warehouse"}"\n')
     return {

@@ -155,7 +155,7 @@ def test_wrong_arguments_give_one_line(capsys: pytest.CaptureFixture[str], argum
 
 
 class Keyboard(io.StringIO):
-    """Standard input that nobody has redirected."""
+    """Standard input that is not redirected."""
 
     def isatty(self) -> bool:
         return True

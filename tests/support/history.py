@@ -82,7 +82,7 @@ class History:
             finish_day(self.landing, day)
 
     def arguments(self) -> list[str]:
-        """What tells a command line where this history lies."""
+        """Arguments that name this history's folders."""
         return ["--landing", str(self.landing), "--warehouse", str(self.warehouse)]
 
     def plan(

@@ -181,7 +181,7 @@ def test_what_lies_outside_of_iterations_is_counted() -> None:
     [
         (
             {"trace.json": shared()["benchmark-data-0-pipeline-0-tensor-0.json"]},
-            "does not tell the layout. Keep",
+            "does not give the layout. Keep",
         ),
         (
             {
