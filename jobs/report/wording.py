@@ -140,7 +140,7 @@ def host_record(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def beyond_chance(row: Mapping[str, Any]) -> str:
-    """Whether a host is slow more often than by chance, and why that is said."""
+    """Whether a host is slow more often than by chance, and the reason."""
     asked = row["hosts_asked_about"]
     jobs = f"{row['jobs_slow']} of {row['jobs']} job" + ("" if row["jobs"] == 1 else "s")
     likely = _rarely(min(1.0, row["p_value"] * asked))

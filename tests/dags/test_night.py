@@ -164,7 +164,7 @@ def test_a_refused_night_alerts_keeps_its_rows_and_can_be_released(
     posts: Posts,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The last stage is real, and meets a fleet that speaks of units which were never ingested."""
+    """The last phase is real, and meets a fleet with units that were never ingested."""
     finish_day(tmp_path, DAY)
     warehouse = Warehouse(spark, str(tmp_path / "warehouse"))
     warehouse.append(TABLES[FLEET_DAY], table_rows(FLEET_DAY))
