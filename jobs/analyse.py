@@ -1,7 +1,7 @@
 """Analyse: one run straight from its folder: how slow, why, what a fix returns; and its page.
 
 `straggler analyse FOLDER` needs no warehouse, no settings and no Spark. Figures are those of a night over the
-same folder, but for causes that only other jobs and days can tell.
+same folder, except for causes that only other jobs and days can decide.
 """
 
 import os
@@ -18,7 +18,6 @@ from jobs.landing.one_run import NoRunError, Run, runs_in
 from jobs.reading.analysis import Analysis, analysis
 from jobs.reading.printing import FORMATS, Result, write
 from jobs.report import loss, wording
-from jobs.report.cause_words import told
 from jobs.report.files import chart_library
 from jobs.report.job_page import job_page, trust
 from jobs.report.single_file import single_file
@@ -137,14 +136,14 @@ def _answer(run: Run, found: Analysis) -> Iterator[str]:
 def _write_causes(found: Analysis) -> None:
     """Print what is slow and what each fix alone returns, causes that hold first."""
     causes = sorted(found.tables.causes, key=lambda row: (not row["is_cause"], -row["time_saved_fraction"]))
-    held = [row for row in causes if row["is_cause"]]
+    present = [row for row in causes if row["is_cause"]]
     if not causes:
         return
-    if not held:
+    if not present:
         sys.stdout.write("No cause holds: no single fix saves enough of the step time.\n")
     rows = []
-    for row in held:
-        words = told(row, {})
+    for row in present:
+        words = described(row, {})
         culprits = cast("list[dict[str, object]]", words["culprits"])
         named = [
             f"{each['host']} (stage {each['stage']}, dp rank {each['dp_rank']}): {each['effect']}"

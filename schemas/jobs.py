@@ -32,7 +32,7 @@ TABLE = Table(
     name=JOBS,
     meaning=(
         "One row per unit: what its manifest says. What is missing is null; a unit without a manifest is "
-        "a row of nulls, but for what its log tells. Sizes of a manifest with bad layout are stored as they "
+        "a row of nulls, except for what its log has. Sizes of a manifest with bad layout are stored as they "
         "came where they fit."
     ),
     grain=UNIT_KEY,

@@ -1,4 +1,4 @@
-"""Custom scenarios of one unit, callable without Spark: what if these ops had been ideal, or so much faster?
+"""Custom scenarios of one unit, callable without Spark: what if these ops had been ideal or scaled?
 
 `replay_scenarios(rows, manifest, ["op_type = 'forward-compute' AND pp_rank = 3"]).answers[0].time_saved_s`
 """

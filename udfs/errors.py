@@ -10,7 +10,7 @@ class UnknownOpError(ValueError):
 
 
 class PredicateError(ValueError):
-    """A predicate over ops is not understood; the message is one line and says what there is."""
+    """A predicate over ops is not understood; the message is one line with what is allowed."""
 
 
 class NothingToReplayError(ValueError):

@@ -137,7 +137,7 @@ def simulate_job(
 def _refusal_of_manifest(facts: dict[str, object], settings: SimulationSettings) -> tuple[str, str] | None:
     """Status and detail of a unit that its manifest alone rules out."""
     if not facts:
-        return STATUS_NO_MANIFEST, "there is no job.json, or it is not JSON"
+        return STATUS_NO_MANIFEST, "job.json is missing or not JSON"
     try:
         read_layout(facts)
     except LayoutError as wrong:

@@ -38,8 +38,8 @@ def released(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, set[
 
 def refused(warehouse: Warehouse) -> set[str]:
     """Names of all refusals in this warehouse."""
-    runs = warehouse.read(TABLE).where("refusals IS NOT NULL").select(F.explode("refusals").alias("told"))
-    return {row[0] for row in runs.select(F.concat_ws(".", "told.table", "told.expectation")).collect()}
+    runs = warehouse.read(TABLE).where("refusals IS NOT NULL").select(F.explode("refusals").alias("refusal"))
+    return {row[0] for row in runs.select(F.concat_ws(".", "refusal.table", "refusal.expectation")).collect()}
 
 
 def record_release(warehouse: Warehouse, release: Release, arguments: str) -> None:

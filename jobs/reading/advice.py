@@ -12,7 +12,7 @@ _INDENT: Final = re.compile(r"(?:\s|\x1b\[\d+m|↳)*\n(?:\s|\x1b\[\d+m|↳)*")
 
 
 class AnswerError(Exception):
-    """Raised where a question was understood and its answer fails, on the data or for want of memory."""
+    """Raised when a valid question fails, on the data or out of memory."""
 
 
 def no_column(name: str, reads: Sequence[str], columns: Sequence[str]) -> str:

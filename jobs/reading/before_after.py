@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import stats
 
 LEAST: Final = 3
-"""Numbers on each side below which nothing is said: two always lie on a line."""
+"""Fewest numbers on each side for an answer: two always lie on a line."""
 ROUNDING: Final = 1e-12
 """Standard error, relative to the largest number, below which numbers are the same up to rounding."""
 BETTER: Final = "better"
@@ -23,7 +23,7 @@ UNKNOWN: Final = "not enough evidence"
 class Difference:
     """Mean of the numbers after less mean of those before, with its interval; in the numbers' own unit.
 
-    low, high : null where there is too little to say, or nothing varies
+    low, high : null with too little evidence, or if nothing varies
     """
 
     before: float | None
@@ -92,7 +92,7 @@ class Comparison:
 def comparisons(days: pd.DataFrame, fixed_on: date, confidence: float) -> list[Comparison]:
     """Compare the chosen days before and after; the same within jobs of both sides; and all other days.
 
-    With a label, days after that lack it and days before that have it say nothing of the fix. The others tell
+    With a label, days after without it and days before with it are left out. The others show
     what changed without it.
 
     days : job_id, log_date, value (the lower the better), gpu_hours, is_chosen (one of those that the fix was

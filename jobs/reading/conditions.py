@@ -14,7 +14,7 @@ def on_days(log_dates: Collection[date]) -> str:
 
 
 def on_units(log_dates: Collection[date], units: Collection[tuple[date, str, str]] | None) -> str:
-    """SQL that holds for rows of these days, or of these units of theirs.
+    """SQL that is true for rows of these days, or of these units alone.
 
     Days, jobs and runs also stand by themselves: files and row groups that have none of them are skipped.
     """

@@ -27,7 +27,7 @@ _SETTINGS: Final = (
 class Database:
     """The tables under one root, all as of the publication that is now the latest.
 
-    ingested : root of the warehouse that the ingested tables are read from, where not from this one
+    ingested : root of another warehouse to read the ingested tables from; left out, this one
     """
 
     def __init__(self, root: str, ingested: str | None = None) -> None:
@@ -37,7 +37,7 @@ class Database:
         self._stored: dict[str, Stored | None] = {}
 
     def check_exists(self) -> None:
-        """Raise QuestionError without tables at all."""
+        """Raise QuestionError if the warehouse has no tables."""
         if not any(self._home(name).is_there(name) for name in TABLES):
             raise QuestionError(f"no tables in {self.root}: {_instead(Path(self.root))}")
 

@@ -128,8 +128,8 @@ def _outer(each: exp.Expr) -> None:
     if type(each.this) is not exp.Explode:
         raise SqlglotError("LATERAL VIEW OUTER is put over of explode alone")
     values = each.this.this
-    kept = exp.Case().when(exp.func("array_size", values) > 0, values).else_(exp.array("NULL"))
-    each.this.set("this", kept)
+    elements = exp.Case().when(exp.func("array_size", values) > 0, values).else_(exp.array("NULL"))
+    each.this.set("this", elements)
 
 
 def _quantile(each: exp.Expr) -> None:

@@ -17,7 +17,7 @@ from rich.text import Text
 FORMATS: Final = ("table", "csv", "json", "markdown")
 
 _UNFOLDED: Final = 100_000
-"""Width of a table that nobody's screen limits: a file or a pipe gets every row on one line."""
+"""Width of a table without a screen: a file or a pipe gets every row on one line."""
 
 _FOLDED: Final = 10
 """Width below which a column is no longer readable on a terminal."""

@@ -71,7 +71,7 @@ class Question:
 
 
 def question(sql: str) -> Question:
-    """Read a question. Raises QuestionError unless it is one that only reads, and what there is."""
+    """Read a question. Raises QuestionError unless it only reads, and only what exists."""
     if _SHOW_TABLES.fullmatch(sql):
         return Question(exp.Command(this="SHOW", expression="TABLES"))
     try:
@@ -102,8 +102,8 @@ def _check(tree: exp.Expr) -> None:
         if name not in known or table.args.get("version"):
             asked = table.copy()
             asked.set("alias", None)
-            told = asked.sql("spark", comments=False, identify=False).replace("`", "")
-            raise QuestionError(f"no table or view {told}: {suggestion(told, NAMES)}")
+            name = asked.sql("spark", comments=False, identify=False).replace("`", "")
+            raise QuestionError(f"no table or view {name}: {suggestion(name, NAMES)}")
 
 
 def _first(error: SqlglotError) -> str:

@@ -32,7 +32,7 @@ class TableReader(Protocol):
 
     @property
     def ingested(self) -> "TableReader":
-        """Where the ingested tables lie: here, as a rule."""
+        """The reader of the ingested tables: usually this one."""
 
     def rows(
         self,
@@ -41,7 +41,7 @@ class TableReader(Protocol):
         units: Collection[tuple[date, str, str]] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> pa.Table:
-        """Rows of a table, of all days or of these, or of these units of theirs.
+        """Rows of a table, of all days or of these, or of these units alone.
 
         also : values that other columns must have
         """

@@ -32,7 +32,7 @@ class SparkReader:
 
     def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
         self._spark, self._warehouse = spark, warehouse
-        # What is wrong is told in one line; Spark's own logger would add pages of JSON.
+        # The error is one line; Spark's logger would add pages of JSON.
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
     @property

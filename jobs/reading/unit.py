@@ -53,7 +53,7 @@ def choose_unit(units: Collection[Unit], run_id: str | None, day: date | None) -
     if not fitting:
         missing = "nothing" if run_id is None else f"no run {run_id}"
         when = "" if day is None else f" on {day}"
-        raise NoSuchUnitError(f"job {job_id} has {missing}{when}: there are {_listed(units)}")
+        raise NoSuchUnitError(f"job {job_id} has {missing}{when}: it has {_listed(units)}")
     latest = max(unit.log_date for unit in fitting)
     of_latest = [unit for unit in fitting if unit.log_date == latest]
     if len(of_latest) > 1:

@@ -23,7 +23,7 @@ def short(row: Row) -> dict[str, object]:
     return {"title": wording.CAUSE_WORDS[row["cause"]].title, "saved": row["time_saved_fraction"]}
 
 
-def told(row: Row, host_pages: Mapping[str, str], workers: Sequence[Row] = ()) -> dict[str, object]:
+def described(row: Row, host_pages: Mapping[str, str], workers: Sequence[Row] = ()) -> dict[str, object]:
     """Everything that the page says of a cause that holds.
 
     host_pages : where the page of a host lies, from the job's page.

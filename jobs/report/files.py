@@ -42,7 +42,7 @@ def replace_publication(root: Path, day: date, pages: Mapping[str, bytes]) -> Pa
     """Make these pages the publication of a day, all at once; returns its folder.
 
     pages : path within the publication -> contents
-    Written beside and renamed: whoever looks finds the old pages or the new ones, for a moment none. One
+    Written beside and renamed: a reader finds the old pages or the new ones, for a moment none. One
     process at a time: a report may be asked for while a night writes its own.
     """
     root.mkdir(parents=True, exist_ok=True)
@@ -78,8 +78,8 @@ def list_publications(root: Path) -> None:
     """Write the list of all publications, the latest first."""
     days = [day.isoformat() for day in reversed(existing_days(root))]
     headlines = [root / day / HEADLINE_NAME for day in days]
-    told = [file.read_text(encoding="utf-8").strip() if file.is_file() else "" for file in headlines]
-    publications = list(zip(days, told, strict=True))
+    lines = [file.read_text(encoding="utf-8").strip() if file.is_file() else "" for file in headlines]
+    publications = list(zip(days, lines, strict=True))
     values = {"root": days[0] if days else ".", "title": "Fleet reports", "publications": publications}
     _write(root / INDEX_NAME, templates.page("index.html", values))
 
@@ -95,10 +95,10 @@ def _shared(root: Path) -> dict[str, bytes]:
 
 def chart_library(root: Path) -> bytes:
     """Vega, Vega-Lite and Vega-Embed as one script, which takes seconds to put together: kept in the root."""
-    kept = root / f".{version('vl-convert-python')}-{templates.LIBRARY_NAME}"
-    if not kept.is_file():
-        _write(kept, vl_convert.javascript_bundle(_GLOBALS).encode())
-    return kept.read_bytes()
+    cached = root / f".{version('vl-convert-python')}-{templates.LIBRARY_NAME}"
+    if not cached.is_file():
+        _write(cached, vl_convert.javascript_bundle(_GLOBALS).encode())
+    return cached.read_bytes()
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -68,9 +68,9 @@ def _units(units: pa.Table, publication: Publication, measure: loss.Measure) -> 
         "run": [commands.of_run(unit) for unit in keys],
         **{name: [each or NOT_STATED for each in units[name].to_pylist()] for name in ("team", "cluster")},
     }
-    kept = {name: units[name] for name in UNIT_KEY}
+    key = {name: units[name] for name in UNIT_KEY}
     figures = {"lost": units[measure.lost], "of": units[measure.of]}
-    return pa.table(kept | figures | {name: pa.array(each, pa.string()) for name, each in texts.items()})
+    return pa.table(key | figures | {name: pa.array(each, pa.string()) for name, each in texts.items()})
 
 
 def _runs(

@@ -21,7 +21,7 @@ _SLOWEST: Final = 10
 
 @dataclass(frozen=True)
 class Links:
-    """Where a job's page leads, as its folder sees it; what there is not is left out.
+    """Links of a job's page, relative to its folder; missing pages are left out.
 
     fleet, quality : the fleet's page and the data docs of the day.
     dictionary     : what each column means.
@@ -45,8 +45,8 @@ def links_of(
         if (row["job_id"], row["run_id"]) == unit[1:] and row["log_date"] != unit.log_date:
             page = publication.page_of(job_page_path(row["log_date"], *unit[1:]))
             lost = loss.of_unit(row["lost_fraction"], row["lost_gpu_hours"])
-            told = f"{lost} lost" if row["is_analysed"] else wording.STATUS_WORDS[row["status"]]
-            days.append((row["log_date"], told, f"../{page}" if page else None))
+            text = f"{lost} lost" if row["is_analysed"] else wording.STATUS_WORDS[row["status"]]
+            days.append((row["log_date"], text, f"../{page}" if page else None))
     return Links(
         fleet="../index.html" if has_fleet_page else "",
         quality=f"../{publication.quality}" if publication.quality else "",
@@ -86,20 +86,20 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
     """What only a replayed unit has."""
     found = _pattern(tables)
     step_map_text, drawn = charts(tables)
-    held = sorted(
+    present = sorted(
         (row for row in tables.causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED), key=_saved
     )
     others = [row for row in tables.causes if not row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
     slowest = max(tables.steps, key=lambda row: (row["slowdown"], -row["step"]))["step"]
     fixes = timeline = ""
     if warehouse is not None:
-        fixes = commands.fix_causes(tables.key, [row["cause"] for row in held], warehouse)
+        fixes = commands.fix_causes(tables.key, [row["cause"] for row in present], warehouse)
         timeline = commands.timeline(tables.key, warehouse)
     return {
-        "causes": [cause_words.told(row, links.hosts, tables.workers) for row in held],
+        "causes": [cause_words.described(row, links.hosts, tables.workers) for row in present],
         "others": [cause_words.short(row) for row in sorted(others, key=_saved)],
         "unexplained": _unexplained(tables),
-        "prints": _printed(tables, held),
+        "prints": _printed(tables, present),
         "fix_command": fixes,
         "pattern": found,
         "step_map_text": step_map_text,
@@ -113,11 +113,11 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
     }
 
 
-def _printed(tables: UnitTables, held: Sequence[Row]) -> list[dict[str, Any]]:
+def _printed(tables: UnitTables, present: Sequence[Row]) -> list[dict[str, Any]]:
     """What the page's command prints: the unit's own replays, before other jobs revised them."""
     hours = tables.job["gpu_hours"]
     measured = {row["cause"]: row["unrevised"] or row for row in tables.causes}
-    alone = {row["cause"]: measured[row["cause"]]["time_saved_fraction"] for row in held}
+    alone = {row["cause"]: measured[row["cause"]]["time_saved_fraction"] for row in present}
     together = max(0.0, sum(row["attributed_fraction"] for row in measured.values()))
     revised = {row["cause"] for row in tables.causes if row["unrevised"]}
     return [
@@ -192,7 +192,7 @@ def _figures(job: Row) -> list[tuple[str, str, str]]:
 
 
 def trust(job: Row) -> list[tuple[str, str, str]]:
-    """Return what tells how far to trust the figures: name, value, meaning."""
+    """Return the figures that show how far to trust the others: name, value, meaning."""
     steps = job["steps"] + job["steps_dropped"]
     whole = wording.percent(job["steps"] / steps)
     return [

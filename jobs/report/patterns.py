@@ -32,7 +32,7 @@ class Pattern(NamedTuple):
     """What was seen: its name, and the facts behind it as a sentence."""
 
     name: str
-    told: str
+    text: str
 
 
 def name_pattern(slowdown: Floats) -> Pattern:
@@ -59,8 +59,8 @@ def name_pattern(slowdown: Floats) -> Pattern:
     if needed == 1:
         where = np.unravel_index(int(cells.argmax()), cells.shape)
         same = " With one replica a slow worker and a heavy stage look the same." if dp_ranks == 1 else ""
-        told = f"One worker is slow, dp rank {where[0]} of stage {where[1]}, {often}.{same}"
-        return Pattern(HOT_CELL, told)
+        text = f"One worker is slow, dp rank {where[0]} of stage {where[1]}, {often}.{same}"
+        return Pattern(HOT_CELL, text)
     if needed <= max(2, _FEW * cells.size):
         return Pattern(HOT_CELLS, f"{needed} of {cells.size} workers make up most of it, {often}.")
     return _spread(excess, cells)
@@ -78,8 +78,8 @@ def _spread(excess: Floats, cells: Floats) -> Pattern:
     if steps == 1:
         return Pattern(UNEVEN, f"Many workers are slow, no row, column or cell alone.{leaning}")
     hot = float((excess >= _HOT).mean())
-    told = f"A worker is slow in {percent(hot)} of its steps, not the same ones each time.{leaning}"
-    return Pattern(ALL_OVER if hot >= 0.5 else SCATTERED, told)
+    text = f"A worker is slow in {percent(hot)} of its steps, not the same ones each time.{leaning}"
+    return Pattern(ALL_OVER if hot >= 0.5 else SCATTERED, text)
 
 
 def _often(excess: Floats) -> str:

@@ -53,7 +53,7 @@ def write_report(reader: Reader, settings: Settings, log_date: date) -> Path:
 def write_reports(
     reader: Reader, settings: Settings, changed: Collection[date], asked: Collection[date]
 ) -> None:
-    """Write the reports of some days, and anew those that there are of days whose period has changed ones.
+    """Write the reports of some days, and rewrite existing ones whose period includes changed days.
 
     A day without rows gets none.
     """

@@ -13,7 +13,7 @@ _FEW: Final = 12
 
 def suggestion(name: str, names: Collection[str]) -> str:
     """Return `did you mean x?`, or all names when none is close."""
-    return _close(name, names) or f"there are {', '.join(names)}"
+    return _close(name, names) or f"choose from {', '.join(names)}"
 
 
 def missing_folder(path: str) -> str:

@@ -173,7 +173,7 @@ def recorded_run(
 def say_killed(warehouse: Warehouse) -> int:
     """Mark runs that started and never ended as killed; returns how many.
 
-    Only a writer that holds the warehouse's lock may call it: there is no other then.
+    Only a writer that holds the warehouse's lock may call it: no other writer runs then.
     """
     rows = warehouse.rows(TABLE)
     left = rows.filter(pc.equal(rows["outcome"], RUN_STARTED))

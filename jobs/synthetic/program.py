@@ -92,7 +92,7 @@ class _Stage:
         habit = self.shape.noop_transfers if self.shape.pp_size > 1 else "none"
         for place, compute in enumerate(self.order):
             if habit == "all" and compute.direction == "backward" and not done["backward"]:
-                self._add_noop("backward-send", max(place - 2, 0))  # before there is a gradient to send
+                self._add_noop("backward-send", max(place - 2, 0))  # before a gradient exists to send
             self._compute(place, compute, done[compute.direction])
             if habit != "none" and len(done[compute.direction]) == len(self.order) // 2:
                 self._add_noop(f"{compute.direction}-recv", -1)  # after the last compute that needs one

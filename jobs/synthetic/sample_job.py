@@ -69,9 +69,8 @@ def sample_job(
     with the functions of sample_faults, shares of healthy and faulty jobs in KINDS.
 
     days          : over which the windows of its mechanisms may stretch
-    has_own_hosts : one of its hosts may be sick if there are several: only other jobs can show that all of a
-    job
-                    is slow; without, hosts get sick by themselves, as in a fleet
+    has_own_hosts : one of several hosts may be sick (only other jobs can show that all of a job is slow);
+                    without, hosts get sick by themselves, as in a fleet
     most_ops      : most recorded ops on a day, about
     """
     shape = sample_shape(seed, most_ops)

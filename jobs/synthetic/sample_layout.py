@@ -39,7 +39,7 @@ def sample_shape(seed: int, most_ops: int = 150_000) -> JobShape:
     or 3 chunks and microbatches in multiples of pp. Half overlap gradients, half of the pipelines batch
     transfers, one job in four has two buckets. No-op transfers: all, all but the first recv, or (not if
     virtual) none. One job in four lacks one of the op types of UNRECORDED. One in four records two ranks per
-    worker, where there are two. Steps, and then microbatches, are cut until no more than about `most_ops` ops
+    worker, if it has two. Steps, and then microbatches, are cut until no more than about `most_ops` ops
     are recorded.
     """
     rng = child_rng(seed, "shape")

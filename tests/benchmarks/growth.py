@@ -45,7 +45,7 @@ def figures() -> Iterator[Figure]:
 def multiplied(
     rows: pa.Table, manifest: dict[str, Any], axis: str, times: int
 ) -> tuple[pa.Table, dict[str, Any]]:
-    """The job with so many times the steps, or dp ranks; rows by (pp_rank, step, dp_rank), in one chunk."""
+    """The job with a multiple of the steps, or dp ranks; rows by (pp_rank, step, dp_rank), in one chunk."""
     stages, width = manifest["pp_size"], manifest["dp_size"]
     per_stage = rows.num_rows // stages
     copies = [_shifted(rows, axis, number, width, manifest["world_size"]) for number in range(times)]
@@ -69,7 +69,7 @@ def _shifted(rows: pa.Table, axis: str, number: int, width: int, ranks: int) -> 
 
 
 def _large(base: pa.Table, manifest: dict[str, Any]) -> Figure:
-    """A job of 20 million ops through the UDF in a separate process, which tells its peak memory."""
+    """A job of 20 million ops through the UDF in a separate process, which reports its peak memory."""
     rows, facts = multiplied(base, manifest, "step", LARGE_TIMES)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.arrow"

@@ -39,7 +39,7 @@ from udfs.simulate.unit_batches import RESULT_SCHEMA, simulate_batches
 from udfs.what_if import SimulationSettings
 
 SHARES: Final = (1 / 30, 1 / 3, 1.0)
-"""Of the history's days: the backfill is run over so many of them, each into an empty warehouse."""
+"""The backfill runs over this many of the history's days, each time into an empty warehouse."""
 REPEATS: Final = 5
 
 
@@ -49,7 +49,7 @@ def first_days(count: float) -> list[date]:
 
 
 def generate(landing: Path, days: int, jobs: int, ops: int) -> None:
-    """Generate a history, unless there is one."""
+    """Generate a history, unless it exists."""
     if not landing.exists():
         size = ["--days", str(days), "--jobs", str(jobs), "--ops", str(ops), "--workers", "2"]
         command = [sys.executable, "-m", "jobs.make_fleet", "--history", "--landing", str(landing), *size]
@@ -220,7 +220,7 @@ def main() -> None:
 
 
 def measure(spark: SparkSession, settings: Settings, all_days: int) -> None:
-    """Measure everything on a landing of so many days, and print the tables."""
+    """Measure everything on a landing of `days` days, and print the tables."""
     done = list(show("Backfill", "the smaller one: exponent of growth", backfills(spark, settings, all_days)))
     days = first_days(min(settings.history.block_days, all_days))
     ops = done[-1].ops * len(days) // all_days

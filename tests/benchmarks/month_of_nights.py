@@ -75,7 +75,7 @@ class Month:
 
 
 def measure(airflow: LocalAirflow, days: Sequence[date], at_a_time: int) -> None:
-    """Run the nights, clear a stage of one of them with all that follows it, and tell how long it took."""
+    """Run the nights, clear a phase of one of them with all that follows it, and print how long it took."""
     month = Month(airflow, days)
     create_backfill(airflow, month.days[0], month.days[-1], at_a_time)
     took_s = month.wait()

@@ -74,7 +74,7 @@ def _generate(landing: Path) -> int:
 
 
 def _night(spark: SparkSession, settings: Settings) -> dict[str, Measured]:
-    """Each stage of a night."""
+    """Each phase of a night."""
     stages = (ingest_rank_logs, simulate_what_if, aggregate_fleet, publish_night)
     return {
         stage.__name__.removeprefix("jobs."): watch(partial(stage.run, spark, settings, [DAY]))

@@ -24,7 +24,7 @@ AIRFLOW: Final = {
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
 }
-"""All that this Airflow is told."""
+"""All settings of this Airflow."""
 
 
 def _import_airflow() -> None:

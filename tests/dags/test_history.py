@@ -1,4 +1,4 @@
-"""The DAGs beside the night: what their tasks are told. Without Spark."""
+"""The DAGs beside the night: the arguments of their tasks. Without Spark."""
 
 import json
 from datetime import UTC, datetime
@@ -67,7 +67,7 @@ def test_a_form_that_cannot_be_used_is_refused_before_anything_starts(
 
 @pytest.fixture
 def arguments_file(environment: Path, tmp_path: Path, _database: None) -> Path:
-    """Where a stand-in for spark-submit tells its arguments."""
+    """Where a stand-in for spark-submit writes its arguments."""
     write_script(environment / "spark-submit", PRINT_ARGUMENTS)
     return tmp_path / "arguments"
 

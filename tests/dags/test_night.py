@@ -68,7 +68,7 @@ def write_job(landing: Path, run: Run) -> None:
 
 @pytest.fixture
 def variables(landing: Path, tmp_path: Path) -> dict[str, str]:
-    """What a night is told by its environment; its tables go to `tmp_path / "warehouse"`."""
+    """The environment of a night; its tables go to `tmp_path / "warehouse"`."""
     settings = tmp_path / "settings.toml"
     settings.write_text(SMALL + f'"spark.sql.warehouse.dir" = "{tmp_path / "spark-warehouse"}"\n')
     return {
@@ -164,7 +164,7 @@ def test_a_refused_night_alerts_keeps_its_rows_and_can_be_released(
     posts: Posts,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The last stage is real, and meets a fleet that speaks of units which were never ingested."""
+    """The last phase is real, and meets a fleet with units that were never ingested."""
     finish_day(tmp_path, DAY)
     warehouse = Warehouse(spark, str(tmp_path / "warehouse"))
     warehouse.append(TABLES[FLEET_DAY], table_rows(FLEET_DAY))

@@ -43,7 +43,7 @@ BOUND_S = 1200
 
 @pytest.fixture
 def folders(tmp_path: Path) -> dict[str, str]:
-    """Two finished days of one job; on the second a host is sick, which only the first can tell."""
+    """Two finished days of one job; on the second a host is sick, which only the first can show."""
     landing, settings = tmp_path / "landing", tmp_path / "settings.toml"
     for number, day in enumerate(NIGHTS):
         write(landing, number, "sick-stage", REPLICA, hosts("a", number, 4, *([2] if number else [])))

@@ -1,7 +1,7 @@
 """Evaluate the diagnosis on generated jobs with known truth, and on faults injected into published traces.
 
-Seeds 0 to 99,999 are for tuning. Seeds from 1,000,000 on are kept for evaluation: whoever changes the
-diagnosis never looks at single jobs of theirs.
+Seeds 0 to 99,999 are for tuning. Seeds from 1,000,000 on are reserved for evaluation: a change of the
+diagnosis must not look at their single jobs.
 """
 
 import sys

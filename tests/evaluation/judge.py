@@ -68,7 +68,7 @@ def judge_job(
 ) -> list[Row]:
     """Draw, run and record a job, let it be diagnosed, and run it again without each cause.
 
-    most_ops : about so many ops are recorded, at most
+    most_ops : most recorded ops, about
     returns  : one row per cause, with what was predicted and what is true of it as fractions of the actual
                step time, and the job's own columns in each. is_detectable: False if a communication fault in
                all steps leaves no usual transfer; is_flagged: any row of the diagnosis has a flag;
@@ -107,7 +107,7 @@ def healthy_seeds(first: int, number: int) -> list[int]:
 def is_hidden(mechanism: Mapping[str, Any], shape: JobShape) -> bool:
     """Whether a communication fault leaves nothing to compare with.
 
-    So if it struck in all steps, and hit whole collectives of the dp ranks, or the only link there is.
+    So if it struck in all steps, and hit whole collectives of the dp ranks, or the only link.
     """
     if mechanism["cause"] != COMMUNICATION or len(mechanism["slowed_steps"]) < shape.steps:
         return False

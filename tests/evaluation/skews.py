@@ -91,7 +91,7 @@ SKEWS: Final[dict[str, Drawing]] = {
         for host in hosts
     ],
 }
-"""By name, what draws clocks that are off: of hosts, over so many recorded steps."""
+"""By name, functions that draw wrong clocks of hosts over a number of recorded steps."""
 
 
 def draw_clocks(rng: np.random.Generator, hosts: Sequence[str], steps: int, skew: str = "") -> HostClocks:

@@ -87,7 +87,7 @@ def test_it_prints_the_answer_and_writes_one_page(
     log.write_text(log.read_text() + '{"format": "rank-log/1"\n')
     page = tmp_path / "page.html"
     assert main([str(run), "--page", str(page)]) == 0
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     slowdown = analysis(runs_in(run)[0]).tables.job["slowdown"]
     for words in (
         f"slowdown {slowdown:.2f}",
@@ -97,11 +97,11 @@ def test_it_prints_the_answer_and_writes_one_page(
         f"{log.name}, line ",
         f"Page: {page}",
     ):
-        assert words in said
+        assert words in printed
     text = page.read_text()
     assert "charts_library()" in text
     assert not re.search(r'(?:src|href)="\.', text), "the page needs a file beside it"
-    assert "See it op by op" not in text, "there is no warehouse to ask"
+    assert "See it op by op" not in text, "no warehouse to ask"
 
 
 def test_a_run_without_a_manifest_fails_with_the_reason(
@@ -111,9 +111,9 @@ def test_a_run_without_a_manifest_fails_with_the_reason(
     shutil.copytree(run_folders(landing)[0], run)
     (run / "job.json").unlink()
     assert main([str(run), "--page", str(tmp_path / "page.html")]) == 1
-    said = capsys.readouterr().out
-    assert "Not analysed: no manifest (job.json)" in said
-    assert "Rejects: none" in said
+    printed = capsys.readouterr().out
+    assert "Not analysed: no manifest (job.json)" in printed
+    assert "Rejects: none" in printed
 
 
 def test_several_runs_are_listed_and_one_is_taken_by_its_name(
@@ -121,9 +121,9 @@ def test_several_runs_are_listed_and_one_is_taken_by_its_name(
 ) -> None:
     jobs = [json.loads((folder / "job.json").read_text())["job_id"] for folder in run_folders(landing)]
     assert main([str(landing)]) == 2
-    said = capsys.readouterr().err
-    assert "2 runs, name one by --job-id" in said
-    assert all(f"job {job}, run " in said for job in jobs)
+    printed = capsys.readouterr().err
+    assert "2 runs, name one by --job-id" in printed
+    assert all(f"job {job}, run " in printed for job in jobs)
     assert main([str(landing), "--job-id", f"{jobs[0]}x"]) == 2
     assert "did you mean" in capsys.readouterr().err
     assert main([str(landing), "--job-id", jobs[0], "--page", str(tmp_path / "page.html")]) == 0
@@ -137,8 +137,8 @@ def test_the_error_for_a_folder_without_a_run_says_what_was_wanted_and_found(
         runs_in(tmp_path)
     (tmp_path / "my-logs").mkdir()
     assert main([str(tmp_path / "my-log")]) == 2
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.endswith("my-log does not exist: did you mean my-logs?")
+    (printed,) = capsys.readouterr().err.splitlines()
+    assert printed.endswith("my-log does not exist: did you mean my-logs?")
 
 
 def test_one_file_will_do(tmp_path: Path, published_traces: Path) -> None:

@@ -1,4 +1,4 @@
-"""Backfill: what is done and unchanged is skipped; whatever else there is, is done."""
+"""Backfill: what is done and unchanged is skipped; all else is done."""
 
 import shutil
 
@@ -129,7 +129,7 @@ def from_nothing(history: History) -> History:
 def test_whatever_ends_a_backfill_the_next_one_goes_on(
     filled: History, history: History, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:
-    """Where the data that it was working on has gone back to what it was, there is nothing to do."""
+    """If the data has gone back to what it was, nothing is done."""
     mine, aside = history.folder("alpha", DAYS[0]), history.landing.parent / "kept"
     shutil.copytree(mine, aside)
     history.put("alpha", DAYS[0], slow=2.0)

@@ -18,7 +18,7 @@ RANGE = ["--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat()]
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     history: History, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By the history of runs ingest does 4,096 bytes in 12.5 s; of other stages there is none."""
+    """By the history of runs ingest does 4,096 bytes in 12.5 s; other phases have none."""
     history.put("alpha", DAYS[-1], slow=2.0)
     runs = table_rows(PIPELINE_RUNS)
     Warehouse(history.spark, str(history.warehouse)).append(TABLES[PIPELINE_RUNS], runs)
@@ -49,7 +49,7 @@ def test_the_summary_of_a_run_has_the_speed_of_its_phases(
     assert backfill.main([*history.arguments(), *RANGE]) == 0
     printed = capsys.readouterr()
     assert "1 of 2 days had something to do; the others were done and unchanged" in printed.out
-    assert "left" not in printed.err  # no bar where nobody watches
+    assert "left" not in printed.err  # no bar without a terminal
     (run,) = history.rows(PIPELINE_RUNS)
     work = {each["stage"]: each for each in run["stages"]}
     assert {stage: each["units"] for stage, each in work.items()} == {

@@ -108,7 +108,7 @@ def test_a_table_a_view_and_a_query(capsys: pytest.CaptureFixture[str]) -> None:
         (["--html", "/nowhere/at/all.html"], "--html: /nowhere/at/all.html: No such file or directory"),
         (
             ["--format", "xml"],
-            "Invalid value for '--format': 'xml' is unknown: there are table, csv, json, markdown",
+            "Invalid value for '--format': 'xml' is unknown: choose from table, csv, json, markdown",
         ),
     ],
 )
@@ -130,8 +130,8 @@ def test_the_page_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path,
     [
         ("Hots", "did you mean host?"),
         ("job", "did you mean job_days or jobs?"),
-        ("zzz", "there are host, jobs, job_days"),
-        ("", "there are host, jobs, job_days"),
+        ("zzz", "choose from host, jobs, job_days"),
+        ("", "choose from host, jobs, job_days"),
     ],
 )
 def test_the_nearest_name(name: str, message: str) -> None:

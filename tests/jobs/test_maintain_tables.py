@@ -65,7 +65,7 @@ def warehouse(made: Path, spark: SparkSession, settings: Settings) -> Warehouse:
 
 
 def maintain(warehouse: Warehouse, settings: Settings, age: int) -> Done:
-    """Maintain so many days after the first day, with what was done to each table."""
+    """Maintain `days` days after the first day; returns the work on each table."""
     done = maintain_tables.run(warehouse.spark, settings, DAY + timedelta(days=age))
     warehouse.reread_publication()
     return {name: (expired, before, after, deleted) for name, expired, before, after, deleted in done}
@@ -76,7 +76,7 @@ def days_of(warehouse: Warehouse, name: str) -> list[object]:
 
 
 def newest(warehouse: Warehouse, age: int) -> None:
-    """Another unit is ingested so many days after the first."""
+    """Another unit is ingested `days` days after the first."""
     day = DAY + timedelta(days=age)
     with publication(warehouse, "ingest", [day], [JOBS]):
         warehouse.replace(TABLES[JOBS], table_rows(JOBS, [{"log_date": day}]), [day])

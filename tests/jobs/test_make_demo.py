@@ -37,7 +37,7 @@ def test_a_folder_with_other_contents_is_refused(tmp_path: Path) -> None:
 def test_summary_of_an_empty_warehouse(
     spark: SparkSession, test_settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every query is understood, whatever there is to answer it."""
+    """Every query is valid, also on empty tables."""
     paths = test_settings.paths.model_copy(update={"warehouse": str(tmp_path)})
     show(spark, test_settings.model_copy(update={"paths": paths}))
     printed = capsys.readouterr().out

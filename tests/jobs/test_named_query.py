@@ -47,7 +47,7 @@ def test_every_name_is_listed_with_its_meaning(capsys: pytest.CaptureFixture[str
     ("arguments", "complaint"),
     [
         ([], "Missing argument 'NAME'"),
-        (["nope"], "'nope' is unknown: there are coverage"),
+        (["nope"], "'nope' is unknown: choose from coverage"),
         (["trend", "--from", "May"], "not a date"),
     ],
 )

@@ -20,7 +20,7 @@ from udfs.what_if import simulate_job
 
 Times = np.ndarray[Any, np.dtype[np.float64]]
 Record = Callable[[np.random.Generator, Times, Times, Times], tuple[Times, Times]]
-"""Codes, starts and durations of the ops of a line [us] in; starts and durations to be told instead out."""
+"""Codes, starts and durations of the ops of a line [us] in; starts and durations to log instead out."""
 
 SEEDS: Final = range(6_100_000, 6_100_010)
 

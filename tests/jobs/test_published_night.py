@@ -62,7 +62,7 @@ def test_same_trace_as_parquet_and_as_rank_log(published_night: Night) -> None:
             assert {key: one[key] for key in UNIT_KEY} | {"job_id": "ST-as-rank-log"} == {
                 key: other[key] for key in UNIT_KEY
             }
-            # A published trace tells no times of its steps, from which clocks are smoothed.
+            # A published trace has no times of its steps, which smooth clocks.
             clocks = {key for key in one if key.startswith("clock_") or name == HOST_CLOCK}
             for key in one.keys() - set(UNIT_KEY) - clocks:
                 is_number = isinstance(one[key], float)

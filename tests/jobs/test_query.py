@@ -74,11 +74,11 @@ def test_rows_beyond_the_limit_are_left_out_and_it_says_so(
         ("SELECT j.worlds_size FROM job_slowdown AS j", "no column worlds_size: did you mean world_size?"),
         ("SELECT frist_day FROM job_history", "no column frist_day: did you mean first_day?"),
         ("SELECT a FROM (SELECT 1 AS aa)", "no column a: did you mean aa?"),
-        ("SELECT zzz FROM (SELECT 1 AS b, 2 AS c)", "no column zzz: there are b"),
+        ("SELECT zzz FROM (SELECT 1 AS b, 2 AS c)", "no column zzz: choose from b"),
         ("SELECT team FROM job_slowdown", "no column team in job_slowdown: jobs have it"),
-        ("SELECT * FROM slow_hosts", "no table or view slow_hosts: there are rank_steps, jobs,"),
+        ("SELECT * FROM slow_hosts", "no table or view slow_hosts: choose from rank_steps, jobs,"),
         ("SELECT * FROM job_slowdwn", "no table or view job_slowdwn: did you mean job_slowdown?"),
-        ("SELECT * FROM zzz", "no table or view zzz: there are rank_steps, jobs, rejects,"),
+        ("SELECT * FROM zzz", "no table or view zzz: choose from rank_steps, jobs, rejects,"),
         ("SELECT nosuch(steps) FROM job_slowdown", "nosuch does not exist! (--engine spark may know it)"),
         ("", "only one SELECT can be asked"),
     ],
@@ -164,7 +164,7 @@ def test_wrong_arguments_give_one_line(capsys: pytest.CaptureFixture[str], argum
 
 
 class Keyboard(io.StringIO):
-    """Standard input that nobody has redirected."""
+    """Standard input that is not redirected."""
 
     def isatty(self) -> bool:
         return True

@@ -19,7 +19,7 @@ AFTER = LAST + timedelta(days=1)
 
 
 def refresh(history: History, log_date: date = AFTER) -> dict[str, int]:
-    """Refresh; returns units done by stage."""
+    """Refresh; returns units done by phase."""
     counts = refresh_changed_days.run(history.spark, history.settings, log_date)
     return {name.removesuffix(".units"): count for name, count in counts.items() if name.endswith(".units")}
 

@@ -1,4 +1,4 @@
-"""A refused night: kept for inspection, told on its page, and let through by hand."""
+"""A refused night: saved for inspection, shown on its page, and released by hand."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -51,7 +51,7 @@ def release(warehouse: Warehouse, *names: str, day: date = DAY) -> None:
 
 
 def page(warehouse: Warehouse, day: date = DAY) -> str:
-    """What is told of the stage, of which only some tables are published here."""
+    """The phase's page; only some of its tables are published here."""
     return Path(docs_path(warehouse.root, day, "simulate")).read_text()
 
 

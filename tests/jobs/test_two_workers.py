@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 RANGE = ("--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat())
 
 KILLER = '''
-"""Runs a backfill; when tasks of the stage named run in both executors, one worker process is killed."""
+"""Runs a backfill; while tasks of the named Spark stage run in both executors, one worker is killed."""
 import os, signal, sys, threading, time
 
 from pyspark.sql import SparkSession

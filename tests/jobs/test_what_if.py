@@ -160,7 +160,7 @@ def test_nothing_is_written(capsys: pytest.CaptureFixture[str], warehouse: str) 
     ("arguments", "status", "message"),
     [
         (["--job-id", "llm-c"], 2, "no job llm-c: did you mean llm-"),
-        (["--job-id", "zzz"], 2, "no job zzz: there are bad, llm-a, llm-b"),
+        (["--job-id", "zzz"], 2, "no job zzz: choose from bad, llm-a, llm-b"),
         (
             ["--job-id", "llm-b"],
             2,
@@ -169,7 +169,7 @@ def test_nothing_is_written(capsys: pytest.CaptureFixture[str], warehouse: str) 
         (
             ["--job-id", "llm-a", "--run-id", "r1"],
             2,
-            "job llm-a has no run r1: there are run r3 on 2026-01-05,",
+            "job llm-a has no run r1: it has run r3 on 2026-01-05,",
         ),
         (["--job-id", "bad", "--run-id", "c"], 1, "bad_layout: world_size is 2"),
         (["--job-id", "bad", "--run-id", "d"], 1, "no step can be replayed: 0 recorded"),
@@ -202,7 +202,7 @@ def test_a_folder_without_tables_is_a_wrong_argument(
         ([], "Missing option '--job-id'."),
         (
             ["--fix", "stage = 3"],
-            "Invalid value for '--fix': there is no column stage: did you mean pp_rank?; there are the",
+            "Invalid value for '--fix': no column stage: did you mean pp_rank?; use the",
         ),
         (["--fix", "TRUE", "--set", "-1"], "Invalid value for '--set': '-1' is not a number of at least 0"),
         (["--fix", "TRUE", "--set", "nan"], "Invalid value for '--set': 'nan' is not a number of at least 0"),
@@ -240,9 +240,9 @@ def test_the_latest_day_that_fits_is_chosen(run_id: str | None, day: date | None
         (
             "r2",
             NEXT_DAY,
-            "has no run r2 on 2026-01-06: there are run r1 on 2026-01-05, run r1 on 2026-01-06, run",
+            "has no run r2 on 2026-01-06: it has run r1 on 2026-01-05, run r1 on 2026-01-06, run",
         ),
-        (None, date(2026, 1, 9), "has nothing on 2026-01-09: there are"),
+        (None, date(2026, 1, 9), "has nothing on 2026-01-09: it has"),
     ],
 )
 def test_a_choice_that_fits_none_or_several(run_id: str | None, day: date | None, message: str) -> None:

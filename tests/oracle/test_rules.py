@@ -63,7 +63,7 @@ def test_one_recv_fewer_matches_from_the_second_compute_on() -> None:
     graph = build_step_graph(ops, Layout(1, 2, vpp_size=2))
     assert (_waits(graph, 0), _waits(graph, 2), _waits(graph, 3)) == (set(), {0}, {0, 2})
     assert _partners(graph, 2) == {7}
-    assert _partners(graph, 10) == set()  # the model's last chunk sends to nobody
+    assert _partners(graph, 10) == set()  # the model's last chunk sends nothing
     assert _waits(graph, 10) == {7, 9}
 
 

@@ -38,7 +38,7 @@ def hosts_of(workers: Workers, *period: date) -> dict[str, Row]:
 
 
 def tail(chances: list[float], slow: int) -> float:
-    """P(at least so many of these independent events happen), by all outcomes."""
+    """P(at least `count` of these independent events happen), by all outcomes."""
     outcomes = product((False, True), repeat=len(chances))
     return sum(
         prod(p if happens else 1 - p for p, happens in zip(chances, outcome, strict=True))

@@ -26,7 +26,7 @@ class Cluster(NamedTuple):
 
 @contextmanager
 def cluster(folder: Path, workers: int, cores: int) -> Iterator[Cluster]:
-    """A master and so many workers of so many cores each, until the block ends; they live in this folder."""
+    """A master and some workers of some cores each, until the block ends, in this folder."""
     port = free_port()
     url = f"spark://{HOST}:{port}"
     with ExitStack() as stack:

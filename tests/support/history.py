@@ -82,7 +82,7 @@ class History:
             finish_day(self.landing, day)
 
     def arguments(self) -> list[str]:
-        """What tells a command line where this history lies."""
+        """Arguments that name this history's folders."""
         return ["--landing", str(self.landing), "--warehouse", str(self.warehouse)]
 
     def plan(
@@ -95,7 +95,7 @@ class History:
     def fill(
         self, stages: Sequence[str] = PHASE_NAMES, job_ids: Sequence[str] = ()
     ) -> dict[str, set[tuple[str, str]]]:
-        """Do what is to be done; returns what that was, (day, job_id) by stage."""
+        """Do the work; returns it as (day, job_id) by phase."""
         todo = self.plan(stages, job_ids)
         backfill.run(self.spark, self.settings, todo)
         return units_of(todo)
@@ -130,7 +130,7 @@ class History:
 
 
 def units_of(todo: backfill.Plan) -> dict[str, set[tuple[str, str]]]:
-    """What a plan has to do, (day, job_id) by stage."""
+    """The work of a plan, (day, job_id) by phase."""
     return {
         stage: {
             (unit[0].isoformat(), unit[1]) for block in todo.blocks for unit in block.units.get(stage, ())

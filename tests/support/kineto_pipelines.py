@@ -72,7 +72,7 @@ def _actions(
         for way in ("forward", "backward")
     }
     if names.count("backward-send") > len(computes["backward"]):
-        done["backward-send"] = -1  # one before there is a gradient
+        done["backward-send"] = -1  # one before a gradient exists
     ends = (0, sizes["vpp_size"] * sizes["pp_size"] - 1)
     for name, (_, own_chunk) in zip(names, labels, strict=True):
         way, kind = name.split("-")[0], name.split("-")[-1]

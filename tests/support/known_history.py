@@ -28,7 +28,7 @@ STRAGGLING: Final = 85
 GPU_HOURS: Final = 100.0
 """Of each analysed run; the others have half as many."""
 LITTLE: Final = (0.104 * ANALYSED - 20 * 0.3 - 65 * 0.16) / (ANALYSED - STRAGGLING)
-"""Waste of those that do not straggle: so much that all together waste 10.4 %."""
+"""Waste of those that do not straggle, chosen so that all together waste 10.4 %."""
 STEP_RATIOS: Final = (0.98, 0.99, 1.0, 1.0, 1.0, 1.0, 1.0, 1.01, 1.02, 1.06)
 """Slowdown of the steps of every straggling run, over its own."""
 

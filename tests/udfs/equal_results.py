@@ -21,7 +21,7 @@ def assert_same_results(
     for name in RESULT_TABLES:
         ours, theirs = found[name], wanted[name]
         if name == OP_TYPE_SLOWDOWN:
-            # In the order in which a graph first has them: of several graphs there is none.
+            # In the order in which a graph first has them, which several graphs do not define.
             ours, theirs = ours.sort_by("op_type"), theirs.sort_by("op_type")
         assert ours.schema == theirs.schema, name
         for field in ours.schema:
@@ -54,7 +54,7 @@ def shuffled_rows(rank_steps: pa.Table, seed: int = 0) -> pa.Table:
 
 
 def in_chunks(rank_steps: pa.Table, rows: int) -> pa.Table:
-    """The same rows in Arrow chunks of so many; none of them begins at offset 0 but the first."""
+    """The same rows in Arrow chunks of `size`; only the first begins at offset 0."""
     rank_steps = rank_steps.combine_chunks()
     parts = [rank_steps.slice(first, rows) for first in range(0, rank_steps.num_rows, rows)]
     chunked = pa.concat_tables(parts)

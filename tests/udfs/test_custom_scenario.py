@@ -208,5 +208,5 @@ def test_what_cannot_be_replayed_says_why() -> None:
         ask([line(3, 0, 0, [("optimizer", 0, 0)])], manifest())
     with pytest.raises(TraceError, match=r"step 3: takes 1e\+15 s"):
         ask([line(3, 0, 0, [("optimizer", 0, 1e15)])], manifest())
-    with pytest.raises(PredicateError, match="there is no column stage"):
+    with pytest.raises(PredicateError, match="no column stage"):
         ask([replica(7, 0, 1, 1)], manifest(), "stage = 1")

@@ -52,7 +52,7 @@ def mixed(op: npt.NDArray[np.int8], start_us: npt.NDArray[np.float64], row: int)
 
 
 def one_other(op: npt.NDArray[np.int8], start_us: npt.NDArray[np.float64], row: int) -> Places:
-    """All lines by type, but one in the midst: what the first line tells does not hold for all."""
+    """All lines by type, but one in the midst: the first line is not typical."""
     return (by_start if row == 5 else by_type)(op, start_us, row)
 
 

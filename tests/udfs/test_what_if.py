@@ -44,7 +44,7 @@ def test_one_worker_two_steps() -> None:
     }
     assert job(tables)["slowdown"] == 1.0
     assert job(tables)["last_stage_share"] == 0.0
-    assert job(tables)["slow_worker_share"] is None, "nothing is lost, so there is no share of a loss"
+    assert job(tables)["slow_worker_share"] is None, "nothing is lost, so no share of it exists"
 
 
 def replica(dp_rank: int, forward_s: float, slowest_s: float) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def test_microbatch_computed_twice_is_a_trace_error() -> None:
 
 
 def test_crossed_transfers_are_a_cycle() -> None:
-    """Each stage wants the other's first microbatch before it sends its own: nobody can start."""
+    """Each stage wants the other's first microbatch before it sends its own: neither can start."""
     with pytest.raises(
         TraceError, match=r"step 8: \d+ ops wait for each other in a circle: .*forward-compute 0"
     ):

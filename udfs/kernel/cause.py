@@ -25,7 +25,7 @@ CLOCK_SKEW: Final = 7
 MOSTLY_UNEXPLAINED: Final = 8
 HIGH_DISCREPANCY: Final = 9
 FLAGS: Final = 10
-"""Why an answer is not to be trusted like others, and how many reasons there are, with none."""
+"""Why to trust an answer less than others, and the number of reasons, including none."""
 
 ALL: Final = -1
 """Stage or dp rank of a culprit that is not one of them."""

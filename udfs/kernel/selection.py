@@ -11,7 +11,7 @@ from udfs.kernel.graph.program import Floats
 Values = TypeVar("Values", Floats, float)
 
 MANY: Final = 16_384
-"""From so many values on, looking first for a narrow bracket around a rank is worth it."""
+"""From this many values on, looking first for a narrow bracket around a rank is worth it."""
 
 SAMPLE: Final = 1024
 MARGIN: Final = 64
@@ -19,7 +19,7 @@ MARGIN: Final = 64
 
 FEW: Final = 8
 ENOUGH: Final = 4096
-"""So few along an axis of so many values are compared all at once in less time than sorting each takes."""
+"""Up to this many along an axis, of at least this many values, comparing all at once beats sorting each."""
 
 
 def neighbours(values: Floats, rank: int) -> tuple[float, float]:
@@ -102,7 +102,7 @@ def medians_along(values: Floats, axis: int, *, low: bool = False) -> Floats:
 
 @cache
 def _network(size: int, ranks: tuple[int, ...]) -> list[tuple[int, int, bool, bool]]:
-    """Comparisons that sort so many values (Batcher 1968), without those that no rank wanted depends on.
+    """Comparisons that sort `size` values (Batcher 1968), without those that no wanted rank depends on.
 
     returns : positions of two values, and whether the lower, or the upper, of them is wanted there.
     """

@@ -108,13 +108,13 @@ def analyse(
     """Replay a job in every scenario of section 5.
 
     Two passes over blocks of steps: the ideals need the durations of all steps; given the ideals, steps are
-    independent. So no more than one block of start times, and of replays, is held at a time.
+    independent. So at most one block of start times, and of replays, is in memory at a time.
 
     rows         : the job's rows, every step complete.
     worker_rank  : int, shape (stage, dp_rank); global rank of each worker, settles ties among the slowest.
     worker_host  : int, shape (stage, dp_rank); equal on one host, -1 where unknown. None: all unknown.
-    how          : the choices there are; the usual ones where not given.
-    raises       : TraceDefectError where the ops contradict each other, or take no time, so that there is
+    how          : the choices; the usual ones if left out.
+    raises       : TraceDefectError if the ops contradict each other, or take no time, so that there is
                    nothing to compare with.
     """
     chosen = how or How()

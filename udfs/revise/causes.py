@@ -1,6 +1,6 @@
 """Causes of one unit, revised by what other jobs and earlier days say; rows of job_causes in, and out.
 
-Only what the unit's own steps could not tell is revised. Each row that is keeps what it said before.
+Only what the unit's steps could not decide is revised. Each revised row keeps its values before.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,7 +75,7 @@ def revise(causes: Sequence[Row], unit: Unit, history: History, minimum_runs: in
 
 
 def _is_open(row: Row, flags: Sequence[str]) -> bool:
-    """Whether history can help: it does not where there are too few steps, or the replay misses them."""
+    """Whether history can help: not with too few steps, or if the replay does not match them."""
     return row["flag_reason"] is None or row["flag_reason"] in flags
 
 
@@ -98,7 +98,7 @@ def _by_stages(rows: Mapping[str, Row], unit: Unit, found: SlowStages) -> dict[s
         return {row["cause"]: _revised(row, unit, {}, evidence) for row in was_open if is_answered}
     # A fix that shared its saving with those of other causes shares it under its new name too.
     shared = _share(stage) if found.kept < 1.0 else 1.0
-    # Where nothing was found slow, the culprits were suspects; on these stages they are known better now.
+    # Without a slow stage the culprits were only candidates; on these stages they are known better now.
     known = worker["culprits"] if worker["is_cause"] else []
     elsewhere = [each for each in known if each["pp_rank"] not in found.factors]
     culprits = sorted(
@@ -137,7 +137,7 @@ def _by_transfers(rows: Mapping[str, Row], unit: Unit, found: SlowTransfers) -> 
 
 
 def _revised(row: Row, unit: Unit, changes: Row, evidence: Mapping[str, float]) -> Row:
-    """Return the row with changes, its hours and label as they follow from them, and what it said before."""
+    """Return the row with changes, its hours and label as they follow, and its values before."""
     new = row | changes
     saved = new["time_saved_fraction"]
     hours = unit.gpu_hours

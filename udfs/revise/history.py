@@ -1,7 +1,8 @@
 """What other runs say of one unit: which of its stages, or transfers, take longer than there.
 
 A stage that is one worker, or that lies on one host whole, looks the same whether the host is slow or the
-work is heavy. Other runs of the same model tell: the work moves with the stage, slowness stays with the host.
+work is heavy. Other runs of the same model decide: the work moves with the stage, slowness stays with the
+host.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,7 +12,7 @@ from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
 from udfs.kernel.op_type import AVERAGED, COMPUTE
 
 LEAST_SLOWER: Final = 1.08
-"""A stage that takes so many times as long as elsewhere is slow: healthy hosts differ by 3 %."""
+"""A stage that takes this many times as long as elsewhere is slow: healthy hosts differ by 3 %."""
 
 SAME_WORK: Final = 1.05
 """Computes that differ by no more are of the same work, so that slower transfers are the network's."""
@@ -20,7 +21,7 @@ SAME_TRAFFIC: Final = 1.25
 """Transfers that differ by no more carry the same, so that slower computes are the host's, not more work."""
 
 SLOW_LINK: Final = 1.8
-"""Transfers that take so many times as long are faults, as within a job (diagnosis, section 2)."""
+"""Transfers that take this many times as long are faults, as within a job (diagnosis, section 2)."""
 
 SAME_OPS: Final = 0.02
 """Share by which the ops of a step may differ between runs that are compared: less than one microbatch."""
@@ -107,9 +108,9 @@ def comparable(unit: Run, runs: Sequence[Run]) -> list[Run]:
 def slow_stages(
     unit: Run, runs: Sequence[Run], slow_hosts: Mapping[str, SlowHost], minimum_runs: int
 ) -> SlowStages | None:
-    """Stages that are slow for where they run; None where history cannot tell.
+    """Stages that are slow because of their hosts; None if history cannot decide.
 
-    runs : of the same model, comparable. Where a stage computes nothing, or in no time, nothing is told.
+    runs : of the same model, comparable. A stage that computes nothing, or in no time, has no result.
     """
     runs = [run for run in runs if _computes(run)]
     if not _computes(unit):
@@ -124,7 +125,7 @@ def slow_stages(
 
 
 def slow_transfers(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowTransfers | None:
-    """Transfers slower than in other runs of the same work; None where history cannot tell."""
+    """Transfers slower than in other runs of the same work; None if history cannot decide."""
     if len(runs) < minimum_runs or unit.ideal_step_s <= 0.0:
         return None
     work = max(_ratios(unit, runs, _COMPUTES, 0.0), default=1.0)

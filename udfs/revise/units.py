@@ -30,10 +30,10 @@ from udfs.revise.causes import History, Row, Unit, revise
 from udfs.revise.history import Run, SlowHost, Stage
 
 RUNS_A_DAY: Final = 8
-"""Of each model and day so many runs are compared: hundreds of the same model say no more."""
+"""Most runs of each model and day that are compared: hundreds of the same model add nothing."""
 
 MOST_RUNS: Final = 32
-"""A unit is compared with so many runs, the latest."""
+"""Most runs that a unit is compared with, the latest."""
 
 REVISED_FROM: Final = (JOB_BASELINE, JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)
 """Tables that a revision reads: no ops, nothing by step."""

@@ -1,7 +1,7 @@
 """A predicate over ops, from SQL text: which ops does a custom scenario change?
 
 DuckDB reads and evaluates it. Only logic over columns and literals is let through; anything else is refused
-with one line: what is wrong, and what there is.
+with one line: what is wrong, and what is allowed.
 """
 
 import json
@@ -39,7 +39,7 @@ _COLUMN_OF: Final = {"stage": "pp_rank", "worker": "dp_rank and pp_rank together
 }
 """Everyday words and groups, where the nearest spelling would mislead."""
 _THERE_IS: Final = (
-    f"there are the columns {', '.join(COLUMNS)}, the operators AND, OR, NOT, =, !=, <>, "
+    f"use the columns {', '.join(COLUMNS)}, the operators AND, OR, NOT, =, !=, <>, "
     "<, <=, >, >=, IN, BETWEEN, IS NULL, LIKE, parentheses, numbers, 'text', NULL, TRUE and FALSE"
 )
 _TOGETHER: Final = 1_000_000
@@ -75,7 +75,7 @@ def parse_predicate(text: str) -> OpPredicate:
     """
     try:
         predicate = OpPredicate(" ".join(text.split()), text, _names(text))
-        # Asked of one op of which nothing is known: what DuckDB cannot evaluate is told at once.
+        # Evaluated on one unknown op, so that what DuckDB cannot evaluate fails at once.
         predicate.chosen(lambda _: OpColumn(np.zeros((1, 1, 1), np.int64), np.zeros((1, 1, 1), np.bool_)))
     except RecursionError:
         message = "too deeply nested"
@@ -88,7 +88,7 @@ def parse_predicate(text: str) -> OpPredicate:
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """A database in memory that reaches and loads nothing, and cannot be told otherwise."""
+    """A database in memory that reaches and loads nothing, with its settings locked."""
     barred = ("enable_external_access", "autoload_known_extensions", "python_enable_replacements")
     bounds: dict[str, Any] = {"threads": 1, "memory_limit": "1GB"}  # one thread keeps the order of the ops
     return duckdb.connect(config=bounds | dict.fromkeys(barred, False) | {"lock_configuration": True})
@@ -154,5 +154,5 @@ def _known(what: str, name: str, there_are: Sequence[str]) -> str:
     if name in there_are:
         return name
     column = _COLUMN_OF.get(name, *get_close_matches(name, (*COLUMNS, *_QUOTED), n=1))
-    message = f"did you mean {column}?" if column else f"there are {', '.join(there_are)}"
-    raise PredicateError(f"there is no {what} {name}: {message}")
+    message = f"did you mean {column}?" if column else f"choose from {', '.join(there_are)}"
+    raise PredicateError(f"no {what} {name}: {message}")

@@ -13,7 +13,7 @@ from udfs.simulate.rank_rows import ReplayedRows
 Row = dict[str, object]
 
 _FLAGS: Final = (None, *FLAG_REASONS)
-"""By the kernel's code; without a flag there is no reason."""
+"""By the kernel's code; no flag, no reason."""
 
 
 def cause_rows(

@@ -1,4 +1,4 @@
-"""What can honestly be said of a unit whose computes were recorded and whose transfers were not.
+"""Results for a unit whose computes were recorded and whose transfers were not.
 
 Transfers that are made from the gaps between computes give T = T_actual, whatever the job is: such a replay
 proves nothing. So a slowdown is not given, only what it is if transfers cost nothing, and if all gaps are
@@ -96,7 +96,7 @@ class _Completed:
 
     @property
     def clock(self) -> Ints:
-        """One for all: without transfers nothing tells of clocks."""
+        """One clock for all: without transfers, clocks cannot be compared."""
         return np.zeros_like(self.rows.clock)
 
     @property

@@ -1,4 +1,4 @@
-"""A defect that the kernel found, told with the names that people know: step, rank, op type."""
+"""Describes a defect found by the kernel in names of the log: step, rank, op type."""
 
 from typing import Final
 

@@ -55,7 +55,7 @@ class StepTimelines:
     step       : training step number.
     t0_us      : Unix time of the step's zero, by the clock of the host that was first; 0 if not known. [us]
     op_type    : code of each op, shape (op,).
-    facts      : by column what each op is, int64, shape (op, lane), UNKNOWN where there is nothing to say; a
+    facts      : by column what each op is, int64, shape (op, lane), UNKNOWN without a value; a
                  transfer has microbatch and chunk of the compute it belongs to, host is a position in hosts.
     duration_s : by kind, what each op takes once all are there: the transfer in a rendezvous, else all. [s]
     timelines  : by kind, start and end of each op.

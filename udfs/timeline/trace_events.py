@@ -59,7 +59,7 @@ class Thread(NamedTuple):
 
 
 class Span(NamedTuple):
-    """When an op is called, from when on nobody misses in its rendezvous, and when it ends. [ns]"""
+    """When an op is called, when its rendezvous is complete, and when it ends. [ns]"""
 
     start: int
     met: int
@@ -226,7 +226,7 @@ class _Drawing:
         return name
 
     def _arguments(self, place: Place) -> Event:
-        """What a click on the op tells; what the log does not say is left out."""
+        """What a click on the op shows; values missing in the log are left out."""
         known = {name: int(self.step.facts[name][place]) for name in FACTS}
         known = {name: value for name, value in known.items() if value != UNKNOWN}
         return {

@@ -1,4 +1,4 @@
-// Charts as Vega-Lite describes them. Colours are Okabe and Ito's, and cividis: both are told apart by everybody.
+// Charts as Vega-Lite describes them. Colours are Okabe and Ito's, and cividis: both are safe for colour-blind readers.
 const CAUSE_COLOURS = ["#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c"];
 const HOTTEST_PERCENT = 30;
 const WIDEST_CELL = 48;
@@ -92,7 +92,7 @@ const CHARTS = {
   }),
 };
 
-// One scale for all pages: the root of the excess, so that 2 % can be told from nothing and 15 % from 30 %.
+// One scale for all pages: the root of the excess, so that 2 % differs visibly from nothing, and 15 % from 30 %.
 function heat(x, xTitle, y, yTitle, tooltip) {
   return spec(0, {
     mark: { type: "rect" },

@@ -15,7 +15,7 @@ from jobs.synthetic.window import ALWAYS, Window
 
 Culprits = Mapping[str, Any]
 """Who is to blame: `workers` as [dp_rank, pp_rank], `stages`, `chunks` of the model, `hosts`, `op_types`."""
-NOBODY: Culprits = MappingProxyType({})
+NO_CULPRIT: Culprits = MappingProxyType({})
 
 
 class Mechanism(ABC):
@@ -41,7 +41,7 @@ class Mechanism(ABC):
     def culprits(self, place: Place) -> Culprits:
         """Who is to blame."""
         del place
-        return NOBODY
+        return NO_CULPRIT
 
     def part(self, first: int, end: int) -> "Mechanism | None":
         """What of it falls into recorded steps [first, end), counted from there; None if nothing does."""

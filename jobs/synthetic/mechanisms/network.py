@@ -6,7 +6,7 @@ from typing import ClassVar, Final, Literal
 import numpy as np
 
 from jobs.synthetic.conditions import Conditions
-from jobs.synthetic.mechanisms.mechanism import NOBODY, Culprits, Windowed
+from jobs.synthetic.mechanisms.mechanism import NO_CULPRIT, Culprits, Windowed
 from jobs.synthetic.place import Place, Rows
 
 EXTRA_SPREAD: Final = 0.3
@@ -44,7 +44,7 @@ class FlappingLink(Windowed):
     def culprits(self, place: Place) -> Culprits:
         """Name the stage that sends, and on which dp rank where it is one."""
         if not place.transfers_from(self.pp_rank):
-            return NOBODY
+            return NO_CULPRIT
         dp_ranks = range(place.shape.dp_size) if self.dp_rank is None else [self.dp_rank]
         return {"stages": [self.pp_rank], "workers": [[dp_rank, self.pp_rank] for dp_rank in dp_ranks]}
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from jobs.synthetic.conditions import Conditions
-from jobs.synthetic.mechanisms.mechanism import NOBODY, Culprits, Mechanism
+from jobs.synthetic.mechanisms.mechanism import NO_CULPRIT, Culprits, Mechanism
 from jobs.synthetic.place import Place
 
 
@@ -41,7 +41,7 @@ class LossLayer(Mechanism):
     def culprits(self, place: Place) -> Culprits:
         """Name the last stage."""
         last = place.shape.last_chunk
-        return {"stages": [place.shape.pp_size - 1], "chunks": [last]} if last else NOBODY
+        return {"stages": [place.shape.pp_size - 1], "chunks": [last]} if last else NO_CULPRIT
 
 
 @dataclass(frozen=True)
@@ -78,4 +78,4 @@ class UnevenLayers(Mechanism):
             "stages": np.flatnonzero(heaviest & ~heaviest.all()).tolist(),
             "chunks": np.flatnonzero(weight > weight.mean()).tolist(),
         }
-        return found if found["chunks"] else NOBODY
+        return found if found["chunks"] else NO_CULPRIT

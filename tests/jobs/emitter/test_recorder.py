@@ -90,7 +90,7 @@ def test_a_store_that_never_answers_slows_no_job(
     with caplog.at_level(logging.WARNING, WARNINGS):
         assert train(recorder, range(3 * module.MOST_WAITING)) == 3 * module.MOST_WAITING
         recorder.close(timeout_s=0.01)
-    assert not hangs.is_set(), "nobody waited for the store"
+    assert not hangs.is_set(), "no job waited for the store"
     assert [record.getMessage().endswith("steps behind") for record in caplog.records] == [True]
     hangs.set()
 

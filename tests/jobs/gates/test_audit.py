@@ -1,4 +1,4 @@
-"""Gates: what passes, what is refused and how it is told, and what cannot be evaluated."""
+"""Gates: what passes, what is refused with which message, and what cannot be evaluated."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the gates of job_causes refuse: culprits and evidence are held to their declaration too."""
+"""What the gates of job_causes refuse: culprits and evidence are checked too."""
 
 import math
 from typing import Any

@@ -93,7 +93,7 @@ def test_a_unit_that_lacks_a_row_is_incomplete(results: Results, name: str) -> N
     table = results[name]
     firsts = {table.column("job_id").index(job_id).as_py() for job_id in "abc"} - {-1}
     lacking = table.filter(pa.array([place not in firsts for place in range(table.num_rows)]))
-    expected = set() if name == OP_TYPE_SLOWDOWN else {"a", "b"}  # which types there are, nothing else tells
+    expected = set() if name == OP_TYPE_SLOWDOWN else {"a", "b"}  # no other table has the types
     assert found(incomplete_units(results | {name: lacking})) == expected
 
 

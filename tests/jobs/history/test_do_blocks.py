@@ -1,4 +1,4 @@
-"""Blocks that a gate refuses: what else can be done is done, and all that was refused is told."""
+"""Blocks that a gate refuses: the rest is done, and all refusals are reported."""
 
 from datetime import date
 from typing import Any, cast
@@ -75,7 +75,7 @@ def test_a_refused_day_keeps_no_other_back(done: Done, caplog: pytest.LogCapture
     assert [refusal.table for refusal in raised.value.refusals] == ["table1", "table4"]
     assert raised.value.kept_in == "/w/_refused/[0, 1, 2], /w/_refused/[4]"
     assert raised.value.counts == {"jobs": 10}
-    assert "2026-01-02: gate refused" in caplog.text, "told at once, whatever ends the run later"
+    assert "2026-01-02: gate refused" in caplog.text, "reported at once, whatever ends the run later"
 
 
 def test_a_refusal_of_no_day_is_looked_for_day_by_day(done: Done) -> None:

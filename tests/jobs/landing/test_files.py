@@ -1,4 +1,4 @@
-"""What lies in a landing, told apart by where it lies, what it is called and what it is."""
+"""Entries of a landing, classified by place, name and kind."""
 
 import os
 import shutil

@@ -91,7 +91,7 @@ def test_the_format_is_chosen_by_content_whatever_packs_it(made: Landing) -> Non
         assert all(file.digest for file in found.accounts[job_id].files)
     assert (found.rows("torn"), found.rejects("torn")) == (0, {"a.json.zst": "unreadable_file"})
     assert (found.rows("megascan"), found.job("megascan")["transfers"]) == (80, "absent")
-    assert found.job("megascan")["left_out"], "the unnamed end of iterations is told"
+    assert found.job("megascan")["left_out"], "the unnamed end of iterations is counted"
 
 
 def test_the_manifest_wins_over_files(made: Landing) -> None:

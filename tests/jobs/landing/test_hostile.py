@@ -41,7 +41,7 @@ def put_good(landing: Landing, job_id: str = "good") -> None:
 
 
 def packed(size: int, around: tuple[bytes, bytes]) -> Iterator[bytes]:
-    """A gzip of two lines and, between them, one of so many bytes."""
+    """A gzip of two lines and, between them, one of `size` bytes."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     yield packer.compress(around[0] + b"\n")
     for _ in range(size // MB):

@@ -1,4 +1,4 @@
-"""Before and after: who is compared with whom, and when there is not enough evidence."""
+"""Before and after: which jobs are compared, and when the evidence is not enough."""
 
 from datetime import date, timedelta
 

@@ -104,8 +104,8 @@ def test_the_charts_have_the_rows() -> None:
     steps = [row["step"] for row in SICK.steps]
     assert cells[0] == [f"{row['pp_rank']} / {row['dp_rank']}" for row in by_stage for _ in steps]
     assert cells[1] == steps * len(by_stage)
-    told = np.concatenate([row["step_slowdowns"] for row in by_stage])
-    np.testing.assert_allclose(cells[2], 100 * (told - 1), rtol=1e-2, atol=1e-9)
+    slowdowns = np.concatenate([row["step_slowdowns"] for row in by_stage])
+    np.testing.assert_allclose(cells[2], 100 * (slowdowns - 1), rtol=1e-2, atol=1e-9)
     for chart in charts.values():
         assert chart["id"] in PAGE.all("div", "id")
     assert charts["steps"]["rows"]["burst"] == [row["step"] - place for place, row in enumerate(SICK.steps)]
@@ -255,16 +255,16 @@ def test_a_job_that_failed_by_a_defect_of_ours_shows_where() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trace", "said"),
+    ("trace", "words"),
     [
         ("SE", ("hot all over", "Fixing it alone returns 25.0 % of the time", "1.54 replayed / ideal")),
         ("ST", ("hot row", "Fixing it alone returns 13.3 % of the time", "1.18 replayed / ideal")),
     ],
 )
-def test_published_traces(published_traces: Path, trace: str, said: tuple[str, ...]) -> None:
+def test_published_traces(published_traces: Path, trace: str, words: tuple[str, ...]) -> None:
     rows = published.rank_steps(published_traces, trace)
     page = Page(job_page(unit_tables(rows, published.manifest(published_traces, trace))))
-    for text in said:
+    for text in words:
         assert text in page.text
 
 

@@ -69,14 +69,14 @@ def all_over() -> Floats:
 def test_a_drawn_map_has_its_name(slowdown: Floats, name: str, facts: str) -> None:
     found = name_pattern(slowdown)
     assert found.name == name
-    assert facts in found.told
+    assert facts in found.text
 
 
 def test_with_one_replica_a_row_is_a_cell_and_the_text_says_so() -> None:
     slowdown = hot_row()[:, :1]
     found = name_pattern(slowdown)
     assert found.name == patterns.HOT_CELL
-    assert "a slow worker and a heavy stage look the same" in found.told
+    assert "a slow worker and a heavy stage look the same" in found.text
 
 
 @pytest.mark.parametrize(
@@ -95,4 +95,4 @@ def test_published_traces_look_as_the_paper_says(
     slowdown = np.array(tables["worker_slowdown"]["step_slowdowns"].to_pylist())
     found = name_pattern(slowdown.T.reshape(-1, facts_of_trace["dp_size"], facts_of_trace["pp_size"]))
     assert found.name == name
-    assert facts in found.told
+    assert facts in found.text

@@ -29,8 +29,8 @@ def test_a_report_is_written_without_spark(capsys: pytest.CaptureFixture[str], w
 
 def test_a_day_without_rows_gets_no_report(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
     assert report_fleet.main(["--warehouse", warehouse, "--log-date", str(NEXT_DAY)]) == 2
-    said = f"no rows of {NEXT_DAY} in {warehouse}: the nearest days with rows are {DAY}"
-    assert capsys.readouterr().err == f"report_fleet: error: {said}\n"
+    message = f"no rows of {NEXT_DAY} in {warehouse}: the nearest days with rows are {DAY}"
+    assert capsys.readouterr().err == f"report_fleet: error: {message}\n"
     assert not Path(warehouse, "_report").exists()
 
 

@@ -14,7 +14,7 @@ Machine = tuple[Path, pytest.MonkeyPatch]
 
 
 def pretend_java(home: Path, version: str) -> Path:
-    """A launcher that tells its version and home as Java does, and echoes any other arguments."""
+    """A launcher that prints its version and home as Java does, and echoes any other arguments."""
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True)
     launcher.write_text(

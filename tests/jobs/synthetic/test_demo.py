@@ -110,7 +110,7 @@ def test_other_planted_faults_are_found() -> None:
 
 
 def test_every_cause_occurs_alone() -> None:
-    """Each of them costs a job so much that a diagnosis has to name it; one host slows three jobs."""
+    """Each of them costs a job enough that a diagnosis has to name it; one host slows three jobs."""
     found = set()
     slowed = []
     for job in JOBS:

@@ -49,9 +49,13 @@ def test_a_half_written_unit_is_left_to_its_day(name: str) -> None:
 def test_a_row_that_was_revised_is_what_it_was_where_nothing_speaks_of_it_any_more() -> None:
     measured = revised(results())
     names = [field.name for field in TABLES[JOB_CAUSES].arrow_schema.field("unrevised").type]
-    told = {"time_saved_fraction": 0.5, "flag_reason": "judged_by_history", "evidence": {"history_runs": 2.0}}
+    changes = {
+        "time_saved_fraction": 0.5,
+        "flag_reason": "judged_by_history",
+        "evidence": {"history_runs": 2.0},
+    }
     before = {name: measured[0][name] for name in names}
-    assert revised(results(job_causes=told | {"unrevised": before})) == measured
+    assert revised(results(job_causes=changes | {"unrevised": before})) == measured
 
 
 def test_a_baseline_without_its_lists_speaks_of_nothing() -> None:

@@ -46,8 +46,8 @@ def test_every_cause_has_its_row_and_its_fractions_as_they_came(monkeypatch: pyt
     assert tuple(found) == CAUSES
     saved = [row["time_saved_fraction"] for row in found.values()]
     assert saved == [0.25, 0.125, -0.0625, 0.03125, 0.0, 0.015625, 0.0625]
-    flagged = [name for name, row in found.items() if row["is_cause"]]
-    assert flagged == ["slow_worker", "stage_imbalance", "pause", "unexplained"]
+    present = [name for name, row in found.items() if row["is_cause"]]
+    assert present == ["slow_worker", "stage_imbalance", "pause", "unexplained"]
     total = sum(row["attributed_fraction"] for row in found.values())
     assert total == DIAGNOSIS.all_fixes_fraction, "what is unexplained has no share of what fixes save"
 

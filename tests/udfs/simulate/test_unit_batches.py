@@ -53,7 +53,7 @@ def test_thousands_of_tiny_units_share_batches() -> None:
 
 
 def test_results_leave_as_soon_as_a_batch_is_full() -> None:
-    """Nothing is held back until all units have come: memory would grow with their number."""
+    """Results come before all units are read: otherwise memory would grow with their number."""
     asked = count()
 
     def counted(_: object) -> Iterator[UnitRows]:

@@ -19,7 +19,7 @@ from udfs.timeline.timelines import KINDS, StepTimelines, step_timelines
 from udfs.timeline.trace_events import CRITICAL, LAUNCH_DELAY, SHOWN, arrows_left_out, lanes, trace_events
 
 OVERLAPPING: Ops = [("forward-compute", 0, 2, 0), ("forward-compute", 1, 2, 1), ("forward-compute", 2, 2, 2)]
-"""As no stream can run them; a profiler may say so all the same."""
+"""As no stream can run them, though a profiler may log it."""
 
 JOBS = {
     "usual": named_job("usual"),

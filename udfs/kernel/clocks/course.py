@@ -56,7 +56,7 @@ class Course(NamedTuple):
 def course(ahead_s: Floats, time_s: Floats) -> Course:
     """Fit what clocks do.
 
-    ahead_s : float64, shape (clock, step); nan where nothing tells. [s]
+    ahead_s : float64, shape (clock, step); nan if unknown. [s]
     time_s  : float64, shape (step,); when each step began. [s]
     """
     known = np.isfinite(ahead_s)
@@ -97,7 +97,7 @@ def levelled(ahead_s: Floats, time_s: Floats, part: Ints) -> Floats:
     A clock that is set moves the mean, so that all the others seem to be set a little the other way. What
     most clocks do beside their drift, step by step, is the mean's doing; that is taken away.
 
-    ahead_s : float64, shape (clock, step); nan where nothing tells. [s]
+    ahead_s : float64, shape (clock, step); nan if unknown. [s]
     """
     if ahead_s.shape[1] < FEW:
         return ahead_s
@@ -172,7 +172,7 @@ def _split(rest: Floats, time_s: Floats, segment: Ints, clocks: Ints, scatter: F
     """Begin a new segment where the rest leaps most, if it does; returns which clocks leap.
 
     A leap is judged beside the drift that would be fitted with it: between two bursts of steps a drift
-    explains nearly all of a leap, and only what it leaves within the bursts tells.
+    explains nearly all of a leap, and only the rest within the bursts is evidence.
     """
     steps = rest.shape[1]
     here = segment[clocks]

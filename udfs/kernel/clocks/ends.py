@@ -27,7 +27,7 @@ TIGHT_S: Final = 2e-4
 """Transfers whose ends agree to this need no second opinion. [s]"""
 
 ONE_WAY_S: Final = 5e-3
-"""How far a link of one direction may be off: nothing tells a transfer from a clock there. [s]"""
+"""How far a link of one direction may be off: there a transfer looks like a clock. [s]"""
 
 Key: TypeAlias = tuple[int, int, int]
 """(LINK, stage, next stage) or (op type, stage or -1 for several, which of such groups)."""
@@ -71,7 +71,7 @@ def heard(block: StepBlock, layout: Layout, clock: Ints, call_of: Mapping[int, i
 def calls(block: StepBlock) -> dict[int, int]:
     """First op of the call that a transfer with a peer was issued with; those issued alone are left out.
 
-    The first step of the first dp rank tells: two start within a tenth of a microsecond by accident where
+    The first step of the first dp rank decides: two start within a tenth of a microsecond by accident where
     nothing takes any time, and hardly elsewhere.
     """
     graph = block.graph

@@ -20,7 +20,7 @@ TOO_VAGUE: Final = 0.005
 
 
 LEAST_STEPS: Final = 4
-"""In fewer steps nothing tells noise from clocks."""
+"""In fewer steps noise looks like clocks."""
 
 FEW_STEPS: Final = 5
 GROSS_S: Final = 10e-3

@@ -22,7 +22,7 @@ CONTRADICTION: Final = 4.0
 class Joined(NamedTuple):
     """Clocks, step by step.
 
-    ahead_s    : float64, shape (clock, step); ahead of the mean of its part by; nan: nothing tells. [s]
+    ahead_s    : float64, shape (clock, step); how far ahead of the mean of its part; nan: unknown. [s]
     part       : int, shape (clock,); clocks with equal numbers are joined.
     residual_s : float64, shape (tie, step); what of a tie the clocks do not explain. [s]
     noise_s    : float64, shape (clock,); standard error of the mean over steps by noise. [s]

@@ -19,7 +19,7 @@ MAD_TO_SIGMA: Final = 1.4826
 FEW_BENDS: Final = 3.0
 
 UNKNOWN_SCATTER_S: Final = 3e-4
-"""What ties are taken to scatter by in fewer steps than would tell. [s]"""
+"""Assumed scatter of ties in too few steps to measure it. [s]"""
 
 
 class HeardSteps(NamedTuple):
@@ -35,7 +35,7 @@ class HeardSteps(NamedTuple):
 
 
 class Ties(NamedTuple):
-    """Differences of clocks, step by step; nan where nothing tells.
+    """Differences of clocks, step by step; nan if unknown.
 
     one, other : int, shape (tie,); numbers of clocks; behind them, numbers of the true times of collectives.
     kind       : int, shape (tie,); ties of a kind are alike in how far they scatter.

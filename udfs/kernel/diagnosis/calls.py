@@ -48,7 +48,7 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
         firsts = cell.program.first_ops
         ops = range(base + firsts[ot.TRANSFERS[0]], base + firsts[ot.TRANSFERS[-1] + 1])
         in_order = sorted(ops, key=first_s.__getitem__)
-        # Most transfers are issued alone, which one step of one dp rank tells.
+        # Most transfers are issued alone, as one step of one dp rank shows.
         pairs += [(a, b) for a, b in pairwise(in_order) if first_s[b] - first_s[a] <= SAME_S]
     calls: list[list[int]] = []
     for one, other in _coinciding(pairs, start_s, end_s):
@@ -77,7 +77,7 @@ def _coinciding(pairs: list[tuple[int, int]], start_s: Floats, end_s: Floats) ->
 
 
 def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
-    """The graph in which members of a call start together and whoever waits for one waits for all.
+    """The graph in which members of a call start together and a wait for one is a wait for all.
 
     The graph itself where that would be a circle.
     """

@@ -15,10 +15,10 @@ from udfs.kernel.graph.graph import Layout
 from udfs.kernel.graph.program import Floats, Ints
 
 MOST_CULPRITS: Final = 16
-"""So many are named, worst first."""
+"""Most culprits that are named, worst first."""
 
 LEAST_HEAVY: Final = 0.01
-"""A stage that takes so much longer than the mean stage is named."""
+"""A stage that takes longer than the mean stage by this share is named."""
 
 LEAST_LOST: Final = 0.005
 """A step counts as struck if a worker lost this share of the usual step time in it."""
@@ -33,7 +33,7 @@ class Found(NamedTuple):
     """All that was found in a job before anything was fixed.
 
     actual_s : mean recorded step time. [s]
-    skew_s   : how far clocks may be apart that were not corrected; infinite where nothing tells. [s]
+    skew_s   : how far clocks may be apart that were not corrected; infinite if unknown. [s]
     """
 
     layout: Layout
@@ -109,7 +109,7 @@ def _on_slow_hosts(factors: Factors) -> list[Culprit]:
     """Workers of stages that are heavy, or else all slow: a flag says that this is not known."""
     dp_ranks = factors.noise.shape[-1]
     heavy = {culprit.stage: culprit for culprit in _stages(factors)}
-    slow = [heavy[stage] for stage in np.flatnonzero(factors.workers.suspects).tolist() if stage in heavy]
+    slow = [heavy[stage] for stage in np.flatnonzero(factors.workers.ambiguous).tolist() if stage in heavy]
     return [culprit._replace(dp_rank=rank) for culprit in slow for rank in range(dp_ranks)]
 
 

@@ -37,7 +37,7 @@ class Job(NamedTuple):
 
     hosts      : int, shape (stage, dp_rank); which host a worker is on, -1 where unknown.
     indicators : the paper's, by cause; nan where it has none.
-    skew_s     : how far clocks may be apart that were not corrected; infinite where nothing tells. [s]
+    skew_s     : how far clocks may be apart that were not corrected; infinite if unknown. [s]
     """
 
     layout: Layout
@@ -78,7 +78,7 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
 
 
 def _moving(found: Found, savings: Savings) -> float:
-    """Share of T_actual that transfers take; no less than that, where even so much is not too much."""
+    """Share of T_actual that transfers take; an upper bound if even that is not too much."""
     steps = sum(block.number_of_steps for block in found.blocks)
     most = 0.0
     for computing in (busiest, without_transfers):

@@ -16,16 +16,16 @@ from udfs.kernel.selection import median_of_all, medians_along
 
 LEAST_PAUSE: Final = 0.15
 PAUSE_MADS: Final = 6.0
-"""A pause takes this much longer, as a log factor, and so many times the usual scatter."""
+"""A pause takes this much longer, as a log factor, and as a multiple of the usual scatter."""
 
 SAMPLE: Final = 256
-"""Values that tell about where the middle of all is."""
+"""Values sampled to estimate the median of all."""
 
 LEAST_RELIABILITY: Final = 0.3
 LEAST_SPREAD: Final = 0.01
 LEAST_ERRORS: Final = 3.0
-"""Weights of microbatches are real if two halves of their measurements agree on so much of their variance,
-they scatter by so much, and the agreement is so many times its standard error."""
+"""Weights of microbatches are real if two halves of their measurements agree on this share of their variance,
+they scatter by this much, and the agreement is this many times its standard error."""
 
 LEAST_PART: Final = 0.01
 """Of the mean work of its kind, the least that a compute is taken to need."""
@@ -42,7 +42,7 @@ class Data(NamedTuple):
     weight      : as measured, shape (k, m, s, d), mean 1; all 1 without such an effect.
     reliability : share of the variance that two halves of the measurements agree on.
     spread      : standard deviation of the log weight within a step.
-    is_real     : whether there is such an effect.
+    is_real     : whether the effect exists.
     """
 
     weight: Floats
@@ -125,7 +125,7 @@ def _beside_work(times_s: Tensor, first: _First, hosts: Ints) -> Factors | None:
     if np.array_equal(slow, first.workers.log_factor()) and np.array_equal(pauses, first.pauses):
         return None
     data = _data(first.logs - (slow + first.usual), first.usual, first.weight, pauses)
-    return _factors(times_s, workers._replace(suspects=first.workers.suspects), data, pauses)
+    return _factors(times_s, workers._replace(ambiguous=first.workers.ambiguous), data, pauses)
 
 
 def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Factors:

@@ -28,7 +28,7 @@ MOST_SIGMAS: Final = 4.0
 """Errors of measurement beyond are misfits of the work, not noise."""
 
 STACKED_VALUES: Final = 4_000_000
-"""Durations of computes that are held for stacked scenarios at a time."""
+"""Durations of computes in memory at a time for stacked scenarios."""
 
 
 class Works(NamedTuple):

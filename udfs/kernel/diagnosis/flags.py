@@ -16,7 +16,7 @@ MANY_CELLS: Final = 0.3
 
 MOST_SKEW_S: Final = 1e-3
 MOST_MOVING: Final = 0.4
-"""Where transfers take more of the step than this, whether all of them are slow is for other jobs to tell."""
+"""If transfers take more of the step than this, only other jobs can show whether all of them are slow."""
 
 MOST_UNEXPLAINED: Final = 0.3
 LEAST_WASTE: Final = 0.05
@@ -33,8 +33,8 @@ class Trust(NamedTuple):
     """What decides about flags.
 
     slow_cells  : share of the workers that are slower than usual.
-    suspects    : whether a stage is heavy or its one host slow, and nothing tells.
-    skew_s      : how far clocks may be apart that were not corrected; infinite where nothing tells. [s]
+    ambiguous   : whether a stage may be heavy or its one host slow, without evidence for either.
+    skew_s      : how far clocks may be apart that were not corrected; infinite if unknown. [s]
     moving      : share of T_actual that transfers take, if all of them are as they should be.
     gap         : by how much the replay misses T_actual, as a share.
     unexplained : share of the waste that no fix returns.
@@ -44,7 +44,7 @@ class Trust(NamedTuple):
     steps: int
     microbatches: int
     slow_cells: float
-    suspects: bool
+    ambiguous: bool
     skew_s: float
     moving: float
     gap: float
@@ -56,19 +56,19 @@ class Trust(NamedTuple):
 
         rest, moving : what no fix returns, and what transfers take; shares of T_actual.
         """
-        slow_cells, microbatches, suspects = 0.0, 0, False
+        slow_cells, microbatches, ambiguous = 0.0, 0, False
         if found.factors is not None:
             workers = found.factors.workers
             slow_cells = float((workers.log_factor().max(axis=4).max(axis=(1, 2, 3)) > 0.0).mean())
             microbatches = found.factors.noise.shape[3]
-            suspects = bool(workers.suspects.any())
+            ambiguous = bool(workers.ambiguous.any())
         waste = savings.together + rest
         return cls(
             layout=found.layout,
             steps=sum(block.number_of_steps for block in found.blocks),
             microbatches=microbatches,
             slow_cells=slow_cells,
-            suspects=suspects,
+            ambiguous=ambiguous,
             skew_s=found.skew_s,
             moving=moving - savings.alone[cause.COMMUNICATION],
             gap=abs(1.0 - savings.replayed),
@@ -109,7 +109,7 @@ def _is_worker_or_stage(trust: Trust, alone: dict[int, float]) -> bool:
     """A stage of one worker, or all on one host, that is heavy or slow, if only in some steps."""
     if trust.layout.dp_size == 1:
         return trust.layout.pp_size > 1 and _claims(alone, (*WORKER_STAGE, cause.PAUSE))
-    return trust.suspects and _claims(alone, WORKER_STAGE)
+    return trust.ambiguous and _claims(alone, WORKER_STAGE)
 
 
 def _is_worker_or_data(trust: Trust, alone: dict[int, float]) -> bool:

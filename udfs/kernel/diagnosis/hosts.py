@@ -1,4 +1,4 @@
-"""Hosts that slow all workers of whole stages: within those stages no peer is left to tell."""
+"""Hosts that slow all workers of whole stages: those stages have no peers to compare with."""
 
 from typing import Final, NamedTuple
 
@@ -26,11 +26,11 @@ class StagesOfHosts(NamedTuple):
     """Stages whose workers are all on one host, or that have one worker only.
 
     log_factor : by which they are slow because that host is, 0 where not; shape (stage,).
-    is_suspect : bool, shape (stage,); slower than the others; by their host or by more work is not sure
+    is_ambiguous : bool, shape (stage,); slower than the others, by their host or by more work
     """
 
     log_factor: Floats
-    is_suspect: Mask
+    is_ambiguous: Mask
 
 
 def stages_of_hosts(usual: Floats, hosts: Ints) -> StagesOfHosts:
@@ -59,7 +59,7 @@ def stages_of_hosts(usual: Floats, hosts: Ints) -> StagesOfHosts:
             continue
         # The loss layer makes the last stage heavy, whatever its workers do.
         is_clear = factor > CLEAR_LOG and not (whole.sum() == 1 and whole[-1])
-        found.is_suspect[whole] = True
+        found.is_ambiguous[whole] = True
         if is_alike and (is_clear or whole.sum() > 1):
             found.log_factor[whole] = factor
     return found

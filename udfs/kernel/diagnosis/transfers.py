@@ -65,7 +65,7 @@ def slow_transfers(blocks: Sequence[BlockTimes]) -> list[SlowTransfers]:
 
 
 def _parts(block: BlockTimes) -> dict[Kind, _Part]:
-    """Transfers that meet somebody, by kind; and those without a peer that are part of a call."""
+    """Transfers with a peer, by kind; and those without one that are part of a call."""
     free = block.calls.is_free
     nowhere = np.zeros(block.duration_s.shape[1:], dtype=bool)
     parts = {}

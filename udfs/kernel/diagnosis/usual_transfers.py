@@ -14,7 +14,7 @@ USUAL_BAND: Final = (0.5, 1.6)
 LEAST_FACTOR: Final = 1.8
 MADS: Final = 5.0
 SAME_KIND: Final = 3.0
-"""A collective of a stage is measured by its usual time, unless that is so many times its type's."""
+"""A collective of a stage is measured by its usual time, up to this multiple of its type's."""
 
 LEAST_S: Final = 1e-6
 

@@ -43,13 +43,13 @@ class Workers(NamedTuple):
     always   : shape (p, k, d).
     in_steps : shape (p, s, d); beyond `always`.
     dp_rank  : shape (s, d); of all stages of a dp rank together.
-    suspects : bool, shape (p,); stages that are heavy, or whose one host or worker is slow.
+    ambiguous : bool, shape (p,); stages that are heavy, or whose one host or worker is slow.
     """
 
     always: Floats
     in_steps: Floats
     dp_rank: Floats
-    suspects: Mask
+    ambiguous: Mask
 
     def without_steps(self) -> "Workers":
         """Only what is slow in all steps."""
@@ -87,7 +87,7 @@ def slow_workers(logs: Tensor, hosts: Ints) -> tuple[Workers, Tensor, Tensor]:
     always += of_hosts.log_factor[:, None, None]
     dp_rank = _slow_dp_ranks(weight[0, 0, 0], p)
     weight = weight - dp_rank
-    return Workers(always, in_steps, dp_rank, of_hosts.is_suspect), usual, weight
+    return Workers(always, in_steps, dp_rank, of_hosts.is_ambiguous), usual, weight
 
 
 def _weight(rest: Tensor) -> Tensor:
@@ -137,7 +137,7 @@ def _slow_cells(cell: Floats, on_one_host: list[tuple[int, Mask]]) -> tuple[Floa
 def _slow_dp_ranks(weight: Floats, stages: int) -> Floats:
     """Log factor of dp ranks that are slow on all stages, or of workers with one stage; (s, d).
 
-    Data are heavier in some microbatches, a slow rank in all: what the microbatches scatter by tells.
+    Data are heavier in some microbatches, a slow rank in all: the scatter of the microbatches decides.
 
     weight : shape (m, s, d).
     """

@@ -81,7 +81,7 @@ def _in_order(
     for waits in sources:
         for source in waits:
             is_awaited[unit_of[source]] = 1
-    # Units that nothing waits for first; where all the others are not reached from them, there is a cycle.
+    # Units that nothing waits for first; units not reached from them form a cycle.
     order: list[int] = []
     state = bytearray(len(groups))
     for root in sorted(range(len(groups)), key=is_awaited.__getitem__):
@@ -124,7 +124,7 @@ def _visit(
 def _units(
     groups: list[Group], sources: list[tuple[int, ...]], order: list[int], size: int
 ) -> tuple[tuple[Unit, ...], int]:
-    """Units with what they wait for and their slots, and how many slots there are."""
+    """Units with what they wait for and their slots, and the number of slots."""
     is_done = bytearray(size)
     releases: list[list[int]] = []
     for number in reversed(order):

@@ -132,7 +132,7 @@ def launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> LaunchDelay
 
 
 def clamped_launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> int:
-    """How many launch delays are impossible: usually none, which the ops' single waits tell at little cost.
+    """How many launch delays are impossible: usually none, as the ops' single waits show at little cost.
 
     start_s, end_s : float64, shape (op, step, dp_rank), recorded. [s]
     """

@@ -16,14 +16,14 @@ SAMPLED: Final = 9
 STEPS: Final = 8
 """Transfers of a link, and steps, that are looked at."""
 
-SUSPECT: Final = 5.0
+SCATTERED: Final = 5.0
 LEAST_S: Final = 1e-3
 """A link is suspected that scatters this much more than the usual one, and by at least this [s]."""
 
 BETTER: Final = 0.3
 """Exchanged, both links scatter at most this part of what they did."""
 
-MOST_SUSPECTS: Final = 16
+MOST_SCATTERED: Final = 16
 """Of more links than this that scatter, something else is wrong."""
 
 Exchanged = tuple[int, int, int]
@@ -50,10 +50,10 @@ def exchanged(block: StepBlock) -> list[Exchanged]:
     own_s = [_scatter_s(recvs_s - sends_s) for _, sends_s, recvs_s in ends]
     if not own_s:
         return []
-    limit_s = max(SUSPECT * median_of_all(np.concatenate(own_s)), LEAST_S)
+    limit_s = max(SCATTERED * median_of_all(np.concatenate(own_s)), LEAST_S)
     for (stages, sends_s, recvs_s), scatter_s in zip(ends, own_s, strict=True):
-        suspects = np.flatnonzero(scatter_s > limit_s).tolist()
-        for one, other in combinations(suspects, 2) if len(suspects) <= MOST_SUSPECTS else ():
+        ambiguous = np.flatnonzero(scatter_s > limit_s).tolist()
+        for one, other in combinations(ambiguous, 2) if len(ambiguous) <= MOST_SCATTERED else ():
             pair = [one, other]
             crossed_s = _scatter_s(recvs_s[..., pair[::-1]] - sends_s[..., pair])
             if (crossed_s < BETTER * scatter_s[pair].min()).all():

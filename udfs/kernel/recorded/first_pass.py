@@ -1,4 +1,4 @@
-"""First pass over a job: durations of all its steps, and all that only recorded times tell."""
+"""First pass over a job: durations of all its steps, and all that needs recorded times."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -76,7 +76,7 @@ class Recorded(NamedTuple):
 def read(
     rows: JobRows, layout: Layout, ops_together: int, limits: Limits | None = None, *, diagnosed: bool
 ) -> Recorded:
-    """Durations of all steps, and all that only recorded times tell.
+    """Durations of all steps, and all that needs recorded times.
 
     rows         : the job's rows, every step complete.
     ops_together : ops that are laid out at a time; a step is never divided.
@@ -93,13 +93,13 @@ def read(
     listener = Listener(rows.clock, rows.time_s, layout, limits)
     found = reading.of(spans, listener)
     if len(spans) > 1 and found.clocks is not None and found.clocks.is_corrected:
-        # Only all steps together tell: what was read before they were known is read again.
+        # This needs all steps: what was read before they were known is read again.
         found = reading.of(spans, listener, found.clocks)
     return found
 
 
 def refuse_timeless(blocks: Sequence[Block], recorded_s: Floats, ideal_s: Floats) -> None:
-    """Raise TraceDefectError where the ops take no time, so that there is nothing to compare with.
+    """Raise TraceDefectError if the ops take no time, so that no slowdown is defined.
 
     recorded_s, ideal_s : shape (step,); replayed step times, T and T_ideal. [s]
     """
@@ -133,7 +133,7 @@ class _Reading(NamedTuple):
         odd: list[Exchanged] = []
         for first, end in spans:
             trace = self._trace(first, end)
-            # A rank keeps its place for the whole job: the first steps tell.
+            # A rank keeps its place for the whole job: the first steps suffice.
             odd = odd if first else exchanged(trace.blocks[0])
             for block in trace.blocks:
                 if listener is not None and not is_known:

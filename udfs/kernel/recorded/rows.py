@@ -153,7 +153,7 @@ class _DenseRows(NamedTuple):
     """Rows with equal op counts, and where their ops stand, by (type, place in the line).
 
     places : int, shape (op,); place in the line, where the rows are all of the stage's and agree in it.
-    at     : int, shape (op, row); position among the stage's ops; None where `places` tells it.
+    at     : int, shape (op, row); position among the stage's ops; None if `places` has it.
     """
 
     recorded: StageRows

@@ -1,6 +1,6 @@
 """From recorded rows to blocks of steps that share one dependency graph.
 
-Where all steps and dp ranks of a job did the same in the same order, there is one block with the dp ranks as
+If all steps and dp ranks of a job did the same in the same order, they form one block with the dp ranks as
 lanes. Steps that did something else form separate blocks; a step in which the dp ranks disagree with each
 other gets a graph in which every (stage, dp_rank) has separate ops. No step is forced into another's graph.
 """
@@ -56,7 +56,7 @@ Graphs: TypeAlias = dict[tuple[Cell, ...], OpGraph]
 
 CACHED_GRAPHS: Final = 64
 MOST_CACHED_OPS: Final = 4096
-"""So many graphs, of no more ops, are kept for other jobs: a job runs for many days, and has its like."""
+"""Most graphs, and most ops of each, cached: a job runs for many days, and resembles others."""
 
 
 def build_trace(
@@ -125,7 +125,7 @@ def _places(stages: Sequence[StageRows], room: Times | None) -> list[Times | Non
 
 
 def _located(rows: StageRows, stage: int, layout: Layout, room: Times | None) -> list[RowClass]:
-    """Classes of a stage; a defect found in a row is told where that row ran."""
+    """Classes of a stage; a defect found in a row names where that row ran."""
     try:
         return classify(rows, room)
     except TraceDefectError as found:

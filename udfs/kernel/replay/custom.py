@@ -41,7 +41,7 @@ def replay_changes(
     factor : None makes these ops ideal; a number gives each its duration times that number. In a
              rendezvous it is the transfer that is changed, never the wait for the others.
     raises : ValueError for a factor that is negative or not finite; TraceDefectError where the ops take no
-             time, so that there is nothing to compare with.
+             time, so that no slowdown is defined.
     """
     if factor is not None and not (isfinite(factor) and factor >= 0.0):
         raise ValueError(f"factor is {factor}, wanted a finite number from 0 on")

@@ -8,7 +8,7 @@ from udfs.kernel.graph.graph import OpGraph, once_per_graph
 from udfs.kernel.graph.program import Floats
 
 FEW_DP_RANKS: Final = 8
-"""Up to so many, comparing whole columns is faster than reducing row by row."""
+"""Up to this many, comparing whole columns is faster than reducing row by row."""
 
 
 def replay(graph: OpGraph, duration_s: Floats, launch_delay_s: Floats | None = None) -> Floats:

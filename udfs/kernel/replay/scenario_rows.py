@@ -33,7 +33,7 @@ MOST_GROWTHS: Final = 16
 class Replicas(NamedTuple):
     """Rows of recorded replicas [first, first + number) and of their ideal partners behind them.
 
-    Recorded row 0 is a whole dp rank; where there is a pipeline, row 1 + p is one worker of stage p.
+    Recorded row 0 is a whole dp rank; with a pipeline, row 1 + p is one worker of stage p.
     """
 
     first: int

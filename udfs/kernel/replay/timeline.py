@@ -20,7 +20,7 @@ class Timeline(NamedTuple):
 
     start_s : float64, shape (op, lane); when the op is called. [s]
     met_s   : float64, shape (op, lane); when the last of its rendezvous is called: until then the op only
-              waits; its start where it meets nobody. [s]
+              waits; its start without a rendezvous. [s]
     end_s   : float64, shape (op, lane). [s]
     """
 
@@ -83,7 +83,7 @@ def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
     From the op that ends last the path goes back: within its rendezvous to the op that was called last, from
     there to what ended last before that call, of what it waited for and of the computes of its worker,
     behind which hosts call transfers that could have started earlier. In a replay each op begins where the
-    one before it ends; in a recorded step there is a gap where the host came late, an overlap where clocks
+    one before it ends; a recorded step has a gap where the host came late, an overlap where clocks
     differ. Of several that end together, what it waited for counts, and the first in the order of the graph.
     """
     number, meetings = _meetings_of_ops(graph)

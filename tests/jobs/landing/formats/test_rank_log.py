@@ -48,7 +48,7 @@ def assert_same(lines: list[bytes]) -> None:
 
 
 def row_order(each: dict[str, Any]) -> dict[str, Any]:
-    """Columns in the order in which told() has them, so that rows can be compared as text."""
+    """Columns in the order of as_dicts(), so that rows can be compared as text."""
     names = ["line", *table_of(read([])[0]).column_names]
     found = {name: each[name] for name in names}
     each.clear()

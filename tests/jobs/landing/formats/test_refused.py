@@ -11,7 +11,7 @@ from tests.jobs.landing.formats.foreign_logs import read
 
 
 class Bomb:
-    """Whoever unpickles it runs code."""
+    """Unpickling it runs code."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pytest.fail, ("a pickle was opened",)

@@ -41,7 +41,7 @@ def test_steps_without_a_signal() -> None:
 
 
 def test_a_clock_set_between_two_bursts_is_not_taken_for_a_drift() -> None:
-    """A drift explains nearly all of it; what it would do within the bursts tells."""
+    """A drift explains nearly all of it; what it would do within the bursts decides."""
     time_s = np.concatenate([np.arange(5.0), 140.0 + np.arange(5.0)])
     noise_s = 5e-6 * np.random.default_rng(3).standard_normal((3, 10))
     true_s = np.array([-0.05 * (time_s > 100.0), 0.0 * time_s, 0.0 * time_s])

@@ -42,7 +42,7 @@ def shapes(name: str) -> pytest.MarkDecorator:
 
 
 def assert_alone(shape: JobShape, mechanism: Mechanism) -> None:
-    """Its cause is labelled and nothing else, its saving is the truth, and nobody innocent is named."""
+    """Its cause is labelled and nothing else, its saving is the truth, and no innocent worker is named."""
     found = diagnosed(shape, mechanism)
     cause = mechanism.cause or ""
     assert found.labels == [cause]
@@ -110,7 +110,7 @@ def test_congestion_in_most_of_the_steps_is_found(shape: JobShape, congestion: C
 
 @pytest.mark.parametrize("host", ["node-0000", "node-0001"])
 def test_a_sick_host_of_two_whole_stages_is_no_stage_imbalance(host: str) -> None:
-    """Eight ranks, those of two stages of four: within its stages there is no peer left to tell."""
+    """Eight ranks, those of two stages of four: its stages have no other peers."""
     sick = SickHost(host, 1.4)
     assert_alone(USUAL, sick)
     found = diagnosed(USUAL, sick)
