@@ -24,7 +24,7 @@ from jobs.report.job_page import headline, job_page, trust
 from jobs.report.single_file import single_file
 from jobs.report.templates import LIBRARY_NAME, shared_files
 from jobs.runtime.arguments import Arguments, command, log_date, option
-from jobs.runtime.nearest import suggestion
+from jobs.runtime.nearest import close_match, suggestion
 from schemas.unit import Unit
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
 
@@ -105,8 +105,8 @@ def _near(folder: Path) -> str:
     if folder.exists() or not folder.parent.is_dir():
         return ""
     names = [each.name for each in folder.parent.iterdir()]
-    near = suggestion(folder.name, names) if names else ""
-    return f": {near}" if near.startswith("did you mean") else ""
+    near = close_match(folder.name, names)
+    return f": {near}" if near else ""
 
 
 def _named(unit: Unit) -> str:

@@ -158,6 +158,9 @@ def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
     """Run a command, or a group of them, and return the exit status."""
     try:
         return of.main(argv, prog_name=of.name, standalone_mode=False) or EXIT_DONE
+    except click.exceptions.NoArgsIsHelpError as error:
+        sys.stderr.write(f"{error.format_message()}\n")
+        return EXIT_WRONG_SETTINGS
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else of.name
         told = " ".join(error.format_message().split())

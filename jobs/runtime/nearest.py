@@ -13,7 +13,7 @@ _FEW: Final = 12
 
 def suggestion(name: str, names: Collection[str]) -> str:
     """Return `did you mean x?`, or what there is where nothing is like the name."""
-    return _close(name, names) or f"there are {', '.join(names)}"
+    return close_match(name, names) or f"there are {', '.join(names)}"
 
 
 def missing_folder(path: str) -> str:
@@ -27,7 +27,7 @@ def missing_folder(path: str) -> str:
     missing = next(each for each in (*reversed(parts.parents), parts) if not each.exists())
     beside = [each.name for each in _folders(missing.parent)]
     end = "" if missing == parts else f", because {missing} does not"
-    close = _close(missing.name, beside)
+    close = close_match(missing.name, beside)
     hint = (
         f": {close}"
         if close
@@ -43,8 +43,8 @@ def _folders(parent: Path) -> list[Path]:
         return []
 
 
-def _close(name: str, names: Collection[str]) -> str:
-    """Return `did you mean x?`; nothing where no name is like this one."""
+def close_match(name: str, names: Collection[str]) -> str:
+    """Return `did you mean x?`; an empty text where no name is like this one."""
     by_lower = {each.lower(): each for each in names}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=_LIKE)
     if close:

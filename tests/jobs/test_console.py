@@ -52,6 +52,11 @@ def test_what_is_wrong_is_one_line_with_what_may_be_meant(
     assert line.startswith(said)
 
 
+def test_without_a_command_it_says_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "\n  analyse " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "offered"), [("straggler wh", "what-if"), ("straggler analyse --p", "--page")]
 )
