@@ -18,12 +18,13 @@ from jobs.landing.one_run import NoRunError, Run, runs_in
 from jobs.reading.analysis import Analysis, analysis
 from jobs.reading.printing import FORMATS, Result, write
 from jobs.report import loss, wording
+from jobs.report.cause_words import described
 from jobs.report.files import chart_library
 from jobs.report.job_page import job_page, trust
 from jobs.report.single_file import single_file
 from jobs.report.templates import LIBRARY_NAME, shared_files
 from jobs.runtime.arguments import Arguments, called, command, log_date, option
-from jobs.runtime.nearest import suggestion
+from jobs.runtime.nearest import close_match, suggestion
 from schemas.unit import Unit
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
 
@@ -104,8 +105,8 @@ def _near(folder: Path) -> str:
     if folder.exists() or not folder.parent.is_dir():
         return ""
     names = [each.name for each in folder.parent.iterdir()]
-    near = suggestion(folder.name, names) if names else ""
-    return f": {near}" if near.startswith("did you mean") else ""
+    near = close_match(folder.name, names)
+    return f": {near}" if near else ""
 
 
 def _named(unit: Unit) -> str:

@@ -15,6 +15,7 @@ from jobs.reading.printing import FORMATS, Result, shown, write
 from jobs.reading.reader import Reader
 from jobs.reading.unit import unit_to_replay
 from jobs.runtime.arguments import FORMAT, OF_UNIT, Arguments, not_negative_number, option
+from jobs.runtime.nearest import close_match
 from jobs.runtime.settings import Settings, SettingsError
 from schemas.unit import Unit
 from schemas.vocabulary import CAUSE_UNEXPLAINED, CAUSES
@@ -58,7 +59,8 @@ def _fix(text: str) -> OpPredicate | str:
     try:
         return parse_predicate(text)
     except PredicateError as error:
-        raise ValueError(str(error)) from None
+        near = close_match(text, FIXABLE) if text.isidentifier() else ""
+        raise ValueError(f"no cause {text}: {near}" if near else str(error)) from None
 
 
 @reader_entry_point(

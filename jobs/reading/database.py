@@ -12,7 +12,7 @@ import duckdb
 from jobs.reading.delta_tables import ALONE, DeltaTables, Stored, quoted, quoted_list, sql_types
 from jobs.reading.dialect import WHOLE
 from jobs.reading.question import QuestionError, question
-from jobs.runtime.nearest import suggestion
+from jobs.runtime.nearest import close_match
 from schemas.tables import TABLES
 from schemas.views import VIEWS, mentioned
 from schemas.vocabulary import INGESTED_TABLES
@@ -108,7 +108,7 @@ def _instead(root: Path) -> str:
     """Say which warehouse may be meant, of those that lie beside a folder, or what to do."""
     beside = [each for each in root.parent.iterdir() if each.is_dir()] if root.parent.is_dir() else []
     names = [each.name for each in beside if any((each / name).is_dir() for name in TABLES)]
-    near = suggestion(root.name, names) if names else ""
-    if near.startswith("did you mean"):
+    near = close_match(root.name, names)
+    if near:
         return f"{near.removesuffix('?')} in {root.parent}?"
     return "run a night first, or name another --warehouse"

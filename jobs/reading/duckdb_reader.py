@@ -1,10 +1,11 @@
 """Answers by DuckDB, from a warehouse on this machine, without a JVM."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -13,6 +14,8 @@ from jobs.reading.advice import AnswerError, first_line, no_column
 from jobs.reading.database import Database, needed
 from jobs.reading.printing import Result
 from jobs.reading.question import NAMES, Question, QuestionError, question
+
+Found = TypeVar("Found")
 
 _NOT_UNDERSTOOD: Final = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
 _NO_COLUMN: Final = re.compile(r'(?:column|column named|key) "([^"]+)"(?: not found| in struct|\s)')
@@ -55,7 +58,7 @@ class DuckDbReader:
         """Answer a question for code; raises as `ask` does. Sums of whole numbers are int64."""
         asked = question(sql)
         with self._opened(asked) as connection:
-            found = connection.sql(asked.for_duckdb).to_arrow_table()
+            found = _interruptible(connection, lambda: connection.sql(asked.for_duckdb).to_arrow_table())
         return found.cast(pa.schema([each.with_type(_of_sum(each.type)) for each in found.schema]))
 
     def unused_files(self, name: str) -> int:
@@ -90,7 +93,7 @@ def answer(connection: duckdb.DuckDBPyConnection, sql: str, limit: int = 0) -> R
     statements = connection.extract_statements(sql)
     if [each.type for each in statements] != [duckdb.StatementType.SELECT]:
         raise QuestionError(f"not one SELECT: {sql}")
-    connection.execute(statements[0])
+    _interruptible(connection, lambda: connection.execute(statements[0]))
     columns = connection.description or []
     rows = connection.fetchmany(limit + 1) if limit else connection.fetchall()
     return Result(
@@ -99,6 +102,17 @@ def answer(connection: duckdb.DuckDBPyConnection, sql: str, limit: int = 0) -> R
         rows=[tuple(map(_plain, row)) for row in (rows[:limit] if limit else rows)],
         is_cut=bool(limit) and len(rows) > limit,
     )
+
+
+def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], Found]) -> Found:
+    """Ask in a thread and end the question at Ctrl-C, which DuckDB itself does not see in some of its steps."""
+    with ThreadPoolExecutor(1) as beside:
+        asked = beside.submit(ask)
+        try:
+            return asked.result()
+        except KeyboardInterrupt:
+            connection.interrupt()
+            raise
 
 
 def _of_sum(kind: pa.DataType) -> pa.DataType:

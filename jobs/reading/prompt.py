@@ -3,7 +3,7 @@
 import readline
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -87,7 +87,7 @@ def _questions() -> Iterator[str]:
 def _line_editing(complete: Callable[[str], list[str]]) -> Iterator[None]:
     """Have the terminal's lines edited, completed and remembered."""
     history = HISTORY.expanduser()
-    if history.is_file():
+    with suppress(OSError):  # there is none yet
         readline.read_history_file(history)
     readline.set_history_length(_HISTORY_LINES)
     readline.set_completer_delims(" \t\n,()=<>+-*/")
@@ -96,5 +96,6 @@ def _line_editing(complete: Callable[[str], list[str]]) -> Iterator[None]:
     try:
         yield
     finally:
-        readline.write_history_file(history)
         readline.set_completer(None)
+        with suppress(OSError):  # a home that cannot be written has no history
+            readline.write_history_file(history)

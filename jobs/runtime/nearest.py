@@ -13,7 +13,7 @@ _FEW: Final = 12
 
 def suggestion(name: str, names: Collection[str]) -> str:
     """Return `did you mean x?`, or all names when none is close."""
-    return _close(name, names) or f"choose from {', '.join(names)}"
+    return close_match(name, names) or f"choose from {', '.join(names)}"
 
 
 def missing_folder(path: str) -> str:
@@ -27,7 +27,7 @@ def missing_folder(path: str) -> str:
     missing = next(each for each in (*reversed(parts.parents), parts) if not each.exists())
     beside = [each.name for each in _folders(missing.parent)]
     end = "" if missing == parts else f", because {missing} does not"
-    close = _close(missing.name, beside)
+    close = close_match(missing.name, beside)
     hint = (
         f": {close}"
         if close
@@ -43,7 +43,7 @@ def _folders(parent: Path) -> list[Path]:
         return []
 
 
-def _close(name: str, names: Collection[str]) -> str:
+def close_match(name: str, names: Collection[str]) -> str:
     """Return `did you mean x?`; empty when no name is close."""
     by_lower = {each.lower(): each for each in names}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=_LIKE)

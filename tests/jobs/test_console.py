@@ -53,6 +53,11 @@ def test_an_error_is_one_line_with_the_closest_name(
     assert line.startswith(message)
 
 
+def test_without_a_command_it_says_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "\n  analyse " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "offered"), [("straggler wh", "what-if"), ("straggler analyse --p", "--page")]
 )

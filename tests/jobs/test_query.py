@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.query import main
+from jobs.reading.database import Database
+from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.prompt import completions
 from jobs.runtime.project import PROJECT
 from schemas.sql_files import VIEW_NAMES
@@ -198,6 +201,32 @@ def test_without_sql_and_at_a_keyboard_it_is_a_prompt(
     assert (status, out) == (0, "n\n2\n7\n7\n")
     assert "error: no column slowdwn" in err
     assert (tmp_path / "history").is_file()
+
+
+def test_the_prompt_needs_no_home_that_can_be_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, warehouse: str, tmp_path: Path
+) -> None:
+    def end(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr(sys, "stdin", Keyboard())
+    monkeypatch.setattr("builtins.input", end)
+    monkeypatch.setattr("jobs.reading.prompt.HISTORY", tmp_path / "no-home" / "history")
+    status, _, err = ask(capsys, warehouse)
+    assert (status, "error" in err) == (0, False)
+
+
+def test_ctrl_c_ends_a_question_and_the_next_is_answered(warehouse: str) -> None:
+    counts = [f"(SELECT explode(sequence(1, 1500)) AS n{place}) AS t{place}" for place in range(3)]
+    reader = DuckDbReader(Database(warehouse))
+    previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            reader.ask(f"SELECT count(*) FROM {', '.join(counts)} WHERE n0 + n1 > n2")
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    assert reader.ask("SELECT 7 AS n").rows == [(7,)]
 
 
 @pytest.mark.parametrize(
