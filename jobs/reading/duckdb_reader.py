@@ -105,7 +105,7 @@ def answer(connection: duckdb.DuckDBPyConnection, sql: str, limit: int = 0) -> R
 
 
 def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], Found]) -> Found:
-    """Ask in a thread and end the question at Ctrl-C, which DuckDB itself does not see in some of its steps."""
+    """Ask in a thread and end the question at Ctrl-C, which DuckDB misses in some of its steps."""
     with ThreadPoolExecutor(1) as beside:
         asked = beside.submit(ask)
         try:
