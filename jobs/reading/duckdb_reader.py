@@ -58,9 +58,7 @@ class DuckDbReader:
         """Answer a question for code; raises as `ask` does. Sums of whole numbers are int64."""
         asked = question(sql)
         with self._opened(asked) as connection:
-            found = _interruptible(
-                connection, lambda: connection.sql(asked.for_duckdb).to_arrow_table()
-            )
+            found = _interruptible(connection, lambda: connection.sql(asked.for_duckdb).to_arrow_table())
         return found.cast(pa.schema([each.with_type(_of_sum(each.type)) for each in found.schema]))
 
     def unused_files(self, name: str) -> int:
@@ -107,7 +105,7 @@ def answer(connection: duckdb.DuckDBPyConnection, sql: str, limit: int = 0) -> R
 
 
 def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], Found]) -> Found:
-    """Ask in a thread and end the question at Ctrl-C, which DuckDB itself does not see in some of its steps."""
+    """Ask in a thread, and end the question at Ctrl-C: DuckDB itself does not look for it in some steps."""
     with ThreadPoolExecutor(1) as beside:
         asked = beside.submit(ask)
         try:
