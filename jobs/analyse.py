@@ -14,9 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, cast
 
+import click
+
 from jobs.landing.one_run import NoRunError, Run, runs_in
 from jobs.reading.analysis import Analysis, analysis
-from jobs.reading.printing import FORMATS, Result, write
+from jobs.reading.printing import FORMATS, Result, printable, write
 from jobs.report import loss, wording
 from jobs.report.cause_words import described
 from jobs.report.files import chart_library
@@ -24,7 +26,7 @@ from jobs.report.job_page import job_page, trust
 from jobs.report.single_file import single_file
 from jobs.report.templates import LIBRARY_NAME, shared_files
 from jobs.runtime.arguments import Arguments, called, command, log_date, option
-from jobs.runtime.nearest import close_match, suggestion
+from jobs.runtime.nearest import suggestion
 from schemas.unit import Unit
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
 
@@ -54,17 +56,19 @@ def main(args: Arguments) -> int:
 
     Ends with 1 for a run that no replay can be made of.
     """
+    if args.page is not None and (args.page.is_dir() or not args.page.parent.is_dir()):
+        raise click.UsageError(f"--page: {args.page} is no file in a folder that is there")
     with ThreadPoolExecutor(1) as beside:
         library = beside.submit(chart_library, _cache())
         try:
             run = _chosen(runs_in(args.folder), args)
         except NoRunError as error:
-            sys.stderr.write(f"{called()}: error: {error}{_near(args.folder)}\n")
+            sys.stderr.write(f"{called()}: error: {error}\n")
             return EXIT_WRONG_SETTINGS
         found = analysis(run)
-        sys.stdout.writelines(f"{line}\n" for line in _answer(run, found))
+        sys.stdout.writelines(f"{printable(line)}\n" for line in _answer(run, found))
         _write_causes(found)
-        sys.stdout.writelines(f"{line}\n" for line in (*_trust(found), *_rejects(found)))
+        sys.stdout.writelines(f"{printable(line)}\n" for line in (*_trust(found), *_rejects(found)))
         page = args.page or Path(_file_name(found.unit))
         content = single_file(
             job_page(found.tables, None),
@@ -85,39 +89,37 @@ def _chosen(runs: Sequence[Run], args: Arguments) -> Run:
     """Return the run that the arguments name. Raises NoRunError where none fits, or several."""
     asked = (args.log_date, args.job_id, args.run_id)
     fitting = [
-        run for run in runs if all(want in (None, has) for want, has in zip(asked, run.unit, strict=True))
+        run
+        for run in runs
+        if (run.has_day or args.log_date is None)
+        and all(want in (None, has) for want, has in zip(asked, run.unit, strict=True))
     ]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        listed = "".join(f"\n  {_named(run.unit)}: {len(run.files)} files" for run in fitting[:_MOST_RUNS])
+        listed = "".join(f"\n  {_listed(run)}: {len(run.files)} files" for run in fitting[:_MOST_RUNS])
         more = f"\n  and {len(fitting) - _MOST_RUNS} more" if len(fitting) > _MOST_RUNS else ""
         raise NoRunError(f"{len(fitting)} runs, name one by --job-id, --run-id, --log-date:{listed}{more}")
     jobs = sorted({run.unit.job_id for run in runs})
     near = suggestion(args.job_id, jobs) if args.job_id and args.job_id not in jobs else ""
-    raise NoRunError(
-        f"no such run among {len(runs)}; {near or ', '.join(_named(run.unit) for run in runs[:5])}"
-    )
-
-
-def _near(folder: Path) -> str:
-    """Suggest a folder beside one that does not exist."""
-    if folder.exists() or not folder.parent.is_dir():
-        return ""
-    names = [each.name for each in folder.parent.iterdir()]
-    near = close_match(folder.name, names)
-    return f": {near}" if near else ""
+    raise NoRunError(f"no such run among {len(runs)}; {near or ', '.join(map(_listed, runs[:5]))}")
 
 
 def _named(unit: Unit) -> str:
     return f"job {unit.job_id}, run {unit.run_id}, {unit.log_date}"
 
 
+def _listed(run: Run) -> str:
+    """Name a run that was not read yet: only folders of a landing say of which day it is."""
+    return _named(run.unit) if run.has_day else f"job {run.unit.job_id}, run {run.unit.run_id}, no log date"
+
+
 def _answer(run: Run, found: Analysis) -> Iterator[str]:
     job, account = found.tables.job, found.read.account
     manifest = account.job or {}
     lines = sum(file.lines or 0 for file in account.files)
-    yield f"{_named(found.unit)}: {len(run.files)} files, {lines:,} lines, {account.ops:,} ops"
+    counted = [f"{len(run.files)} files", *([f"{lines:,} lines"] if lines else []), f"{account.ops:,} ops"]
+    yield f"{_named(found.unit)}: {', '.join(counted)}"
     if not run.has_day:
         yield "The folder names no log date: all of its lines count."
     known = (manifest.get(name) or "unknown" for name in ("source_format", "transfers"))

@@ -18,11 +18,14 @@ from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_unit import read_unit
 from jobs.landing.staging import Staging
 from jobs.landing.stores import store_of
+from jobs.runtime.nearest import missing_folder
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import RANK_STEPS, REJECTS
 
 _IN_LANDING: Final = re.compile(r"log_date=(\d{4}-\d\d-\d\d)/job_id=([^/]+)/run_id=([^/]+)$")
+_HALF: Final = re.compile(r"[\ud800-\udfff]")
+"""Half of a surrogate pair: JSON can spell it, no table can hold it."""
 _LONGEST_LINE: Final = 16_000_000
 _LISTED: Final = 5
 """Files that the error names when none is a log."""
@@ -58,7 +61,7 @@ def runs_in(path: Path) -> list[Run]:
     Raises NoRunError if it has none.
     """
     if not path.exists():
-        raise NoRunError(f"{path} does not exist")
+        raise NoRunError(missing_folder(str(path)))
     root = path if path.is_dir() else path.parent
     by_folder: dict[tuple[str, ...], list[tuple[str, LandedFile]]] = {}
     seen = []
@@ -111,9 +114,9 @@ def _run(folder: Path, named: Iterable[tuple[str, LandedFile]]) -> Run:
     if found is not None:
         unit = Unit(date.fromisoformat(found[1]), found[2], found[3])
     else:
-        newest = max(file.modified_us for file in files)
+        newest = max(file.modified_us for file in files) or folder.stat().st_mtime_ns // 1000
         unit = Unit(datetime.fromtimestamp(newest / 1e6, UTC).date(), *_ids(folder, files))
-    place = found[0] if found is not None else folder.name
+    place = found[0] if found is not None else spelled(folder.name)
     mine = [
         LandedFile(*unit, f"{place}/{file.name}", file.path, file.size, file.modified_us, file.defect)
         for file in files
@@ -124,10 +127,10 @@ def _run(folder: Path, named: Iterable[tuple[str, LandedFile]]) -> Run:
 def _ids(folder: Path, files: list[LandedFile]) -> tuple[str, str]:
     """Job and run as the files name them, else the folder's name."""
     for fields in _named(files):
-        ids = fields.get("job_id"), fields.get("run_id")
-        if isinstance(ids[0], str) and isinstance(ids[1], str):
-            return ids[0], ids[1]
-    return folder.name or "job", "run"
+        job_id, run_id = fields.get("job_id"), fields.get("run_id")
+        if isinstance(job_id, str) and isinstance(run_id, str) and not _HALF.search(job_id + run_id):
+            return job_id, run_id
+    return spelled(folder.name) or "job", "run"
 
 
 def _named(files: list[LandedFile]) -> Iterator[dict[str, Any]]:

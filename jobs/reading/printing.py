@@ -100,7 +100,12 @@ def shown(value: object) -> str:
         return "null"
     if isinstance(value, float) and math.isfinite(value):
         return repr(round(value, 6)) if value == 0 or abs(value) >= 0.001 else f"{value:.4g}"
-    return _nested(value) if isinstance(value, list | dict | tuple) else str(value)
+    return printable(_nested(value) if isinstance(value, list | dict | tuple) else str(value))
+
+
+def printable(text: str) -> str:
+    """Return a text with codes for what a terminal would obey, or hide: names come from logs."""
+    return "".join(each if each.isprintable() or each == "\n" else repr(each)[1:-1] for each in text)
 
 
 def _nested(value: object) -> str:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -96,9 +97,13 @@ def _shared(root: Path) -> dict[str, bytes]:
 def chart_library(root: Path) -> bytes:
     """Vega, Vega-Lite and Vega-Embed as one script, which takes seconds to put together: kept in the root."""
     cached = root / f".{version('vl-convert-python')}-{templates.LIBRARY_NAME}"
-    if not cached.is_file():
-        _write(cached, vl_convert.javascript_bundle(_GLOBALS).encode())
-    return cached.read_bytes()
+    try:
+        return cached.read_bytes()
+    except OSError:  # not there yet, or nothing can be
+        library = vl_convert.javascript_bundle(_GLOBALS).encode()
+    with suppress(OSError):  # made again where it cannot be stored
+        _write(cached, library)
+    return library
 
 
 def _write(path: Path, content: bytes) -> None:

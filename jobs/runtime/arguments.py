@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import date
 from functools import partial
 from inspect import cleandoc
+from io import TextIOWrapper
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
@@ -156,6 +157,9 @@ def command(
 
 def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
     """Run a command, or a group of them, and return the exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # of a name that cannot be spelt there
     try:
         return of.main(argv, prog_name=of.name, standalone_mode=False) or EXIT_DONE
     except click.exceptions.NoArgsIsHelpError as error:
@@ -166,6 +170,9 @@ def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
         message = " ".join(error.format_message().split())
         sys.stderr.write(f"{where}: error: {message} (see --help)\n")
         return EXIT_WRONG_SETTINGS
+    except OSError as error:
+        sys.stderr.write(f"{of.name}: error: {error}\n")
+        return EXIT_FAILED
     except click.Abort:
         return EXIT_FAILED
 

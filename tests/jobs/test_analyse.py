@@ -1,6 +1,7 @@
 """One run analysed from its folder: the figures of a night, what it prints, what it says of other folders."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -139,6 +140,42 @@ def test_the_error_for_a_folder_without_a_run_says_what_was_wanted_and_found(
     assert main([str(tmp_path / "my-log")]) == 2
     (printed,) = capsys.readouterr().err.splitlines()
     assert printed.endswith("my-log does not exist: did you mean my-logs?")
+
+
+@pytest.mark.parametrize("job_id", ["red \x1b[31m", "half \ud83d"])
+def test_odd_names_are_spelt_out_and_end_nothing(
+    landing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], job_id: str
+) -> None:
+    run = tmp_path / os.fsdecode(b"run-\xff")
+    shutil.copytree(run_folders(landing)[0], run)
+    for file in run.iterdir():
+        named = json.loads((run / "job.json").read_text())["job_id"]
+        if file.name != "job.json":
+            file.write_text(file.read_text().replace(json.dumps(named), json.dumps(job_id)))
+    manifest = run / "job.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"job_id": job_id}))
+    main([str(run), "--page", str(tmp_path / "page.html")])
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert r"job red \x1b[31m" in said or r"job run-\xff" in said
+
+
+def test_a_day_is_no_name_of_a_run_outside_a_landing(
+    landing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(run_folders(landing)[0], tmp_path / "run")
+    assert main([str(tmp_path / "run"), "--log-date", f"{FIRST_DAY}"]) == 2
+    assert "no such run among 1; job " in (said := capsys.readouterr().err)
+    assert said.endswith("no log date\n")
+
+
+def test_a_page_that_cannot_be_is_refused_before_the_run_is_read(
+    landing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(run_folders(landing)[0]), "--page", str(tmp_path / "none" / "page.html")]) == 2
+    said = capsys.readouterr()
+    assert "--page" in said.err
+    assert said.out == ""
 
 
 def test_one_file_will_do(tmp_path: Path, published_traces: Path) -> None:

@@ -216,6 +216,18 @@ def test_the_prompt_needs_no_home_that_can_be_written(
     assert (status, "error" in err) == (0, False)
 
 
+def test_letters_that_the_terminal_lacks_end_nothing(warehouse: str) -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "jobs.query", "SELECT 'ë' AS a", "--format", "csv", "--warehouse", warehouse],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (told.returncode, told.stdout) == (0, "a\n\\xeb\n")
+
+
 def test_ctrl_c_ends_a_question_and_the_next_is_answered(warehouse: str) -> None:
     counts = [f"(SELECT explode(sequence(1, 1500)) AS n{place}) AS t{place}" for place in range(3)]
     reader = DuckDbReader(Database(warehouse))

@@ -25,6 +25,11 @@ RESULT = Result(
 )
 
 
+def test_a_table_spells_out_what_a_terminal_would_obey() -> None:
+    assert shown("job \x1b[31m\u202e") == r"job \x1b[31m\u202e"
+    assert shown(["Zoë\n"]) == r'["Zoë\n"]'
+
+
 def written(result: Result, form: str) -> str:
     out = io.StringIO()
     write(result, form, out)

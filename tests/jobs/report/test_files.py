@@ -20,6 +20,12 @@ def _short_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vl_convert.javascript_bundle", lambda snippet: f"library; {snippet}")
 
 
+def test_a_library_that_cannot_be_kept_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    kept = report_files.chart_library(tmp_path)
+    assert report_files.chart_library(tmp_path / "file" / "below") == kept
+
+
 def files(root: Path) -> set[str]:
     return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
 
