@@ -111,6 +111,11 @@ def number(value: float | None) -> str:
     return MISSING if value is None else _digits(value)
 
 
+def several(count: int, noun: str) -> str:
+    """Return a count with its noun, in the plural but for 1."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
 def _digits(value: float) -> str:
     """Whole numbers from 100 on, millions from 1,000,000 on, else three significant digits; -0 is 0."""
     size = abs(value)
