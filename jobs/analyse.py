@@ -19,6 +19,7 @@ import click
 from jobs.landing.one_run import NoRunError, Run, runs_in
 from jobs.reading.analysis import Analysis, analysis
 from jobs.reading.printing import FORMATS, Result, printable, write
+from jobs.reading.unread import manifest_template, unread_files
 from jobs.report import loss, wording
 from jobs.report.cause_words import described
 from jobs.report.files import chart_library
@@ -28,7 +29,7 @@ from jobs.report.templates import LIBRARY_NAME, shared_files
 from jobs.runtime.arguments import Arguments, called, command, log_date, option
 from jobs.runtime.nearest import suggestion
 from schemas.unit import Unit
-from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
+from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS, STATUS_NO_MANIFEST
 
 _MOST_RUNS: Final = 20
 _MOST_CULPRITS: Final = 3
@@ -97,35 +98,37 @@ def _chosen(runs: Sequence[Run], args: Arguments) -> Run:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        listed = "".join(f"\n  {_listed(run)}: {len(run.files)} files" for run in fitting[:_MOST_RUNS])
+        listed = "".join(f"\n  {_listed(run)}" for run in fitting[:_MOST_RUNS])
         more = f"\n  and {len(fitting) - _MOST_RUNS} more" if len(fitting) > _MOST_RUNS else ""
-        raise NoRunError(f"{len(fitting)} runs, name one by --job-id, --run-id, --log-date:{listed}{more}")
+        how = "name the folder of one, or choose by --job-id, --run-id, --log-date"
+        raise NoRunError(f"{len(fitting)} runs; {how}:{listed}{more}")
     jobs = sorted({run.unit.job_id for run in runs})
     near = suggestion(args.job_id, jobs) if args.job_id and args.job_id not in jobs else ""
     raise NoRunError(f"no such run among {len(runs)}; {near or ', '.join(map(_listed, runs[:5]))}")
 
 
-def _named(unit: Unit) -> str:
-    return f"job {unit.job_id}, run {unit.run_id}, {unit.log_date}"
-
-
 def _listed(run: Run) -> str:
-    """Name a run that was not read yet: only folders of a landing say of which day it is."""
-    return _named(run.unit) if run.has_day else f"job {run.unit.job_id}, run {run.unit.run_id}, no log date"
+    unit, day = run.unit, run.unit.log_date if run.has_day else "no date"
+    files = wording.counted(len(run.files), "file")
+    return f"{run.folder}: job {unit.job_id}, run {unit.run_id}, {day}, {files}"
 
 
 def _answer(run: Run, found: Analysis) -> Iterator[str]:
     job, account = found.tables.job, found.read.account
     manifest = account.job or {}
     lines = sum(file.lines or 0 for file in account.files)
-    counted = [f"{len(run.files)} files", *([f"{lines:,} lines"] if lines else []), f"{account.ops:,} ops"]
-    yield f"{_named(found.unit)}: {', '.join(counted)}"
+    day, job_id, run_id = found.unit
+    counts = [wording.counted(len(run.files), "file"), *([wording.counted(lines, "line")] if lines else [])]
+    yield f"job {job_id}, run {run_id}, {day}: {', '.join(counts)}, {account.ops:,} ops"
     if not run.has_day:
         yield "The folder names no log date: all of its lines count."
     known = (manifest.get(name) or "unknown" for name in ("source_format", "transfers"))
     yield "Format {}; transfers {}".format(*known)
     yield ""
     yield loss.headline(job)
+    yield from unread_files(found.read)
+    if job["status"] == STATUS_NO_MANIFEST:
+        yield from manifest_template(found.unit, found.read.rows)
     if job["launch_slowdown"] is not None:
         names = ("actual", "simulated", "ideal")
         recorded, replayed, ideal = (wording.seconds(job[f"{name}_step_s"]) for name in names)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +33,9 @@ from udfs.kernel.graph.graph import Layout
 from udfs.kernel.what_if import OPS_TOGETHER, How, WhatIf, analyse
 from udfs.layout import LayoutError, is_foreign, is_partial, read_layout
 from udfs.simulate.odd_records import (
+    MOST_NAMED,
     in_other_units,
+    missing_workers,
     named_exchanged,
     of_log_date,
     rows_without_transfers,
@@ -45,9 +46,6 @@ from udfs.simulate.partial_trace import partial_results
 from udfs.simulate.rank_rows import ReplayedRows, replayed_rows, without_warm_up
 from udfs.simulate.result_tables import Replayed, Row, empty_results, job_row, result_tables
 from udfs.simulate.trace_defects import refuse_endless, trace_error
-
-MOST_NAMED: Final = 5
-"""Odd ranks that a status names."""
 
 
 @dataclass(frozen=True)
@@ -151,8 +149,7 @@ def _refusal_of_manifest(facts: dict[str, object], settings: SimulationSettings)
 def _nothing(rows: ReplayedRows, layout: Layout, other_days: int) -> tuple[str, str]:
     """Status and detail of a unit without a complete step."""
     if rows.recorded:
-        detail = f"none of {rows.steps_dropped} steps has all {layout.dp_size} x {layout.pp_size} workers"
-        return STATUS_MISSING_WORKERS, detail
+        return STATUS_MISSING_WORKERS, missing_workers(rows, layout)
     detail = f"all {other_days} lines are of other days" if other_days else "no rank recorded an op"
     return STATUS_NO_OPS, detail
 
@@ -195,8 +192,10 @@ def _what_is_unknown(clocks: Clocks, rows: ReplayedRows) -> str:
     names = rows.clock_names
     if clocks.parts > 1:
         firsts = [names[int(part)] for part in np.unique(clocks.part)[:2]]
+        has_none = len(rows.worker_rank) > 1 and rows_without_transfers(rows) == rows.replayed_row.size
         return (
-            f"no transfer or collective joins the clocks of {firsts[0]} and {firsts[1]}: {clocks.parts} parts"
+            f"{'stages are not joined, no send or recv was recorded: ' if has_none else ''}no transfer or "
+            f"collective joins the clocks of {firsts[0]} and {firsts[1]}: {clocks.parts} parts"
         )
     worst = int(clocks.error_s.argmax())
     return (

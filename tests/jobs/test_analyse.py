@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from jobs import make_fleet
 from jobs.analyse import main
 from jobs.landing.files import Landing
+from jobs.landing.formats.manifest import SIZES
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.one_run import NoRunError, runs_in
 from jobs.landing.read_landing import Where, read_landing
@@ -112,9 +113,29 @@ def test_a_run_without_a_manifest_fails_with_the_reason(
     shutil.copytree(run_folders(landing)[0], run)
     (run / "job.json").unlink()
     assert main([str(run), "--page", str(tmp_path / "page.html")]) == 1
-    printed = capsys.readouterr().out
-    assert "Not analysed: no manifest (job.json)" in printed
-    assert "Rejects: none" in printed
+    said = capsys.readouterr().out
+    assert "Not analysed: no manifest (job.json)" in said
+    fields = json.loads((run_folders(landing)[0] / "job.json").read_text())
+    sizes = {name: fields[name] for name in ("job_id", "run_id", *SIZES)}
+    (template,) = [each for each in said.splitlines() if each.startswith("  {")]
+    assert json.loads(template) == sizes
+    assert "Rejects: none" in said
+
+
+def test_a_run_that_lacks_workers_names_them_and_why_nothing_was_read_of_them(
+    landing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(run_folders(landing)[0], run)
+    lost, misspelt, *_ = sorted(run.glob("rank-*.jsonl"))
+    missing = [json.loads(each.read_text().splitlines()[0]) for each in (lost, misspelt)]
+    lost.unlink()
+    misspelt.write_text(misspelt.read_text().replace('"forward-compute"', '"forward-comput"'))
+    assert main([str(run), "--page", str(tmp_path / "page.html")]) == 1
+    said = capsys.readouterr().out
+    assert all(f"dp_rank {each['dp_rank']}, pp_rank {each['pp_rank']}" in said for each in missing)
+    assert f"{misspelt.name}: none of its " in said
+    assert 'could be read: unknown op "forward-comput": did you mean forward-compute?' in said
 
 
 def test_several_runs_are_listed_and_one_is_taken_by_its_name(
@@ -122,9 +143,11 @@ def test_several_runs_are_listed_and_one_is_taken_by_its_name(
 ) -> None:
     jobs = [json.loads((folder / "job.json").read_text())["job_id"] for folder in run_folders(landing)]
     assert main([str(landing)]) == 2
-    printed = capsys.readouterr().err
-    assert "2 runs, name one by --job-id" in printed
-    assert all(f"job {job}, run " in printed for job in jobs)
+    said = capsys.readouterr().err
+    assert "2 runs; name the folder of one, or choose by --job-id" in said
+    assert all(
+        f"{folder}: job {job}, run " in said for folder, job in zip(run_folders(landing), jobs, strict=True)
+    )
     assert main([str(landing), "--job-id", f"{jobs[0]}x"]) == 2
     assert "did you mean" in capsys.readouterr().err
     assert main([str(landing), "--job-id", jobs[0], "--page", str(tmp_path / "page.html")]) == 0

@@ -181,7 +181,12 @@ def test_results_have_the_columns_of_their_tables() -> None:
         ([one_worker_step(0, 1)], manifest(restarts=16), "too_many_restarts", "16 restarts"),
         ([], manifest(), "no_ops", "no rank recorded an op"),
         ([line(0, 0, 0, [])], manifest(), "no_ops", "no rank recorded an op"),
-        ([one_worker_step(0, 1)], manifest(dp_size=2), "missing_workers", "none of 1 steps has all 2 x 1"),
+        (
+            [one_worker_step(0, 1)],
+            manifest(dp_size=2),
+            "missing_workers",
+            "missing in 1: dp_rank 1, pp_rank 0",
+        ),
         ([one_worker_step(s, 1) for s in range(9)], manifest(), "too_few_steps", "9 complete steps"),
         ([one_worker_step(s, 1) for s in range(10)], manifest(), "analysed", None),
     ],

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from schemas.vocabulary import OP_TYPES
 from udfs.kernel import op_type as ot
+from udfs.kernel.graph.graph import Layout
 from udfs.kernel.graph.program import Floats, Ints
 from udfs.kernel.recorded.exchanged import Exchanged
 from udfs.op_lists import list_lengths, op_codes
@@ -22,6 +23,9 @@ from udfs.simulate.rank_rows import ReplayedRows
 
 DAY_US: Final = 86_400_000_000
 SECOND_US: Final = 1_000_000
+
+MOST_NAMED: Final = 5
+"""Odd ranks, or missing workers, that a status names."""
 
 MOST_ODD: Final = 0.2
 """Up to this share of the steps those with an odd rank-step are left out: beyond, it is how the job is."""
@@ -107,6 +111,23 @@ def without_odd_rank_steps(rows: ReplayedRows) -> ReplayedRows:
         zero_us=rows.zero_us[:, kept],
         ops=rows.ops - left_out,
         odd_rank_steps=odd,
+    )
+
+
+def missing_workers(rows: ReplayedRows, layout: Layout) -> str:
+    """Say which workers the steps of a unit lack, where each lacks one: those that most of the steps lack."""
+    table = rows.table.filter(pa.array(list_lengths(rows.table) > 0))
+    step, dp_rank, stage = (table.column(name).to_numpy() for name in ("step", "dp_rank", "pp_rank"))
+    recorded = np.unique([stage, dp_rank, step], axis=1)
+    steps = np.zeros((layout.pp_size, layout.dp_size), dtype=np.int64)
+    np.add.at(steps, tuple(recorded[:2]), 1)
+    least = int(steps.min())
+    lacking = np.argwhere(steps == least)
+    named = "; ".join(f"dp_rank {each[1]}, pp_rank {each[0]}" for each in lacking[:MOST_NAMED])
+    more = f"; and {len(lacking) - MOST_NAMED} more" if len(lacking) > MOST_NAMED else ""
+    return (
+        f"none of {rows.steps_dropped} steps has all {layout.dp_size} x {layout.pp_size} workers; missing in "
+        f"{rows.steps_dropped - least}: {named}{more}"
     )
 
 

@@ -5,6 +5,7 @@ Reads one value after the other, and so knows which one is wrong. rank_log reads
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from jobs.landing.formats.strict_json import (
@@ -16,6 +17,7 @@ from jobs.landing.formats.strict_json import (
     shown,
     too_deep,
 )
+from jobs.runtime.nearest import suggestion
 from schemas.vocabulary import (
     OP_CODES,
     RANK_LOG_FORMAT,
@@ -75,7 +77,9 @@ def read_line(line: bytes, unit: Mapping[str, Any], nesting: int) -> dict[str, A
     _check_ranges(record, unit)
     for name in ("job_id", "run_id"):
         if record[name] != unit[name]:
-            detail = f"{name} is {shown(record[name])}, the folder's is {shown(unit[name])}"
+            detail = (
+                f"{name} is {shown(record[name])}, not {shown(unit[name])} as the folder or job.json says"
+            )
             raise LineError(REASON_IDENTITY_MISMATCH, detail)
     times = {name: [float(value) for value in record[name]] for name in TIMES}
     codes = [OP_CODES[name] for name in record["op"]]
@@ -147,11 +151,17 @@ def _check_elements(name: str, values: object) -> None:
 def _check_ops(record: Mapping[str, Any]) -> None:
     for name in record["op"]:
         if name not in OP_CODES:
-            raise LineError(REASON_UNKNOWN_OP, f"unknown op {shown(name)}")
+            raise LineError(REASON_UNKNOWN_OP, _unknown_op(name))
     lengths = {name: len(record[name]) for name in ARRAYS}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
         raise LineError(REASON_ARRAY_LENGTH, f"arrays of unequal length: {listed}")
+
+
+@lru_cache(maxsize=256)
+def _unknown_op(name: str) -> str:
+    """Say which op may be meant; the lines of a run repeat a wrong name, so that it is looked up once."""
+    return f"unknown op {shown(name)}: {suggestion(name, OP_CODES)}"
 
 
 def _check_times(record: Mapping[str, Any]) -> None:

@@ -221,7 +221,9 @@ def analyse(folder: str | os.PathLike[str]) -> Run:
     """
     runs = runs_in(Path(folder))
     if len(runs) > 1:
-        raise NoRunError(f"{folder} holds {len(runs)} runs; name the folder of one, such as {runs[0].folder}")
+        raise NoRunError(
+            f"{folder} holds {len(runs)} runs; name the folder of one, such as {runs[-1].folder}"
+        )
     return Run(analysis(runs[0]))
 
 
