@@ -34,7 +34,7 @@ function spec(height, parts) {
 }
 
 const field = (name, type, title, more = {}) => ({ field: name, type, title, ...more });
-const SHARE = { format: ".0%" };
+const SHARE = { format: "~%" };  // as many digits as tell the labels apart
 
 const CHARTS = {
   // The axis is its own: a twentieth that is lost must not lie flat on the ground of one that ends at 100 %.
