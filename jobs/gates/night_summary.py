@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.gates.watch import Notice, coverage, lost_fraction
+from jobs.report.commands import command
 from jobs.report.names import INDEX_NAME, docs_path
+from jobs.report.wording import counted
 from jobs.runtime.run_summary import Summary
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
@@ -23,6 +25,7 @@ from schemas.vocabulary import (
 )
 
 COUNTED: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES)
+_FIRST_QUESTION: Final = "SELECT * FROM fix_first LIMIT 5"
 _OF_GATES: Final = ("gate_seconds", "expectations", "released")
 
 
@@ -56,11 +59,12 @@ def night_summary(
         "warnings": [notice._asdict() for notice in notices],
         "data_docs": docs_path(warehouse.root, log_date, "publish"),
         "report": str(report) if report and report.is_file() else None,
+        "ask_next": f'{command("query", warehouse.root)} "{_FIRST_QUESTION}"',
     }
 
 
 def summary_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return a summary as lines of text: figures first, then warnings, pages and report."""
+    """Return a summary as lines of text: figures first, then warnings, pages, report and what to ask next."""
     day = summary["log_date"]
     rows = ", ".join(f"{name} {count:,}" for name, count in summary["rows"].items())
     lines = [
@@ -70,7 +74,8 @@ def summary_lines(summary: Mapping[str, Any]) -> list[str]:
         *(f"warning: {warning['text']}" for warning in summary["warnings"]),
         f"data docs: {summary['data_docs']}",
     ]
-    return [*lines, f"report: {summary['report']}"] if summary["report"] else lines
+    report = [f"report: {summary['report']}"] if summary["report"] else []
+    return [*lines, *report, f"ask next: {summary['ask_next']}"]
 
 
 def _figures(summary: Mapping[str, Any]) -> str:
@@ -94,7 +99,7 @@ def _of_phase(phase: Mapping[str, Any]) -> str:
         return took
     share = phase["gate_seconds"] / phase["seconds"] if phase["seconds"] else 0.0
     gates = f"{phase['expectations']} expectations checked in {phase['gate_seconds']:.1f} s ({share:.0%})"
-    released = f", {phase['released']} refusals released by hand" if phase["released"] else ""
+    released = f", {counted(phase['released'], 'refusal')} released by hand" if phase["released"] else ""
     return f"{took}; gates: {gates}{released}"
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from jobs.report import loss, wording
 from jobs.report.rows import Row
-from schemas.vocabulary import JUDGED_BY_HISTORY
+from schemas.vocabulary import JUDGED_BY_HISTORY, NOT_STATED
 
 _SHOWN: Final = 8
 """Culprits that are listed."""
@@ -81,12 +81,18 @@ def _culprit(cause: str, culprit: Row, host_pages: Mapping[str, str]) -> dict[st
         "stage": "all" if culprit["pp_rank"] is None else culprit["pp_rank"],
         "dp_rank": "all" if culprit["dp_rank"] is None else culprit["dp_rank"],
         "rank": wording.MISSING if culprit["rank"] is None else culprit["rank"],
-        "host": culprit["host"] or wording.MISSING,
+        "host": culprit["host"] or _hosts(culprit),
         "page": host_pages.get(culprit["host"]),
         "effect": _effect(cause, culprit["effect"]),
         "share_of_steps": culprit["share_of_steps"],
         "pattern": culprit["pattern"],
     }
+
+
+def _hosts(culprit: Row) -> str:
+    """What stands for the host where none is named: a worker's is not stated, a stage has several."""
+    is_worker = None not in (culprit["pp_rank"], culprit["dp_rank"])
+    return NOT_STATED if is_worker else "several"
 
 
 def _effect(cause: str, value: float) -> str:
@@ -101,9 +107,9 @@ def _evidence(row: Row) -> str:
         error = f" ± {_effect(cause, found['standard_error'])}" if "standard_error" in found else ""
         parts.append(f"largest effect {_effect(cause, found['effect'])}{error}")
     if "peers" in found:
-        parts.append(f"compared with {wording.number(found['peers'])} others")
+        parts.append(f"compared with {wording.counted(found['peers'], 'other')}")
     if "samples" in found:
-        parts.append(f"{wording.number(found['samples'])} ops")
+        parts.append(wording.counted(found["samples"], "op"))
     indicator = wording.CAUSE_WORDS[cause].indicator
     if indicator and "indicator" in found:
         parts.append(

@@ -37,6 +37,7 @@ def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
     (totals,) = tables.totals.to_pylist()
     measure = loss.measure_of(tables)
     days = tables.days.to_pylist()[-_WEEK:]
+    analysed = wording.counted(totals["analysed"], "analysed run")
     return {
         "lost": loss.amount(totals[measure.lost], totals[measure.of], measure),
         "of": f"{wording.percent(loss.share(totals, measure))} of {wording.hours(totals[measure.of])} "
@@ -51,9 +52,10 @@ def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
         if measure is loss.HOURS
         else "",
         "fix": _first(tables, publication, measure),
-        "covered": f"{wording.number(totals['analysed'])} of {wording.number(totals['jobs'])} runs",
+        "covered": f"{wording.number(totals['analysed'])} of {wording.counted(totals['jobs'], 'run')}",
         "covered_hours": wording.percent(totals["analysed_gpu_hours_share"]) if measure is loss.HOURS else "",
-        "straggling": f"{wording.number(totals['straggling'])} of {wording.number(totals['analysed'])}",
+        "straggling": f"{wording.number(totals['straggling'])} of {analysed}",
+        "analysed": totals["analysed"],
         "left_out": totals["jobs"] - totals["analysed"],
         "without_hours": tables.runs.filter(tables.runs["is_analysed"])["gpu_hours"].null_count
         if measure is loss.HOURS

@@ -145,7 +145,7 @@ def number(value: float | None) -> str:
     return MISSING if value is None else _digits(value)
 
 
-def counted(count: int, one: str) -> str:
+def counted(count: float, one: str) -> str:
     """Return a number of things with their name, which takes an s for more or fewer than one."""
     return f"{number(count)} {one}{'' if count == 1 else 's'}"
 

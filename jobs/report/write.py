@@ -14,6 +14,7 @@ from jobs.report.job_page import job_page, links_of
 from jobs.report.names import INDEX_NAME, docs_path, host_page_path, job_page_path
 from jobs.report.publish import contents, publication_of, quality_from
 from jobs.report.read import days_with_rows, read_fleet, read_units, straggling_units
+from jobs.report.wording import counted
 from jobs.runtime.project import data_root
 from jobs.runtime.settings import Settings, SettingsError
 from schemas.unit import Unit
@@ -46,7 +47,7 @@ def write_report(reader: Reader, settings: Settings, log_date: date) -> Path:
     publication = publication_of(fleet, log_date, earlier | pages, hosts, name, quality)
     found = contents(fleet, read_units(reader, chosen, fleet.hosts), publication)
     folder = files.replace_publication(root, log_date, found)
-    _LOG.info("report: %s (%d job pages, %.1f s)", folder, len(pages), time.monotonic() - started)
+    _LOG.info("report: %s (%s, %.1f s)", folder, counted(len(pages), "job page"), time.monotonic() - started)
     return folder
 
 

@@ -34,7 +34,7 @@ function spec(height, parts) {
 }
 
 const field = (name, type, title, more = {}) => ({ field: name, type, title, ...more });
-const SHARE = { format: ".0%" };
+const SHARE = { format: "~%" };  // as many digits as tell the labels apart
 
 const CHARTS = {
   // The axis is its own: a twentieth that is lost must not lie flat on the ground of one that ends at 100 %.
@@ -68,7 +68,7 @@ const CHARTS = {
     mark: { type: "point", filled: true, opacity: 0.6, size: 36 },
     encoding: {
       x: field("world_size", "quantitative", "GPUs", { scale: { type: "log", base: 2 }, axis: { grid: false } }),
-      y: field("slowdown", "quantitative", "slowdown", { scale: { zero: false } }),
+      y: field("slowdown", "quantitative", "slowdown", { axis: { format: ".2f" }, scale: { zero: false } }),
       href: { field: "page" },
       tooltip: [field("job_id", "nominal", "job"), field("run_id", "nominal", "run"), field("world_size", "quantitative", "GPUs"),
         field("slowdown", "quantitative", "slowdown", { format: ".2f" })],
@@ -83,7 +83,7 @@ const CHARTS = {
     layer: [
       { mark: { type: "line", point: { size: 30 } },
         encoding: {
-          y: field("slowdown", "quantitative", "slowdown of the step", { scale: { zero: false } }),
+          y: field("slowdown", "quantitative", "slowdown of the step", { axis: { format: ".2f" }, scale: { zero: false } }),
           detail: { field: "burst" },
           tooltip: [field("step", "ordinal", "step"), field("slowdown", "quantitative", "slowdown", { format: ".3f" })],
         } },

@@ -133,14 +133,15 @@ function bucketsOf({ from, to }) {
 async function showTrend(data, units, parts, filters) {
   const buckets = bucketsOf(filters);
   const order = Object.keys(data.causes);
+  const shortly = Object.values(data.causes).map(({ title }) => title.replace(/ \(.*/, ""));  // a narrow legend has no room for more
   const of = Map.groupBy(units, (unit) => buckets.of(unit.log_date));
   const rows = [...Map.groupBy(parts, (part) => `${buckets.of(part.unit.log_date)} ${part.cause}`).values()].map((own) => {
     const bucket = buckets.of(own[0].unit.log_date);
-    return { bucket, place: order.indexOf(own[0].cause), cause: data.causes[own[0].cause].title, value: share(sumOf(own, "lost"), sumOf(of.get(bucket), "of")) };
+    return { bucket, place: order.indexOf(own[0].cause), cause: shortly[order.indexOf(own[0].cause)], value: share(sumOf(own, "lost"), sumOf(of.get(bucket), "of")) };
   });
   const text = `What is lost of what was analysed, by ${buckets.name} and cause.`;
   document.getElementById("trend-text").textContent = text;
-  await draw("trend", "chart-trend", rows, Object.values(data.causes).map(({ title }) => title));
+  await draw("trend", "chart-trend", rows, shortly);
 }
 
 // Figures of the whole period, as the warehouse gave them.
@@ -160,7 +161,7 @@ function showPeriod(data) {
     ["GPU-hours", true, (run) => digits(run.gpu_hours), (run) => run.gpu_hours ?? -1],
     ["why", false, (run) => run.why, (run) => run.why], ["facts", false, (run) => run.facts],
   ], data.left_out, "every run was analysed", { sort: ["GPU-hours", "down"] });
-  draw("waste", "chart-waste", data.runs);
+  draw("waste", "chart-waste", data.runs.length > 1 ? data.runs : []);  // a line has two ends
   draw("sizes", "chart-sizes", data.runs.filter((run) => run.world_size));
   draw("opTypes", "chart-op-types", data.op_types);
 }

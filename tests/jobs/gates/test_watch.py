@@ -181,13 +181,14 @@ def test_a_summary_says_the_night_in_lines(past: Past) -> None:
     )
     assert stage == (
         "2026-02-10: simulate took 20.0 s; gates: 90 expectations checked in 1.0 s (5%), "
-        "1 refusals released by hand"
+        "1 refusal released by hand"
     )
     assert rows.startswith("2026-02-10: rows: rank_steps 0, ")
     assert "fleet_day 1" in rows
     assert rest == [
         "warning: slow",
         f"data docs: {past.warehouse.root}/_quality/log_date=2026-02-10/publish.html",
+        f'ask next: straggler query --warehouse {past.warehouse.root} "SELECT * FROM fix_first LIMIT 5"',
     ]
 
 
@@ -203,4 +204,4 @@ def test_an_existing_report_is_named(tmp_path: Path) -> None:
     assert summary_of([], folder)["report"] is None
     report.parent.mkdir(parents=True)
     report.touch()
-    assert summary_lines(summary_of([], folder))[-1] == f"report: {report}"
+    assert summary_lines(summary_of([], folder))[-2] == f"report: {report}"
