@@ -94,7 +94,7 @@ def test_it_prints_the_answer_and_writes_one_page(
         f"slowdown {slowdown:.2f}",
         "recorded, ",
         "status: analysed",
-        "Rejects: 1 lines or files: 1 not_json",
+        "Rejects, lines or files: 1 not_json",
         f"{log.name}, line ",
         f"Page: {page}",
     ):
