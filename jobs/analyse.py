@@ -152,8 +152,7 @@ def _write_causes(found: Analysis) -> None:
         words = described(row, {})
         culprits = cast("list[dict[str, object]]", words["culprits"])
         named = [
-            f"{each['host']} (stage {each['stage']}, dp rank {each['dp_rank']}): {each['effect']}"
-            for each in culprits[:_MOST_CULPRITS]
+            f"{_place(each)}: {each['effect']} {words['effect_name']}" for each in culprits[:_MOST_CULPRITS]
         ]
         more = len(row["culprits"]) - len(named)
         hours = wording.hours(row["recoverable_gpu_hours"])
@@ -163,6 +162,12 @@ def _write_causes(found: Analysis) -> None:
     if rows:
         sys.stdout.write("Why, and what each fix alone returns (shares of the step time do not add up):\n")
         write(Result(_COLUMNS, [name in _NUMBERS for name in _COLUMNS], rows), FORMATS[0], sys.stdout)
+
+
+def _place(culprit: dict[str, object]) -> str:
+    """Where a culprit is: its host where that is known, and its stage and dp rank."""
+    place = f"stage {culprit['stage']}, dp rank {culprit['dp_rank']}"
+    return place if culprit["host"] == wording.MISSING else f"{culprit['host']} ({place})"
 
 
 def _trust(found: Analysis) -> Iterator[str]:
@@ -182,7 +187,7 @@ def _rejects(found: Analysis) -> Iterator[str]:
         return
     counts = Counter(row["reason"] for row in rejects).most_common()
     listed = ", ".join(f"{count:,} {name}" for name, count in counts)
-    yield f"Rejects: {len(rejects):,} lines or files: {listed}"
+    yield f"Rejects, lines or files: {listed}"
     for row in rejects[:_SHOWN_REJECTS]:
         place = row["source_file"].rsplit("/", 1)[-1] + (f", line {row['line']}" if row["line"] else "")
         yield f"  {place}: {row['reason']}: {row['detail']}"

@@ -14,8 +14,8 @@ from jobs.reading.command import reader_entry_point
 from jobs.reading.printing import FORMATS, Result, shown, write
 from jobs.reading.reader import Reader
 from jobs.reading.unit import unit_to_replay
-from jobs.runtime.arguments import FORMAT, OF_UNIT, Arguments, not_negative_number, option
-from jobs.runtime.nearest import close_match
+from jobs.runtime.arguments import FORMAT, OF_UNIT, Arguments, called, not_negative_number, option
+from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings import Settings, SettingsError
 from schemas.unit import Unit
 from schemas.vocabulary import CAUSE_UNEXPLAINED, CAUSES
@@ -59,8 +59,9 @@ def _fix(text: str) -> OpPredicate | str:
     try:
         return parse_predicate(text)
     except PredicateError as error:
-        near = close_match(text, FIXABLE) if text.isidentifier() else ""
-        raise ValueError(f"no cause {text}: {near}" if near else str(error)) from None
+        if text.replace("-", "_").isidentifier():  # one word: a cause was meant, no condition
+            raise ValueError(f"{text} is no cause and no condition: {suggestion(text, FIXABLE)}") from None
+        raise ValueError(str(error)) from None
 
 
 @reader_entry_point(
@@ -103,7 +104,7 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     write(_result(answers, args.factor), args.format, sys.stdout)
     for each in answers:
         if each.ops == 0:
-            sys.stderr.write(f"what_if: no op of this unit is chosen by: {each.scenario}\n")
+            sys.stderr.write(f"{called()}: no op of this unit is chosen by: {each.scenario}\n")
 
 
 if __name__ == "__main__":

@@ -49,5 +49,10 @@ def close_match(name: str, names: Collection[str]) -> str:
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=_LIKE)
     if close:
         return f"did you mean {by_lower[close[0]]}?"
-    inside = [each for low, each in by_lower.items() if name and (name.lower() in low or low in name.lower())]
+    inside = [each for low, each in by_lower.items() if name and _is_inside(name.lower(), low)]
     return f"did you mean {' or '.join(sorted(inside))}?" if 0 < len(inside) <= _FEW else ""
+
+
+def _is_inside(name: str, other: str) -> bool:
+    """Tell whether a name is a part of the other, or the other most of it: wh is not meant by nowhere."""
+    return name in other or (other in name and 2 * len(other) > len(name))

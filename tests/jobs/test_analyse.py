@@ -95,7 +95,7 @@ def test_it_prints_the_answer_and_writes_one_page(
         f"slowdown {slowdown:.2f}",
         "recorded, ",
         "status: analysed",
-        "Rejects: 1 lines or files: 1 not_json",
+        "Rejects, lines or files: 1 not_json",
         f"{log.name}, line ",
         f"Page: {page}",
     ):
@@ -188,7 +188,7 @@ def test_a_day_is_no_name_of_a_run_outside_a_landing(
 ) -> None:
     shutil.copytree(run_folders(landing)[0], tmp_path / "run")
     assert main([str(tmp_path / "run"), "--log-date", f"{FIRST_DAY}"]) == 2
-    assert "no such run among 1; job " in (said := capsys.readouterr().err)
+    assert "no such run among 1; " in (said := capsys.readouterr().err)
     assert said.endswith("no log date\n")
 
 

@@ -208,6 +208,10 @@ def test_a_folder_without_tables_is_a_wrong_argument(
             ["--fix", "slow_worke"],
             "Invalid value for '--fix': no cause slow_worke: did you mean slow_worker?",
         ),
+        (
+            ["--fix", "slowworker"],
+            "Invalid value for '--fix': slowworker is no cause and no condition: did you mean slow_worker?",
+        ),
         (["--fix", "TRUE", "--set", "-1"], "Invalid value for '--set': '-1' is not a number of at least 0"),
         (["--fix", "TRUE", "--set", "nan"], "Invalid value for '--set': 'nan' is not a number of at least 0"),
         (

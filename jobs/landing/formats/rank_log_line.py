@@ -5,6 +5,7 @@ Reads one value after the other, and so knows which one is wrong. rank_log reads
 
 import math
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final
 
@@ -17,7 +18,6 @@ from jobs.landing.formats.strict_json import (
     shown,
     too_deep,
 )
-from jobs.runtime.nearest import suggestion
 from schemas.vocabulary import (
     OP_CODES,
     RANK_LOG_FORMAT,
@@ -48,6 +48,8 @@ OPTIONAL: Final = ("tp_rank", "cp_rank", "host", "gpu")
 REQUIRED: Final = ("format", "job_id", "run_id", "rank", "dp_rank", "pp_rank", "step", "t0_us", *ARRAYS)
 KNOWN: Final = (*REQUIRED, *OPTIONAL)
 
+_LONGEST_OP: Final = 64
+"""Characters of an unknown op that are compared with known ones: a line may spell megabytes of them."""
 _FITTING: Final = {bits: range(-(2 ** (bits - 1)), 2 ** (bits - 1)) for bits in (32, 64)}
 _INT32: Final = _FITTING[32]
 _STORED: Final = ("rank", "dp_rank", "pp_rank", *OPTIONAL, "step", "t0_us", *INDEXES)
@@ -161,7 +163,8 @@ def _check_ops(record: Mapping[str, Any]) -> None:
 @lru_cache(maxsize=256)
 def _unknown_op(name: str) -> str:
     """Say which op may be meant; the lines of a run repeat a wrong name, so that it is looked up once."""
-    return f"unknown op {shown(name)}: {suggestion(name, OP_CODES)}"
+    close = get_close_matches(name[:_LONGEST_OP], OP_CODES, n=1)
+    return f"unknown op {shown(name)}" + (f": did you mean {close[0]}?" if close else "")
 
 
 def _check_times(record: Mapping[str, Any]) -> None:

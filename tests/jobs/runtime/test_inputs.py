@@ -127,6 +127,8 @@ def test_a_missing_folder_says_how_far_the_path_leads(tmp_path: Path) -> None:
     )
     assert missing_folder(f"{tmp_path}/fleet/xyz").endswith(f"{tmp_path}/fleet has landing")
     (tmp_path / "file").touch()
+    (tmp_path / "fleet" / "wh").mkdir()
+    assert missing_folder(f"{tmp_path}/fleet/nowhere").endswith("has landing, wh")
     assert missing_folder(f"{tmp_path}/file") == f"{tmp_path}/file is not a folder"
 
 
