@@ -1,6 +1,7 @@
 -- Include of views and queries: one row per run over the days of the period. Slowdown, waste, the shares of slow workers
 -- and of the last stage are ratios of sums over its analysed days, never means of ratios; the correlation is weighted by
--- steps. status is the furthest of its days. Losses are summed over its analysed days.
+-- steps. status is the furthest of its days. Losses are summed over its analysed days; lost_of_gpu_hours and
+-- analysed_s are what they are lost of: the loss of a day that an earlier version simulated is not known.
 SELECT
     $run,
     element_at($statuses, CAST(max(array_position($statuses, status)) AS INT)) AS status,
@@ -30,7 +31,8 @@ SELECT
     sum(gpu_hours) FILTER (WHERE is_analysed) AS analysed_gpu_hours,
     sum(wasted_gpu_hours) FILTER (WHERE is_analysed) AS wasted_gpu_hours,
     sum(lost_gpu_hours) AS lost_gpu_hours,
-    sum(actual_total_s) FILTER (WHERE is_analysed) AS analysed_s,
+    sum(gpu_hours) FILTER (WHERE lost_gpu_hours IS NOT NULL) AS lost_of_gpu_hours,
+    sum(actual_total_s) FILTER (WHERE lost_s IS NOT NULL) AS analysed_s,
     sum(lost_s) AS lost_s,
     max(world_size) AS world_size,
     max(pp_size) AS pp_size,

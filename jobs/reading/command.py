@@ -54,6 +54,8 @@ def _status(body: Callable[[Settings, Arguments], None], args: Arguments) -> int
     except (SettingsError, AnswerError) as error:
         sys.stderr.write(f"{called()}: error: {error}\n")
         return EXIT_WRONG_SETTINGS if isinstance(error, SettingsError) else EXIT_FAILED
+    except BrokenPipeError:  # whoever reads has seen enough
+        raise
     except Exception as error:
         logger.exception("%s failed", called())
         sys.stderr.write(f"{called()}: error: {type(error).__name__}: {first_line(error)}\n")

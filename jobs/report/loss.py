@@ -20,7 +20,7 @@ class Measure(NamedTuple):
     unit: str
 
 
-HOURS: Final = Measure("lost_gpu_hours", "analysed_gpu_hours", "GPU-hours")
+HOURS: Final = Measure("lost_gpu_hours", "lost_of_gpu_hours", "GPU-hours")
 TIME: Final = Measure("lost_s", "analysed_s", "")
 
 

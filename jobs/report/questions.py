@@ -27,12 +27,13 @@ def of_fleet(first_day: date, last_day: date) -> dict[str, str]:
     named = {table: QUERIES[query].over(first_day, last_day) for table, query in _NAMED.items()}
     return named | {
         "days": f"""
-            SELECT log_date, analysed_gpu_hours, lost_gpu_hours, analysed_s, lost_s
+            SELECT log_date, lost_gpu_hours, analysed_s, lost_s,
+                CASE WHEN lost_gpu_hours IS NOT NULL THEN analysed_gpu_hours END AS lost_of_gpu_hours
             FROM {FLEET_DAY} WHERE {period} ORDER BY log_date""",
         "units": f"""
             SELECT {_KEY}, status, status_detail, team, cluster, slowdown, is_analysed, is_straggling,
-                CASE WHEN is_analysed THEN gpu_hours END AS analysed_gpu_hours, lost_gpu_hours,
-                CASE WHEN is_analysed THEN actual_total_s END AS analysed_s, lost_s, lost_fraction
+                CASE WHEN lost_gpu_hours IS NOT NULL THEN gpu_hours END AS lost_of_gpu_hours, lost_gpu_hours,
+                CASE WHEN lost_s IS NOT NULL THEN actual_total_s END AS analysed_s, lost_s, lost_fraction
             FROM job_days WHERE {period} ORDER BY {_KEY}""",
         "parts": f"""
             SELECT {_KEY}, cause, host, is_flagged, lost_gpu_hours, lost_s

@@ -26,6 +26,8 @@ def _of_period(tables: FleetTables) -> str:
         return f"None of {wording.counted(totals['jobs'], 'run')} could be analysed."
     measure = loss.measure_of(tables)
     share = wording.percent(loss.share(totals, measure))
+    if totals[measure.lost] is None:
+        return "What stragglers cost is not known: an earlier version simulated these days."
     if measure is loss.TIME:
         return f"Stragglers cost {share} of the time; no analysed run states its GPU-hours."
     lost, of = wording.hours(totals[measure.lost]), wording.hours(totals[measure.of])
@@ -56,6 +58,7 @@ def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
         "covered_hours": wording.percent(totals["analysed_gpu_hours_share"]) if measure is loss.HOURS else "",
         "straggling": f"{wording.number(totals['straggling'])} of {analysed}",
         "analysed": totals["analysed"],
+        "unknown": tables.units.filter(tables.units["is_analysed"])["lost_fraction"].null_count,
         "left_out": totals["jobs"] - totals["analysed"],
         "without_hours": tables.runs.filter(tables.runs["is_analysed"])["gpu_hours"].null_count
         if measure is loss.HOURS

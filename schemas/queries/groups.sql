@@ -22,7 +22,7 @@ SELECT
     sum(wasted_gpu_hours) AS wasted_gpu_hours,
     try_divide(sum(wasted_gpu_hours), sum(analysed_gpu_hours)) AS wasted_gpu_hours_share,
     sum(lost_gpu_hours) AS lost_gpu_hours,
-    try_divide(sum(lost_gpu_hours), sum(analysed_gpu_hours)) AS lost_gpu_hours_share,
+    try_divide(sum(lost_gpu_hours), sum(lost_of_gpu_hours)) AS lost_gpu_hours_share,
     try_divide(sum(lost_s), sum(analysed_s)) AS lost_share_of_time
 FROM grouped
 GROUP BY dimension, value

@@ -17,7 +17,8 @@ SELECT
     sum(wasted_gpu_hours) AS wasted_gpu_hours,
     try_divide(sum(wasted_gpu_hours), sum(analysed_gpu_hours)) AS wasted_gpu_hours_share,
     sum(lost_gpu_hours) AS lost_gpu_hours,
-    try_divide(sum(lost_gpu_hours), sum(analysed_gpu_hours)) AS lost_gpu_hours_share,
+    sum(lost_of_gpu_hours) AS lost_of_gpu_hours,
+    try_divide(sum(lost_gpu_hours), sum(lost_of_gpu_hours)) AS lost_gpu_hours_share,
     sum(analysed_s) AS analysed_s,
     sum(lost_s) AS lost_s,
     try_divide(sum(lost_s), sum(analysed_s)) AS lost_share_of_time

@@ -11,7 +11,8 @@ SELECT
     sum(wasted_gpu_hours) AS wasted_gpu_hours,
     try_divide(sum(wasted_gpu_hours), sum(analysed_gpu_hours)) AS wasted_gpu_hours_share,
     sum(lost_gpu_hours) AS lost_gpu_hours,
-    try_divide(sum(lost_gpu_hours), sum(analysed_gpu_hours)) AS lost_gpu_hours_share,
+    try_divide(sum(lost_gpu_hours), sum(analysed_gpu_hours) FILTER (WHERE lost_gpu_hours IS NOT NULL))
+        AS lost_gpu_hours_share,
     try_divide(sum(lost_s), sum(analysed_s)) AS lost_share_of_time
 FROM group_day
 WHERE dimension = 'fleet' AND $in_period

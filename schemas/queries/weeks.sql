@@ -15,8 +15,8 @@ SELECT
     count_if(is_straggling) AS straggling_job_days,
     sum(lost_gpu_hours) AS lost_gpu_hours,
     coalesce(
-        try_divide(sum(lost_gpu_hours), sum(gpu_hours) FILTER (WHERE is_analysed)),
-        try_divide(sum(lost_s), sum(actual_total_s) FILTER (WHERE is_analysed))
+        try_divide(sum(lost_gpu_hours), sum(gpu_hours) FILTER (WHERE lost_gpu_hours IS NOT NULL)),
+        try_divide(sum(lost_s), sum(actual_total_s) FILTER (WHERE lost_s IS NOT NULL))
     ) AS lost_share,
     array_sort(collect_set(CASE WHEN is_straggling THEN job_id END)) AS straggling_jobs,
     array_sort(collect_set(CASE WHEN is_analysed THEN job_id END)) AS analysed_jobs

@@ -1,7 +1,8 @@
 -- One row per calendar month; a run counts once, however many days it ran. A run straggles when its
 -- simulated step times, summed over its analysed days of the month, are at least $straggling_slowdown times its ideal
--- ones; its waste follows from the same sums. GPU-hours are summed over days that state them, null if none does;
--- lost_s and analysed_s are the same in seconds of recorded steps, of all analysed days.
+-- ones; its waste follows from the same sums. GPU-hours are summed over days that state them, null where none does;
+-- lost_s and analysed_s are the same in seconds of recorded steps, of analysed days
+-- of which it is known what they lost: an earlier version did not say.
 WITH runs AS ($runs_of_months)
 
 SELECT
@@ -16,7 +17,7 @@ SELECT
     sum(wasted_gpu_hours) AS wasted_gpu_hours,
     try_divide(sum(wasted_gpu_hours), sum(analysed_gpu_hours)) AS wasted_gpu_hours_share,
     sum(lost_gpu_hours) AS lost_gpu_hours,
-    try_divide(sum(lost_gpu_hours), sum(analysed_gpu_hours)) AS lost_gpu_hours_share,
+    try_divide(sum(lost_gpu_hours), sum(lost_of_gpu_hours)) AS lost_gpu_hours_share,
     sum(analysed_s) AS analysed_s,
     sum(lost_s) AS lost_s,
     percentile(waste_fraction, 0.5) AS waste_p50,

@@ -228,6 +228,17 @@ def test_letters_that_the_terminal_lacks_end_nothing(warehouse: str) -> None:
     assert (told.returncode, told.stdout) == (0, "a\n\\xeb\n")
 
 
+def test_whoever_reads_may_stop_reading(warehouse: str) -> None:
+    sql = ["SELECT explode(sequence(1, 100000)) AS n", "--limit", "0", "--format", "csv"]
+    asked = [sys.executable, "-m", "jobs.query", *sql, "--warehouse", warehouse]
+    with subprocess.Popen(asked, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as told:
+        assert told.stdout is not None
+        assert told.stderr is not None
+        assert told.stdout.readline() == b"n\n"
+        told.stdout.close()
+        assert told.stderr.read() == b""
+
+
 def test_ctrl_c_ends_a_question_and_the_next_is_answered(warehouse: str) -> None:
     counts = [f"(SELECT explode(sequence(1, 1500)) AS n{place}) AS t{place}" for place in range(3)]
     reader = DuckDbReader(Database(warehouse))

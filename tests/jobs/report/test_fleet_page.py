@@ -16,7 +16,7 @@ from jobs.report.names import job_page_path
 from jobs.report.rows import FleetTables
 from jobs.report.tiles import headline, tiles
 from jobs.report.wording import hours, percent
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JOBS
 from tests.jobs.report.fleets import LAST, NAUGHTY, asked, fleet, publication
 from tests.jobs.report.pages import Page, unpacked
 
@@ -62,7 +62,7 @@ def test_the_browser_is_given_rows_that_sum_to_the_tiles() -> None:
         units, parts = unpacked(data["units"]), unpacked(data["parts"])
         assert parts.lost.sum() == pytest.approx(total(tables.totals[name]), rel=1e-5)
         assert units.lost.sum() == pytest.approx(parts.lost.sum(), rel=1e-5)
-        of = "analysed_gpu_hours" if tables is FLEET else "analysed_s"
+        of = "lost_of_gpu_hours" if tables is FLEET else "analysed_s"
         assert units.of.sum() == pytest.approx(total(tables.totals[of]), rel=1e-5)
         first = tables.fixes.slice(0, 1).to_pylist()[0]
         top = parts[(parts.cause == first["cause"]) & (parts.host == first["host"])]
@@ -84,6 +84,25 @@ def test_the_first_screen_says_what_is_lost_what_to_fix_and_what_that_covers() -
         "2026-05-02 to 2026-05-31: "
         f"Stragglers cost {hours(lost)} of {hours(of)} analysed GPU-hours ({percent(lost / of)})."
     )
+
+
+def test_what_an_earlier_version_simulated_is_in_no_share_and_the_page_says_so() -> None:
+    keys = [{"log_date": LAST - timedelta(days=age), "job_id": "a"} for age in range(2)]
+    unknown = {"lost_fraction": None, "lost_gpu_hours": None}
+    rows = {
+        JOBS: [key | {"gpu_hours": 100.0} for key in keys],
+        JOB_SLOWDOWN: [key | {"gpu_hours": 100.0, "actual_total_s": 40.0} for key in keys],
+        JOB_CAUSES: [keys[0] | {"lost_fraction": 0.25, "lost_gpu_hours": 25.0}, keys[1] | unknown],
+    }
+    both = asked(rows, LAST - timedelta(days=1))
+    shown = tiles(both, publication(both))
+    assert (shown["of"], shown["unknown"]) == ("25.0 % of 100 analysed GPU-hours", 1)
+    assert shown["change"].startswith("25.0 % in the last seven days")
+    assert both.totals["lost_share_of_time"].to_pylist() == [0.25]
+    page = Page(fleet_page(both, publication(both)))
+    assert "An earlier version simulated 1 analysed job-days" in page.text
+    older = asked({**rows, JOB_CAUSES: [key | unknown for key in keys]}, LAST - timedelta(days=1))
+    assert headline(older) == "What stragglers cost is not known: an earlier version simulated these days."
 
 
 def test_without_gpu_hours_the_page_speaks_in_per_cent_of_time() -> None:
