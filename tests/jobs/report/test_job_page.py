@@ -152,8 +152,7 @@ def test_a_unit_that_is_not_analysed_says_so_first_and_has_no_loss() -> None:
     causes = [dict(row, lost_fraction=None, lost_gpu_hours=None) for row in SICK.causes]
     text = Page(job_page(replace(SICK, job=job, causes=causes))).text
     assert (
-        "Not analysed: replay and recording too far apart (9 % apart). What follows is still the best"
-        in text
+        "Not analysed: replay and recording too far apart (9 % apart). What follows is still the best" in text
     )
     assert "are lost" not in text
     assert "GPU-hours lost" not in text
