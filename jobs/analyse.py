@@ -149,7 +149,7 @@ def _write_causes(found: Analysis) -> None:
         sys.stdout.write("No cause holds: no single fix saves enough of the step time.\n")
     rows = []
     for row in present:
-        words = described(row, {})
+        words = described(row, {}, found.tables.workers)
         culprits = cast("list[dict[str, object]]", words["culprits"])
         named = [
             f"{_place(each)}: {each['effect']} {words['effect_name']}" for each in culprits[:_MOST_CULPRITS]

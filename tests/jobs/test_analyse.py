@@ -189,7 +189,7 @@ def test_a_day_is_no_name_of_a_run_outside_a_landing(
     shutil.copytree(run_folders(landing)[0], tmp_path / "run")
     assert main([str(tmp_path / "run"), "--log-date", f"{FIRST_DAY}"]) == 2
     assert "no such run among 1; " in (said := capsys.readouterr().err)
-    assert said.endswith("no log date\n")
+    assert said.endswith("no date, 25 files\n")
 
 
 def test_a_page_that_cannot_be_is_refused_before_the_run_is_read(

@@ -205,10 +205,6 @@ def test_a_folder_without_tables_is_a_wrong_argument(
             "Invalid value for '--fix': no column stage: did you mean pp_rank?; use the",
         ),
         (
-            ["--fix", "slow_worke"],
-            "Invalid value for '--fix': no cause slow_worke: did you mean slow_worker?",
-        ),
-        (
             ["--fix", "slowworker"],
             "Invalid value for '--fix': slowworker is no cause and no condition: did you mean slow_worker?",
         ),

@@ -100,9 +100,9 @@ def test_what_an_earlier_version_simulated_is_in_no_share_and_the_page_says_so()
     assert shown["change"].startswith("25.0 % in the last seven days")
     assert both.totals["lost_share_of_time"].to_pylist() == [0.25]
     page = Page(fleet_page(both, publication(both)))
-    assert "An earlier version simulated 1 analysed job-days" in page.text
+    assert "An earlier version simulated 1 analysed job-day:" in page.text
     older = asked({**rows, JOB_CAUSES: [key | unknown for key in keys]}, LAST - timedelta(days=1))
-    assert headline(older) == "What stragglers cost is not known: an earlier version simulated these days."
+    assert headline(older, publication(older)).endswith("not known: an earlier version simulated these days.")
 
 
 def test_without_gpu_hours_the_page_speaks_in_per_cent_of_time() -> None:

@@ -197,7 +197,7 @@ def test_a_unit_that_is_not_analysed_says_so_first_and_has_no_loss() -> None:
     text = Page(job_page(replace(SICK, job=job, causes=causes))).text
     assert (
         "Analysed, but outside the fleet's figures: replay and recording too far apart (9 % apart). What "
-        "follows is the best estimate" in text
+        "follows is still the best estimate" in text
     )
     assert "is lost" not in text
     assert "GPU-hours lost" not in text
