@@ -9,7 +9,7 @@ from jobs.reading.command import reader_entry_point
 from jobs.reading.printing import write
 from jobs.reading.reader import Reader
 from jobs.runtime.arguments import FORMAT, PERIOD, Arguments, option
-from jobs.runtime.settings import Settings
+from jobs.runtime.settings import Settings, SettingsError
 from schemas.queries import QUERIES
 from schemas.sql_files import first_sentence
 
@@ -23,6 +23,8 @@ from schemas.sql_files import first_sentence
 )
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     """Answer a named query over a period, both of its ends included."""
+    if args.first and args.last and args.last < args.first:
+        raise SettingsError(f"--to {args.last} lies before --from {args.first}")
     write(reader.ask(QUERIES[args.name].over(args.first, args.last)), args.format, sys.stdout)
 
 

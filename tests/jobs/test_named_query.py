@@ -30,6 +30,13 @@ def test_the_answer_over_a_period(capsys: pytest.CaptureFixture[str], warehouse:
     assert row["jobs"] == 1
 
 
+def test_a_period_that_ends_before_it_begins_is_a_wrong_argument(
+    capsys: pytest.CaptureFixture[str], warehouse: str
+) -> None:
+    assert main(["trend", "--warehouse", warehouse, "--from", "2026-02-01", "--to", "2026-01-01"]) == 2
+    assert "--to 2026-01-01 lies before --from 2026-02-01" in capsys.readouterr().err
+
+
 def test_a_warehouse_without_tables_is_a_wrong_argument(
     capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
