@@ -188,10 +188,12 @@ def test_a_unit_that_is_not_there_or_cannot_be_replayed_is_told_in_one_line(
 def test_a_folder_without_tables_is_a_wrong_argument(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    status, out, err = ask(capsys, str(tmp_path), "--job-id", "llm-a", "--fix", "TRUE")
+    empty = tmp_path / "empty"  # beside it lies no warehouse of another test
+    empty.mkdir()
+    status, out, err = ask(capsys, str(empty), "--job-id", "llm-a", "--fix", "TRUE")
     assert (status, out) == (2, "")
     (told,) = err.splitlines()
-    assert told.endswith(f"no tables in {tmp_path}: run a night first, or name another --warehouse")
+    assert told.endswith(f"no tables in {empty}: run a night first, or name another --warehouse")
 
 
 @pytest.mark.parametrize(
