@@ -50,6 +50,7 @@ $(PACKAGES):
 $(COMMAND): $(PACKAGES)
 	@$(VENV) -m uv pip install --quiet --no-deps --python $(VENV) --build-constraints conf/build.lock --editable . \
 	  || $(VENV) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@rm -rf straggler_fleet.egg-info build
 	@rm -f .venv/.command-*
 	@touch $@
 

@@ -205,7 +205,7 @@ def test_the_page_of_a_night_says_what_passed_and_what_was_refused(
     refused = page(warehouse)
     assert "simulate, 2026-01-05: refused" in refused
     assert f"kept in {warehouse.refused_path('simulate', [DAY])}" in refused
-    message = f"release_night --warehouse {warehouse.root} --log-date 2026-01-05"
+    message = f"straggler release --warehouse {warehouse.root} --log-date 2026-01-05"
     assert f"{message} --accept {REFUSED} --accept {RULE} --by" in refused
     assert '<tr class="refused"><td>pp_rank_in_range</td><td>at least 0</td><td>1</td></tr>' in refused
     release(warehouse, REFUSED, RULE)
