@@ -61,7 +61,7 @@ def compare(
     error = math.sqrt(sum(variances))
     if error <= ROUNDING * max(map(abs, [*before, *after])):
         return bare
-    # Degrees of freedom after Welch and Satterthwaite, of pairs Student's: scipy.stats takes a second to import.
+    # Degrees of freedom after Welch and Satterthwaite, or Student's. scipy.stats takes a second to import.
     freedom = error**4 / sum(
         variance**2 / (len(each) - 1) for variance, each in zip(variances, varying, strict=True)
     )
