@@ -44,7 +44,7 @@ def run(reader: Reader, args: Arguments) -> list[Comparison]:
         f"coalesce({_is_chosen(args)}, false) AS is_chosen, {_has_label(args.label)} AS has_label "
         f"FROM {units} WHERE is_analysed AND {of_window} ORDER BY job_id, log_date, is_chosen"
     )
-    return comparisons(found.to_pandas(), args.date, args.confidence)
+    return comparisons(found.to_pylist(), args.date, args.confidence)
 
 
 def _check(reader: Reader, args: Arguments) -> None:

@@ -1,14 +1,16 @@
 """Before and after a date: job days in, differences with intervals (Welch, Student) and verdicts out."""
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-import pandas as pd
 from scipy.special import stdtrit
+
+Row = Mapping[str, Any]
 
 LEAST: Final = 3
 """Fewest numbers on each side for an answer: two always lie on a line."""
@@ -96,23 +98,20 @@ class Comparison:
         return f"{UNKNOWN}: {'nothing varies' if not few and found.low is None else why}"
 
 
-def comparisons(days: pd.DataFrame, fixed_on: date, confidence: float) -> list[Comparison]:
+def comparisons(days: Sequence[Row], fixed_on: date, confidence: float) -> list[Comparison]:
     """Compare the chosen days before and after; the same within jobs of both sides; and all other days.
 
     With a label, days after without it and days before with it are left out. The others show
     what changed without it.
 
     days : job_id, log_date, value (the lower the better), gpu_hours, is_chosen (one of those that the fix was
-           meant for), has_label (carries the label of the fix; null where no label is asked about)
+           meant for), has_label (carries the label of the fix; None where no label is asked about)
     """
-    is_after, is_chosen = days.log_date >= fixed_on, days.is_chosen.astype(bool)
-    is_treated = is_chosen & (days.has_label.isna() | (days.has_label == is_after))
-    is_other = days.has_label.eq(other=False) if is_chosen.all() else ~is_chosen
-    before, after = days[is_treated & ~is_after], days[is_treated & is_after]
-    hours = after.gpu_hours.dropna().tolist()
+    before, after, other_before, other_after = _sides(days, fixed_on)
+    hours = [day["gpu_hours"] for day in after if day["gpu_hours"] is not None]
     gpu_hours = sum(hours) if hours else None
-    if days[is_chosen].job_id.nunique() == 1:
-        by_day = compare(before.value.tolist(), after.value.tolist(), confidence)
+    if len({day["job_id"] for day in days if day["is_chosen"]}) == 1:
+        by_day = compare(_values(before), _values(after), confidence)
         found = [Comparison("chosen", "days", by_day, gpu_hours)]
     else:
         first, second = _means(before), _means(after)
@@ -123,11 +122,34 @@ def comparisons(days: pd.DataFrame, fixed_on: date, confidence: float) -> list[C
             Comparison("chosen", "jobs", by_job, gpu_hours),
             Comparison("chosen, same jobs", "jobs", compare(*pairs, confidence, is_paired=True)),
         ]
-    first, second = (_means(days[is_other & side]) for side in (~is_after, is_after))
+    first, second = _means(other_before), _means(other_after)
     control = compare(list(first.values()), list(second.values()), confidence)
     return [*found, Comparison("all others", "jobs", control)]
 
 
-def _means(days: pd.DataFrame) -> dict[str, float]:
+def _sides(days: Sequence[Row], fixed_on: date) -> tuple[list[Row], list[Row], list[Row], list[Row]]:
+    """Chosen days before and after, and all other days before and after.
+
+    Where all days are chosen the others are those without the label.
+    """
+    sides: tuple[list[Row], list[Row], list[Row], list[Row]] = [], [], [], []
+    are_all_chosen = all(day["is_chosen"] for day in days)
+    for day in days:
+        is_after, has_label = day["log_date"] >= fixed_on, day["has_label"]
+        if day["is_chosen"] and has_label in (None, is_after):
+            sides[is_after].append(day)
+        if has_label is False if are_all_chosen else not day["is_chosen"]:
+            sides[2 + is_after].append(day)
+    return sides
+
+
+def _values(days: Sequence[Row]) -> list[float]:
+    return [day["value"] for day in days]
+
+
+def _means(days: Sequence[Row]) -> dict[str, float]:
     """Mean value of each job, by its name."""
-    return {str(job): float(of_job.value.mean()) for job, of_job in days.groupby("job_id")}
+    values: dict[str, list[float]] = defaultdict(list)
+    for day in days:
+        values[str(day["job_id"])].append(day["value"])
+    return {job: float(np.mean(of_job)) for job, of_job in values.items()}

@@ -2,7 +2,6 @@
 
 from datetime import date, timedelta
 
-import pandas as pd
 import pytest
 
 from jobs.reading.before_after import BETTER, WORSE, Comparison, comparisons
@@ -17,7 +16,8 @@ def day(job_id: str, since: int, value: float, *, chosen: bool = True, label: bo
 
 def by_name(days: list[Day]) -> dict[str, Comparison]:
     columns = ["job_id", "log_date", "value", "gpu_hours", "is_chosen", "has_label"]
-    return {each.compared: each for each in comparisons(pd.DataFrame(days, columns=columns), FIXED, 0.95)}
+    rows = [dict(zip(columns, each, strict=True)) for each in days]
+    return {each.compared: each for each in comparisons(rows, FIXED, 0.95)}
 
 
 def test_a_single_job_is_judged_by_its_days() -> None:
