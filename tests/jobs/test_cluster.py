@@ -50,7 +50,7 @@ def check(done: "subprocess.CompletedProcess[str]", master: str) -> None:
     assert done.returncode == 0, done.stderr
     line = next(line for line in done.stdout.splitlines() if line.startswith("master "))
     assert line.startswith(f"master {master} rows 3 code ")
-    assert line.endswith("/straggler-fleet.zip/udfs/rank_rows.py"), (
+    assert line.endswith("/straggler-fleet.zip/udfs/simulate/rank_rows.py"), (
         "executors did not run the code of the zip"
     )
 

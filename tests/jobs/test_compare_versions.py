@@ -127,7 +127,8 @@ def test_nothing_is_ingested_into_a_warehouse_that_reads_anothers_ingested_table
 def test_missing_new_results_are_an_error(
     history: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    side = str(tmp_path / "absent")
+    side = str(tmp_path / "empty")
+    Path(side).mkdir()
     assert compare_versions.main([*history.arguments(), "--warehouse-new", side]) == 2
     lines = capsys.readouterr().err.splitlines()[-1]
     assert lines == f"compare_versions: error: --warehouse-new: no results of these days in {side}"

@@ -3,13 +3,16 @@
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs import refresh_changed_days, run_nightly
 from jobs.history.fingerprints import PHASE_VERSIONS
+from jobs.landing.files import LandedFile
 from jobs.runtime.settings import REPORT
 from schemas.vocabulary import JOB_SLOWDOWN, PUBLICATIONS, UNIT_FINGERPRINTS
 from tests.support.history import DAYS, JOB_IDS, History, assert_same_tables, history_in
@@ -77,8 +80,13 @@ def test_a_day_sent_twice_changes_nothing_and_redoes_nothing(filled: History, hi
     assert after == before
     # The new times are known now: contents are not looked at again.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jobs.landing.read_landing._digests", lambda *_: pytest.fail("contents were read"))
+        patch.setattr("jobs.refresh_changed_days.digests_by", _no_contents)
         assert refresh(history) == {}
+
+
+def _no_contents(_spark: SparkSession, _landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
+    assert not files, "contents were read"
+    return {}
 
 
 def test_other_contents_of_the_same_size_are_seen(history: History) -> None:

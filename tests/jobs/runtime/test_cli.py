@@ -175,6 +175,8 @@ def test_spark_submit_passes_the_exit_status_on(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     archive = write_zip(tmp_path / "project.zip")
-    done = start(spark_submit("--py-files", str(archive), str(program)), tmp_path)
+    done = start(
+        spark_submit("--py-files", str(archive), str(program), "--warehouse", str(tmp_path)), tmp_path
+    )
     assert done.returncode == 3
     assert "program: error: gate refused, nothing of this phase was published: table jobs" in done.stdout
