@@ -28,11 +28,14 @@ JOB_CHARTS = ("workers", "step-map", "steps", "op-types")
 MARKS = """
     const place = document.getElementById(arguments[0]);
     const canvas = place.querySelector("canvas");
-    if (!canvas) return place.querySelectorAll("svg .role-mark path, svg .role-mark line").length;
+    if (!canvas) {
+      const marks = [...place.querySelectorAll("svg .role-mark path, svg .role-mark line")];
+      return marks.reduce((sum, mark) => sum + ((mark.getAttribute("d") ?? "ML").match(/[A-Z]/gi) ?? [0]).length - 1, 0);
+    }
     const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
     return new Set(new Uint32Array(data.buffer)).size;
 """
-"""Marks of a chart; of one on a canvas its colours."""
+"""Lines from point to point in the marks of a chart; of one on a canvas its colours."""
 OPTION = """
     const {options} = document.getElementById(arguments[0]);
     return [...options].find((option) => option.text === arguments[1]).value;
