@@ -30,7 +30,8 @@ MARKS = """
     const canvas = place.querySelector("canvas");
     if (!canvas) {
       const marks = [...place.querySelectorAll("svg .role-mark path, svg .role-mark line")];
-      return marks.reduce((sum, mark) => sum + ((mark.getAttribute("d") ?? "ML").match(/[A-Z]/gi) ?? [0]).length - 1, 0);
+      const points = (mark) => (mark.getAttribute("d") ?? "ML").match(/[A-Z]/gi) ?? [0];
+      return marks.reduce((sum, mark) => sum + points(mark).length - 1, 0);
     }
     const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
     return new Set(new Uint32Array(data.buffer)).size;
