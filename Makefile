@@ -1,4 +1,5 @@
 # make demo · make test     each prepares what it needs, from nothing
+# make quick                what a change touches, in half a minute: lint, types, layers, nearest tests; SINCE=main
 # make setup                only prepares: .venv with packages, Java where none is found, Delta's JARs
 # make test-all · bench     cluster, servers and browser · ops per second and peak memory
 # make screenshots          pictures of the demo's report for README.md, by Chromium; after make demo
@@ -21,7 +22,7 @@ PIP      := $(VENV) -m pip install --quiet --disable-pip-version-check --require
 LOCK     := $(VENV) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
             --no-emit-index-url --no-emit-find-links --no-header
 
-.PHONY: setup demo airflow test test-all bench screenshots package emitter real-run lock java jars
+.PHONY: setup demo airflow quick test test-all bench screenshots package emitter real-run lock java jars
 .DEFAULT_GOAL := setup
 
 setup: $(PACKAGES) $(COMMAND) $(JARS)
@@ -77,6 +78,13 @@ airflow: setup
 	@test -d demo/landing || $(VENV) -c 'import pathlib, jobs.make_demo as demo; demo.make_landing(pathlib.Path("demo/landing"), 0)'
 	@$(VENV) -m dags.operators.local_airflow --home demo/airflow --port $(or $(PORT),8080) \
 	  --landing demo/landing --warehouse demo/nights
+
+quick: setup
+	@$(VENV) -m ruff check --quiet .
+	@$(VENV) -m ruff format --check --quiet .
+	@$(VENV) -m mypy --no-error-summary
+	@$(VENV) -m tests.import_contracts
+	@$(VENV) -m tests.quick $(SINCE)
 
 test: setup
 	@echo "test: ruff ..."

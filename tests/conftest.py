@@ -16,6 +16,13 @@ from jobs.runtime.settings import Settings, load_settings
 TRACES = PROJECT / "tests" / "data" / "traces"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that use Spark's session, so that `make quick` can leave them out."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+
+
 @pytest.fixture(scope="session")
 def test_settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """The project's own settings, in folders of this run, small enough for two cores."""

@@ -1,0 +1,74 @@
+"""The loop of a developer, `make quick`: tests that a change touches, nearest first, for at most 20 seconds.
+
+Changed is what differs from a commit: HEAD, or the one named by `make quick SINCE=main`. Touched are
+the tests of a changed file's own room, and those that import it. `make test` runs what needs Spark's session.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import grimp
+import pytest
+
+from jobs.runtime.project import PROJECT
+
+LAYERS: Final = ("dags", "jobs", "udfs", "schemas", "tests")
+ALWAYS: Final = ("tests/test_house.py", "tests/test_documents.py")
+LIMIT_S: Final = 20
+
+
+def changed_files(since: str) -> list[Path]:
+    """Return what differs from a commit, and files that git does not know yet, from the root."""
+    asked = (
+        ["git", "diff", "--name-only", "--diff-filter=d", since],
+        ["git", "ls-files", "--others", "--exclude-standard"],
+    )
+    answers = (subprocess.check_output(command, cwd=PROJECT, text=True) for command in asked)
+    return [Path(line) for answer in answers for line in answer.splitlines()]
+
+
+def touched(changed: Iterable[Path]) -> list[str]:
+    """Return the test files of changed files: those of the same name, then of importers, then of the room."""
+    graph = grimp.build_graph(*LAYERS, cache_dir=str(PROJECT / ".venv" / ".grimp"))
+    same_name, importers, room = [], [], []
+    for path in changed:
+        module = ".".join(path.with_suffix("").parts)
+        if module in graph.modules:
+            same_name += [path, Path("tests", *path.parent.parts, f"test_{path.name}")]
+            names = sorted(graph.find_modules_that_directly_import(module))
+            importers += [Path(*name.split(".")).with_suffix(".py") for name in names]
+        elif path.parts[0] in LAYERS and path.suffix != ".md":
+            rooms = (sorted(Path("tests", folder).glob("test_*.py")) for folder in path.parents)
+            room += next(filter(None, rooms), [])
+    found = dict.fromkeys([*same_name, *importers, *room])
+    return [*ALWAYS, *(str(path) for path in found if path.name.startswith("test_") and path.exists())]
+
+
+class Limit:
+    """Ends a run of tests when its time is over, and says so."""
+
+    def __init__(self) -> None:
+        self.ends_at = time.monotonic() + LIMIT_S
+
+    def pytest_runtest_logfinish(self) -> None:
+        """Look at the clock after every test."""
+        if time.monotonic() > self.ends_at:
+            self.session.shouldstop = f"{LIMIT_S} s are over; `make test` runs the rest"
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Remember what to end."""
+        self.session = session
+
+
+def main(since: str = "HEAD") -> int:
+    """Run the tests."""
+    files = touched(changed_files(since))
+    return int(pytest.main(["-q", "-x", "-m", "not slow and not spark", *files], plugins=[Limit()]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
