@@ -66,7 +66,7 @@ class LandedFile(NamedTuple):
     @property
     def name(self) -> str:
         """Its name in the run folder."""
-        return self.source_file.rsplit("/", 1)[1]
+        return self.source_file.rsplit("/", 1)[-1]
 
     @property
     def is_log_of_other_tool(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import yaml
 
+from jobs.landing.formats.rows import FileError
 from jobs.landing.formats.strict_json import (
     NotANumber,
     StrictJsonError,
@@ -22,10 +23,10 @@ from jobs.landing.formats.strict_json import (
     too_deep,
 )
 from schemas.jobs import TABLE as JOBS
-from schemas.vocabulary import STATUS_BAD_LAYOUT, STATUS_NO_MANIFEST, TRANSFERS
+from schemas.vocabulary import REASON_UNREADABLE_FILE, STATUS_BAD_LAYOUT, STATUS_NO_MANIFEST, TRANSFERS
 
 SIZES: Final = ("dp_size", "pp_size", "tp_size", "cp_size", "vpp_size", "world_size")
-_PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")
+PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")
 _TEXTS: Final = ("cluster", "team", "model", "framework", "gpu_type", "source_format")
 _TIMES: Final = ("started_at", "ended_at")
 _PUBLISHED_LABELS: Final = ("trial_name", "run_id")
@@ -39,8 +40,11 @@ _MOST_GPU_HOURS: Final = 1e9
 Row = dict[str, Any]
 
 
-class ManifestError(ValueError):
+class ManifestError(FileError):
     """A manifest that cannot be read at all: its unit has none. The message is a sentence."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(REASON_UNREADABLE_FILE, detail)
 
 
 def no_manifest(detail: str) -> Row:
@@ -188,11 +192,11 @@ class _Fields:
 
     def product(self) -> None:
         """Hold world_size against the product of the sizes, where all of them are there."""
-        sizes = [self._row[name] for name in _PRODUCT]
+        sizes = [self._row[name] for name in PRODUCT]
         world_size = self._row["world_size"]
         if None not in (*sizes, world_size) and math.prod(sizes) != world_size:
             factors = " x ".join(map(str, sizes))
-            self._defects.append(f"world_size is {world_size}, but {' x '.join(_PRODUCT)} = {factors}")
+            self._defects.append(f"world_size is {world_size}, but {' x '.join(PRODUCT)} = {factors}")
 
     def optional(self) -> None:
         """Take everything that a job.json may leave out."""

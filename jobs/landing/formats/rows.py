@@ -151,3 +151,8 @@ class FileError(Exception):
 def text_of(line: bytes) -> str:
     """How a line begins; what is not UTF-8 is replaced."""
     return line[: LONGEST_TEXT * _LONGEST_CHARACTER].decode("utf-8", "replace")[:LONGEST_TEXT]
+
+
+def plain(text: str) -> str:
+    """Text of a file for tables and consoles: its beginning, without halves of surrogate pairs."""
+    return text[:LONGEST_TEXT].encode("utf-8", "backslashreplace").decode()
