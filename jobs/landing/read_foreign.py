@@ -15,11 +15,10 @@ from jobs.landing.content import UnitFiles
 from jobs.landing.files import RANK_LOG, LandedFile
 from jobs.landing.formats import kineto, nccl_inspector, refused
 from jobs.landing.formats.arrivals import Arrivals
-from jobs.landing.formats.foreign import ForeignRun, Format, Part, RefusalError, SourceFile
+from jobs.landing.formats.foreign import ForeignRun, Format, Part, RefusalError, SourceFile, sound
 from jobs.landing.formats.known import HEAD_BYTES, format_of
 from jobs.landing.formats.manifest import PRODUCT, SIZES, manifest_row
 from jobs.landing.formats.rows import NO_ROWS, FileError, Reject, plain
-from jobs.landing.formats.sound import sound
 from jobs.landing.unit_rows import Block, UnitRows, left_out_of
 from schemas.vocabulary import (
     FILE_REASONS,

@@ -100,8 +100,16 @@ def table_of(rows: Rows) -> pa.Table:
     return pa.table([arrays[name] for name in names], names)
 
 
-LIMITS: Final = ("dp_size", "pp_size", "tp_size", "cp_size", "world_size")
-"""Sizes of a valid manifest that bound rank and coordinates; all null without one."""
+COORDINATES: Final = {
+    "rank": "world_size",
+    "dp_rank": "dp_size",
+    "pp_rank": "pp_size",
+    "tp_rank": "tp_size",
+    "cp_rank": "cp_size",
+}
+"""Rank and coordinates, each with the size of a manifest that bounds it."""
+LIMITS: Final = tuple(COORDINATES.values())
+"""Those sizes of a valid manifest; all null without one."""
 
 
 class Bounds(NamedTuple):
