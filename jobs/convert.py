@@ -12,11 +12,9 @@ from typing import Any, Final
 import click
 
 from jobs.emitter.rank_log_writer import SAFE_NAME
-from jobs.landing.conversion import Conversion, Understood
+from jobs.landing.conversion import Conversion, ConversionError
 from jobs.landing.files import MANIFEST
-from jobs.landing.formats.foreign import RefusalError
 from jobs.landing.formats.manifest import SIZES
-from jobs.landing.formats.rows import FileError
 from jobs.runtime.arguments import Arguments, called, command, log_date, option
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, TRANSFERS_MEASURED
 
@@ -50,10 +48,10 @@ def main(args: Arguments) -> int:
             {name: value for name, value in given.items() if name not in {"job_id", "run_id"}},
             (args.job_id or "job", args.run_id or "run"),
         )
-        sys.stdout.writelines(f"{line}\n" for line in _report(found.understood))
+        sys.stdout.writelines(f"{line}\n" for line in _report(found))
         if not args.check:
             sys.stdout.write(f"written: {found.write(args.landing, args.log_date)}\n")
-    except (RefusalError, FileError, OSError) as error:
+    except (ConversionError, OSError) as error:
         sys.stderr.write(f"{called()}: error: {error}\n")
         return EXIT_FAILED
     return EXIT_DONE
@@ -80,7 +78,7 @@ def _given(files: Sequence[Path]) -> dict[str, Any]:
     return {}
 
 
-def _report(found: Understood) -> Iterator[str]:
+def _report(found: Conversion) -> Iterator[str]:
     job = found.job
     sizes = ", ".join(f"{name} {job[name]}" for name in SIZES if job[name] is not None)
     yield f"format: {job['source_format']}; transfers {job['transfers']}"
@@ -88,20 +86,24 @@ def _report(found: Understood) -> Iterator[str]:
     if job["manifest_detail"]:
         yield f"job.json has to say: {job['manifest_detail']}"
     yield (
-        f"understood: {found.ops:,} ops of {len(found.ranks):,} ranks in {len(found.ends_us):,} steps, "
-        f"{found.rows:,} rows"
+        f"understood: {found.ops:,} ops of {_distinct(found, 'rank'):,} ranks "
+        f"in {_distinct(found, 'step'):,} steps, {found.rows.num_rows:,} rows"
     )
     if job["warm_up_steps"]:
         yield f"not replayed: the first {job['warm_up_steps']} steps, which are warm-up"
     if job["transfers"] != TRANSFERS_MEASURED:
         yield "status: partial_trace; slow computes and bounds of the slowdown, and no slowdown"
-    for row in sorted(found.arrivals, key=lambda row: -row["times_last"])[:_MOST_LAST]:
+    for row in sorted(found.arrivals.to_pylist(), key=lambda row: -row["times_last"])[:_MOST_LAST]:
         where = f"{row['collectives']} collectives of {row['communicator']}"
         yield f"came last: rank {row['rank']}, to {row['times_last']} of {where}"
     for name, why in found.broken.items():
         yield f"broken: {name}: {why}"
     for what, count in found.left_out.most_common():
         yield f"left out: {count:,} x {what}"
+
+
+def _distinct(found: Conversion, name: str) -> int:
+    return len(found.rows[name].unique())
 
 
 if __name__ == "__main__":

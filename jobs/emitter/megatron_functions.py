@@ -3,7 +3,7 @@
 import functools
 import importlib
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 REQUESTS = {
     "send_next": "forward-send",
@@ -36,27 +36,8 @@ def is_tied(model: Any) -> bool:
     return bool(getattr(model, "share_embeddings_and_output_weights", False))
 
 
-class Followed(Protocol):
-    """What the wrapped functions report."""
-
-    def computes(self, chunk: int, microbatch: int) -> None:
-        """Take which chunk and microbatch the next compute is about."""
-
-    def next_microbatch(self, model: Any) -> tuple[int, int]:
-        """Return chunk and microbatch of the next forward of a model chunk."""
-
-    def forwarded(self, output: Any) -> None:
-        """Take what that forward gave."""
-
-    def goes_back(self, output: Any) -> None:
-        """Take that the next compute is the backward of this output."""
-
-    def moves(self, requests: Any, /, **what: Any) -> None:
-        """Take what a call transferred, and the requests that it did not wait for."""
-
-
-def follow_microbatches(timers: Followed) -> None:
-    """Wrap the functions that run one microbatch through one chunk."""
+def follow_microbatches(timers: Any) -> None:
+    """Let timers hear of the functions that run one microbatch through one chunk."""
     schedules: Any = importlib.import_module("megatron.core.pipeline_parallel.schedules")
     forward, backward = schedules.forward_step, schedules.backward_step
 
@@ -75,7 +56,7 @@ def follow_microbatches(timers: Followed) -> None:
     schedules.forward_step, schedules.backward_step = forward_step, backward_step
 
 
-def follow_transfers(timers: Followed) -> None:
+def follow_transfers(timers: Any) -> None:
     """Wrap what all transfers go through: a method from core 0.14 on, before that a function."""
     module = importlib.import_module("megatron.core.pipeline_parallel.p2p_communication")
     holder: Any = getattr(module, "P2PCommunicator", module)

@@ -1,28 +1,18 @@
-"""Two clocks for the ops of a step: the host's, and the GPU's by CUDA events."""
+"""Two clocks for the ops of a step: the host's, and the GPU's by CUDA events.
+
+Inside a step a clock only takes marks; once it has settled, it says the time between two of them.
+"""
 
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 Mark = Any
 """A moment: nanoseconds of the host's clock, or a recorded CUDA event."""
 
 
-class StepClock(Protocol):
-    """Takes marks inside a step, and returns the time between them once the step is over."""
-
-    def mark(self) -> Mark:
-        """Take the present moment, without waiting for anything."""
-
-    def settle(self) -> None:
-        """Wait until all marks so far can be read. Between steps alone."""
-
-    def us_between(self, start: Mark, end: Mark) -> float:
-        """Time from one mark to another. [us]"""
-
-
 class HostClock:
-    """The host's clock: right where a call blocks until its work is done."""
+    """The host's clock: right where a call blocks until its work is done. A mark waits for nothing."""
 
     mark = staticmethod(time.perf_counter_ns)
 
@@ -63,3 +53,6 @@ class CudaClock:
     def us_between(self, start: Mark, end: Mark) -> float:
         """Time from one event to another, resolved to a float32 of milliseconds. [us]"""
         return float(start.elapsed_time(end)) * 1000
+
+
+StepClock = HostClock | CudaClock

@@ -4,11 +4,14 @@ import hashlib
 import io
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import BinaryIO, Final, TypeVar, cast
 
 import pyarrow as pa
 
+from jobs.landing.files import LandedFile
 from jobs.landing.formats.rows import Bounds, FileError
+from jobs.landing.stores import Store
 from schemas.vocabulary import REASON_FILE_TOO_LARGE, REASON_UNREADABLE_FILE
 
 _Found = TypeVar("_Found")
@@ -70,12 +73,9 @@ class Content:
         Reading raises FileError for a file that cannot be unpacked, or is too large.
         """
         head = self.at_any_place(lambda file, _: file.read(len(_ZSTD_MAGIC)))
-        pieces = self._bounded()
-        if head.startswith(_GZIP_MAGIC):
-            pieces = self._unpacked()
-        elif head == _ZSTD_MAGIC:
-            pieces = self._from_zstd()
-        return cast("BinaryIO", io.BufferedReader(_Pieces(pieces), _FIRST_PIECE))
+        is_gzip, is_zstd = head.startswith(_GZIP_MAGIC), head == _ZSTD_MAGIC
+        pieces = self._from_gzip() if is_gzip else self._from_zstd() if is_zstd else self.pieces()
+        return cast("BinaryIO", io.BufferedReader(_Pieces(self._bounded(pieces)), _FIRST_PIECE))
 
     def lines(self, *, is_packed: bool) -> Iterator[list[bytes]]:
         """Lines without their newlines, some at a time; of a line that is too long, the beginning.
@@ -83,7 +83,7 @@ class Content:
         Raises FileError for a file that cannot be unpacked, or is too large.
         """
         rest = b""
-        for piece in self._unpacked() if is_packed else self._bounded():
+        for piece in self._bounded(self._from_gzip() if is_packed else self.pieces()):
             lines = piece.split(b"\n")
             if len(rest) <= self._bounds.line_bytes:
                 lines[0] = rest + lines[0]
@@ -95,26 +95,29 @@ class Content:
         if rest:
             yield [rest]
 
-    def _bounded(self) -> Iterator[bytes]:
-        for piece in self.pieces():
-            self._check_size(self.bytes_read)
+    def _bounded(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Pass on unpacked pieces. Raises FileError if they are too many, or packed too tightly."""
+        bounds, unpacked = self._bounds, 0
+        for piece in pieces:
+            unpacked += len(piece)
+            if unpacked > bounds.file_bytes:
+                raise FileError(REASON_FILE_TOO_LARGE, f"more than {bounds.file_bytes} bytes unpacked")
+            if unpacked > max(_NOT_A_BOMB, self.bytes_read * bounds.packing):
+                hold = f"{self.bytes_read} bytes hold {unpacked} and more"
+                raise FileError(REASON_FILE_TOO_LARGE, f"packed more than {bounds.packing} times: {hold}")
             yield piece
 
-    def _unpacked(self) -> Iterator[bytes]:
+    def _from_gzip(self) -> Iterator[bytes]:
         """Unpack gzip of one or several members."""
         member = None
-        unpacked = 0
         for piece in self.pieces():
             packed = piece
             while packed:
                 member = member or zlib.decompressobj(_GZIP)
                 try:
-                    found = member.decompress(packed, _PIECE)
-                    while found:
-                        unpacked += len(found)
-                        self._check_size(unpacked)
+                    while found := member.decompress(packed, _PIECE):
                         yield found
-                        found = member.decompress(member.unconsumed_tail, _PIECE)
+                        packed = member.unconsumed_tail
                 except zlib.error as error:
                     raise FileError(REASON_UNREADABLE_FILE, f"broken gzip: {error}") from None
                 packed, member = (member.unused_data, None) if member.eof else (b"", member)
@@ -122,29 +125,12 @@ class Content:
             raise FileError(REASON_UNREADABLE_FILE, "broken gzip: it ends too early")
 
     def _from_zstd(self) -> Iterator[bytes]:
-        unpacked = 0
         with pa.CompressedInputStream(pa.PythonFile(_Pieces(self.pieces()), mode="r"), "zstd") as opened:
-            while True:
-                try:
-                    found = opened.read(_PIECE)
-                except OSError as error:
-                    raise FileError(REASON_UNREADABLE_FILE, f"broken zstd: {error}") from None
-                if not found:
-                    return
-                unpacked += len(found)
-                self._check_size(unpacked)
-                yield found
-
-    def _check_size(self, unpacked: int) -> None:
-        """Raise FileError if a file is too large, or packed too tightly."""
-        bounds = self._bounds
-        if unpacked > bounds.file_bytes:
-            raise FileError(REASON_FILE_TOO_LARGE, f"more than {bounds.file_bytes} bytes unpacked")
-        if unpacked > max(_NOT_A_BOMB, self.bytes_read * bounds.packing):
-            detail = (
-                f"packed more than {bounds.packing} times: {self.bytes_read} bytes hold {unpacked} and more"
-            )
-            raise FileError(REASON_FILE_TOO_LARGE, detail)
+            try:
+                while found := opened.read(_PIECE):
+                    yield found
+            except OSError as error:
+                raise FileError(REASON_UNREADABLE_FILE, f"broken zstd: {error}") from None
 
 
 class _Pieces(io.RawIOBase):
@@ -165,7 +151,44 @@ class _Pieces(io.RawIOBase):
         return size
 
 
-def refusal_of(error: OSError) -> FileError:
-    """The reject of a file that a store does not deliver, or not to its end."""
-    why = f": {error.strerror}" if error.strerror else ""
-    return FileError(REASON_UNREADABLE_FILE, f"not readable to its end{why}")
+class UnitFiles:
+    """Opens the files of a unit for their readers.
+
+    digests : SHA-256 of each file that was read to its end
+    opened_last : the file that is read, or was last
+    """
+
+    def __init__(self, store: Store, bounds: Bounds) -> None:
+        self._store, self.bounds = store, bounds
+        self.opened_last: LandedFile | None = None
+        self.digests: dict[LandedFile, str] = {}
+
+    @contextmanager
+    def content(self, file: LandedFile) -> Iterator[Content]:
+        """Open a file. Raises FileError if the store does not deliver it, or not to its end."""
+        if file.defect:
+            raise FileError(REASON_UNREADABLE_FILE, file.defect)
+        self.opened_last = file
+        try:
+            with self._store.open(file.path) as opened:
+                content = Content(opened, self.bounds)
+                yield content
+                if content.is_whole:
+                    self.digests[file] = content.digest
+        except OSError as error:
+            why = f": {error.strerror}" if error.strerror else ""
+            raise FileError(REASON_UNREADABLE_FILE, f"not readable to its end{why}") from None
+
+    @contextmanager
+    def unpacked(self, file: LandedFile) -> Iterator[BinaryIO]:
+        """Open a file's unpacked bytes. Raises FileError if it cannot be read."""
+        with self.content(file) as content:
+            yield content.unpacked()
+
+    def digest(self, file: LandedFile) -> str:
+        """SHA-256 of a file; reads it again if no reader reached its end."""
+        if file not in self.digests:
+            with self.content(file) as content:
+                for _ in content.pieces():
+                    pass
+        return self.digests[file]

@@ -4,89 +4,66 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date, datetime
-from itertools import pairwise
+from datetime import UTC, date, datetime
+from itertools import groupby, pairwise
 from math import ceil
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from jobs.landing.accounts import UnitAccount, UnitPart
+from jobs.landing.content import UnitFiles
 from jobs.landing.files import LOGS, LandedFile
-from jobs.landing.formats import nccl_inspector
-from jobs.landing.formats.foreign import ForeignRun, RefusalError
-from jobs.landing.formats.rows import LIMITS, LISTS, SCALARS, Bounds, FileError, Rows
-from jobs.landing.formats.sound import sound
-from jobs.landing.read_foreign import ForeignFiles, Recognised, job_of, plain
+from jobs.landing.formats.manifest import no_manifest
+from jobs.landing.formats.nccl_inspector import NO_REPLAY
+from jobs.landing.formats.rows import LISTS, SCALARS, Bounds
+from jobs.landing.one_run import read_staged
+from jobs.landing.read_foreign import Evidence, ForeignUnit
+from jobs.landing.staging import Staging
 from jobs.landing.stores import store_of
-from jobs.landing.unit_rows import Block, keys_of, repeated
-from schemas.vocabulary import FILE_REASONS, OP_TYPES, RANK_LOG_FORMAT
+from jobs.landing.unit_rows import UnitRows
+from schemas.vocabulary import OP_TYPES, RANK_LOG_FORMAT, REASON_UNKNOWN_FORMAT, STATUS_UNUSABLE_LOG
 
 _DAY: Final = date(1970, 1, 1)
 _OF_LANDING: Final = ("manifest_status", "manifest_detail", "left_out")
 
 
-@dataclass
-class Understood:
-    """The summary of a run.
-
-    job : its row of jobs, as if it were in a landing
-    left_out : what is not stored, as text, and how often
-    broken : files that broke off, and why; their rows do not count
-    arrivals : rows of collective_arrival, if the files show the last ranks of collectives
-    ends_us : end of each step after its start, by the log's time zeros
-    """
-
-    job: dict[str, Any]
-    rows: int = 0
-    ops: int = 0
-    ranks: set[int] = field(default_factory=set)
-    left_out: Counter[str] = field(default_factory=Counter)
-    broken: dict[str, str] = field(default_factory=dict)
-    ends_us: dict[int, float] = field(default_factory=dict)
-    arrivals: list[dict[str, Any]] = field(default_factory=list)
-
-    def count(self, rows: Rows) -> None:
-        """Count the rows of a part."""
-        self.rows += len(rows.lines)
-        self.ops += len(rows.lists[0])
-        ends = rows.lists[1] + rows.lists[2]
-        edges = np.concatenate([[0], np.cumsum(rows.lengths)]).tolist()
-        for scalars, (first, end) in zip(rows.scalars, pairwise(edges), strict=True):
-            step, rank = scalars[:2]
-            self.ranks.add(rank)
-            self.ends_us[step] = max(self.ends_us.get(step, 0.0), float(ends[first:end].max(initial=0.0)))
-
-    def zeros_us(self, day: date) -> dict[int, int]:
-        """Unix time of each step for a log without any: in turn from a day's midnight on."""
-        found, now_us = {}, (day - _DAY).days * 86_400_000_000
-        for step, end_us in sorted(self.ends_us.items()):
-            found[step] = now_us
-            now_us += ceil(end_us)
-        return found
+class ConversionError(Exception):
+    """Files of no known format, or of no use to a replay; the message says why, and what to do."""
 
 
 class Conversion:
     """Files of one run, to summarise and to write as rank logs.
 
     given : fields of a manifest that the user gave
-    Raises RefusalError for files of no known format, or of one that cannot be replayed.
+    job : its row of jobs, as if it were in a landing
+    rows : of rank_steps; those of files that broke off do not count
+    arrivals : rows of collective_arrival, if the files show the last ranks of collectives
+    left_out : what is not stored, as text, and how often
+    broken : files that broke off, and why
+    Raises ConversionError.
     """
 
     def __init__(self, files: Sequence[Path], given: Mapping[str, Any], ids: tuple[str, str]) -> None:
         self._given, self._ids = given, ids
-        self._bounds = Bounds()
-        self._opener = ForeignFiles(store_of("/"), self._bounds)
-        landed = [
-            LandedFile(_DAY, *ids, f"/{each.name}", str(each.resolve()), each.stat().st_size)
-            for each in files
+        self._landed = [
+            LandedFile(_DAY, *ids, each.name, str(each.resolve()), each.stat().st_size) for each in files
         ]
-        self._found: Recognised = self._opener.recognise(landed)
-        if self._found.format is None:
-            raise _refusal(landed, self._found)
-        self._files = list(self._found.files)
-        self.understood = self._understood({})
+        self.left_out: Counter[str] = Counter()
+        read = read_staged(self._read)
+        self.job = read.account.job or {}
+        self.ops, self.rows, self.arrivals = read.account.ops, read.rows, read.arrivals
+        self.broken: dict[str, str] = {}
+        self.left_out.update(self.job["left_out"] or {})
+        for reject in read.rejects.to_pylist():
+            if reject["line"] is not None:
+                self.left_out[f"steps of a rank: {reject['detail']}"] += 1
+            elif reject["reason"] == REASON_UNKNOWN_FORMAT:
+                self.left_out[f"files: {reject['source_file']}, {reject['detail']}"] += 1
+            else:
+                self.broken[reject["source_file"]] = reject["detail"]
 
     def write(self, landing: Path, log_date: date) -> Path:
         """Write job.json and a rank log for each rank; returns the run folder.
@@ -98,91 +75,56 @@ class Conversion:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise FileExistsError(f"{folder} is not empty")
-        zeros_us = self.understood.zeros_us(log_date)
-        ids = {"format": RANK_LOG_FORMAT, "job_id": job_id, "run_id": run_id}
-        for rows in self._rows(self.understood, self._run()):
-            _append(folder, rows, ids, zeros_us)
-        fields = {name: value for name, value in self.understood.job.items() if name not in _OF_LANDING}
+        for rank, lines in groupby(self._lines(log_date), key=itemgetter(0)):
+            with gzip.open(folder / f"rank-{rank:05d}.jsonl.gz", "wb") as log:
+                log.writelines(json.dumps(line, separators=(",", ":")).encode() + b"\n" for _, line in lines)
+        fields = {name: value for name, value in self.job.items() if name not in _OF_LANDING}
         present = {name: value for name, value in fields.items() if value is not None}
         manifest = json.dumps({"job_id": job_id, "run_id": run_id, **present}, default=datetime.isoformat)
         (folder / "job.json").write_text(f"{manifest}\n")
         return folder
 
-    def _run(self) -> ForeignRun:
-        if self._found.format is None:
-            raise AssertionError("files of no format were refused before")
-        return self._opener.read(self._found.format, self._files, self._given)
+    def _read(self, staging: Staging) -> UnitAccount:
+        part = UnitPart((_DAY, *self._ids), (), self._landed)
+        rows = UnitRows(part, UnitFiles(store_of("/"), Bounds()), staging)
+        unit = ForeignUnit(rows, Evidence(rows), self._given)
+        job = unit.read(no_manifest(""))
+        own = next((file for file in self._landed if file.is_one_of(*LOGS)), None)
+        if unit.found.format is None and own is not None:
+            analyse = f"straggler analyse {Path(own.path).parent}"
+            raise ConversionError(f"{own.name}: a landing takes it as it is. Nothing to convert: {analyse}")
+        if unit.found.format is None:
+            detail = "; ".join(f"{file.name}: {reject.detail}" for file, reject in unit.found.others)
+            why = NO_REPLAY if unit.found.evidence else detail or "no files"
+            known = "jobs/landing/formats/README.md lists what is read"
+            raise ConversionError(f"nothing to convert: {why}. {known}")
+        if job["manifest_status"] == STATUS_UNUSABLE_LOG:
+            raise ConversionError(job["manifest_detail"])
+        self.left_out.update(f"files: {file.name}, evidence and no replay" for file in unit.found.evidence)
+        return rows.end(job)
 
-    def _understood(self, broken: Mapping[str, str]) -> Understood:
-        """Read all files; if some break off, read again without them."""
-        try:
-            found = self._look(broken)
-        except FileError as error:
-            last = self._opener.opened_last
-            if last not in self._files or len(self._files) == 1:
-                raise
-            self._files = [file for file in self._files if file != last]
-            return self._understood({**broken, last.name: str(error)})
-        return found if len(found.broken) == len(broken) else self._understood(found.broken)
+    def _lines(self, log_date: date) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Rank and fields of each line, by rank and step.
 
-    def _look(self, broken: Mapping[str, str]) -> Understood:
-        run = self._run()
-        job = job_of(run, self._given, *self._ids)
-        found = Understood(job, broken=dict(broken))
-        for rows in self._rows(found, run):
-            found.count(rows)
-        found.job |= {"source_format": run.source_format, "transfers": run.transfers}
-        if run.arrivals is not None:
-            found.arrivals = run.arrivals.table().to_pylist()
-            run.left_out += run.arrivals.left_out
-        found.left_out.update({plain(what): count for what, count in run.left_out.items()})
-        found.left_out.update(f"files: {file.name}, {reject.detail}" for file, reject in self._found.others)
-        found.left_out.update(f"files: {file.name}, evidence and no replay" for file in self._found.evidence)
-        return found
-
-    def _rows(self, found: Understood, run: ForeignRun) -> Iterator[Rows]:
-        """Rows that the landing would store, part by part; counts the others and notes broken files."""
-        is_good = found.job["manifest_status"] is None
-        limits = {name: found.job[name] if is_good else None for name in LIMITS}
-        seen: dict[tuple[int, int], str] = {}
-        for part in self._opener.guarded(run.parts):
-            whole = next((each for each in part.rejects if each.reason in FILE_REASONS), None)
-            if whole is not None:
-                found.broken[part.name] = whole.detail
-            if part.name not in found.broken:
-                good, bad = sound(part.rows, limits, 1)
-                good, again = repeated(Block(1, (), good, ()), seen, part.name)
-                seen |= dict.fromkeys(keys_of(good), part.name)
-                bad += [*part.rejects, *again]
-                found.left_out.update(f"steps of a rank: {each.detail}" for each in bad)
-                yield good
-
-
-def _refusal(files: Sequence[LandedFile], found: Recognised) -> RefusalError:
-    """Why files of no format are not converted; logs of a landing need not be."""
-    own = next((file for file in files if file.is_one_of(*LOGS)), None)
-    if own is not None:
-        folder = str(Path(own.path).parent)
-        return RefusalError(
-            own.name, "a landing takes it as it is", f"Nothing to convert: straggler analyse {folder}"
-        )
-    detail = "; ".join(f"{file.name}: {reject.detail}" for file, reject in found.others)
-    detail = nccl_inspector.NO_REPLAY if found.evidence else detail
-    return RefusalError(
-        "nothing to convert", detail or "no files", "jobs/landing/formats/README.md lists what is read"
-    )
-
-
-def _append(folder: Path, rows: Rows, ids: Mapping[str, str], zeros_us: Mapping[int, int]) -> None:
-    """Append rows to the logs of their ranks."""
-    edges = np.concatenate([[0], np.cumsum(rows.lengths)]).tolist()
-    lines: dict[int, list[bytes]] = {}
-    for scalars, (first, end) in zip(rows.scalars, pairwise(edges), strict=True):
-        present = {name: value for name, value in zip(SCALARS, scalars, strict=True) if value is not None}
-        op, *others = (values[first:end].tolist() for values in rows.lists)
-        lists = dict(zip(LISTS, [[OP_TYPES[code] for code in op], *others], strict=True))
-        line = {**ids, "t0_us": zeros_us[present["step"]], **present, **lists}
-        lines.setdefault(present["rank"], []).append(json.dumps(line, separators=(",", ":")).encode() + b"\n")
-    for rank, some in lines.items():
-        with gzip.open(folder / f"rank-{rank:05d}.jsonl.gz", "ab") as log:
-            log.writelines(some)
+        For a log without any time of day, steps follow each other from midnight on.
+        """
+        rows = self.rows.sort_by([("rank", "ascending"), ("step", "ascending")])
+        lists = [rows[name].combine_chunks() for name in LISTS]
+        edges = list(pairwise(lists[0].offsets.to_pylist()))
+        op, start_us, duration_us, *indexes = (each.values.to_numpy() for each in lists)
+        ends_us, scalars = start_us + duration_us, rows.select(SCALARS).to_pylist()
+        lasts_us: dict[int, float] = {}
+        for row, (first, end) in zip(scalars, edges, strict=True):
+            last_us = ends_us[first:end].max(initial=lasts_us.get(row["step"], 0.0))
+            lasts_us[row["step"]] = float(last_us)
+        zeros_us, now_us = {}, int(datetime.combine(log_date, datetime.min.time(), UTC).timestamp()) * 10**6
+        for step in sorted(lasts_us):
+            zeros_us[step] = now_us
+            now_us += ceil(lasts_us[step])
+        ids = {"format": RANK_LOG_FORMAT, **dict(zip(("job_id", "run_id"), self._ids, strict=True))}
+        names = np.array(OP_TYPES)[op]
+        for row, (first, end) in zip(scalars, edges, strict=True):
+            present = {name: value for name, value in row.items() if value is not None}
+            columns = (names, start_us, duration_us, *indexes)
+            values = {name: each[first:end].tolist() for name, each in zip(LISTS, columns, strict=True)}
+            yield row["rank"], {**ids, "t0_us": zeros_us[row["step"]], **present, **values}

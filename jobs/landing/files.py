@@ -66,7 +66,7 @@ class LandedFile(NamedTuple):
     @property
     def name(self) -> str:
         """Its name in the run folder."""
-        return self.source_file.rsplit("/", 1)[1]
+        return self.source_file.rsplit("/", 1)[-1]
 
     @property
     def is_log_of_other_tool(self) -> bool:
@@ -103,7 +103,8 @@ class Landing:
         self.root = root
         self._store = store_of(root)
         if not self._store.is_there():
-            raise NoLandingError(f"the landing {_missing(root)}")
+            missing = f"{root} does not exist" if "://" in root else missing_folder(root)
+            raise NoLandingError(f"the landing {missing}")
         self._days = sorted(set(log_dates))
         self._only = None if units is None else set(units)
 
@@ -124,21 +125,23 @@ class Landing:
         for day in self._days:
             seen: set[str] = set()
             for entry in self._store.walk(_folder(day)):
-                source_file = f"{_folder(day)}/{spelled('/'.join(entry.names))}"
                 unit = _unit(day, entry)
                 if unit is not None and self._only is not None and unit not in self._only:
                     continue
-                if unit is not None:
-                    units.setdefault(unit, [])
-                file = None if unit is None else _file(unit, source_file, entry)
-                if unit is not None and file is not None and file.is_input and source_file not in seen:
-                    units[unit].append(file)
+                files = [] if unit is None else units.setdefault(unit, [])
+                source_file = f"{_folder(day)}/{spelled('/'.join(entry.names))}"
+                size, modified_us, defect = entry[2:]
+                file = LandedFile(
+                    *(unit or (day, "", "")), source_file, entry.path, size, modified_us, defect
+                )
+                if unit is not None and file.is_input and source_file not in seen:
+                    files.append(file)
                     seen.add(source_file)
                 elif entry.names != (_MARKER,):
                     misplaced.append(f"{source_file} ({entry.defect})" if entry.defect else source_file)
         for files in units.values():
             inputs = inputs_of(files)
-            misplaced += [file.source_file for file in files if file not in inputs]
+            misplaced += sorted({file.source_file for file in files} - {file.source_file for file in inputs})
             files[:] = inputs
         if misplaced:
             _LOG.warning("%d files are misplaced and not read, the first is %s", len(misplaced), misplaced[0])
@@ -176,14 +179,6 @@ def inputs_of(files: Sequence[LandedFile]) -> list[LandedFile]:
 def spelled(name: str) -> str:
     """Return a name as text, with the hexadecimal code of each byte that is not UTF-8."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-def _file(unit: Unit, source_file: str, entry: Entry) -> LandedFile:
-    return LandedFile(*unit, source_file, entry.path, entry.size, entry.modified_us, entry.defect)
-
-
-def _missing(root: str) -> str:
-    return f"{root} does not exist" if "://" in root else missing_folder(root)
 
 
 def _is_date(text: str) -> bool:

@@ -3,7 +3,7 @@
 import gzip
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,12 +16,11 @@ from jobs.landing.accounts import UnitAccount, whole_unit
 from jobs.landing.files import LOGS, MANIFEST, TRACE, LandedFile, inputs_of, spelled
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_unit import read_unit
-from jobs.landing.staging import Staging
+from jobs.landing.staging import STAGED_TABLES, Staging
 from jobs.landing.stores import store_of
 from jobs.runtime.nearest import missing_folder
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import RANK_STEPS, REJECTS
 
 _IN_LANDING: Final = re.compile(r"log_date=(\d{4}-\d\d-\d\d)/job_id=([^/]+)/run_id=([^/]+)$")
 _HALF: Final = re.compile(r"[\ud800-\udfff]")
@@ -48,11 +47,12 @@ class Run(NamedTuple):
 
 
 class ReadRun(NamedTuple):
-    """A run as read: its account, rows of rank_steps, and rows of rejects."""
+    """A run as read: its account, and its rows of rank_steps, rejects and collective_arrival."""
 
     account: UnitAccount
     rows: pa.Table
     rejects: pa.Table
+    arrivals: pa.Table
 
 
 def runs_in(path: Path) -> list[Run]:
@@ -89,23 +89,20 @@ def runs_in(path: Path) -> list[Run]:
 
 def read_run(run: Run, bounds: Bounds) -> ReadRun:
     """Read a run by the landing's strict reader."""
+    part = whole_unit(run.unit, run.files, bounds)
+    return read_staged(lambda staging: read_unit(store_of(run.folder), part, bounds, staging))
+
+
+def read_staged(read: Callable[[Staging], UnitAccount]) -> ReadRun:
+    """Return what `read` stages."""
     with TemporaryDirectory(prefix="straggler-") as folder:
         staging = Staging(folder, "run")
-        account = read_unit(store_of(run.folder), whole_unit(run.unit, run.files, bounds), bounds, staging)
-        staged = staging.close()
-        rows, rejects = (
-            [
-                pq.read_table(f"{folder}/{name}/{file.path}", partitioning=None)
-                for file in staged
-                if file.table == name
-            ]
-            for name in (RANK_STEPS, REJECTS)
-        )
-    return ReadRun(account, _together(RANK_STEPS, rows), _together(REJECTS, rejects))
-
-
-def _together(name: str, tables: list[pa.Table]) -> pa.Table:
-    return pa.concat_tables(tables) if tables else TABLES[name].arrow_schema.empty_table()
+        account = read(staging)
+        found = {name: [TABLES[name].arrow_schema.empty_table()] for name in STAGED_TABLES}
+        for file in staging.close():
+            rows = pq.read_table(f"{folder}/{file.table}/{file.path}", partitioning=None)
+            found[file.table] = [*found[file.table], rows]
+    return ReadRun(account, *(pa.concat_tables(tables[1:] or tables) for tables in found.values()))
 
 
 def _run(folder: Path, named: Iterable[tuple[str, LandedFile]]) -> Run:

@@ -1,22 +1,37 @@
-"""Files of a run of another tool: chooses their reader, and opens them for it."""
+"""Runs of another tool: files are recognised and read together, their rows and row of jobs made.
 
+Evidence about the last ranks of collectives is read beside any logs.
+"""
+
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
+from itertools import groupby
+from math import prod
+from typing import Any, Final, NamedTuple, TypeVar
 
-from jobs.landing.content import Content, refusal_of
+from jobs.landing.content import UnitFiles
 from jobs.landing.files import RANK_LOG, LandedFile
-from jobs.landing.formats import nccl_inspector, refused
-from jobs.landing.formats.foreign import ForeignRun, Format, RefusalError, SourceFile
+from jobs.landing.formats import kineto, nccl_inspector, refused
+from jobs.landing.formats.arrivals import Arrivals
+from jobs.landing.formats.foreign import ForeignRun, Format, Part, RefusalError, SourceFile, sound
 from jobs.landing.formats.known import HEAD_BYTES, format_of
-from jobs.landing.formats.manifest import manifest_row
-from jobs.landing.formats.rows import LONGEST_TEXT, Bounds, FileError, Reject
-from jobs.landing.stores import Store
-from schemas.vocabulary import RANK_LOG_FORMAT, REASON_UNKNOWN_FORMAT, REASON_UNREADABLE_FILE
+from jobs.landing.formats.manifest import PRODUCT, SIZES, manifest_row
+from jobs.landing.formats.rows import NO_ROWS, FileError, Reject, plain
+from jobs.landing.unit_rows import Block, UnitRows, left_out_of
+from schemas.vocabulary import (
+    FILE_REASONS,
+    RANK_LOG_FORMAT,
+    REASON_UNKNOWN_FORMAT,
+    REASON_UNREADABLE_FILE,
+    REASON_UNUSABLE_LOG,
+    STATUS_UNUSABLE_LOG,
+)
 
 _Found = TypeVar("_Found")
-_PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")
+_MOST_BROKEN: Final = 20
+"""Most files that may break off: each makes the others be read again."""
 
 
 class Recognised(NamedTuple):
@@ -28,85 +43,30 @@ class Recognised(NamedTuple):
     others: Sequence[tuple[LandedFile, Reject]]
 
 
-class ForeignFiles:
-    """Opens the files of one run for the reader of their format.
-
-    digests : SHA-256 of each file that was read to its end
-    opened_last : the file that is read, or was last
-    """
-
-    def __init__(self, store: Store, bounds: Bounds) -> None:
-        self._store, self._bounds = store, bounds
-        self.opened_last: LandedFile | None = None
-        self.digests: dict[LandedFile, str] = {}
-
-    def recognise(self, files: Sequence[LandedFile]) -> Recognised:
-        """Return the files of the first format recognised; formats that are only refused come last."""
-        formats: dict[LandedFile, Format | None] = {}
-        unknown: dict[LandedFile, str] = {}
-        evidence, others = [], []
-        for file in files:
-            try:
-                with self.opened(file) as content:
-                    head = content.read(HEAD_BYTES)
-            except FileError as error:
-                others.append((file, error.reject))
-                continue
-            if nccl_inspector.recognises(head):
-                evidence.append(file)
-            else:
-                formats[file] = format_of(head)
-                unknown[file] = _unknown(head)
-        found = [each for each in formats.values() if each is not None]
-        chosen = next((each for each in found if each is not refused), next(iter(found), None))
-        for file, own in formats.items():
-            if own is None or own is not chosen:
-                detail = unknown[file] if own is None else "another tool's than other files"
-                others.append((file, Reject(REASON_UNKNOWN_FORMAT, detail)))
-        own_files = [file for file, own in formats.items() if own is not None and own is chosen]
-        return Recognised(chosen, own_files, evidence, others)
-
-    def sources(self, files: Sequence[LandedFile]) -> list[SourceFile]:
-        """Return them as a format takes them."""
-        return [SourceFile(file.name, partial(self.opened, file)) for file in files]
-
-    def read(self, chosen: Format, files: Sequence[LandedFile], given: Mapping[str, Any]) -> ForeignRun:
-        """Read the run. Raises FileError for the file that was opened last, RefusalError for the run."""
-        with no_surprise():
-            return chosen.read(self.sources(files), given, self._bounds)
-
-    def guarded(self, found: Iterable[_Found]) -> Iterator[_Found]:
-        """Pass on what a reader yields. Raises FileError for the file that was opened last."""
-        with no_surprise():
-            yield from found
-
-    def digest(self, file: LandedFile) -> str:
-        """SHA-256 of a file; reads it again if no reader reached its end."""
-        if file not in self.digests:
-            with self._content(file) as content:
-                for _ in content.pieces():
-                    pass
-        return self.digests[file]
-
-    @contextmanager
-    def opened(self, file: LandedFile) -> Iterator[BinaryIO]:
-        """Open a file's unpacked bytes. Raises FileError if it cannot be read."""
-        with self._content(file) as content:
-            yield content.unpacked()
-
-    @contextmanager
-    def _content(self, file: LandedFile) -> Iterator[Content]:
-        if file.defect:
-            raise FileError(REASON_UNREADABLE_FILE, file.defect)
-        self.opened_last = file
+def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
+    """Return the files of the first format recognised; formats that are only refused come last."""
+    formats: dict[LandedFile, Format | None] = {}
+    unknown: dict[LandedFile, str] = {}
+    evidence, others = [], []
+    for file in files:
         try:
-            with self._store.open(file.path) as opened:
-                content = Content(opened, self._bounds)
-                yield content
-                if content.is_whole:
-                    self.digests[file] = content.digest
-        except OSError as error:
-            raise refusal_of(error) from None
+            with opener.unpacked(file) as content:
+                head = content.read(HEAD_BYTES)
+        except FileError as error:
+            others.append((file, error.reject))
+            continue
+        if nccl_inspector.recognises(head):
+            evidence.append(file)
+        else:
+            formats[file], unknown[file] = format_of(head), _unknown(head)
+    found = [each for each in formats.values() if each is not None]
+    chosen = next((each for each in found if each is not refused), next(iter(found), None))
+    for file, own in formats.items():
+        if own is None or own is not chosen:
+            detail = unknown[file] if own is None else "another tool's than other files"
+            others.append((file, Reject(REASON_UNKNOWN_FORMAT, detail)))
+    own_files = [file for file, own in formats.items() if own is not None and own is chosen]
+    return Recognised(chosen, own_files, evidence, others)
 
 
 def _unknown(head: bytes) -> str:
@@ -115,8 +75,151 @@ def _unknown(head: bytes) -> str:
     return f"lines of {RANK_LOG_FORMAT}: name it {RANK_LOG}" if is_rank_log else "no format that is read"
 
 
+class Evidence:
+    """The last ranks of the collectives of a unit; never a replay.
+
+    left_out : complete after reading
+    """
+
+    def __init__(self, rows: UnitRows) -> None:
+        self._rows = rows
+        self.arrivals = Arrivals(rows.bounds.trace_ops)
+
+    @property
+    def left_out(self) -> Counter[str]:
+        """Collectives without evidence, by kind, and how often."""
+        return self.arrivals.left_out
+
+    def read(self, files: Sequence[LandedFile]) -> None:
+        """Read the files beside the unit's logs that are named like logs of NCCL Inspector."""
+        found = recognise(self._rows.files, files)
+        for file, reject in found.others:
+            self._rows.refuse(file, reject)
+        self.take(found.evidence)
+
+    def take(self, files: Sequence[LandedFile]) -> None:
+        """Read logs of NCCL Inspector, and write all rows."""
+        for file, source in zip(files, _sources(self._rows.files, files), strict=True):
+            rejects = _guarded(nccl_inspector.read_arrivals(source, self.arrivals, self._rows.bounds))
+            self._rows.take(file, (Block(1, (), NO_ROWS, [reject]) for reject in rejects))
+        if len(self.arrivals):
+            self._rows.write_arrivals(self.arrivals.table())
+
+    def despite(self, files: Sequence[LandedFile]) -> None:
+        """Read traces of torch.profiler that cannot be replayed."""
+        for source in _sources(self._rows.files, files):
+            with suppress(FileError), _no_surprise():
+                kineto.read_arrivals(source, self.arrivals)
+
+
+class ForeignUnit:
+    """Logs of another tool, read all together.
+
+    given : fields of the user's manifest; None without a valid one
+    found : what the files are
+    """
+
+    found: Recognised
+
+    def __init__(self, rows: UnitRows, evidence: Evidence, given: Mapping[str, Any] | None) -> None:
+        self._rows, self._evidence, self._given = rows, evidence, given
+
+    def read(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        """Read them; returns the row of jobs."""
+        found = self.found = recognise(self._rows.files, self._rows.part.logs)
+        for file, reject in found.others:
+            self._rows.refuse(file, reject)
+        if found.format is not None:
+            manifest = self._run(manifest, found.format, list(found.files))
+        elif found.evidence:
+            manifest = _unusable(manifest, nccl_inspector.NO_REPLAY)
+        else:
+            manifest = _unusable(manifest, f"{len(found.others)} files, none in a format that is read")
+        self._evidence.take(found.evidence)
+        left_out = Counter(manifest["left_out"]) + self._evidence.left_out
+        return manifest | {"left_out": left_out_of(left_out)}
+
+    def _run(self, manifest: dict[str, Any], chosen: Format, files: list[LandedFile]) -> dict[str, Any]:
+        """Read these files; one that breaks off costs no other."""
+        most = len(files)
+        while True:
+            try:
+                with self._rows.all_or_nothing():
+                    return self._attempt(manifest, chosen, files)
+            except FileError as error:
+                broken, reject = self._rows.files.opened_last, error.reject
+                if 1 < len(files) > most - _MOST_BROKEN and broken is not None and broken in files:
+                    files.remove(broken)
+                    self._rows.refuse(broken, reject)
+                    continue
+            except RefusalError as error:
+                reject = Reject(REASON_UNUSABLE_LOG, plain(str(error)))
+                if chosen is kineto:
+                    self._evidence.despite(files)
+            for file in files:
+                self._rows.refuse(file, reject)
+            return _unusable(manifest, reject.detail)
+
+    def _attempt(
+        self, manifest: dict[str, Any], chosen: Format, files: Sequence[LandedFile]
+    ) -> dict[str, Any]:
+        """Read these files; returns the row of jobs."""
+        rows = self._rows
+        with _no_surprise():
+            run = chosen.read(_sources(rows.files, files), self._given or {}, rows.bounds)
+        if self._given is not None or not rows.part.manifests:
+            manifest = job_of(run, self._given or {}, *rows.part.unit[1:])
+        known, rest = rows.known(manifest), {file.name: file for file in files}
+        for name, parts in groupby(_guarded(run.parts), key=lambda part: part.name):
+            rows.take(rest.pop(name), _blocks(parts, known))
+        for file in rest.values():
+            rows.take(file, ())
+        self._evidence.arrivals = run.arrivals or self._evidence.arrivals
+        facts = {"source_format": run.source_format, "transfers": run.transfers}
+        return manifest | facts | {"left_out": run.left_out | self._filled(run)}
+
+    def _filled(self, run: ForeignRun) -> Counter[str]:
+        """Fields that a user's manifest lacks and the log has."""
+        if self._given is None or not self._rows.part.manifests:
+            return Counter()
+        lacking = [name for name in SIZES if name in run.manifest and name not in self._given]
+        return Counter(
+            {f"fields that job.json lacks, taken from the log: {', '.join(lacking)}": len(lacking)}
+        )
+
+
+def _blocks(parts: Iterable[Part], known: Mapping[str, Any]) -> Iterator[Block]:
+    """Parts of one file, rows and rejects numbered. Raises FileError if one says that the file broke off."""
+    lines = 0
+    for part in parts:
+        for each in part.rejects:
+            if each.reason in FILE_REASONS:
+                raise FileError(each.reason, each.detail)
+        good, bad = sound(part.rows, known, lines + 1)
+        lines += len(part.rows.lines)
+        numbered = enumerate(part.rejects, start=lines + 1)
+        bad += [each._replace(line=line, detail=plain(each.detail)) for line, each in numbered]
+        lines += len(part.rejects)
+        yield Block(1, (), good, bad)
+
+
+def _unusable(manifest: dict[str, Any], detail: str) -> dict[str, Any]:
+    return manifest | {"manifest_status": STATUS_UNUSABLE_LOG, "manifest_detail": detail}
+
+
+def _sources(opener: UnitFiles, files: Sequence[LandedFile]) -> list[SourceFile]:
+    """Return files as a format takes them."""
+    return [SourceFile(file.name, partial(opener.unpacked, file)) for file in files]
+
+
+def _guarded(found: Iterable[_Found]) -> Iterator[_Found]:
+    """Pass on what a reader yields. Raises FileError for the file that was opened last."""
+    with _no_surprise():
+        yield from found
+
+
 @contextmanager
-def no_surprise() -> Iterator[None]:
+def _no_surprise() -> Iterator[None]:
     """Any error of a reader of another tool's logs costs the file it reads, never the night."""
     try:
         yield
@@ -126,11 +229,6 @@ def no_surprise() -> Iterator[None]:
         raise FileError(REASON_UNREADABLE_FILE, f"{type(error).__name__}: {plain(str(error))}") from error
 
 
-def plain(text: str) -> str:
-    """Text of a file for tables and consoles: its beginning, without halves of surrogate pairs."""
-    return text[:LONGEST_TEXT].encode("utf-8", "backslashreplace").decode()
-
-
 def job_of(run: ForeignRun, given: Mapping[str, Any], job_id: str, run_id: str) -> dict[str, Any]:
     """Return the row of jobs of a run: the user's manifest wins over the files.
 
@@ -138,9 +236,7 @@ def job_of(run: ForeignRun, given: Mapping[str, Any], job_id: str, run_id: str) 
     """
     chunks = {name: run.manifest[name] for name in ("vpp_size",) if name in run.manifest}
     fields = {"job_id": job_id, "run_id": run_id, **run.manifest, **given, **chunks}
-    sizes = [fields.get(name) for name in _PRODUCT]
+    sizes = [fields.get(name) for name in PRODUCT]
     if "world_size" not in fields and all(type(size) is int for size in sizes):
-        fields["world_size"] = 1
-        for size in sizes:
-            fields["world_size"] *= size
+        fields["world_size"] = prod(sizes)
     return manifest_row(fields, job_id, run_id)

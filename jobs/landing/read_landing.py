@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
@@ -9,9 +10,9 @@ from typing import Final, NamedTuple, TypeAlias
 from pyspark.sql import SparkSession
 
 from jobs.landing.accounts import Keys, UnitAccount, UnitPart, whole_unit
-from jobs.landing.content import Content
+from jobs.landing.content import UnitFiles
 from jobs.landing.files import LandedFile, Landing, Unit
-from jobs.landing.formats.rows import Bounds
+from jobs.landing.formats.rows import Bounds, FileError
 from jobs.landing.read_unit import read_unit
 from jobs.landing.staging import StagedFile, Staging, sweep
 from jobs.landing.stores import store_of
@@ -39,15 +40,8 @@ class Where(NamedTuple):
     bounds: Bounds
 
 
-class _Done(NamedTuple):
-    """The result of a task."""
-
-    accounts: list[UnitAccount]
-    staged: list[StagedFile]
-
-
 class LandedUnits(NamedTuple):
-    """Accounts of all units, and the files in which their rows and rejects are staged."""
+    """Accounts of units, or parts of them, and the files in which their rows and rejects are staged."""
 
     accounts: list[UnitAccount]
     staged: list[StagedFile]
@@ -94,16 +88,10 @@ def _digests_of(landing: str, files: bytes) -> dict[str, str]:
 
 def digests(landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
     """SHA-256 of files' contents, by source_file; without files that cannot be read."""
-    store, found = store_of(landing), {}
+    opener, found = UnitFiles(store_of(landing), Bounds()), {}
     for file in files:
-        try:
-            with store.open(file.path) as opened:
-                content = Content(opened, Bounds())
-                for _ in content.pieces():
-                    pass
-        except OSError:
-            continue
-        found[file.source_file] = content.digest
+        with suppress(FileError):
+            found[file.source_file] = opener.digest(file)
     return found
 
 
@@ -143,7 +131,7 @@ def _bytes(files: Iterable[LandedFile]) -> int:
     return sum(file.size * (_PACKED if file.name.endswith((".gz", ".zst")) else 1) for file in files)
 
 
-def _run(spark: SparkSession, tasks: Sequence[Sequence[UnitPart]], where: Where) -> list[_Done]:
+def _run(spark: SparkSession, tasks: Sequence[Sequence[UnitPart]], where: Where) -> list[LandedUnits]:
     """Run each task on a worker."""
     if not tasks:
         return []
@@ -155,11 +143,11 @@ def _task(where: Where, task: bytes) -> bytes:
     store, staging = store_of(where.landing), Staging(where.staging, where.run)
     parts: list[UnitPart] = pickle.loads(task)  # noqa: S301  # from the driver
     accounts = [read_unit(store, part, where.bounds, staging) for part in parts]
-    return pickle.dumps(_Done(accounts, staging.close()))
+    return pickle.dumps(LandedUnits(accounts, staging.close()))
 
 
 def _overlaps(
-    tasks: Sequence[Sequence[UnitPart]], done: Sequence[_Done], split: Sequence[int]
+    tasks: Sequence[Sequence[UnitPart]], done: Sequence[LandedUnits], split: Sequence[int]
 ) -> dict[int, UnitPart]:
     """Parts of split units with rows that an earlier part has too, and the rows they must leave out.
 

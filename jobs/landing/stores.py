@@ -6,7 +6,7 @@ A folder is listed by calls of the system: names need not be text, and not every
 import os
 import stat
 from collections.abc import Iterator
-from typing import BinaryIO, Final, NamedTuple, Protocol, cast
+from typing import BinaryIO, Final, NamedTuple, cast
 
 import fsspec
 import pyarrow as pa
@@ -46,63 +46,62 @@ class Entry(NamedTuple):
     defect: str = ""
 
 
-class Store(Protocol):
-    """A tree of files."""
+class Store:
+    """A tree of files, reached by a filesystem of pyarrow."""
+
+    def __init__(self, filesystem: fs.FileSystem, root: str) -> None:
+        self._filesystem, self._root = filesystem, root
 
     def is_there(self) -> bool:
         """Whether the root is a folder."""
+        return bool(self._filesystem.get_file_info(self._root).type == fs.FileType.Directory)
 
     def exists(self, name: str) -> bool:
         """Whether a file exists, by its path below the root."""
+        return bool(self._filesystem.get_file_info(f"{self._root}/{name}").type == fs.FileType.File)
 
     def folders(self, name: str = "") -> list[str]:
         """Names of the folders in the root, or in a folder of it; none where it does not exist."""
+        selector = fs.FileSelector(f"{self._root}/{name}".rstrip("/"), allow_not_found=True)
+        found = self._filesystem.get_file_info(selector)
+        return sorted(each.base_name for each in found if each.type == fs.FileType.Directory)
 
     def walk(self, folder: str) -> Iterator[Entry]:
         """Everything below a folder of the root; nothing if it does not exist."""
+        top = f"{self._root}/{folder}"
+        selector = fs.FileSelector(top, recursive=True, allow_not_found=True)
+        for found in sorted(self._filesystem.get_file_info(selector), key=lambda each: each.path):
+            if found.type != fs.FileType.Directory:
+                names = tuple(found.path[len(top) :].strip("/").split("/"))
+                defect = "" if found.type == fs.FileType.File else "not a file"
+                yield Entry(names, found.path, found.size or 0, (found.mtime_ns or 0) // 1000, defect)
 
     def open(self, path: str) -> BinaryIO:
         """Open a file that can be read at any place. Raises OSError."""
+        return cast("BinaryIO", self._filesystem.open_input_file(path))
 
 
-def store_of(root: str) -> Store:
-    """Return the store of a root: a path of this machine, or a URL."""
-    if "://" not in root:
-        return _Folder(root)
-    if root.startswith("file://"):
-        return _Folder(fs.FileSystem.from_uri(root)[1])
-    for spark, others in _SPARKS.items():
-        if root.startswith(spark):
-            root = others + root.removeprefix(spark)
-    try:
-        filesystem, path = fs.FileSystem.from_uri(root)
-    except (pa.ArrowException, ValueError):
-        other, path = fsspec.core.url_to_fs(root)
-        filesystem = fs.PyFileSystem(fs.FSSpecHandler(other))
-    return _Remote(filesystem, path.rstrip("/"))
-
-
-class _Folder:
+class _Folder(Store):
     """A folder of this machine. Links are followed if they stay inside."""
 
     def __init__(self, root: str) -> None:
-        self._root = os.path.realpath(_bytes(root))
+        self._top = os.path.realpath(_bytes(root))
 
     def is_there(self) -> bool:
-        return os.path.isdir(self._root)  # noqa: PTH112  # a path of bytes: names need not be text
+        return os.path.isdir(self._top)  # noqa: PTH112  # a path of bytes: names need not be text
 
     def exists(self, name: str) -> bool:
-        return os.path.exists(self._root + b"/" + _bytes(name))  # noqa: PTH110  # a path of bytes
+        return os.path.exists(self._top + b"/" + _bytes(name))  # noqa: PTH110  # a path of bytes
 
     def folders(self, name: str = "") -> list[str]:
         try:
-            with os.scandir(self._root + b"/" + _bytes(name)) as found:
+            with os.scandir(self._top + b"/" + _bytes(name)) as found:
                 return sorted(_text(each.name) for each in found if each.is_dir())
         except OSError:
             return []
 
     def walk(self, folder: str) -> Iterator[Entry]:
-        path = self._root + b"/" + _bytes(folder)
+        path = self._top + b"/" + _bytes(folder)
         if os.path.lexists(path):
             yield from self._entry(path, (), is_followed=True)
 
@@ -126,7 +125,7 @@ class _Folder:
             return
         if stat.S_ISLNK(facts.st_mode):
             path = os.path.realpath(path)
-            if not path.startswith(self._root + b"/"):
+            if not path.startswith(self._top + b"/"):
                 yield Entry(names, _text(path), defect="a link out of the landing")
                 return
             try:
@@ -153,35 +152,21 @@ class _Folder:
         return cast("BinaryIO", os.fdopen(found, "rb", buffering=0))
 
 
-class _Remote:
-    """A store reached by a filesystem of pyarrow."""
-
-    def __init__(self, filesystem: fs.FileSystem, root: str) -> None:
-        self._filesystem, self._root = filesystem, root
-
-    def is_there(self) -> bool:
-        found = self._filesystem.get_file_info(self._root)
-        return bool(found.type == fs.FileType.Directory)
-
-    def exists(self, name: str) -> bool:
-        return bool(self._filesystem.get_file_info(f"{self._root}/{name}").type == fs.FileType.File)
-
-    def folders(self, name: str = "") -> list[str]:
-        selector = fs.FileSelector(f"{self._root}/{name}".rstrip("/"), allow_not_found=True)
-        found = self._filesystem.get_file_info(selector)
-        return sorted(each.base_name for each in found if each.type == fs.FileType.Directory)
-
-    def walk(self, folder: str) -> Iterator[Entry]:
-        top = f"{self._root}/{folder}"
-        selector = fs.FileSelector(top, recursive=True, allow_not_found=True)
-        for found in sorted(self._filesystem.get_file_info(selector), key=lambda each: each.path):
-            if found.type != fs.FileType.Directory:
-                names = tuple(found.path[len(top) :].strip("/").split("/"))
-                defect = "" if found.type == fs.FileType.File else "not a file"
-                yield Entry(names, found.path, found.size or 0, (found.mtime_ns or 0) // 1000, defect)
-
-    def open(self, path: str) -> BinaryIO:
-        return cast("BinaryIO", self._filesystem.open_input_file(path))
+def store_of(root: str) -> Store:
+    """Return the store of a root: a path of this machine, or a URL."""
+    if "://" not in root:
+        return _Folder(root)
+    if root.startswith("file://"):
+        return _Folder(fs.FileSystem.from_uri(root)[1])
+    for spark, others in _SPARKS.items():
+        if root.startswith(spark):
+            root = others + root.removeprefix(spark)
+    try:
+        filesystem, path = fs.FileSystem.from_uri(root)
+    except (pa.ArrowException, ValueError):
+        other, path = fsspec.core.url_to_fs(root)
+        filesystem = fs.PyFileSystem(fs.FSSpecHandler(other))
+    return Store(filesystem, path.rstrip("/"))
 
 
 def _bytes(path: str) -> bytes:

@@ -1,13 +1,22 @@
-"""What a reader of another tool's log gives: what the run is, rows of rank_steps, and what it left out."""
+"""What a reader of another tool's log gives: what the run is, rows of rank_steps, and what it left out.
+
+Its rows must be as those of a rank log; which are not, is found here.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, Final, NamedTuple, Protocol
+
+import numpy as np
 
 from jobs.landing.formats.arrivals import Arrivals
-from jobs.landing.formats.rows import Bounds, Reject, Rows
+from jobs.landing.formats.rows import COORDINATES, SCALARS, Bounds, Reject, Rows
+from schemas.vocabulary import REASON_NEGATIVE_TIME, REASON_NOT_FINITE, REASON_RANK_OUT_OF_RANGE
+
+_BITS: Final = {"step": 63, "t0_us": 63, "gpu": 31}
+_LARGEST: Final = 2**31 - 1
 
 
 class SourceFile(NamedTuple):
@@ -76,3 +85,44 @@ class Format(Protocol):
         manifest : fields of job.json that the user gave, {} without any
         raises : RefusalError where no replay can be made of the files, FileError for a file that breaks off
         """
+
+
+def sound(rows: Rows, limits: Mapping[str, Any], first: int) -> tuple[Rows, list[Reject]]:
+    """Return the rows that are sound, and a reject for each other; numbered together from `first` on.
+
+    limits : LIMITS of a good manifest, or nulls
+    """
+    lines = range(first, first + len(rows.lines))
+    # What is wrong with times says more, and stands last.
+    defects = _wrong_numbers(rows, limits) | _wrong_times(rows)
+    rejects = [Reject(*defects[place], lines[place]) for place in sorted(defects)]
+    is_good = np.ones(len(lines), dtype=bool)
+    is_good[list(defects)] = False
+    return rows._replace(lines=lines).where(is_good), rejects
+
+
+def _wrong_times(rows: Rows) -> dict[int, tuple[str, str]]:
+    row = np.repeat(np.arange(len(rows.lengths)), rows.lengths)
+    _, start_us, duration_us, *_ = rows.lists
+    is_endless = ~(np.isfinite(start_us) & np.isfinite(duration_us))
+    is_negative = (start_us < 0) | (duration_us < 0)
+    found = dict.fromkeys(row[is_negative].tolist(), (REASON_NEGATIVE_TIME, "a time is negative"))
+    return found | dict.fromkeys(row[is_endless].tolist(), (REASON_NOT_FINITE, "a time is not finite"))
+
+
+def _wrong_numbers(rows: Rows, limits: Mapping[str, Any]) -> dict[int, tuple[str, str]]:
+    """Rows out of their layout, with numbers that no column holds, or with a zero before 1970."""
+    found = {}
+    for row, scalars in enumerate(rows.scalars):
+        present = {name: value for name, value in zip(SCALARS, scalars, strict=True) if value is not None}
+        for name, size in COORDINATES.items():
+            value, bound = present.get(name, 0), limits.get(size)
+            if not 0 <= value < (bound or _LARGEST):
+                found[row] = REASON_RANK_OUT_OF_RANGE, f"{name} is {value}, not below {size} {bound}"
+        for name, bits in _BITS.items():
+            value = present.get(name, 0)
+            if not -(1 << bits) <= value < 1 << bits:
+                found[row] = REASON_RANK_OUT_OF_RANGE, f"{name} has more than {bits} bits"
+            elif value < 0 and name == "t0_us":
+                found[row] = REASON_NEGATIVE_TIME, f"t0_us is {value}"
+    return found

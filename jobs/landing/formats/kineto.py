@@ -9,14 +9,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from jobs.landing.formats.arrivals import Arrivals
+from jobs.landing.formats.arrivals import Arrivals, Attendance
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
-from jobs.landing.formats.kineto_arrivals import add_arrivals
 from jobs.landing.formats.kineto_dp import dp_ops
 from jobs.landing.formats.kineto_ops import StepOps, step_of
-from jobs.landing.formats.kineto_place import TOOL, Place, place_of
+from jobs.landing.formats.kineto_place import TOOL, Place, place_of, ranks_of
 from jobs.landing.formats.kineto_pp import actions_of, pp_ops
-from jobs.landing.formats.kineto_trace import RankTrace, read_rank
+from jobs.landing.formats.kineto_trace import SEND_RECV, Collective, RankTrace, read_rank
 from jobs.landing.formats.rows import LISTS, NO_ROWS, SCALARS, Bounds, FileError, Reject, Rows
 from schemas.vocabulary import REASON_MISSING_FIELD, REASON_UNREADABLE_FILE, TRANSFERS_MEASURED
 
@@ -88,6 +87,12 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
     )
 
 
+def read_arrivals(file: SourceFile, found: Arrivals) -> None:
+    """Add the collectives of a file. Raises FileError for one that breaks off."""
+    with file.opened() as opened:
+        _add_arrivals(read_rank(opened), found)
+
+
 def _unusable(refusal: RefusalError) -> Reject:
     return Reject(REASON_UNREADABLE_FILE, str(refusal))
 
@@ -119,7 +124,7 @@ class _Reader:
             trace = read_rank(opened)
         place = place_of(trace.distributed, self._manifest)
         _refuse(trace, place)
-        add_arrivals(trace, self.arrivals)
+        _add_arrivals(trace, self.arrivals)
         count(self.left_out, "kernels without a launch", trace.lost)
         outside = int((trace.computes.step < 0).sum() + (trace.communications.step < 0).sum())
         count(self.left_out, "kernels outside of steps", outside)
@@ -197,3 +202,45 @@ def _record(found: StepOps, number: int, trace: RankTrace, place: Place) -> dict
     known |= {"step": number, "gpu": trace.gpu, "t0_us": trace.base_us + zero_us}
     lists = (ops.op, ops.start_us - zero_us, ops.duration_us, ops.microbatch, ops.model_chunk)
     return known | dict(zip(LISTS, lists, strict=True))
+
+
+def _add_arrivals(trace: RankTrace, found: Arrivals) -> None:
+    """Add the collectives of one rank; ranks are the job's.
+
+    Collectives meet by group and Seq or by Comms Id; where the profiler wrote neither, the k-th of a kind and
+    group in a step with the k-th. A kernel of NCCL runs from its launch until all ranks have come and it is
+    done.
+    """
+    about = trace.distributed
+    if about.rank is None:
+        return
+    first_ranks: dict[str | None, int] = {
+        name: ranks[0]
+        for group in about.pg_config or ()
+        if (ranks := ranks_of(group))
+        for name in (group.pg_desc, group.pg_name)
+        if isinstance(name, str)
+    }
+    order: Counter[tuple[Any, ...]] = Counter()
+    for place, collective in enumerate(trace.collectives):
+        step = trace.communications.step[place]
+        if step < 0 or _is_to_one(collective, trace):
+            continue
+        where = (trace.steps[step], collective.kind, collective.group, collective.group_name)
+        order[where] += 1
+        first = first_ranks.get(collective.group_name, first_ranks.get(collective.group))
+        name = collective.group or "world"
+        found.add(
+            Attendance(
+                name if not first else f"{name} from rank {first}",
+                (collective.group_name, collective.key or (*where, order[where])),
+                about.rank,
+                collective.group_size or about.world_size or 0,
+                float(trace.communications.duration_us[place]),
+            )
+        )
+
+
+def _is_to_one(collective: Collective, trace: RankTrace) -> bool:
+    """Whether it is a send or recv. Without a group, and without a pipeline, all exchange with all."""
+    return collective.kind == SEND_RECV and (collective.group is not None or bool(trace.actions))

@@ -12,22 +12,21 @@ from typing import Any, Final
 
 import yaml
 
+from jobs.landing.formats.rows import FileError
 from jobs.landing.formats.strict_json import (
     NotANumber,
     StrictJsonError,
-    depth,
+    TooDeepError,
+    is_integer,
     is_text,
     parse,
     shown,
-    too_deep,
 )
 from schemas.jobs import TABLE as JOBS
-from schemas.vocabulary import STATUS_BAD_LAYOUT, STATUS_NO_MANIFEST, TRANSFERS
+from schemas.vocabulary import REASON_UNREADABLE_FILE, STATUS_BAD_LAYOUT, STATUS_NO_MANIFEST, TRANSFERS
 
-SIZES: Final = ("dp_size", "pp_size", "tp_size", "cp_size", "vpp_size", "world_size")
-_PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")
-_TEXTS: Final = ("cluster", "team", "model", "framework", "gpu_type", "source_format")
-_TIMES: Final = ("started_at", "ended_at")
+PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")
+SIZES: Final = (*PRODUCT, "vpp_size", "world_size")
 _PUBLISHED_LABELS: Final = ("trial_name", "run_id")
 _LARGEST: Final = 2**31 - 1
 _LONGEST_DETAIL: Final = 500
@@ -36,11 +35,47 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MOST_GPU_HOURS: Final = 1e9
 """Of forty million GPUs in a day. Sums over a fleet stay finite, whatever a manifest says."""
 
+
+def _text(value: object) -> str | None:
+    return value if is_text(value) else None
+
+
+def _time(value: Any) -> datetime | None:  # noqa: ANN401  # any JSON value
+    try:
+        moment = datetime.fromisoformat(value)
+        return moment.astimezone(UTC) if moment.tzinfo is not None else None
+    except (TypeError, ValueError, OverflowError):  # no text, no time, beyond the years 1 to 9999
+        return None
+
+
+def _amount(value: object) -> float | None:
+    """Take a plausible number of GPU hours; NaN is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_GPU_HOURS:
+        return None
+    return float(value)
+
+
+def _count(value: object) -> int | None:
+    return value if is_integer(value, 0, _LARGEST) else None
+
+
+_OPTIONAL: Final[dict[str, tuple[str, Callable[[object], object]]]] = {
+    **dict.fromkeys(("cluster", "team", "model", "framework", "gpu_type", "source_format"), ("text", _text)),
+    **dict.fromkeys(("started_at", "ended_at"), ("an ISO 8601 time with zone", _time)),
+    "gpu_hours": (f"a number from 0 to {_MOST_GPU_HOURS:.0e}", _amount),
+    **dict.fromkeys(("restarts", "warm_up_steps"), (f"an integer from 0 to {_LARGEST}", _count)),
+    "transfers": (f"one of {', '.join(TRANSFERS)}", lambda value: value if value in TRANSFERS else None),
+}
+"""What a job.json may leave out besides labels: what is wanted; a value as stored, None for a wrong one."""
+
 Row = dict[str, Any]
 
 
-class ManifestError(ValueError):
+class ManifestError(FileError):
     """A manifest that cannot be read at all: its unit has none. The message is a sentence."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(REASON_UNREADABLE_FILE, detail)
 
 
 def no_manifest(detail: str) -> Row:
@@ -56,14 +91,9 @@ def manifest_fields(content: bytes, nesting: int) -> object:
     Raises ManifestError where it is not JSON, or nested deeper.
     """
     try:
-        manifest = parse(content.removeprefix(b"\xef\xbb\xbf"))
+        return parse(content.removeprefix(b"\xef\xbb\xbf"), nesting)
     except StrictJsonError as error:
-        raise ManifestError(f"not JSON: {error}") from None
-    except RecursionError:
-        raise ManifestError(too_deep(nesting)) from None
-    if depth(manifest) > nesting:
-        raise ManifestError(too_deep(nesting))
-    return manifest
+        raise ManifestError(str(error)) from None
 
 
 def manifest_row(manifest: object, job_id: str, run_id: str) -> Row:
@@ -76,11 +106,10 @@ def manifest_row(manifest: object, job_id: str, run_id: str) -> Row:
     fields = _Fields(manifest)
     fields.identity("job_id", job_id)
     fields.identity("run_id", run_id)
-    for name in SIZES:
-        fields.size(name, name, is_required=True)
-    fields.product()
-    fields.size("ep_size", "ep_size", is_required=False)
+    fields.sizes()
+    fields.size("ep_size", is_required=False)
     fields.optional()
+    fields.labels()
     return fields.row()
 
 
@@ -96,10 +125,7 @@ def parse_published_meta(content: bytes, nesting: int) -> Row:
     if spelled is None:
         return _bad_layout("no fields")
     fields = _Fields({name: _integer_or_text(value) for name, value in spelled.items()})
-    for name in SIZES:
-        is_renamed = name == "cp_size" and "cp_size" not in spelled
-        fields.size(name, "dsp_size" if is_renamed else name, is_required=True)
-    fields.product()
+    fields.sizes(cp_size="cp_size" if "cp_size" in spelled else "dsp_size")
     labels = {name: spelled[name] for name in _PUBLISHED_LABELS if name in spelled}
     return fields.row() | {"labels": labels or None}
 
@@ -117,7 +143,7 @@ def _plain_fields(content: bytes, nesting: int) -> dict[str, str] | None:
         is_start = isinstance(event, yaml.CollectionStartEvent)
         level += is_start - isinstance(event, yaml.CollectionEndEvent)
         if level > nesting:
-            raise ManifestError(too_deep(nesting))
+            raise ManifestError(str(TooDeepError(nesting)))
         is_mapping = is_mapping or (level == 1 and isinstance(event, yaml.MappingStartEvent))
         if isinstance(event, yaml.NodeEvent):
             is_alias, anchor = isinstance(event, yaml.AliasEvent), event.anchor or ""
@@ -173,67 +199,43 @@ class _Fields:
         elif value != folder:
             self._defects.append(f"{name} is {shown(value)}, the folder's is {shown(folder)}")
 
-    def size(self, name: str, in_manifest: str, *, is_required: bool) -> None:
+    def sizes(self, cp_size: str = "cp_size") -> None:
+        """Take all sizes; world_size must be the product of those that make up the ranks.
+
+        cp_size : name of that size in the manifest
+        """
+        for name in SIZES:
+            self.size(name, cp_size if name == "cp_size" else name)
+        sizes = [self._row[name] for name in PRODUCT]
+        world_size = self._row["world_size"]
+        if None not in (*sizes, world_size) and math.prod(sizes) != world_size:
+            factors = " x ".join(map(str, sizes))
+            self._defects.append(f"world_size is {world_size}, but {' x '.join(PRODUCT)} = {factors}")
+
+    def size(self, name: str, in_manifest: str = "", *, is_required: bool = True) -> None:
         """Take an integer that is at least 1."""
+        in_manifest = in_manifest or name
         value = self._manifest.get(in_manifest)
         if value is None:
             if is_required:
                 self._missing(in_manifest)
             return
-        is_integer = isinstance(value, int) and not isinstance(value, bool)
-        if is_integer and abs(value) <= _LARGEST:
+        if is_integer(value, -_LARGEST, _LARGEST):
             self._row[name] = value
-        if not is_integer or not 1 <= value <= _LARGEST:
+        if not is_integer(value, 1, _LARGEST):
             self._wrong(in_manifest, f"an integer from 1 to {_LARGEST}")
 
-    def product(self) -> None:
-        """Hold world_size against the product of the sizes, where all of them are there."""
-        sizes = [self._row[name] for name in _PRODUCT]
-        world_size = self._row["world_size"]
-        if None not in (*sizes, world_size) and math.prod(sizes) != world_size:
-            factors = " x ".join(map(str, sizes))
-            self._defects.append(f"world_size is {world_size}, but {' x '.join(_PRODUCT)} = {factors}")
-
     def optional(self) -> None:
-        """Take everything that a job.json may leave out."""
-        for name in _TEXTS:
-            self._take(name, "text", is_text)
-        for name in _TIMES:
-            self._time(name)
-        self._take("gpu_hours", f"a number from 0 to {_MOST_GPU_HOURS:.0e}", _is_amount)
-        for name in ("restarts", "warm_up_steps"):
-            self._take(name, f"an integer from 0 to {_LARGEST}", _is_count)
-        self._take("transfers", f"one of {', '.join(TRANSFERS)}", lambda value: value in TRANSFERS)
-        self._labels()
-        if self._row["gpu_hours"] is not None:
-            self._row["gpu_hours"] = float(self._row["gpu_hours"])
+        """Take what a job.json may leave out."""
+        for name, (wanted, stored) in _OPTIONAL.items():
+            value = self._manifest.get(name)
+            if value is not None:
+                self._row[name] = stored(value)
+                if self._row[name] is None:
+                    self._wrong(name, wanted)
 
-    def _take(self, name: str, wanted: str, is_good: Callable[[object], bool]) -> None:
-        value = self._manifest.get(name)
-        if value is None:
-            return
-        if is_good(value):
-            self._row[name] = value
-        else:
-            self._wrong(name, wanted)
-
-    def _time(self, name: str) -> None:
-        value = self._manifest.get(name)
-        if value is None:
-            return
-        try:
-            moment = datetime.fromisoformat(value)
-            in_utc = moment.astimezone(UTC)
-        except (TypeError, ValueError, OverflowError):  # no text, no time, beyond the years 1 to 9999
-            self._wrong(name, "an ISO 8601 time with zone")
-            return
-        if moment.tzinfo is None:
-            self._wrong(name, "an ISO 8601 time with zone")
-        else:
-            self._row[name] = in_utc
-
-    def _labels(self) -> None:
-        """Labels are text; numbers and truth values are stored as JSON spells them."""
+    def labels(self) -> None:
+        """Take labels as text; numbers and truth values are stored as JSON spells them."""
         labels = self._manifest.get("labels")
         if labels is None:
             return
@@ -258,12 +260,3 @@ class _Fields:
 def _is_label(value: object) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, NotANumber)
     return value is None or is_number or is_text(value)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST
-
-
-def _is_amount(value: object) -> bool:
-    """Whether a value is a plausible number of GPU hours; NaN is not."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST_GPU_HOURS

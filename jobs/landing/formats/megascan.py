@@ -15,7 +15,7 @@ import numpy as np
 
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
 from jobs.landing.formats.json_stream import items
-from jobs.landing.formats.rows import NO_ROWS, Bounds, FileError, Reject, Rows
+from jobs.landing.formats.rows import NO_ROWS, SCALARS, Bounds, FileError, Reject, Rows
 from schemas.vocabulary import OP_CODES, TRANSFERS_ABSENT, TRANSFERS_MEASURED
 
 SOURCE_FORMAT: Final = "megascan"
@@ -62,12 +62,10 @@ _UNNAMED: Final = "ms without a name between the last op of an iteration and its
 
 
 class _Rank(NamedTuple):
-    rank: int
-    dp_rank: int
-    pp_rank: int
-    tp_rank: int
-    is_first: bool
-    is_last: bool
+    """A rank's columns of rank_steps, and its transfers that move nothing."""
+
+    row: dict[str, Any]
+    idle: set[str]
 
 
 def recognises(head: bytes) -> bool:
@@ -124,8 +122,9 @@ def _rank(place: Mapping[str, int], sizes: Mapping[str, Any]) -> _Rank:
     """Rank of a file: as its name says, else in Megatron's order of tensor, data and pipeline ranks."""
     dp_rank, pp_rank, tp_rank = (place[f"{axis}_rank"] for axis in ("dp", "pp", "tp"))
     derived = (pp_rank * sizes["dp_size"] + dp_rank) * sizes["tp_size"] + tp_rank
-    is_last = pp_rank == sizes["pp_size"] - 1
-    return _Rank(place.get("rank", derived), dp_rank, pp_rank, tp_rank, pp_rank == 0, is_last)
+    ends = {"first": 0, "last": sizes["pp_size"] - 1}
+    idle = {op for op, end in _ENDS.items() if pp_rank == ends[end]}
+    return _Rank(dict.fromkeys(SCALARS) | {"rank": derived, **place}, idle)
 
 
 def _sample(file: SourceFile, bounds: Bounds) -> list[dict[str, Any]]:
@@ -228,21 +227,18 @@ def _parts(file: SourceFile, rank: _Rank, bounds: Bounds, left_out: Counter[str]
 
 
 def _row(found: _Iteration, rank: _Rank, left_out: Counter[str]) -> dict[str, Any]:
-    lists: dict[str, list[Any]] = {
-        name: [] for name in ("op", "start_us", "duration_us", "microbatch", "model_chunk")
-    }
-    for event in found.ops:
-        for op in _OPS[event["name"]]:
-            if (_ENDS.get(op) == "first" and rank.is_first) or (_ENDS.get(op) == "last" and rank.is_last):
-                left_out["transfers at an end of the pipeline, which move nothing"] += 1
-                continue
-            times = event["begin_ns"] * _US, (event["end_ns"] - event["begin_ns"]) * _US
-            values = (OP_CODES[op], *times, event["microbatch"], event["model_chunk"])
-            for column, value in zip(lists.values(), values, strict=True):
-                column.append(value)
+    recorded = [(op, event) for event in found.ops for op in _OPS[event["name"]]]
+    ops = [(op, event) for op, event in recorded if op not in rank.idle]
+    count(left_out, "transfers at an end of the pipeline, which move nothing", len(recorded) - len(ops))
     unnamed_ms = (found.end_ns - max((each["end_ns"] for each in found.ops), default=nan)) * 1e-6
     if unnamed_ms >= 0:
         count(left_out, _UNNAMED, round(unnamed_ms))
-    scalars = {"step": found.step, "rank": rank.rank, "dp_rank": rank.dp_rank, "pp_rank": rank.pp_rank}
-    unknown = dict.fromkeys(("cp_rank", "gpu", "t0_us", "host"))
-    return {**scalars, "tp_rank": rank.tp_rank, **unknown, **lists}
+    return {
+        **rank.row,
+        "step": found.step,
+        "op": [OP_CODES[op] for op, _ in ops],
+        "start_us": [event["begin_ns"] * _US for _, event in ops],
+        "duration_us": [(event["end_ns"] - event["begin_ns"]) * _US for _, event in ops],
+        "microbatch": [event["microbatch"] for _, event in ops],
+        "model_chunk": [event["model_chunk"] for _, event in ops],
+    }

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import simdjson
 
-from jobs.landing.formats.rank_log_line import COORDINATES, REQUIRED, LineError, read_line
-from jobs.landing.formats.rows import LISTS, Bounds, Reject, Rows, text_of
+from jobs.landing.formats.rank_log_line import REQUIRED, LineError, read_line
+from jobs.landing.formats.rows import COORDINATES, LISTS, Bounds, Reject, Rows, text_of
 from schemas.vocabulary import OP_CODES, RANK_LOG_FORMAT, REASON_LINE_TOO_LONG
 
 _INT32: Final = 2**31

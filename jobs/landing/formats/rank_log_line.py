@@ -9,14 +9,15 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final
 
+from jobs.landing.formats.rows import COORDINATES, LISTS, SCALARS
 from jobs.landing.formats.strict_json import (
     NotANumber,
     StrictJsonError,
-    depth,
+    TooDeepError,
+    is_integer,
     is_text,
     parse,
     shown,
-    too_deep,
 )
 from schemas.vocabulary import (
     OP_CODES,
@@ -34,25 +35,27 @@ from schemas.vocabulary import (
 )
 
 TIMES: Final = ("start_us", "duration_us")
-INDEXES: Final = ("microbatch", "model_chunk")
-ARRAYS: Final = ("op", *TIMES, *INDEXES)
-COORDINATES: Final = {
-    "rank": "world_size",
-    "dp_rank": "dp_size",
-    "pp_rank": "pp_size",
-    "tp_rank": "tp_size",
-    "cp_rank": "cp_size",
-}
-"""Each with the size that bounds it."""
 OPTIONAL: Final = ("tp_rank", "cp_rank", "host", "gpu")
-REQUIRED: Final = ("format", "job_id", "run_id", "rank", "dp_rank", "pp_rank", "step", "t0_us", *ARRAYS)
-KNOWN: Final = (*REQUIRED, *OPTIONAL)
+REQUIRED: Final = ("format", "job_id", "run_id", "rank", "dp_rank", "pp_rank", "step", "t0_us", *LISTS)
 
+_KNOWN: Final = {*REQUIRED, *OPTIONAL}
 _LONGEST_OP: Final = 64
 """Characters of an unknown op that are compared with known ones: a line may spell megabytes of them."""
-_FITTING: Final = {bits: range(-(2 ** (bits - 1)), 2 ** (bits - 1)) for bits in (32, 64)}
-_INT32: Final = _FITTING[32]
-_STORED: Final = ("rank", "dp_rank", "pp_rank", *OPTIONAL, "step", "t0_us", *INDEXES)
+_INT32: Final = range(-(2**31), 2**31)
+_INT64: Final = range(-(2**63), 2**63)
+_IDS: Final = ("job_id", "run_id")
+_INTEGERS: Final = {
+    **dict.fromkeys(COORDINATES, ("an integer", None)),
+    **dict.fromkeys(("step", "t0_us"), ("an integer of 64 bits", _INT64)),
+    "gpu": ("an integer of 32 bits", _INT32),
+}
+"""Each with what is wanted, and the range that fits."""
+_ELEMENTS: Final = {
+    "op": ("text", (str,)),
+    **dict.fromkeys(TIMES, ("a number", (int, float, NotANumber))),
+    **dict.fromkeys(("microbatch", "model_chunk"), ("an integer of 32 bits", (int,))),
+}
+"""What the elements of each array must be."""
 
 
 class LineError(Exception):
@@ -77,7 +80,7 @@ def read_line(line: bytes, unit: Mapping[str, Any], nesting: int) -> dict[str, A
     _check_ops(record)
     _check_times(record)
     _check_ranges(record, unit)
-    for name in ("job_id", "run_id"):
+    for name in _IDS:
         if record[name] != unit[name]:
             detail = (
                 f"{name} is {shown(record[name])}, not {shown(unit[name])} as the folder or job.json says"
@@ -85,23 +88,21 @@ def read_line(line: bytes, unit: Mapping[str, Any], nesting: int) -> dict[str, A
             raise LineError(REASON_IDENTITY_MISMATCH, detail)
     times = {name: [float(value) for value in record[name]] for name in TIMES}
     codes = [OP_CODES[name] for name in record["op"]]
-    return {name: record.get(name) for name in _STORED} | times | {"op": codes}
+    return {name: record.get(name) for name in (*SCALARS, *LISTS)} | times | {"op": codes}
 
 
 def _record(line: bytes, nesting: int) -> dict[str, Any]:
     try:
-        record = parse(line)
-    except RecursionError:
-        raise LineError(REASON_NESTED_TOO_DEEPLY, too_deep(nesting)) from None
+        record = parse(line, nesting)
+    except TooDeepError as error:
+        raise LineError(REASON_NESTED_TOO_DEEPLY, str(error)) from None
     except StrictJsonError as error:
-        raise LineError(REASON_NOT_JSON, f"not JSON: {error}") from None
-    if depth(record) > nesting:
-        raise LineError(REASON_NESTED_TOO_DEEPLY, too_deep(nesting))
+        raise LineError(REASON_NOT_JSON, str(error)) from None
     if not isinstance(record, dict):
         raise LineError(REASON_NOT_JSON, f"not a JSON object but {shown(record)}")
-    unknown = [name for name in record if name not in KNOWN and _holds_nan(record[name])]
-    if unknown:
-        raise LineError(REASON_NOT_JSON, f"not JSON: {shown(unknown[0])} holds NaN or Infinity")
+    for name, value in record.items():
+        if name not in _KNOWN and _holds_nan(value):
+            raise LineError(REASON_NOT_JSON, f"not JSON: {shown(name)} holds NaN or Infinity")
     return record
 
 
@@ -122,39 +123,28 @@ def _require(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
 def _check_types(record: Mapping[str, Any]) -> None:
     if record["format"] != RANK_LOG_FORMAT:
         raise _bad_type("format", record["format"], shown(RANK_LOG_FORMAT))
-    for name in ("job_id", "run_id", "host"):
-        if name in record and record[name] is not None and not is_text(record[name]):
+    for name in (*_IDS, "host"):
+        if record.get(name) is not None and not is_text(record[name]):
             raise _bad_type(name, record[name], "text")
-    for name in COORDINATES:
-        if record.get(name) is not None and not _is_integer(record[name]):
-            raise _bad_type(name, record[name], "an integer")
-    for name, bits in (("step", 64), ("t0_us", 64), ("gpu", 32)):
+    for name, (wanted, fitting) in _INTEGERS.items():
         value = record.get(name)
-        if value is not None and not (_is_integer(value) and value in _FITTING[bits]):
-            raise _bad_type(name, value, f"an integer of {bits} bits")
-    for name in ARRAYS:
-        _check_elements(name, record[name])
-
-
-def _check_elements(name: str, values: object) -> None:
-    if not isinstance(values, list):
-        raise _bad_type(name, values, "an array")
-    for place, value in enumerate(values, start=1):
-        if name == "op":
-            is_good, wanted = isinstance(value, str), "text"
-        elif name in TIMES:
-            is_good, wanted = isinstance(value, int | float) and not isinstance(value, bool), "a number"
-        else:
-            is_good, wanted = _is_integer(value) and value in _INT32, "an integer of 32 bits"
-        if not is_good:
-            raise _bad_type(f"element {place} of {name}", value, wanted)
+        if value is not None and not (is_integer(value) and (fitting is None or value in fitting)):
+            raise _bad_type(name, value, wanted)
+    for name, (wanted, kinds) in _ELEMENTS.items():
+        values = record[name]
+        if not isinstance(values, list):
+            raise _bad_type(name, values, "an array")
+        is_index = kinds == (int,)
+        for place, value in enumerate(values, start=1):
+            if type(value) not in kinds or (is_index and value not in _INT32):
+                raise _bad_type(f"element {place} of {name}", value, wanted)
 
 
 def _check_ops(record: Mapping[str, Any]) -> None:
     for name in record["op"]:
         if name not in OP_CODES:
             raise LineError(REASON_UNKNOWN_OP, _unknown_op(name))
-    lengths = {name: len(record[name]) for name in ARRAYS}
+    lengths = {name: len(record[name]) for name in LISTS}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
         raise LineError(REASON_ARRAY_LENGTH, f"arrays of unequal length: {listed}")
@@ -191,10 +181,6 @@ def _check_ranges(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
 
 def _bad_type(name: str, value: object, wanted: str) -> LineError:
     return LineError(REASON_BAD_TYPE, f"{name} is {shown(value)}, not {wanted}")
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_negative(value: float) -> bool:

@@ -100,8 +100,16 @@ def table_of(rows: Rows) -> pa.Table:
     return pa.table([arrays[name] for name in names], names)
 
 
-LIMITS: Final = ("dp_size", "pp_size", "tp_size", "cp_size", "world_size")
-"""Sizes of a valid manifest that bound rank and coordinates; all null without one."""
+COORDINATES: Final = {
+    "rank": "world_size",
+    "dp_rank": "dp_size",
+    "pp_rank": "pp_size",
+    "tp_rank": "tp_size",
+    "cp_rank": "cp_size",
+}
+"""Rank and coordinates, each with the size of a manifest that bounds it."""
+LIMITS: Final = tuple(COORDINATES.values())
+"""Those sizes of a valid manifest; all null without one."""
 
 
 class Bounds(NamedTuple):
@@ -151,3 +159,8 @@ class FileError(Exception):
 def text_of(line: bytes) -> str:
     """How a line begins; what is not UTF-8 is replaced."""
     return line[: LONGEST_TEXT * _LONGEST_CHARACTER].decode("utf-8", "replace")[:LONGEST_TEXT]
+
+
+def plain(text: str) -> str:
+    """Text of a file for tables and consoles: its beginning, without halves of surrogate pairs."""
+    return text[:LONGEST_TEXT].encode("utf-8", "backslashreplace").decode()

@@ -4,52 +4,58 @@ Standard library alone. Python's own reader is lenient in just these points.
 """
 
 import json
+import math
 from collections import Counter
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 _MOST_DIGITS: Final = 400
 """Integers with more digits are infinite as floats, and beyond 4,300 Python refuses to read them at all."""
 
 
 class StrictJsonError(ValueError):
-    """The bytes are not one JSON value; the message is a sentence."""
+    """The bytes are not one JSON value, or one that is nested too deeply; the message is a sentence."""
+
+
+class TooDeepError(StrictJsonError):
+    """Arrays and objects lie deeper in each other than `most`."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"nested deeper than {most} levels")
 
 
 class NotANumber(float):
     """What NaN, Infinity and -Infinity become: they are not JSON, but many writers write them."""
 
 
-def parse(content: bytes) -> Any:  # noqa: ANN401  # any JSON value
+def parse(content: bytes, nesting: int) -> Any:  # noqa: ANN401  # any JSON value
     """Return the one JSON value in `content`.
 
+    nesting : how deep arrays and objects may lie in each other
     NaN, Infinity and -Infinity come back as NotANumber, so that the caller can distinguish them from
-    numbers; an
-    integer of more than 400 digits as an infinite float. Raises StrictJsonError for anything else, and
-    RecursionError for what is nested deeper than Python goes.
+    numbers; an integer of more than 400 digits as an infinite float. Raises StrictJsonError for anything
+    else.
     """
     try:
-        return _DECODER.decode(content.decode("utf-8"))
+        found = _DECODER.decode(content.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise StrictJsonError(f"byte {error.start + 1} is not UTF-8") from None
+        raise StrictJsonError(f"not JSON: byte {error.start + 1} is not UTF-8") from None
     except json.JSONDecodeError as error:
         what = "something follows the first value" if error.msg == "Extra data" else error.msg
-        raise StrictJsonError(f"{what} (character {error.pos + 1})") from None
+        raise StrictJsonError(f"not JSON: {what} (character {error.pos + 1})") from None
+    except RecursionError:
+        raise TooDeepError(nesting) from None
+    if _depth(found) > nesting:
+        raise TooDeepError(nesting)
+    return found
 
 
-def depth(value: object) -> int:
+def _depth(value: object) -> int:
     """How deep arrays and objects lie in each other; 0 for a value that is neither."""
     levels, level = 0, [value]
-    while True:
-        inner = [each for each in level if isinstance(each, dict | list)]
-        if not inner:
-            return levels
+    while level := [each for each in level if isinstance(each, dict | list)]:
         levels += 1
-        level = [each for one in inner for each in (one.values() if isinstance(one, dict) else one)]
-
-
-def too_deep(most: int) -> str:
-    """Say that a value is nested deeper than it may be."""
-    return f"nested deeper than {most} levels"
+        level = [each for one in level for each in (one.values() if isinstance(one, dict) else one)]
+    return levels
 
 
 def shown(value: object, most: int = 60) -> str:
@@ -58,7 +64,12 @@ def shown(value: object, most: int = 60) -> str:
     return text if len(text) <= most else text[:most] + "..."
 
 
-def is_text(value: object) -> bool:
+def is_integer(value: object, least: float = -math.inf, most: float = math.inf) -> TypeGuard[int]:
+    """Whether a value is an integer between these; a truth value is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def is_text(value: object) -> TypeGuard[str]:
     """Whether a value is text that can be stored; JSON can spell a lone half of a character pair."""
     if not isinstance(value, str):
         return False
@@ -73,7 +84,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
-        raise StrictJsonError(f"key {shown(twice)} is there twice")
+        raise StrictJsonError(f"not JSON: key {shown(twice)} is there twice")
     return found
 
 

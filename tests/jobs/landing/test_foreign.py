@@ -12,8 +12,8 @@ import pytest
 
 from jobs.landing.accounts import UnitAccount
 from jobs.landing.files import Landing as Landed
+from jobs.landing.formats.foreign import sound
 from jobs.landing.formats.rows import SCALARS, Bounds, Rows
-from jobs.landing.formats.sound import sound
 from jobs.landing.read_landing import Where, read_landing
 from jobs.landing.staging import STAGED_TABLES
 from schemas.vocabulary import COLLECTIVE_ARRIVAL

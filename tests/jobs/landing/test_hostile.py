@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.landing import row_buffer
+from jobs.landing import unit_rows
 from jobs.landing.files import LandedFile, Unit
 from jobs.landing.files import Landing as Listed
 from jobs.landing.formats.rows import Bounds
@@ -270,7 +270,7 @@ def listed(made: Landing) -> dict[Unit, list[LandedFile]]:
 def test_more_than_a_task_can_hold_leaves_early_and_comes_back_where_a_file_breaks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_buffer, "_MOST_BUFFERED", 1000)
+    monkeypatch.setattr(unit_rows, "_MOST_BUFFERED", 1000)
     made = Landing(tmp_path / "landing")
     put_good(made)
     whole = b"\n".join(line(job_id="good", rank=0, step=step) for step in range(100, 9000))

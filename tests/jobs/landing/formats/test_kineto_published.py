@@ -11,7 +11,7 @@ import pytest
 
 from jobs.landing.formats import kineto
 from jobs.landing.formats.arrivals import Arrivals
-from jobs.landing.formats.kineto_arrivals import read_arrivals
+from jobs.landing.formats.kineto import read_arrivals
 from tests.support.kineto_reading import files_of, outcome, read_all, without_collective
 from tests.support.kineto_traces import Trace, data_parallel_traces, random_durations
 
