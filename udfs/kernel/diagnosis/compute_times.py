@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.diagnosis.calls import Calls
 from udfs.kernel.graph.graph import Cell, OpGraph
-from udfs.kernel.graph.program import Floats, Ints
 
 Tensor = npt.NDArray[np.float64]
 """Float64, shape (stage, direction, chunk, microbatch, step, dp_rank)."""

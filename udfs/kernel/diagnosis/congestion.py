@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.graph.program import Floats
+from udfs.kernel.arrays import Floats
 from udfs.kernel.selection import median, median_of_all, medians_along
 
 TRAFFIC: Final = (ot.TRANSFERS, (ot.PARAMS_ALL_GATHER, ot.GRADS_REDUCE_SCATTER, ot.SEPARATE_GRADS_ALL_REDUCE))

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from udfs.kernel import cause
+from udfs.kernel.arrays import Ints
 from udfs.kernel.cause import CauseFound, Diagnosis
 from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, compute_times
 from udfs.kernel.diagnosis.culprits import Found, blame
@@ -24,7 +25,6 @@ from udfs.kernel.diagnosis.flags import MOST_MOVING, Trust, flag_of, is_skew
 from udfs.kernel.diagnosis.savings import Savings, savings_of
 from udfs.kernel.diagnosis.transfers import slow_transfers
 from udfs.kernel.graph.graph import Layout
-from udfs.kernel.graph.program import Ints
 
 LEAST_SAVED: Final = 0.025
 """A cause holds if its fix saves at least this share of the step time."""

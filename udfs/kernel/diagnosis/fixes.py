@@ -7,12 +7,12 @@ import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, Tensor
 from udfs.kernel.diagnosis.factors import TINY_S, Factors
 from udfs.kernel.diagnosis.transfers import SlowTransfers
 from udfs.kernel.diagnosis.workers import MAD_TO_SIGMA
-from udfs.kernel.graph.program import Floats, Ints
-from udfs.kernel.replay.replay import last_ops, replay_rows
+from udfs.kernel.replay.replay import last_ops, replay
 from udfs.kernel.selection import median_of_all
 
 Causes = frozenset[int]
@@ -149,7 +149,7 @@ def _step_times(
     is_late = np.array([cause.LAUNCH_DELAY in causes for causes in left], dtype=np.float64)[:, None]
     late, delay_s = block.times.delays
     delays = dict(zip(late.tolist(), is_late * delay_s.reshape(len(late), 1, lanes), strict=True))
-    return replay_rows(block.times.graph, per_op, delays, (len(left), *duration_s.shape[1:]), block.is_last)
+    return replay(block.times.graph, per_op, (len(left), *duration_s.shape[1:]), block.is_last, delays)
 
 
 def _put_computes(
@@ -209,7 +209,7 @@ def without_transfers(times: BlockTimes) -> Floats:
         op: delay_s.reshape(1, -1)
         for op, delay_s in zip(times.delays.ops.tolist(), times.delays.delay_s, strict=True)
     }
-    step_s: Floats = replay_rows(graph, per_op, delays, shape, may_end(times))[0]
+    step_s: Floats = replay(graph, per_op, shape, may_end(times), delays)[0]
     return step_s
 
 

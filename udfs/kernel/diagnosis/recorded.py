@@ -3,10 +3,10 @@
 import numpy as np
 
 from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.calls import call_graph, find_calls
 from udfs.kernel.diagnosis.compute_times import BlockTimes, KeptDelays
 from udfs.kernel.graph.graph import Layout, OpGraph
-from udfs.kernel.graph.program import Floats
 from udfs.kernel.recorded.durations import CLAMP_S
 from udfs.kernel.recorded.trace import StepBlock
 

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from udfs.kernel.graph.program import Floats
+from udfs.kernel.arrays import Floats
 from udfs.kernel.selection import neighbours, quantile_of_all
 
 LOW_QUANTILE: Final = 0.25

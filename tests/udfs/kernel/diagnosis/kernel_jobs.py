@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jobs.synthetic.job import GeneratedJob
+from udfs.kernel.arrays import Ints
 from udfs.kernel.diagnosis.compute_times import BlockTimes, compute_times
 from udfs.kernel.diagnosis.culprits import Found
 from udfs.kernel.diagnosis.diagnose import _replays
@@ -12,9 +13,8 @@ from udfs.kernel.diagnosis.factors import decompose
 from udfs.kernel.diagnosis.fixes import Fixed
 from udfs.kernel.diagnosis.transfers import slow_transfers
 from udfs.kernel.graph.graph import Layout
-from udfs.kernel.graph.program import Ints
 from udfs.kernel.recorded.first_pass import read
-from udfs.kernel.what_if import OPS_TOGETHER, WhatIf, analyse
+from udfs.kernel.what_if import OPS_TOGETHER, How, WhatIf, analyse
 from udfs.layout import read_layout
 from udfs.simulate.rank_rows import ReplayedRows, replayed_rows
 
@@ -27,7 +27,7 @@ class Job(NamedTuple):
 
     def analysed(self) -> WhatIf:
         """All that the kernel finds."""
-        return analyse(self.rows, self.layout, self.rows.worker_rank, self.rows.worker_host)
+        return analyse(self.rows, self.layout, How())
 
     def blocks(self) -> list[BlockTimes]:
         """What the diagnosis starts from."""

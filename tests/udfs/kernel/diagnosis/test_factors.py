@@ -7,11 +7,11 @@ import pytest
 
 from tests.support.random_jobs import LAYOUTS, named_job
 from tests.udfs.kernel.diagnosis.kernel_jobs import job_of
+from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.compute_times import Tensor, compute_times
 from udfs.kernel.diagnosis.factors import Data, Factors, decompose
 from udfs.kernel.diagnosis.fixes import works
 from udfs.kernel.diagnosis.workers import Workers
-from udfs.kernel.graph.program import Floats
 
 SHAPE: Final = (3, 2, 1, 6, 10, 4)
 """(stage, direction, chunk, microbatch, step, dp_rank)."""
