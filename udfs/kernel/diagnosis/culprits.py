@@ -8,7 +8,7 @@ import numpy as np
 from udfs.kernel import cause
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.cause import ALL, ALWAYS, INTERMITTENT, ONCE, Culprit, Evidence
-from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeTimes
+from udfs.kernel.diagnosis.block_times import BlockTimes, ComputeTimes
 from udfs.kernel.diagnosis.factors import TINY_S, Factors
 from udfs.kernel.diagnosis.transfers import SlowTransfers
 from udfs.kernel.diagnosis.workers import LEAST_INTERMITTENT

@@ -8,7 +8,7 @@ import numpy as np
 from udfs.kernel import cause
 from udfs.kernel.arrays import Ints
 from udfs.kernel.cause import CauseFound, Diagnosis
-from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, compute_times
+from udfs.kernel.diagnosis.block_times import BlockTimes, compute_times
 from udfs.kernel.diagnosis.culprits import Found, blame
 from udfs.kernel.diagnosis.factors import decompose
 from udfs.kernel.diagnosis.fixes import (
@@ -50,7 +50,7 @@ class Job(NamedTuple):
 
 def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     """Find the causes of a job."""
-    computes = compute_times(blocks, job.layout.pp_size, job.layout.dp_size)
+    computes = compute_times(blocks, job.layout)
     factors = decompose(computes.times_s, job.hosts) if computes is not None else None
     transfers = slow_transfers(blocks)
     found = Found(job.layout, job.actual_s, blocks, computes, factors, transfers, job.skew_s)
@@ -97,7 +97,11 @@ def _replays(found: Found) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
     factors = found.factors
     present = _present(found)
     work = works(factors) if factors is not None else None
-    fixable = _fixable(found)
+    computes = found.computes.blocks if found.computes is not None else [None] * len(found.blocks)
+    fixable = [
+        Fixable(*of_block, may_end(of_block[0]))
+        for of_block in zip(found.blocks, computes, found.transfers, strict=True)
+    ]
     steps = sum(block.number_of_steps for block in found.blocks)
     known: dict[Causes, float] = {}
 
@@ -129,18 +133,3 @@ def _present(found: Found) -> Causes:
             cause.PAUSE: bool(found.factors.pause_s.any()),
         }
     return frozenset(each for each, holds in is_present.items() if holds)
-
-
-def _fixable(found: Found) -> list[Fixable]:
-    """Every block with its computes, where it has a part in the tensors, and its slow transfers."""
-    computes: dict[int, tuple[ComputeOps | None, slice | None]] = {}
-    first = 0
-    for number, of_block in found.computes.blocks if found.computes is not None else []:
-        end = first + found.blocks[number].number_of_steps
-        computes[number] = of_block, slice(first, end)
-        first = end
-    fixable = []
-    for number, block in enumerate(found.blocks):
-        ops, part = computes.get(number, (None, None))
-        fixable.append(Fixable(block, ops, part, found.transfers[number], may_end(block)))
-    return fixable

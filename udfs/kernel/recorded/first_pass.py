@@ -10,8 +10,7 @@ from udfs.kernel.arrays import Floats, Int32s, Ints
 from udfs.kernel.clocks.estimate import Clocks, Limits
 from udfs.kernel.clocks.listen import Listener
 from udfs.kernel.correlation import Moments, worker_moments
-from udfs.kernel.diagnosis.compute_times import BlockTimes
-from udfs.kernel.diagnosis.recorded import block_times
+from udfs.kernel.diagnosis.block_times import BlockTimes, block_times
 from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph.graph import Layout, OpGraph
 from udfs.kernel.recorded.durations import clamped_launch_delays, put_transfers

@@ -6,7 +6,7 @@ import numpy as np
 
 from jobs.synthetic.job import GeneratedJob
 from udfs.kernel.arrays import Ints
-from udfs.kernel.diagnosis.compute_times import BlockTimes, compute_times
+from udfs.kernel.diagnosis.block_times import BlockTimes, compute_times
 from udfs.kernel.diagnosis.culprits import Found
 from udfs.kernel.diagnosis.diagnose import _replays
 from udfs.kernel.diagnosis.factors import decompose
@@ -42,7 +42,7 @@ def job_of(job: GeneratedJob) -> Job:
 
 def found_in(blocks: list[BlockTimes], layout: Layout, hosts: Ints | None = None) -> Found:
     """All that is found before anything is fixed."""
-    computes = compute_times(blocks, layout.pp_size, layout.dp_size)
+    computes = compute_times(blocks, layout)
     known = np.full((layout.pp_size, layout.dp_size), -1) if hosts is None else hosts
     factors = decompose(computes.times_s, known) if computes is not None else None
     return Found(layout, 1.0, blocks, computes, factors, slow_transfers(blocks))

@@ -11,7 +11,7 @@ from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of, mean_step_
 from udfs.kernel import cause
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis import fixes
-from udfs.kernel.diagnosis.compute_times import BlockTimes, KeptDelays
+from udfs.kernel.diagnosis.block_times import BlockTimes, KeptDelays
 from udfs.kernel.diagnosis.fixes import without_transfers
 from udfs.kernel.replay.replay import last_ops
 from udfs.kernel.replay.replay import replay as replay_rows
