@@ -10,7 +10,8 @@ from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import Diagnosis
 from udfs.kernel.clocks.estimate import Limits
 from udfs.kernel.correlation import median_correlation
-from udfs.kernel.diagnosis.diagnose import Job, diagnose
+from udfs.kernel.diagnosis.culprits import Job
+from udfs.kernel.diagnosis.diagnose import diagnose
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.first_pass import Block, JobRows, Recorded, read, refuse_timeless
 from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL, Ideal, ideal_durations, ideal_of_ops

@@ -92,7 +92,7 @@ def _kept_delays(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout)
 class Computes(NamedTuple):
     """Computes of a block in the tensor of all.
 
-    ops   : int, shape (stage, direction, chunk, microbatch, dp_rank), dp_rank 1 long where dp ranks are lanes.
+    ops   : int, shape (stage, direction, chunk, microbatch, dp_rank), the last 1 long where those are lanes.
     steps : their steps in the tensor.
     """
 

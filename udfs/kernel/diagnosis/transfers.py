@@ -8,8 +8,17 @@ import numpy as np
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.diagnosis.block_times import BlockTimes
-from udfs.kernel.diagnosis.congestion import TRAFFIC, step_factors
-from udfs.kernel.diagnosis.usual_transfers import ALL, LEAST_S, NO_PEER, NOTHING_KNOWN, Kind, Usual, limits_of
+from udfs.kernel.diagnosis.usual_transfers import (
+    ALL,
+    LEAST_S,
+    NO_PEER,
+    NOTHING_KNOWN,
+    TRAFFIC,
+    Kind,
+    Usual,
+    limits_of,
+    step_factors,
+)
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
 from udfs.kernel.selection import ascending, medians_of_rows
 
