@@ -11,18 +11,17 @@ from typing import Final
 
 import pyarrow as pa
 
-from udfs.ideals import IDEALS, PAPER_IDEAL
+from udfs.kernel.arrays import Mask
 from udfs.kernel.clocks.estimate import USUAL_LIMITS
-from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.recorded.first_pass import Block, read
-from udfs.kernel.replay.custom import CustomTimes, replay_changes
-from udfs.kernel.replay.masked import Mask
+from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL
+from udfs.kernel.replay.masked import CustomTimes, replay_changes
 from udfs.kernel.what_if import OPS_TOGETHER
 from udfs.layout import read_layout
 from udfs.scenario.op_columns import BlockColumns, WorkerRows
 from udfs.scenario.op_predicate import OpPredicate, parse_predicate
 from udfs.simulate.rank_rows import ReplayedRows, rows_to_replay
-from udfs.simulate.trace_defects import refuse_endless, trace_error
+from udfs.simulate.trace_defects import defects_named, refuse_endless
 from udfs.what_if import garbage_collection_paused
 
 ALL_TOGETHER: Final = "all together"
@@ -98,12 +97,10 @@ def replay_scenarios(
     layout = read_layout(manifest)
     with garbage_collection_paused():
         rows = rows_to_replay(rank_steps, layout, manifest)
-        try:
+        with defects_named(rows):
             recorded = read(rows, layout, ops_together, USUAL_LIMITS, diagnosed=False)
             masks = _masks(recorded.blocks, rows, list(chosen.values()))
             times = replay_changes(recorded, masks, factor, IDEALS[ideal])
-        except TraceDefectError as defect:
-            raise trace_error(defect, rows) from None
     refuse_endless(recorded.actual_s, rows)
     names = [*chosen, ALL_TOGETHER] if len(chosen) > 1 else [*chosen]
     actual_s = float(recorded.actual_s.mean())

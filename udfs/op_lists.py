@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from schemas.vocabulary import OP_CODES, OP_TYPES
 from udfs.errors import TraceError, UnknownOpError
-from udfs.kernel.graph.program import Floats, Ints
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.recorded.rows import StageRows
 
 LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")

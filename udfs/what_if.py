@@ -26,10 +26,9 @@ from schemas.vocabulary import (
     STATUS_TOO_MANY_RESTARTS,
     STATUS_UNKNOWN_CLOCKS,
 )
-from udfs.ideals import IDEALS, PAPER_IDEAL
 from udfs.kernel.clocks.estimate import USUAL_LIMITS, Clocks, Limits
-from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph.graph import Layout
+from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL
 from udfs.kernel.what_if import OPS_TOGETHER, How, WhatIf, analyse
 from udfs.layout import LayoutError, is_foreign, is_partial, read_layout
 from udfs.simulate.odd_records import (
@@ -45,7 +44,7 @@ from udfs.simulate.odd_records import (
 from udfs.simulate.partial_trace import partial_results
 from udfs.simulate.rank_rows import ReplayedRows, replayed_rows, without_warm_up
 from udfs.simulate.result_tables import Replayed, Row, empty_results, job_row, result_tables
-from udfs.simulate.trace_defects import refuse_endless, trace_error
+from udfs.simulate.trace_defects import defects_named, refuse_endless
 
 
 @dataclass(frozen=True)
@@ -122,10 +121,11 @@ def simulate_job(
             return empty_results(
                 job_row(facts, chosen.text, STATUS_PARTIAL_TRACE, detail) | records | figures
             )
-        found = analyse_rows(rows, layout, chosen, diagnosed=chosen.diagnosed)
-        if found.exchanged:
-            records["odd_ranks"] = 2 * len(found.exchanged)
-            detail = "; ".join(named_exchanged(found.exchanged, rows)[:MOST_NAMED])
+        found = _analysed(rows, layout, chosen)
+        exchanged = found.recorded.exchanged
+        if exchanged:
+            records["odd_ranks"] = 2 * len(exchanged)
+            detail = "; ".join(named_exchanged(exchanged, rows)[:MOST_NAMED])
             return empty_results(job_row(facts, chosen.text, STATUS_ODD_RANKS, detail) | records)
         status, detail_or_none = _status(found, rows, chosen)
         replayed = Replayed(found, rows, of_day, chosen.ideal, facts)
@@ -154,30 +154,27 @@ def _nothing(rows: ReplayedRows, layout: Layout, other_days: int) -> tuple[str, 
     return STATUS_NO_OPS, detail
 
 
-def analyse_rows(
-    rows: ReplayedRows, layout: Layout, settings: SimulationSettings, *, diagnosed: bool
-) -> WhatIf:
-    """Replay a unit in every scenario; diagnosed: look for causes too.
+def _analysed(rows: ReplayedRows, layout: Layout, settings: SimulationSettings) -> WhatIf:
+    """Replay a unit in every scenario.
 
     raises : TraceError where the recorded ops contradict each other.
     """
-    try:
-        limits = Limits(settings.clock_floor_s, settings.clock_floor_fraction)
-        how = How(IDEALS[settings.ideal], settings.ops_together, limits, diagnosed)
-        found = analyse(rows, layout, rows.worker_rank, rows.worker_host, how)
-    except TraceDefectError as defect:
-        raise trace_error(defect, rows) from None
-    refuse_endless(found.actual_s, rows)
+    limits = Limits(settings.clock_floor_s, settings.clock_floor_fraction)
+    with defects_named(rows):
+        found = analyse(
+            rows, layout, How(IDEALS[settings.ideal], settings.ops_together, limits, settings.diagnosed)
+        )
+    refuse_endless(found.recorded.actual_s, rows)
     return found
 
 
 def _status(found: WhatIf, rows: ReplayedRows, settings: SimulationSettings) -> tuple[str, str | None]:
-    steps = len(rows.steps)
+    steps, clocks = len(rows.steps), found.recorded.clocks
     if steps < settings.minimum_steps:
         return STATUS_TOO_FEW_STEPS, f"{steps} complete steps, wanted {settings.minimum_steps}"
-    if found.clocks is not None and not found.clocks.is_known:
-        return STATUS_UNKNOWN_CLOCKS, _what_is_unknown(found.clocks, rows)
-    actual_s, replayed_s = found.actual_s.mean(), found.times.recorded.mean()
+    if clocks is not None and not clocks.is_known:
+        return STATUS_UNKNOWN_CLOCKS, _what_is_unknown(clocks, rows)
+    actual_s, replayed_s = found.recorded.actual_s.mean(), found.times.recorded.mean()
     discrepancy = abs(actual_s - replayed_s) / actual_s
     if not discrepancy <= settings.maximum_discrepancy:
         apart = f"{discrepancy:.2%} apart, more than {settings.maximum_discrepancy:.2%}"

@@ -13,8 +13,7 @@ import numpy as np
 from jobs.synthetic.place import Cell
 from tests.evaluation.recording import Recording
 from udfs.kernel import op_type as ot
-from udfs.kernel.graph.program import Ints
-from udfs.kernel.replay.masked import Mask
+from udfs.kernel.arrays import Ints, Mask
 
 SOME_STEPS: Final = 0.4
 """Share of the steps that a fault strikes which does not strike always."""

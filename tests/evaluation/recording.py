@@ -11,13 +11,13 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from tests.support.replays import replay
 from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import Layout, OpGraph
-from udfs.kernel.graph.program import Floats, Ints
 from udfs.kernel.recorded.durations import launch_delays, replayed_durations
 from udfs.kernel.recorded.rows import US
 from udfs.kernel.recorded.trace import build_trace
-from udfs.kernel.replay.replay import replay
 from udfs.layout import read_layout
 from udfs.simulate.rank_rows import replayed_rows
 

@@ -15,7 +15,7 @@ from tests.support import published
 from tests.support.random_jobs import without_ops
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from tests.udfs.twin import SAME, assert_equal_results, oracle_of, shapes, slow_job
-from udfs.ideals import IDEALS, PAPER_IDEAL
+from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL
 from udfs.what_if import SimulationSettings, simulate_job
 
 

@@ -10,8 +10,8 @@ from jobs.synthetic.job import GeneratedJob
 from tests.oracle import WhatIf
 from tests.support.regressions import REGRESSIONS
 from tests.udfs.twin import assert_equal_results, oracle_of
-from udfs.ideals import IDEALS
 from udfs.kernel.recorded.trace import Trace, build_trace
+from udfs.kernel.replay.ideal import IDEALS
 from udfs.kernel.replay.replay import FEW_DP_RANKS
 from udfs.layout import read_layout
 from udfs.simulate.rank_rows import replayed_rows

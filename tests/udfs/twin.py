@@ -15,7 +15,7 @@ from jobs.synthetic.workload import Workload
 from tests.oracle import WhatIf, what_if
 from tests.oracle.readers import read_layout, read_rank_steps
 from tests.support.random_jobs import UNEVEN_DATA, generate_job
-from udfs.ideals import PAPER_IDEAL
+from udfs.kernel.replay.ideal import PAPER_IDEAL
 
 SAME = 1e-11
 """Relative: both add the same float64 numbers, in different orders."""

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from udfs.kernel.graph.program import Floats, Ints
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.selection import median_of_all
 
 ALONE: Final = -1

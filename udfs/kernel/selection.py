@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from udfs.kernel.graph.program import Floats
+from udfs.kernel.arrays import Floats
 
 Values = TypeVar("Values", Floats, float)
 

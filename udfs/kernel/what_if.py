@@ -6,17 +6,17 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from udfs.kernel import cause
+from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import Diagnosis
-from udfs.kernel.clocks.estimate import Clocks, Limits
+from udfs.kernel.clocks.estimate import Limits
 from udfs.kernel.correlation import median_correlation
-from udfs.kernel.diagnosis.diagnose import Job, diagnose
+from udfs.kernel.diagnosis.culprits import Job
+from udfs.kernel.diagnosis.diagnose import diagnose
 from udfs.kernel.graph.graph import Layout
-from udfs.kernel.graph.program import Floats, Ints
-from udfs.kernel.recorded.exchanged import Exchanged
 from udfs.kernel.recorded.first_pass import Block, JobRows, Recorded, read, refuse_timeless
-from udfs.kernel.replay.ideal import POOLED_MEAN_MEDIAN, Ideal, ideal_durations, ideal_of_ops
-from udfs.kernel.replay.masked import Mask, op_dp_ranks, op_stages, replay_masks, replay_one_by_one
-from udfs.kernel.replay.replay import last_ops, replay_rows
+from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL, Ideal, ideal_durations, ideal_of_ops
+from udfs.kernel.replay.masked import op_dp_ranks, op_stages, replay_masks, replay_one_by_one
+from udfs.kernel.replay.replay import last_ops, replay
 from udfs.kernel.replay.stacked import ScenarioTimes, replay_scenarios
 
 SLOWEST_PERCENT: Final = 3
@@ -24,7 +24,6 @@ SLOWEST_PERCENT: Final = 3
 
 OPS_TOGETHER: Final = 1_000_000
 """Ops that are laid out and replayed at a time: beyond, only their durations are kept."""
-
 
 NO_WASTE: Final = 1e-9
 """Shares of a loss below this part of T say nothing: the denominator vanishes (contract, section 3)."""
@@ -39,7 +38,7 @@ class How(NamedTuple):
     diagnosed    : whether to look for causes.
     """
 
-    ideal: Ideal = POOLED_MEAN_MEDIAN
+    ideal: Ideal = IDEALS[PAPER_IDEAL]
     ops_together: int = OPS_TOGETHER
     limits: Limits | None = None
     diagnosed: bool = True
@@ -48,33 +47,22 @@ class How(NamedTuple):
 class WhatIf(NamedTuple):
     """What a job cost and would have cost; float64, seconds, unless said otherwise.
 
-    actual_s         : shape (step,); recorded step time, T_actual.
+    recorded         : what its record says, without the blocks of steps.
     times            : step times of every scenario.
     slowest_ideal_s  : shape (step,); the slowest workers ideal, all else as recorded.
     worker_slowdown_approx : shape (stage, dp_rank); the paper's shortcut, a ratio.
     is_slowest       : bool, shape (stage, dp_rank).
-    correlation      : shape (stage, dp_rank); nan where it does not exist.
     ideal_duration_s : shape (stage, op type); nan where a type was never recorded.
-    clamped_transfers, buffered_sends, clamped_launch_delays, graphs : counts.
     diagnosis        : causes and what their fixes save; None where it was not wanted.
-    exchanged        : dp ranks of a stage that stand in each other's place.
-    clocks           : of the hosts; None with one host, or if not asked for.
     """
 
-    actual_s: Floats
+    recorded: Recorded
     times: ScenarioTimes
     slowest_ideal_s: Floats
     worker_slowdown_approx: Floats
     is_slowest: Mask
-    correlation: Floats
     ideal_duration_s: Floats
-    clamped_transfers: int
-    buffered_sends: int
-    clamped_launch_delays: int
-    graphs: int
     diagnosis: Diagnosis | None
-    clocks: Clocks | None
-    exchanged: list[Exchanged]
 
     @property
     def slow_worker_share(self) -> float:
@@ -89,7 +77,7 @@ class WhatIf(NamedTuple):
     @property
     def forward_backward_correlation(self) -> float:
         """Median over workers; nan where it exists for none."""
-        return median_correlation(self.correlation)
+        return median_correlation(self.recorded.correlation)
 
 
 def _share(times: ScenarioTimes, without_s: Floats) -> float:
@@ -98,73 +86,47 @@ def _share(times: ScenarioTimes, without_s: Floats) -> float:
     return nan if lost_s < NO_WASTE * replayed_s else (replayed_s - float(without_s.mean())) / lost_s
 
 
-def analyse(
-    rows: JobRows,
-    layout: Layout,
-    worker_rank: Ints,
-    worker_host: Ints | None = None,
-    how: How | None = None,
-) -> WhatIf:
+def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
     """Replay a job in every scenario of section 5.
 
     Two passes over blocks of steps: the ideals need the durations of all steps; given the ideals, steps are
     independent. So at most one block of start times, and of replays, is in memory at a time.
 
-    rows         : the job's rows, every step complete.
-    worker_rank  : int, shape (stage, dp_rank); global rank of each worker, settles ties among the slowest.
-    worker_host  : int, shape (stage, dp_rank); equal on one host, -1 where unknown. None: all unknown.
-    how          : the choices; the usual ones if left out.
-    raises       : TraceDefectError if the ops contradict each other, or take no time, so that there is
-                   nothing to compare with.
+    rows   : the job's rows, every step complete.
+    raises : TraceDefectError if the ops contradict each other, or take no time, so that there is nothing to
+             compare with.
     """
-    chosen = how or How()
-    recorded = read(rows, layout, chosen.ops_together, chosen.limits, diagnosed=chosen.diagnosed)
-    ideal_s = ideal_durations([(block.graph, block.duration_s) for block in recorded.blocks], chosen.ideal)
+    recorded = read(rows, layout, how.ops_together, how.limits, diagnosed=how.diagnosed)
+    ideal_s = ideal_durations([(block.graph, block.duration_s) for block in recorded.blocks], how.ideal)
     replays = [_Replay.of(block, layout, ideal_s) for block in recorded.blocks]
-    times = _in_step_order([replay.times for replay in replays], recorded.blocks)
+    times = _in_step_order([each.times for each in replays], recorded.blocks)
     refuse_timeless(recorded.blocks, times.recorded, times.ideal)
     approx = _approximate_worker_slowdown(times)
-    is_slowest = _slowest(approx, worker_rank)
+    is_slowest = _slowest(approx, rows.worker_rank)
     slowest_ideal_s = np.empty(len(times.ideal))
-    for replay in replays:
-        slowest_ideal_s[replay.block.steps] = replay.without(is_slowest)
+    for each in replays:
+        slowest_ideal_s[each.block.steps] = each.without(is_slowest)
     found = WhatIf(
-        actual_s=recorded.actual_s,
-        times=times,
-        slowest_ideal_s=slowest_ideal_s,
-        worker_slowdown_approx=approx,
-        is_slowest=is_slowest,
-        correlation=np.array([moments.correlation() for moments in recorded.moments]),
-        ideal_duration_s=ideal_s,
-        clamped_transfers=recorded.clamped_transfers,
-        buffered_sends=recorded.buffered_sends,
-        clamped_launch_delays=recorded.clamped_launch_delays,
-        graphs=recorded.graphs,
-        diagnosis=None,
-        clocks=recorded.clocks,
-        exchanged=recorded.exchanged,
+        recorded._replace(blocks=[]), times, slowest_ideal_s, approx, is_slowest, ideal_s, diagnosis=None
     )
-    hosts = np.full(worker_rank.shape, -1) if worker_host is None else worker_host
-    if not chosen.diagnosed:
+    if not how.diagnosed:
         return found
-    return found._replace(diagnosis=_diagnosis(recorded, layout, hosts, found))
-
-
-def _diagnosis(recorded: Recorded, layout: Layout, hosts: Ints, found: WhatIf) -> Diagnosis:
-    """Causes, with the paper's indicators as evidence beside ours."""
+    clocks = recorded.clocks
     job = Job(
         layout,
-        hosts,
+        rows.worker_host,
         actual_s=float(recorded.actual_s.mean()),
-        ideal_s=float(found.times.ideal.mean()),
+        ideal_s=float(times.ideal.mean()),
+        # The paper's, as evidence beside ours.
         indicators={
             cause.SLOW_WORKER: found.slow_worker_share,
             cause.STAGE_IMBALANCE: found.last_stage_share,
             cause.DATA_IMBALANCE: found.forward_backward_correlation,
         },
-        skew_s=0.0 if found.clocks is None else found.clocks.skew_s,
+        skew_s=0.0 if clocks is None else clocks.skew_s,
     )
-    return diagnose([block.diagnosed for block in recorded.blocks if block.diagnosed is not None], job)
+    blocks = [block.diagnosed for block in recorded.blocks if block.diagnosed is not None]
+    return found._replace(diagnosis=diagnose(blocks, job))
 
 
 class _Replay(NamedTuple):
@@ -205,7 +167,7 @@ class _Replay(NamedTuple):
             own_s = duration_s[first:end].copy()
             own_s[:, :, slow[stage]] = self.ideal_of_op[first:end, None, None]
             lanes[first:end] = list(own_s.reshape(end - first, 1, -1))
-        step_s: Floats = replay_rows(graph, lanes, {}, (1, *duration_s.shape[1:]), self.is_last)[0]
+        step_s: Floats = replay(graph, lanes, (1, *duration_s.shape[1:]), self.is_last)[0]
         return step_s
 
 
@@ -215,17 +177,20 @@ def _in_step_order(found: list[ScenarioTimes], blocks: list[Block]) -> ScenarioT
         return found[0]
     order = np.argsort(np.concatenate([block.steps for block in blocks]))
     groups = sorted({group for times in found for group in times.by_type})
+
+    def joined(parts: list[Floats]) -> Floats:
+        return np.concatenate(parts, axis=-1)[..., order]
+
     return ScenarioTimes(
-        recorded=np.concatenate([times.recorded for times in found])[order],
-        ideal=np.concatenate([times.ideal for times in found])[order],
-        last_stage_ideal=np.concatenate([times.last_stage_ideal for times in found])[order],
+        recorded=joined([times.recorded for times in found]),
+        ideal=joined([times.ideal for times in found]),
+        last_stage_ideal=joined([times.last_stage_ideal for times in found]),
         by_type={
-            group: np.concatenate([times.by_type.get(group, times.ideal) for times in found])[order]
-            for group in groups
+            group: joined([times.by_type.get(group, times.ideal) for times in found]) for group in groups
         },
-        by_stage=np.concatenate([times.by_stage for times in found], axis=-1)[..., order],
-        by_dp_rank=np.concatenate([times.by_dp_rank for times in found], axis=-1)[..., order],
-        by_worker=np.concatenate([times.by_worker for times in found], axis=-1)[..., order],
+        by_stage=joined([times.by_stage for times in found]),
+        by_dp_rank=joined([times.by_dp_rank for times in found]),
+        by_worker=joined([times.by_worker for times in found]),
     )
 
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from schemas.vocabulary import OP_TYPES
 from udfs.kernel import op_type as ot
-from udfs.kernel.graph.program import Ints
+from udfs.kernel.arrays import Ints, Mask
 from udfs.kernel.recorded.first_pass import Block
 from udfs.kernel.recorded.trace import StepBlock
-from udfs.kernel.replay.masked import Mask, op_dp_ranks, op_stages
+from udfs.kernel.replay.masked import op_dp_ranks, op_stages
 from udfs.simulate.rank_rows import ReplayedRows
 
 TEXT_COLUMNS: Final = ("op_type", "host")

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
 from udfs.errors import PredicateError
-from udfs.kernel.replay.masked import Mask
+from udfs.kernel.arrays import Mask
 from udfs.scenario.op_columns import COLUMNS, TEXT_COLUMNS, Columns, OpColumn
 
 Node = dict[str, Any]

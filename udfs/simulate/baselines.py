@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from schemas.vocabulary import CAUSES, CULPRIT_PATTERNS, OP_TYPE_GROUPS, OP_TYPES
+from udfs.kernel.arrays import Floats
 from udfs.kernel.cause import ALWAYS
 from udfs.kernel.cause import SLOW_WORKER as SLOW_WORKER_CODE
-from udfs.kernel.graph.program import Floats
 from udfs.kernel.op_type import COMPUTE, COUNT
 from udfs.kernel.selection import medians_along
 from udfs.layout import read_layout

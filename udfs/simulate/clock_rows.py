@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from udfs.kernel.arrays import Floats
 from udfs.kernel.clocks.estimate import Clocks
-from udfs.kernel.graph.program import Floats
 from udfs.simulate.rank_rows import ReplayedRows
 
 PPM = 1e6

@@ -9,14 +9,13 @@ from datetime import UTC, date, datetime
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.vocabulary import OP_TYPES
 from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.graph.graph import Layout
-from udfs.kernel.graph.program import Floats, Ints
 from udfs.kernel.recorded.exchanged import Exchanged
 from udfs.op_lists import list_lengths, op_codes
 from udfs.simulate.rank_rows import ReplayedRows
@@ -184,7 +183,7 @@ def in_other_units(rows: ReplayedRows) -> list[str]:
     return [found[rank] for rank in sorted(found)]
 
 
-def _logs(row: Ints, duration_us: Floats, chosen: npt.NDArray[np.bool_], rows: int) -> Floats:
+def _logs(row: Ints, duration_us: Floats, chosen: Mask, rows: int) -> Floats:
     """Mean logarithm of the chosen durations of each row; nan without any."""
     count = np.bincount(row[chosen], minlength=rows)
     total = np.bincount(row[chosen], np.log10(duration_us[chosen]), rows)

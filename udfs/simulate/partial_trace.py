@@ -6,23 +6,22 @@ transfers; and which computes take longer than others of their kind, which no tr
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from udfs.errors import TraceError
-from udfs.ideals import IDEALS
 from udfs.kernel import op_type as ot
-from udfs.kernel.errors import TraceDefectError
+from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.graph.graph import Layout
-from udfs.kernel.graph.program import DIRECTIONS, Floats, Ints
 from udfs.kernel.recorded.rows import StageRows
+from udfs.kernel.replay.ideal import IDEALS
 from udfs.kernel.what_if import How, analyse
 from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.recorded_computes import Computes, Row, computes_of, slow_computes
-from udfs.simulate.trace_defects import trace_error
+from udfs.simulate.trace_defects import defects_named
 
 MOST_EARLY: Final = 0.05
 """Up to this share of the computes may begin before what they follow has ended: clocks differ."""
@@ -41,10 +40,8 @@ def partial_results(rows: ReplayedRows, layout: Layout, ideal: str, ops_together
     bounds = []
     for has_gaps in (False, True):
         how = How(IDEALS[ideal], ops_together, None, diagnosed=False)
-        try:
-            found = analyse(_Completed(rows, layout, has_gaps), layout, rows.worker_rank, how=how)
-        except TraceDefectError as defect:
-            raise trace_error(defect, rows) from None
+        with defects_named(rows):
+            found = analyse(_Completed.of(rows, layout, has_gaps=has_gaps), layout, how)
         bounds.append(float(found.times.recorded.mean() / found.times.ideal.mean()))
     slow = slow_computes(rows.stages(), layout)
     detail = "".join(f"; {_worker_text(each)}" for each in slow[:1])
@@ -68,45 +65,35 @@ class _Transfers(NamedTuple):
     """One for each compute, where it is there; kind is its place in DIRECTIONS."""
 
     kind: int
-    is_there: npt.NDArray[np.bool_]
+    is_there: Mask
     start_us: Floats
     duration_us: Floats
 
 
-@dataclass(frozen=True)
-class _Completed:
-    """Rows of a job with transfers put between its computes; a JobRows.
+@dataclass(frozen=True, kw_only=True)
+class _Completed(ReplayedRows):
+    """Rows of a job with transfers put between its computes: two for each op.
 
     has_gaps : a transfer fills the time that its recv's worker is idle before; otherwise it takes none.
     """
 
-    rows: ReplayedRows
     layout: Layout
     has_gaps: bool
 
-    @property
-    def ops(self) -> int:
-        """Number of ops, with two transfers for each."""
-        return 3 * self.rows.ops
-
-    @property
-    def number_of_steps(self) -> int:
-        """Number of steps."""
-        return self.rows.number_of_steps
+    @classmethod
+    def of(cls, rows: ReplayedRows, layout: Layout, *, has_gaps: bool) -> "_Completed":
+        """Complete the rows of a job."""
+        recorded = {field.name: getattr(rows, field.name) for field in fields(rows)}
+        return cls(**recorded | {"ops": 3 * rows.ops}, layout=layout, has_gaps=has_gaps)
 
     @property
     def clock(self) -> Ints:
         """One clock for all: without transfers, clocks cannot be compared."""
-        return np.zeros_like(self.rows.clock)
+        return np.zeros(self.replayed_row.shape, dtype=np.int64)
 
-    @property
-    def time_s(self) -> Floats:
-        """When each step began. [s]"""
-        return self.rows.time_s
-
-    def stages(self, first: int, end: int) -> list[StageRows]:
+    def stages(self, first: int = 0, end: int | None = None) -> list[StageRows]:
         """Rows of the steps [first, end) with their transfers."""
-        recorded = self.rows.stages(first, end)
+        recorded = super().stages(first, end)
         computes = computes_of(recorded, self.layout)
         chunks = self.layout.pp_size * self.layout.vpp_size
         source_us, target_us = computes.end_of_source_us(chunks), computes.start_of_target_us(chunks)
@@ -155,7 +142,7 @@ def _with_transfers(
     for each in transfers:
         chosen = (computes.stage == stage) & each.is_there
         row, directions = computes.row[chosen], computes.direction[chosen]
-        codes = np.array([direction[each.kind] for direction in DIRECTIONS], dtype=np.int8)[directions]
+        codes = np.array([direction[each.kind] for direction in ot.DIRECTIONS], dtype=np.int8)[directions]
         nothing = np.zeros(len(row), dtype=np.int32)
         start_us = each.start_us[chosen] - own.zero_us[row]
         parts.append((row, codes, start_us, each.duration_us[chosen], nothing, nothing))

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from udfs.errors import NothingToReplayError, TraceError
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import Layout
-from udfs.kernel.graph.program import Floats, Ints
 from udfs.kernel.recorded.rows import US, StageRows
 from udfs.layout import is_partial
 from udfs.op_lists import list_lengths, stage_rows

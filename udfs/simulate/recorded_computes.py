@@ -9,8 +9,8 @@ import numpy.typing as npt
 from schemas.vocabulary import OP_TYPES
 from udfs.errors import TraceError
 from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import Layout
-from udfs.kernel.graph.program import Floats, Ints
 from udfs.kernel.recorded.rows import US, StageRows
 
 SLOW: Final = 1.1

@@ -25,7 +25,7 @@ from schemas.vocabulary import (
     STEP_SLOWDOWN,
     WORKER_SLOWDOWN,
 )
-from udfs.kernel.graph.program import Floats
+from udfs.kernel.arrays import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.simulate.baselines import baseline_row
 from udfs.simulate.cause_rows import cause_rows
@@ -92,7 +92,7 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             STEP_SLOWDOWN,
             {
                 "step": replayed.rows.steps,
-                "actual_step_s": found.actual_s,
+                "actual_step_s": found.recorded.actual_s,
                 "simulated_step_s": times.recorded,
                 "ideal_step_s": times.ideal,
                 "slowdown": times.recorded / times.ideal,
@@ -108,7 +108,7 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             {"dp_rank": np.arange(len(dp_rank_slowdown), dtype=np.int32), "slowdown": dp_rank_slowdown},
         ),
         WORKER_SLOWDOWN: _table(WORKER_SLOWDOWN, _by_worker(replayed, ideal_s)),
-        HOST_CLOCK: _table(HOST_CLOCK, clock_columns(found.clocks, replayed.rows)),
+        HOST_CLOCK: _table(HOST_CLOCK, clock_columns(found.recorded.clocks, replayed.rows)),
         JOB_CAUSES: _of_rows(JOB_CAUSES, causes),
         JOB_BASELINE: _of_rows(
             JOB_BASELINE,
@@ -119,10 +119,10 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
 
 def _job_figures(job: Row, replayed: Replayed) -> Row:
     found, rows = replayed.found, replayed.rows
-    times = found.times
+    times, recorded = found.times, found.recorded
     steps = len(rows.steps)
     actual_s, replayed_s, ideal_s = (
-        float(values.mean()) for values in (found.actual_s, times.recorded, times.ideal)
+        float(values.mean()) for values in (recorded.actual_s, times.recorded, times.ideal)
     )
     slowdown = replayed_s / ideal_s
     waste_fraction = 1.0 - 1.0 / slowdown
@@ -133,7 +133,7 @@ def _job_figures(job: Row, replayed: Replayed) -> Row:
         "actual_step_s": actual_s,
         "simulated_step_s": replayed_s,
         "ideal_step_s": ideal_s,
-        "actual_total_s": float(found.actual_s.sum()),
+        "actual_total_s": float(recorded.actual_s.sum()),
         "simulated_total_s": float(times.recorded.sum()),
         "ideal_total_s": float(times.ideal.sum()),
         "discrepancy": abs(actual_s - replayed_s) / actual_s,
@@ -146,12 +146,12 @@ def _job_figures(job: Row, replayed: Replayed) -> Row:
         "steps_dropped": rows.steps_dropped,
         "workers": found.is_slowest.size,
         "ops": rows.ops,
-        "graphs": found.graphs,
-        "clamped_transfers": found.clamped_transfers,
-        "buffered_sends": found.buffered_sends,
-        "clamped_launch_delays": found.clamped_launch_delays,
+        "graphs": recorded.graphs,
+        "clamped_transfers": recorded.clamped_transfers,
+        "buffered_sends": recorded.buffered_sends,
+        "clamped_launch_delays": recorded.clamped_launch_delays,
         "odd_rank_steps": rows.odd_rank_steps,
-        **clock_figures(found.clocks, rows),
+        **clock_figures(recorded.clocks, rows),
         "wasted_gpu_hours": None if gpu_hours is None else gpu_hours * waste_fraction,
     }
 

@@ -1,25 +1,34 @@
 """Describes a defect found by the kernel in names of the log: step, rank, op type."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from schemas.vocabulary import OP_TYPES
 from udfs.errors import TraceError
+from udfs.kernel.arrays import Floats
 from udfs.kernel.errors import TraceDefectError
-from udfs.kernel.graph.program import Floats
 from udfs.simulate.rank_rows import ReplayedRows
 
 LONGEST_STEP_S: Final = 1e12
 """A step cannot take longer [s]: 30,000 years, far below where sums and squares would leave float64."""
 
 
-def trace_error(found: TraceDefectError, rows: ReplayedRows) -> TraceError:
-    """What the kernel found in these rows, with step numbers and global ranks."""
-    ops = ", ".join(
-        f"{OP_TYPES[op.op_type]} {op.ordinal} of rank {rows.worker_rank[op.stage, op.dp_rank]} "
-        f"(dp_rank {op.dp_rank}, pp_rank {op.stage})"
-        for op in found.ops
-    )
-    return TraceError(f"step {rows.steps[found.step_index]}: {found.defect}: {ops}")
+@contextmanager
+def defects_named(rows: ReplayedRows) -> Iterator[None]:
+    """Give what the kernel finds in these rows step numbers and global ranks.
+
+    raises : TraceError.
+    """
+    try:
+        yield
+    except TraceDefectError as found:
+        ops = ", ".join(
+            f"{OP_TYPES[op.op_type]} {op.ordinal} of rank {rows.worker_rank[op.stage, op.dp_rank]} "
+            f"(dp_rank {op.dp_rank}, pp_rank {op.stage})"
+            for op in found.ops
+        )
+        raise TraceError(f"step {rows.steps[found.step_index]}: {found.defect}: {ops}") from None
 
 
 def refuse_endless(actual_s: Floats, rows: ReplayedRows) -> None:

@@ -12,17 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from udfs.errors import NoSuchStepError
-from udfs.ideals import IDEALS, PAPER_IDEAL
+from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.clocks.estimate import USUAL_LIMITS, Clocks
 from udfs.kernel.clocks.listen import Listener
-from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph.graph import Layout, OpGraph
-from udfs.kernel.graph.program import DIRECTIONS, Floats, Ints
 from udfs.kernel.recorded.durations import replayed_durations
 from udfs.kernel.recorded.first_pass import Block, read
 from udfs.kernel.recorded.trace import StepBlock, build_trace
-from udfs.kernel.replay.ideal import ideal_durations, ideal_of_ops
-from udfs.kernel.replay.replay import replay, step_time
+from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL, ideal_durations, ideal_of_ops
+from udfs.kernel.replay.replay import step_times
 from udfs.kernel.replay.timeline import (
     CriticalOp,
     Place,
@@ -35,7 +34,7 @@ from udfs.kernel.what_if import OPS_TOGETHER
 from udfs.layout import read_layout
 from udfs.scenario.op_columns import BlockColumns, WorkerRows
 from udfs.simulate.rank_rows import ReplayedRows, rows_to_replay
-from udfs.simulate.trace_defects import refuse_endless, trace_error
+from udfs.simulate.trace_defects import defects_named, refuse_endless
 from udfs.what_if import garbage_collection_paused
 
 RECORDED: Final = "recorded"
@@ -102,10 +101,8 @@ def step_timelines(
     with garbage_collection_paused():
         rows = rows_to_replay(rank_steps, layout, manifest)
         at = None if step is None else _position(rows, step)
-        try:
+        with defects_named(rows):
             recorded = read(rows, layout, ops_together, USUAL_LIMITS, diagnosed=False)
-        except TraceDefectError as defect:
-            raise trace_error(defect, rows) from None
         refuse_endless(recorded.actual_s, rows)
         blocks = recorded.blocks
         ideal_s = ideal_durations([(block.graph, block.duration_s) for block in blocks], IDEALS[ideal])
@@ -163,7 +160,7 @@ def _with_transfers(graph: OpGraph, of_computes: Ints) -> Ints:
     """Give each transfer what its compute has: the one it waits for, or the one that waits for it."""
     found = of_computes.copy()
     for op, sources in enumerate(graph.waits_for):
-        for compute, send, recv in DIRECTIONS:
+        for compute, send, recv in ot.DIRECTIONS:
             for source in sources:
                 kinds = graph.op_types[source], graph.op_types[op]
                 if kinds == (compute, send):
@@ -191,7 +188,7 @@ def _slowest(blocks: Sequence[Block]) -> int:
     """Place of the step that takes longest."""
     longest = (-1.0, 0)
     for block in blocks:
-        step_s = step_time(replay(block.graph, block.duration_s[:, None]))[0]
+        step_s = step_times(block.graph, block.duration_s)
         if step_s.max() > longest[0]:
             longest = (float(step_s.max()), int(block.steps[step_s.argmax()]))
     return longest[1]
@@ -205,7 +202,7 @@ def _zero_us(rows: ReplayedRows, at: int) -> int:
 
 def _peers(graph: OpGraph, lanes: int) -> list[tuple[Place, Place]]:
     """Each send with its recv, lane by lane."""
-    sends = {send for _, send, _ in DIRECTIONS}
+    sends = {send for _, send, _ in ot.DIRECTIONS}
     pairs = []
     for members, across_dp in graph.meetings:
         if not across_dp and graph.op_types[members[0][0]] in sends:

@@ -12,16 +12,17 @@ from jobs.synthetic.workload import Workload
 from schemas.vocabulary import OP_TYPES
 from tests.support import published
 from tests.support.random_jobs import generate_job, named_job
+from tests.support.replays import replay, step_time
 from tests.udfs.equal_results import assert_same_results
 from udfs.kernel import op_type
+from udfs.kernel.arrays import Floats
 from udfs.kernel.graph.graph import Layout, OpGraph
-from udfs.kernel.graph.program import Floats
 from udfs.kernel.recorded.durations import launch_delays, replayed_durations
 from udfs.kernel.recorded.trace import StepBlock, Trace, build_trace
 from udfs.kernel.replay import masked
 from udfs.kernel.replay.ideal import ideal_durations, ideal_of_ops
 from udfs.kernel.replay.masked import replay_one_by_one
-from udfs.kernel.replay.replay import FEW_DP_RANKS, last_ops, latest_of_dp_ranks, replay, step_time
+from udfs.kernel.replay.replay import FEW_DP_RANKS, last_ops, latest_of_dp_ranks
 from udfs.kernel.replay.stacked import replay_scenarios
 from udfs.layout import read_layout
 from udfs.simulate.rank_rows import replayed_rows

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from udfs.kernel import selection
-from udfs.kernel.graph.program import Floats
+from udfs.kernel.arrays import Floats
 
 SIZES: Final = [1, 2, 3, 10, selection.MANY, selection.MANY + 1, 30_000, 300_001]
 SHARES: Final = (0.0, 0.15, 0.25, 0.3, 0.85, 1.0)

@@ -12,7 +12,6 @@ from schemas.vocabulary import JOB_SLOWDOWN, STEP_SLOWDOWN
 from tests.support.examples import DAY
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from udfs.kernel.graph.graph import Layout
-from udfs.kernel.graph.program import Ints
 from udfs.kernel.recorded.first_pass import JobRows
 from udfs.kernel.what_if import How, WhatIf, analyse
 from udfs.simulate.unit_batches import (
@@ -85,10 +84,10 @@ def test_a_defect_of_ours_leaves_its_traceback_and_costs_no_other_unit_its_resul
     """Planted in the kernel, for the second of three units."""
     numbers = count()
 
-    def planted(rows: JobRows, layout: Layout, rank: Ints, host: Ints, how: How) -> WhatIf:
+    def planted(rows: JobRows, layout: Layout, how: How) -> WhatIf:
         if next(numbers) == 1:
             raise ZeroDivisionError("no step\nat all")
-        return analyse(rows, layout, rank, host, how)
+        return analyse(rows, layout, how)
 
     monkeypatch.setattr("udfs.what_if.analyse", planted)
     found = results_of(pa.Table.from_batches(simulate_batches(SETTINGS, reader(3))([])))

@@ -3,12 +3,9 @@
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.clocks.ties import MAD_TO_SIGMA, RESOLUTION_S, bends_s, middle_of_known
-from udfs.kernel.graph.program import Floats, Ints
-
-Mask = npt.NDArray[np.bool_]
 
 MOST_STEPS: Final = 12
 """A clock that was set more often is followed step by step instead."""

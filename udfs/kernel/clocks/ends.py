@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import Layout, OpGraph, as_index
-from udfs.kernel.graph.program import Floats, Ints
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import ascending, evenly, median, medians_along
 

@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.clocks.course import FEW, SURE, Course, course, levelled
 from udfs.kernel.clocks.joined import Joined, join
 from udfs.kernel.clocks.ties import RESOLUTION_S, HeardSteps, all_ties
-from udfs.kernel.graph.program import Floats, Ints
 from udfs.kernel.selection import median_of_all, medians_along
 
 BEYOND: Final = 4.0

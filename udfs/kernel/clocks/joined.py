@@ -4,8 +4,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.clocks.ties import RESOLUTION_S, Ties, middle_of_known, scatter_s
-from udfs.kernel.graph.program import Floats, Ints
 
 DENSE: Final = 128
 """Up to this many unknowns are solved for at once, more by conjugate gradients."""

@@ -4,11 +4,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.clocks.ends import calls, heard
 from udfs.kernel.clocks.estimate import Clocks, Limits, estimate
 from udfs.kernel.clocks.ties import HeardSteps
 from udfs.kernel.graph.graph import Layout, OpGraph
-from udfs.kernel.graph.program import Floats, Ints
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import median_of_all
 

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.clocks.ends import Heard, Key
-from udfs.kernel.graph.program import Floats, Ints
 from udfs.kernel.selection import medians_along
 
 RESOLUTION_S: Final = 1e-6

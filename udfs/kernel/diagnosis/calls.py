@@ -10,13 +10,12 @@ from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph.build_graph import reordered
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
-from udfs.kernel.graph.program import Floats
 
 SAME_S: Final = 1e-7
 """Times that differ by no more are the same: logs keep a tenth of a microsecond. [s]"""
@@ -34,7 +33,7 @@ class Calls(NamedTuple):
     """
 
     members: tuple[tuple[int, ...], ...]
-    is_free: dict[int, npt.NDArray[np.bool_]]
+    is_free: dict[int, Mask]
 
 
 def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Floats) -> Calls:
@@ -56,7 +55,7 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
             calls[-1].append(other)
         else:
             calls.append([one, other])
-    is_free: dict[int, npt.NDArray[np.bool_]] = {}
+    is_free: dict[int, Mask] = {}
     for size in {len(call) for call in calls}:
         members = np.array([call for call in calls if len(call) == size])
         ready_s = end_s[members] - transfer_s[members]

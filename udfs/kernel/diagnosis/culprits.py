@@ -6,13 +6,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from udfs.kernel import cause
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.cause import ALL, ALWAYS, INTERMITTENT, ONCE, Culprit, Evidence
-from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeTimes
-from udfs.kernel.diagnosis.factors import TINY_S, Factors
-from udfs.kernel.diagnosis.transfers import SlowTransfers
+from udfs.kernel.diagnosis.block_times import BlockTimes, ComputeTimes, compute_times
+from udfs.kernel.diagnosis.factors import TINY_S, Factors, decompose
+from udfs.kernel.diagnosis.transfers import SlowTransfers, slow_transfers
 from udfs.kernel.diagnosis.workers import LEAST_INTERMITTENT
 from udfs.kernel.graph.graph import Layout
-from udfs.kernel.graph.program import Floats, Ints
 
 MOST_CULPRITS: Final = 16
 """Most culprits that are named, worst first."""
@@ -29,20 +29,47 @@ MEDIAN_ERROR: Final = 1.2533
 NAN: Final = float("nan")
 
 
-class Found(NamedTuple):
-    """All that was found in a job before anything was fixed.
+class Job(NamedTuple):
+    """What is known of a job beside its durations. Times are means over steps. [s]
 
-    actual_s : mean recorded step time. [s]
-    skew_s   : how far clocks may be apart that were not corrected; infinite if unknown. [s]
+    hosts      : int, shape (stage, dp_rank); which host a worker is on, -1 where unknown.
+    indicators : the paper's, by cause; nan where it has none.
+    skew_s     : how far clocks may be apart that were not corrected; infinite if unknown. [s]
     """
 
     layout: Layout
+    hosts: Ints
     actual_s: float
+    ideal_s: float
+    indicators: dict[int, float]
+    skew_s: float = 0.0
+
+
+class Found(NamedTuple):
+    """All that was found in a job before anything was fixed."""
+
+    job: Job
     blocks: Sequence[BlockTimes]
     computes: ComputeTimes | None
     factors: Factors | None
     transfers: list[SlowTransfers]
-    skew_s: float = 0.0
+
+    @classmethod
+    def of(cls, job: Job, blocks: Sequence[BlockTimes]) -> "Found":
+        """Look for everything."""
+        computes = compute_times(blocks, job.layout)
+        factors = decompose(computes.times_s, job.hosts) if computes is not None else None
+        return cls(job, blocks, computes, factors, slow_transfers(blocks))
+
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+        return sum(block.number_of_steps for block in self.blocks)
+
+    @property
+    def microbatches(self) -> int:
+        """Number of microbatches of a chunk in a step; 0 where steps or chunks differ in it."""
+        return 0 if self.factors is None else self.factors.noise.shape[3]
 
 
 class Blame(NamedTuple):
@@ -136,7 +163,7 @@ def _blame_for_lost(lost_s: Floats, found: Found, indicator: float) -> Blame:
     lost_s : shape (stage, step, dp_rank). [s]
     """
     stages, steps, dp_ranks = lost_s.shape
-    is_struck = lost_s > LEAST_LOST * found.actual_s
+    is_struck = lost_s > LEAST_LOST * found.job.actual_s
     peers = stages * dp_ranks - 1
     if not is_struck.any():
         return Blame((), Evidence(NAN, NAN, peers, steps * dp_ranks, indicator))
@@ -164,13 +191,13 @@ def _lost_to_transfers(found: Found) -> Floats:
         (slow.ops, slow.as_is_s - slow.usual_s, block)
         for block, slow in zip(found.blocks, found.transfers, strict=True)
     ]
-    return _by_worker(found.layout, parts)
+    return _by_worker(found.job.layout, parts)
 
 
 def _lost_to_delays(found: Found) -> Floats:
     """Kept launch delay of each worker; shape (stage, step, dp_rank). [s]"""
     parts = [(block.delays.ops, block.delays.delay_s, block) for block in found.blocks]
-    return _by_worker(found.layout, parts)
+    return _by_worker(found.job.layout, parts)
 
 
 def _by_worker(layout: Layout, parts: list[tuple[Ints, Floats, BlockTimes]]) -> Floats:

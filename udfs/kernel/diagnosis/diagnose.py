@@ -1,15 +1,14 @@
 """All causes of one job: each fixed alone, all together, and what each contributes to that."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel.cause import CauseFound, Diagnosis
-from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, compute_times
-from udfs.kernel.diagnosis.culprits import Found, blame
-from udfs.kernel.diagnosis.factors import decompose
+from udfs.kernel.diagnosis.block_times import BlockTimes
+from udfs.kernel.diagnosis.culprits import Found, Job, blame
 from udfs.kernel.diagnosis.fixes import (
     Causes,
     Fixable,
@@ -20,11 +19,8 @@ from udfs.kernel.diagnosis.fixes import (
     without_transfers,
     works,
 )
-from udfs.kernel.diagnosis.flags import MOST_MOVING, Trust, flag_of, is_skew
+from udfs.kernel.diagnosis.flags import MOST_MOVING, flags_of, is_skew
 from udfs.kernel.diagnosis.savings import Savings, savings_of
-from udfs.kernel.diagnosis.transfers import slow_transfers
-from udfs.kernel.graph.graph import Layout
-from udfs.kernel.graph.program import Ints
 
 LEAST_SAVED: Final = 0.025
 """A cause holds if its fix saves at least this share of the step time."""
@@ -32,58 +28,35 @@ LEAST_SAVED: Final = 0.025
 NAN: Final = float("nan")
 
 
-class Job(NamedTuple):
-    """What is known of a job beside its durations. Times are means over steps. [s]
-
-    hosts      : int, shape (stage, dp_rank); which host a worker is on, -1 where unknown.
-    indicators : the paper's, by cause; nan where it has none.
-    skew_s     : how far clocks may be apart that were not corrected; infinite if unknown. [s]
-    """
-
-    layout: Layout
-    hosts: Ints
-    actual_s: float
-    ideal_s: float
-    indicators: dict[int, float]
-    skew_s: float = 0.0
-
-
 def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     """Find the causes of a job."""
-    computes = compute_times(blocks, job.layout.pp_size, job.layout.dp_size)
-    factors = decompose(computes.times_s, job.hosts) if computes is not None else None
-    transfers = slow_transfers(blocks)
-    found = Found(job.layout, job.actual_s, blocks, computes, factors, transfers, job.skew_s)
+    found = Found.of(job, blocks)
     savings = savings_of(_replays(found), job.actual_s)
     rest = savings.replayed - savings.together - job.ideal_s / job.actual_s
-    trust = Trust.of(found, savings, rest, _moving(found, savings))
+    flags = flags_of(found, savings, rest, _moving(found, savings))
     causes = []
     for each in cause.FIXABLE:
         saved = savings.alone[each]
-        culprits, evidence = blame(each, found, job.indicators.get(each, NAN))
         causes.append(
             CauseFound(
-                time_saved_fraction=saved,
-                attributed_fraction=savings.attributed[each],
-                is_cause=saved >= LEAST_SAVED and not is_skew(each, trust, saved, job.actual_s),
-                flag=flag_of(each, trust, savings.alone),
-                culprits=culprits,
-                evidence=evidence,
+                saved,
+                savings.attributed[each],
+                saved >= LEAST_SAVED and not is_skew(each, found, saved),
+                flags[each],
+                *blame(each, found, job.indicators.get(each, NAN)),
             )
         )
-    flag = flag_of(cause.UNEXPLAINED, trust, savings.alone)
     unknown = blame(cause.UNEXPLAINED, found, NAN)
-    causes.append(CauseFound(rest, 0.0, rest >= LEAST_SAVED, flag, unknown.culprits, unknown.evidence))
+    causes.append(CauseFound(rest, 0.0, rest >= LEAST_SAVED, flags[cause.UNEXPLAINED], *unknown))
     return Diagnosis(tuple(causes), savings.together)
 
 
 def _moving(found: Found, savings: Savings) -> float:
     """Share of T_actual that transfers take; an upper bound if even that is not too much."""
-    steps = sum(block.number_of_steps for block in found.blocks)
     most = 0.0
     for computing in (busiest, without_transfers):
-        computing_s = sum(float(computing(block).sum()) for block in found.blocks) / steps
-        most = savings.replayed - computing_s / found.actual_s
+        computing_s = sum(float(computing(block).sum()) for block in found.blocks) / found.steps
+        most = savings.replayed - computing_s / found.job.actual_s
         if most - savings.alone[cause.COMMUNICATION] <= MOST_MOVING:
             break
     return most
@@ -97,8 +70,11 @@ def _replays(found: Found) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
     factors = found.factors
     present = _present(found)
     work = works(factors) if factors is not None else None
-    fixable = _fixable(found)
-    steps = sum(block.number_of_steps for block in found.blocks)
+    computes = found.computes.blocks if found.computes is not None else [None] * len(found.blocks)
+    fixable = [
+        Fixable(*of_block, may_end(of_block[0]))
+        for of_block in zip(found.blocks, computes, found.transfers, strict=True)
+    ]
     known: dict[Causes, float] = {}
 
     def mean_s(fixes: Sequence[Fixed]) -> dict[Fixed, float]:
@@ -108,7 +84,7 @@ def _replays(found: Found) -> Callable[[Sequence[Fixed]], dict[Fixed, float]]:
             total = np.zeros(len(unknown))
             for block in fixable:
                 total += step_times(block, factors, work, unknown).sum(axis=1)
-            known.update(zip(unknown, (total / steps).tolist(), strict=True))
+            known.update(zip(unknown, (total / found.steps).tolist(), strict=True))
         return {fixed: known[causes] for fixed, causes in left.items()}
 
     return mean_s
@@ -129,18 +105,3 @@ def _present(found: Found) -> Causes:
             cause.PAUSE: bool(found.factors.pause_s.any()),
         }
     return frozenset(each for each, holds in is_present.items() if holds)
-
-
-def _fixable(found: Found) -> list[Fixable]:
-    """Every block with its computes, where it has a part in the tensors, and its slow transfers."""
-    computes: dict[int, tuple[ComputeOps | None, slice | None]] = {}
-    first = 0
-    for number, of_block in found.computes.blocks if found.computes is not None else []:
-        end = first + found.blocks[number].number_of_steps
-        computes[number] = of_block, slice(first, end)
-        first = end
-    fixable = []
-    for number, block in enumerate(found.blocks):
-        ops, part = computes.get(number, (None, None))
-        fixable.append(Fixable(block, ops, part, found.transfers[number], may_end(block)))
-    return fixable

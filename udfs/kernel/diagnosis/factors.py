@@ -8,10 +8,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from udfs.kernel.diagnosis.compute_times import Tensor
-from udfs.kernel.diagnosis.hosts import Mask
+from udfs.kernel.arrays import Floats, Ints, Mask
+from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.workers import Workers, slow_workers
-from udfs.kernel.graph.program import Floats, Ints
 from udfs.kernel.selection import median_of_all, medians_along
 
 LEAST_PAUSE: Final = 0.15

@@ -7,12 +7,12 @@ import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel import op_type as ot
-from udfs.kernel.diagnosis.compute_times import BlockTimes, ComputeOps, Tensor
+from udfs.kernel.arrays import Floats
+from udfs.kernel.diagnosis.block_times import BlockTimes, Computes, Tensor
 from udfs.kernel.diagnosis.factors import TINY_S, Factors
 from udfs.kernel.diagnosis.transfers import SlowTransfers
 from udfs.kernel.diagnosis.workers import MAD_TO_SIGMA
-from udfs.kernel.graph.program import Floats, Ints
-from udfs.kernel.replay.replay import last_ops, replay_rows
+from udfs.kernel.replay.replay import last_ops, replay
 from udfs.kernel.selection import median_of_all
 
 Causes = frozenset[int]
@@ -99,15 +99,10 @@ def _error(left: Tensor) -> Floats:
 
 
 class Fixable(NamedTuple):
-    """One block with all that can be fixed in it.
-
-    part    : its steps in the tensors; None where it has none.
-    is_last : its ops that may end a step, whatever is fixed.
-    """
+    """One block with all that can be fixed in it; is_last: its ops that may end a step, whatever is fixed."""
 
     times: BlockTimes
-    computes: ComputeOps | None
-    part: slice | None
+    computes: Computes | None
     transfers: SlowTransfers
     is_last: list[bool]
 
@@ -138,7 +133,7 @@ def _step_times(
     lanes = duration_s[0].size
     per_op: list[Floats] = list(duration_s.reshape(len(duration_s), 1, lanes))
     if block.computes is not None and factors is not None and work is not None:
-        _put_computes(block, block.computes.ops, factors, work, left, per_op)
+        _put_computes(block.computes, factors, work, left, per_op)
     ops, as_is_s, usual_s = block.transfers
     transfer_s = np.empty((len(ops), len(left), lanes))
     for row, causes in enumerate(left):
@@ -149,19 +144,14 @@ def _step_times(
     is_late = np.array([cause.LAUNCH_DELAY in causes for causes in left], dtype=np.float64)[:, None]
     late, delay_s = block.times.delays
     delays = dict(zip(late.tolist(), is_late * delay_s.reshape(len(late), 1, lanes), strict=True))
-    return replay_rows(block.times.graph, per_op, delays, (len(left), *duration_s.shape[1:]), block.is_last)
+    return replay(block.times.graph, per_op, (len(left), *duration_s.shape[1:]), block.is_last, delays)
 
 
 def _put_computes(
-    block: Fixable,
-    ops: Ints,
-    factors: Factors,
-    work: Works,
-    left: Sequence[Causes],
-    per_op: list[Floats],
+    computes: Computes, factors: Factors, work: Works, left: Sequence[Causes], per_op: list[Floats]
 ) -> None:
     """Durations of the computes of each scenario."""
-    some = (slice(None),) * 4 + (block.part,)
+    ops, some = computes.ops, (slice(None),) * 4 + (computes.steps,)
     *index, steps, dp_ranks = work.as_is[some].shape
     stack = np.empty((*index, len(left), steps, dp_ranks))
     row_of: dict[Causes, int] = {}
@@ -182,7 +172,7 @@ def _put_computes(
 
 
 def _compute_times(
-    factors: Factors, work: Works, some: tuple[slice | None, ...], causes: Causes, out: Tensor
+    factors: Factors, work: Works, some: tuple[slice, ...], causes: Causes, out: Tensor
 ) -> None:
     """Durations of computes with some causes left in. [s]"""
     chosen = {
@@ -209,7 +199,7 @@ def without_transfers(times: BlockTimes) -> Floats:
         op: delay_s.reshape(1, -1)
         for op, delay_s in zip(times.delays.ops.tolist(), times.delays.delay_s, strict=True)
     }
-    step_s: Floats = replay_rows(graph, per_op, delays, shape, may_end(times))[0]
+    step_s: Floats = replay(graph, per_op, shape, may_end(times), delays)[0]
     return step_s
 
 

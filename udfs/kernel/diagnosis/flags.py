@@ -1,11 +1,11 @@
 """When not to trust an answer like others (diagnosis, section 4)."""
 
-from typing import Final, NamedTuple
+from collections.abc import Container, Iterable
+from typing import Final
 
 from udfs.kernel import cause
 from udfs.kernel.diagnosis.culprits import Found
 from udfs.kernel.diagnosis.savings import Savings
-from udfs.kernel.graph.graph import Layout
 
 ENOUGH_STEPS: Final = 4
 LARGEST_GAP: Final = 0.05
@@ -29,90 +29,63 @@ WORKER_STAGE: Final = (cause.SLOW_WORKER, cause.STAGE_IMBALANCE)
 WORKER_DATA: Final = (cause.SLOW_WORKER, cause.DATA_IMBALANCE)
 
 
-class Trust(NamedTuple):
-    """What decides about flags.
+def flags_of(found: Found, savings: Savings, rest: float, moving: float) -> list[int]:
+    """Flag of each cause, by its code: the first reason that applies, NO_FLAG without any.
 
-    slow_cells  : share of the workers that are slower than usual.
-    ambiguous   : whether a stage may be heavy or its one host slow, without evidence for either.
-    skew_s      : how far clocks may be apart that were not corrected; infinite if unknown. [s]
-    moving      : share of T_actual that transfers take, if all of them are as they should be.
-    gap         : by how much the replay misses T_actual, as a share.
-    unexplained : share of the waste that no fix returns.
+    rest, moving : what no fix returns, and what transfers take; shares of T_actual.
     """
-
-    layout: Layout
-    steps: int
-    microbatches: int
-    slow_cells: float
-    ambiguous: bool
-    skew_s: float
-    moving: float
-    gap: float
-    unexplained: float
-
-    @classmethod
-    def of(cls, found: Found, savings: Savings, rest: float, moving: float) -> "Trust":
-        """From what was found and what the fixes save.
-
-        rest, moving : what no fix returns, and what transfers take; shares of T_actual.
-        """
-        slow_cells, microbatches, ambiguous = 0.0, 0, False
-        if found.factors is not None:
-            workers = found.factors.workers
-            slow_cells = float((workers.log_factor().max(axis=4).max(axis=(1, 2, 3)) > 0.0).mean())
-            microbatches = found.factors.noise.shape[3]
-            ambiguous = bool(workers.ambiguous.any())
-        waste = savings.together + rest
-        return cls(
-            layout=found.layout,
-            steps=sum(block.number_of_steps for block in found.blocks),
-            microbatches=microbatches,
-            slow_cells=slow_cells,
-            ambiguous=ambiguous,
-            skew_s=found.skew_s,
-            moving=moving - savings.alone[cause.COMMUNICATION],
-            gap=abs(1.0 - savings.replayed),
-            unexplained=rest / waste if waste > LEAST_WASTE else 0.0,
-        )
+    layout, waste = found.job.layout, savings.together + rest
+    is_mostly_unexplained = waste > LEAST_WASTE and rest / waste > MOST_UNEXPLAINED
+    every_cause = range(cause.COUNT)
+    reasons: list[tuple[int, Container[int], bool]] = [
+        (cause.FEW_STEPS, every_cause, found.steps < ENOUGH_STEPS),
+        (cause.HIGH_DISCREPANCY, every_cause, abs(1.0 - savings.replayed) > LARGEST_GAP),
+        (cause.CLOCK_SKEW, (cause.COMMUNICATION, cause.LAUNCH_DELAY), found.job.skew_s > MOST_SKEW_S),
+        (
+            cause.NO_USUAL_TRANSFER,
+            (cause.COMMUNICATION,),
+            moving - savings.alone[cause.COMMUNICATION] > MOST_MOVING,
+        ),
+        (cause.FEW_PEERS, WORKER_STAGE, layout.dp_size == layout.pp_size == 1),
+        (cause.WORKER_OR_STAGE, WORKER_STAGE, _is_worker_or_stage(found, savings)),
+        (cause.WORKER_OR_DATA, WORKER_DATA, _is_worker_or_data(found, savings)),
+        (cause.MANY_SLOW_CELLS, (cause.SLOW_WORKER,), _slow_cells(found) > MANY_CELLS),
+        (cause.MOSTLY_UNEXPLAINED, (cause.UNEXPLAINED,), is_mostly_unexplained),
+    ]
+    return [
+        next((flag for flag, causes, holds in reasons if holds and each in causes), cause.NO_FLAG)
+        for each in every_cause
+    ]
 
 
-def flag_of(each: int, trust: Trust, alone: dict[int, float]) -> int:
-    """The first reason that applies; NO_FLAG.
-
-    alone : share of T_actual that each fix alone saves.
-    """
-    reasons = {
-        cause.FEW_STEPS: trust.steps < ENOUGH_STEPS,
-        cause.HIGH_DISCREPANCY: trust.gap > LARGEST_GAP,
-        cause.CLOCK_SKEW: each in (cause.COMMUNICATION, cause.LAUNCH_DELAY) and trust.skew_s > MOST_SKEW_S,
-        cause.NO_USUAL_TRANSFER: each == cause.COMMUNICATION and trust.moving > MOST_MOVING,
-        cause.FEW_PEERS: each in WORKER_STAGE and trust.layout.dp_size == trust.layout.pp_size == 1,
-        cause.WORKER_OR_STAGE: each in WORKER_STAGE and _is_worker_or_stage(trust, alone),
-        cause.WORKER_OR_DATA: each in WORKER_DATA and _is_worker_or_data(trust, alone),
-        cause.MANY_SLOW_CELLS: each == cause.SLOW_WORKER and trust.slow_cells > MANY_CELLS,
-        cause.MOSTLY_UNEXPLAINED: each == cause.UNEXPLAINED and trust.unexplained > MOST_UNEXPLAINED,
-    }
-    return next((flag for flag, holds in reasons.items() if holds), cause.NO_FLAG)
-
-
-def is_skew(each: int, trust: Trust, saved: float, actual_s: float) -> bool:
+def is_skew(each: int, found: Found, saved: float) -> bool:
     """Whether clocks that are apart explain what a fix seems to save: ops that look late."""
-    waits = {cause.LAUNCH_DELAY: 4, cause.COMMUNICATION: 2 * trust.microbatches}
-    return trust.skew_s > MOST_SKEW_S and saved * actual_s < waits.get(each, 0) * trust.skew_s
+    waits = {cause.LAUNCH_DELAY: 4, cause.COMMUNICATION: 2 * found.microbatches}
+    return (
+        found.job.skew_s > MOST_SKEW_S and saved * found.job.actual_s < waits.get(each, 0) * found.job.skew_s
+    )
 
 
-def _claims(alone: dict[int, float], causes: tuple[int, ...]) -> bool:
-    return max(alone[each] for each in causes) > LEAST_CLAIM
+def _slow_cells(found: Found) -> float:
+    """Share of the workers that are slower than usual."""
+    if found.factors is None:
+        return 0.0
+    return float((found.factors.workers.log_factor().max(axis=4).max(axis=(1, 2, 3)) > 0.0).mean())
 
 
-def _is_worker_or_stage(trust: Trust, alone: dict[int, float]) -> bool:
+def _claims(savings: Savings, causes: Iterable[int]) -> bool:
+    return max(savings.alone[each] for each in causes) > LEAST_CLAIM
+
+
+def _is_worker_or_stage(found: Found, savings: Savings) -> bool:
     """A stage of one worker, or all on one host, that is heavy or slow, if only in some steps."""
-    if trust.layout.dp_size == 1:
-        return trust.layout.pp_size > 1 and _claims(alone, (*WORKER_STAGE, cause.PAUSE))
-    return trust.ambiguous and _claims(alone, WORKER_STAGE)
+    if found.job.layout.dp_size == 1:
+        return found.job.layout.pp_size > 1 and _claims(savings, (*WORKER_STAGE, cause.PAUSE))
+    is_ambiguous = found.factors is not None and bool(found.factors.workers.ambiguous.any())
+    return is_ambiguous and _claims(savings, WORKER_STAGE)
 
 
-def _is_worker_or_data(trust: Trust, alone: dict[int, float]) -> bool:
+def _is_worker_or_data(found: Found, savings: Savings) -> bool:
     """With one stage, a rank that always gets more data is like a slow one."""
-    is_short = trust.layout.pp_size == 1 and trust.microbatches < FEW_MICROBATCHES
-    return is_short and _claims(alone, WORKER_DATA)
+    is_short = found.job.layout.pp_size == 1 and found.microbatches < FEW_MICROBATCHES
+    return is_short and _claims(savings, WORKER_DATA)

@@ -3,9 +3,8 @@
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from udfs.kernel.graph.program import Floats, Ints
+from udfs.kernel.arrays import Floats, Ints, Mask
 
 LEAST_LOG: Final = 0.03
 """Log factor from which a stage counts as slower than the others."""
@@ -18,8 +17,6 @@ CLEAR_LOG: Final = float(np.log(1.5))
 """Beyond, a stage that is slow alike in all it does is not one of a few layers more."""
 
 UNKNOWN: Final = -1
-
-Mask = npt.NDArray[np.bool_]
 
 
 class StagesOfHosts(NamedTuple):

@@ -4,14 +4,22 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.diagnosis.compute_times import BlockTimes
-from udfs.kernel.diagnosis.congestion import TRAFFIC, step_factors
-from udfs.kernel.diagnosis.usual_transfers import ALL, LEAST_S, NO_PEER, NOTHING_KNOWN, Kind, Usual, limits_of
+from udfs.kernel.arrays import Floats, Ints, Mask
+from udfs.kernel.diagnosis.block_times import BlockTimes
+from udfs.kernel.diagnosis.usual_transfers import (
+    ALL,
+    LEAST_S,
+    NO_PEER,
+    NOTHING_KNOWN,
+    TRAFFIC,
+    Kind,
+    Usual,
+    limits_of,
+    step_factors,
+)
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
-from udfs.kernel.graph.program import Floats, Ints
 from udfs.kernel.selection import ascending, medians_of_rows
 
 
@@ -38,7 +46,7 @@ class _Part(NamedTuple):
 
     ops: Ints
     time_s: Floats
-    known: npt.NDArray[np.bool_] | None
+    known: Mask | None
 
 
 def slow_transfers(blocks: Sequence[BlockTimes]) -> list[SlowTransfers]:

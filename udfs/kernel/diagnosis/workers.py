@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from udfs.kernel.diagnosis.compute_times import Tensor
-from udfs.kernel.diagnosis.hosts import Mask, base_off_host, mostly_on_one_host, stages_of_hosts
-from udfs.kernel.graph.program import Floats, Ints
+from udfs.kernel.arrays import Floats, Ints, Mask
+from udfs.kernel.diagnosis.block_times import Tensor
+from udfs.kernel.diagnosis.hosts import base_off_host, mostly_on_one_host, stages_of_hosts
 from udfs.kernel.selection import ascending, median, medians_along, quantile
 
 SWEEPS: Final = 3

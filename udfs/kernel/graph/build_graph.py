@@ -4,9 +4,8 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from udfs.kernel.errors import TraceDefectError
-from udfs.kernel.graph.graph import Cell, Layout, OpGraph, Unit, op_ref, op_types_of
-from udfs.kernel.graph.graph_edges import Draft, add_edges
-from udfs.kernel.graph.graph_groups import collectives, transfer_pairs
+from udfs.kernel.graph.edges import Draft, add_edges, collectives, transfer_pairs
+from udfs.kernel.graph.graph import Cell, Layout, OpGraph, ReplayNode, op_ref, op_types_of
 
 Group: TypeAlias = tuple[tuple[int, ...], bool]
 """Ops that start together, and whether they do so on all dp lanes."""
@@ -31,7 +30,7 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
         for op in ops:
             in_rendezvous[op] = True
     groups += [((op,), False) for op, meets in enumerate(in_rendezvous) if not meets]
-    units, slots = _in_order(cells, draft.first_op, waits_for, groups)
+    nodes, slots = _in_order(cells, draft.first_op, waits_for, groups)
     return OpGraph(
         cells=cells,
         first_op=draft.first_op,
@@ -39,7 +38,7 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
         stages=tuple(cell.stage for cell in cells for _ in range(cell.program.size)),
         waits_for=tuple(waits_for),
         waits=tuple(draft.waits),
-        units=units,
+        nodes=nodes,
         slots=slots,
         meetings=tuple(meetings),
     )
@@ -50,11 +49,11 @@ def reordered(graph: OpGraph, waits_for: list[tuple[int, ...]]) -> OpGraph:
 
     raises : TraceDefectError for a cycle.
     """
-    groups: list[Group] = [(ops, across_dp) for ops, across_dp, *_ in graph.units]
-    units, slots = _in_order(graph.cells, graph.first_op, waits_for, groups)
+    groups: list[Group] = [(ops, across_dp) for ops, across_dp, *_ in graph.nodes]
+    nodes, slots = _in_order(graph.cells, graph.first_op, waits_for, groups)
     waits = [(source, op) for op, sources in enumerate(waits_for) for source in sources]
     sources, ops = ([pair[end] for pair in waits] for end in (0, 1))
-    return replace(graph, waits_for=tuple(waits_for), waits=((sources, ops),), units=units, slots=slots)
+    return replace(graph, waits_for=tuple(waits_for), waits=((sources, ops),), nodes=nodes, slots=slots)
 
 
 def _in_order(
@@ -62,50 +61,50 @@ def _in_order(
     first_op: tuple[int, ...],
     waits_for: list[tuple[int, ...]],
     groups: list[Group],
-) -> tuple[tuple[Unit, ...], int]:
-    """Units in topological order, each as late as what follows allows, and the slots that their ends need.
+) -> tuple[tuple[ReplayNode, ...], int]:
+    """Nodes in topological order, each as late as what follows allows, and the slots that their ends need.
 
     Depth first from the last ops: a scenario that differs from the ideal in late ops only needs lanes late.
     raises : TraceDefectError with the ops of a cycle.
     """
-    unit_of = [0] * len(waits_for)
+    node_of = [0] * len(waits_for)
     sources: list[tuple[int, ...]] = []
     for number, (ops, _) in enumerate(groups):
         waits = waits_for[ops[0]]
-        unit_of[ops[0]] = number
+        node_of[ops[0]] = number
         for op in ops[1:]:
-            unit_of[op] = number
+            node_of[op] = number
             waits += waits_for[op]
         sources.append(waits if len(ops) == 1 else tuple(dict.fromkeys(waits)))
     is_awaited = bytearray(len(groups))
     for waits in sources:
         for source in waits:
-            is_awaited[unit_of[source]] = 1
-    # Units that nothing waits for first; units not reached from them form a cycle.
+            is_awaited[node_of[source]] = 1
+    # Nodes that nothing waits for first; nodes not reached from them form a cycle.
     order: list[int] = []
     state = bytearray(len(groups))
     for root in sorted(range(len(groups)), key=is_awaited.__getitem__):
         if not state[root]:
-            cycle = _visit(root, sources, unit_of, state, order)
+            cycle = _visit(root, sources, node_of, state, order)
             if cycle:
                 refs = [op_ref(cells, first_op, groups[i][0][0]) for i in cycle]
                 raise TraceDefectError(f"{len(refs)} ops wait for each other in a circle", refs)
-    return _units(groups, sources, order, len(waits_for))
+    return _nodes(groups, sources, order, len(waits_for))
 
 
 def _visit(
-    root: int, sources: list[tuple[int, ...]], unit_of: list[int], state: bytearray, order: list[int]
+    root: int, sources: list[tuple[int, ...]], node_of: list[int], state: bytearray, order: list[int]
 ) -> list[int]:
     """Append what `root` waits for, and `root` behind it, to `order`; returns a cycle if any.
 
-    state : per unit 0 (not seen), 1 (under way) or 2 (in the order).
+    state : per node 0 (not seen), 1 (under way) or 2 (in the order).
     """
     path = [root]
     rest = [iter(sources[root])]
     state[root] = 1
     while path:
         for source in rest[-1]:
-            number = unit_of[source]
+            number = node_of[source]
             if not state[number]:
                 state[number] = 1
                 path.append(number)
@@ -121,10 +120,10 @@ def _visit(
     return []
 
 
-def _units(
+def _nodes(
     groups: list[Group], sources: list[tuple[int, ...]], order: list[int], size: int
-) -> tuple[tuple[Unit, ...], int]:
-    """Units with what they wait for and their slots, and the number of slots."""
+) -> tuple[tuple[ReplayNode, ...], int]:
+    """Nodes with what they wait for and their slots, and the number of slots."""
     is_done = bytearray(size)
     releases: list[list[int]] = []
     for number in reversed(order):
@@ -134,7 +133,7 @@ def _units(
                 is_done[op] = 1
                 last_used.append(op)
         releases.append(last_used)
-    units: list[Unit] = []
+    nodes: list[ReplayNode] = []
     slot_of, free, slots = [0] * size, list[int](), 0
     for number in order:
         (ops, across_dp), waits = groups[number], sources[number]
@@ -147,6 +146,6 @@ def _units(
             tuple([slot_of[op] for op in waits]),
             tuple([(op, slot_of[op]) for op in ops]),
         )
-        units.append((ops, across_dp, waits, source_slots, op_slots))
+        nodes.append((ops, across_dp, waits, source_slots, op_slots))
         free += [slot_of[op] for op in releases.pop()]
-    return tuple(units), slots
+    return tuple(nodes), slots

@@ -7,11 +7,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
+from itertools import accumulate
 from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.errors import OpRef
-from udfs.kernel.graph.program import StageProgram
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,6 +33,35 @@ class Layout(NamedTuple):
         return self.dp_size * self.cp_size > 1
 
 
+class StageProgram(NamedTuple):
+    """The recorded order of one stage's ops in one step; ops are numbered by (type, start), from 0.
+
+    Two recordings with equal programs have the same dependency graph, whatever their times are.
+
+    counts        : ops of each type, one number per type.
+    compute_order : the compute ops in the order of their starts.
+    dp_order      : params-all-gather and grads-reduce-scatter in the order of their starts.
+    chunks        : model chunk of each op that has one (compute and dp stream); -1 elsewhere.
+    no_ops        : transfers that never moved data (model, section 2, no-op transfers, kind a).
+    """
+
+    counts: tuple[int, ...]
+    compute_order: tuple[int, ...]
+    dp_order: tuple[int, ...]
+    chunks: tuple[int, ...]
+    no_ops: tuple[int, ...]
+
+    @property
+    def first_ops(self) -> tuple[int, ...]:
+        """Number of the first op of each type, and behind them the number of all ops."""
+        return tuple(accumulate(self.counts, initial=0))
+
+    @property
+    def size(self) -> int:
+        """Number of ops."""
+        return sum(self.counts)
+
+
 class Cell(NamedTuple):
     """The ops of one stage: of all dp ranks as lanes (dp_rank = ALL_DP_RANKS), or of one dp rank."""
 
@@ -41,7 +70,9 @@ class Cell(NamedTuple):
     program: StageProgram
 
 
-Unit: TypeAlias = tuple[tuple[int, ...], bool, tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]]
+ReplayNode: TypeAlias = tuple[
+    tuple[int, ...], bool, tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]
+]
 """Ops that are replayed together, one op or a rendezvous: (ops, across_dp, sources, source_slots, op_slots).
 
 across_dp    : the ops meet on all dp lanes.
@@ -73,7 +104,7 @@ class OpGraph:
     stages       : stage of each op.
     waits_for    : for each op the ops that must have ended before it starts.
     waits        : the same as (sources, ops) of like kind, ranges where ops follow each other.
-    units        : topological order of replay.
+    nodes        : topological order of replay.
     slots        : how many slots for ends a replay in that order needs.
     meetings     : the rendezvous, those of like kind together.
     derived      : what functions have made of the graph alone; see `once_per_graph`.
@@ -85,7 +116,7 @@ class OpGraph:
     stages: tuple[int, ...]
     waits_for: tuple[tuple[int, ...], ...]
     waits: tuple[tuple[Sequence[int], Sequence[int]], ...]
-    units: tuple[Unit, ...]
+    nodes: tuple[ReplayNode, ...]
     slots: int
     meetings: tuple[Meetings, ...]
     derived: dict[object, tuple[object, Any]] = field(default_factory=dict, init=False, repr=False)

@@ -1,17 +1,14 @@
 """From recorded times to durations that can be replayed (model, section 3)."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.graph.graph import OpGraph, as_index
-from udfs.kernel.graph.program import Floats, Ints
 from udfs.kernel.replay.replay import latest_of_dp_ranks
-
-Mask: TypeAlias = npt.NDArray[np.bool_]
 
 CLAMP_S: Final = -10e-3
 """A transfer or launch delay at or below this [s] is no clock noise: it becomes 0 and is counted.

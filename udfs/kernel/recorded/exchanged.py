@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
-from udfs.kernel.graph.program import Floats, Ints
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import evenly, median_of_all, medians_along
 

@@ -6,17 +6,16 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from udfs.kernel.arrays import Floats, Int32s, Ints
 from udfs.kernel.clocks.estimate import Clocks, Limits
 from udfs.kernel.clocks.listen import Listener
 from udfs.kernel.correlation import Moments, worker_moments
-from udfs.kernel.diagnosis.compute_times import BlockTimes
-from udfs.kernel.diagnosis.recorded import block_times
+from udfs.kernel.diagnosis.block_times import BlockTimes, block_times
 from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph.graph import Layout, OpGraph
-from udfs.kernel.graph.program import Floats, Ints
 from udfs.kernel.recorded.durations import clamped_launch_delays, put_transfers
 from udfs.kernel.recorded.exchanged import Exchanged, exchanged
-from udfs.kernel.recorded.rows import Int32s, StageRows
+from udfs.kernel.recorded.rows import StageRows
 from udfs.kernel.recorded.trace import Graphs, StepBlock, Trace, build_trace
 
 
@@ -39,6 +38,14 @@ class JobRows(Protocol):
     def time_s(self) -> Floats:
         """When each step began, shape (step,). [s]"""
 
+    @property
+    def worker_rank(self) -> Ints:
+        """Global rank of each worker, shape (stage, dp_rank); settles ties among the slowest."""
+
+    @property
+    def worker_host(self) -> Ints:
+        """Host of each worker, shape (stage, dp_rank): equal numbers are one host, -1 where unknown."""
+
     def stages(self, first: int, end: int) -> list[StageRows]:
         """Rows of the steps [first, end), one per stage, ordered by (step, dp_rank)."""
 
@@ -60,11 +67,18 @@ class Block(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What is left of a job's recorded times once its durations are known."""
+    """What is left of a job's recorded times once its durations are known.
+
+    actual_s    : float64, shape (step,); recorded step time, T_actual. [s]
+    correlation : float64, shape (stage, dp_rank); of forwards and backwards, nan where it does not exist.
+    clamped_transfers, buffered_sends, clamped_launch_delays, graphs : counts.
+    clocks      : of the hosts; None with one host, or if not asked for.
+    exchanged   : dp ranks of a stage that stand in each other's place.
+    """
 
     blocks: list[Block]
     actual_s: Floats
-    moments: list[Moments]
+    correlation: Floats
     clamped_transfers: int
     buffered_sends: int
     clamped_launch_delays: int
@@ -84,17 +98,14 @@ def read(
     diagnosed    : whether to keep what the diagnosis needs.
     raises       : TraceDefectError where the ops contradict each other.
     """
-    steps = rows.number_of_steps
-    together = -(-steps // max(1, round(rows.ops / ops_together)))
-    spans = [(first, min(first + together, steps)) for first in range(0, steps, together)]
-    reading = _Reading(rows, layout, {}, diagnosed)
+    reading = _Reading(rows, layout, {}, ops_together, diagnosed)
     if limits is None or not rows.clock.any():
-        return reading.of(spans)
+        return reading.of_all_steps()
     listener = Listener(rows.clock, rows.time_s, layout, limits)
-    found = reading.of(spans, listener)
-    if len(spans) > 1 and found.clocks is not None and found.clocks.is_corrected:
+    found = reading.of_all_steps(listener)
+    if len(reading.spans) > 1 and found.clocks is not None and found.clocks.is_corrected:
         # This needs all steps: what was read before they were known is read again.
-        found = reading.of(spans, listener, found.clocks)
+        found = reading.of_all_steps(listener, found.clocks)
     return found
 
 
@@ -115,11 +126,17 @@ class _Reading(NamedTuple):
     rows: JobRows
     layout: Layout
     graphs: Graphs
+    ops_together: int
     diagnosed: bool
 
-    def of(
-        self, spans: list[tuple[int, int]], listener: Listener | None = None, clocks: Clocks | None = None
-    ) -> Recorded:
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """First and last steps, [first, end), of what is laid out at a time."""
+        steps = self.rows.number_of_steps
+        together = -(-steps // max(1, round(self.rows.ops / self.ops_together)))
+        return [(first, min(first + together, steps)) for first in range(0, steps, together)]
+
+    def of_all_steps(self, listener: Listener | None = None, clocks: Clocks | None = None) -> Recorded:
         """Read all steps, a span at a time.
 
         listener : hears what they say about the clocks, where these are not known yet.
@@ -129,17 +146,16 @@ class _Reading(NamedTuple):
         moments: list[Moments] = []
         actual_s = np.empty(self.rows.number_of_steps)
         counted = np.zeros(3, dtype=np.int64)
-        is_known = clocks is not None
         odd: list[Exchanged] = []
-        for first, end in spans:
+        for first, end in self.spans:
             trace = self._trace(first, end)
             # A rank keeps its place for the whole job: the first steps suffice.
             odd = odd if first else exchanged(trace.blocks[0])
-            for block in trace.blocks:
-                if listener is not None and not is_known:
+            if listener is not None and clocks is None:
+                for block in trace.blocks:
                     listener.hear(block, first)
-            if listener is not None and not is_known and end == spans[-1][1]:
-                clocks = listener.clocks()
+                if end == len(actual_s):
+                    clocks = listener.clocks()
             for block in trace.blocks:
                 if listener is not None and clocks is not None and clocks.is_corrected:
                     listener.correct(block, clocks, first)
@@ -149,13 +165,13 @@ class _Reading(NamedTuple):
                 )
                 blocks.append(settled._replace(steps=first + block.steps))
                 counted += counted_here
-            pairs = zip(trace.forward_s, trace.backward_s, strict=True)
-            found_moments = [worker_moments(forward_s, backward_s) for forward_s, backward_s in pairs]
-            moments = (
-                [a.joined(b) for a, b in zip(moments, found_moments, strict=True)] if first else found_moments
-            )
+            here = [worker_moments(*of_stage) for of_stage in trace.pairs_s]
+            moments = [a.joined(b) for a, b in zip(moments, here, strict=True)] if first else here
+        correlation = np.array([each.correlation() for each in moments])
         transfers, sends, delays = counted.tolist()
-        return Recorded(blocks, actual_s, moments, transfers, sends, delays, len(self.graphs), clocks, odd)
+        return Recorded(
+            blocks, actual_s, correlation, transfers, sends, delays, len(self.graphs), clocks, odd
+        )
 
     def _trace(self, first: int, end: int) -> Trace:
         try:

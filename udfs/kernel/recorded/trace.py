@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Int32s, Ints
 from udfs.kernel.correlation import backward_of_forward, paired_times
 from udfs.kernel.errors import OpRef, TraceDefectError
 from udfs.kernel.graph.build_graph import build_graph
 from udfs.kernel.graph.graph import ALL_DP_RANKS, Cell, Layout, OpGraph
-from udfs.kernel.graph.program import Floats, Ints
-from udfs.kernel.recorded.rows import Int32s, RowClass, StageRows, Times, classify
+from udfs.kernel.recorded.rows import RowClass, StageRows, Times, classify
 
 
 class StepBlock(NamedTuple):
@@ -42,13 +42,13 @@ class StepBlock(NamedTuple):
 class Trace(NamedTuple):
     """A job's replayed steps.
 
-    blocks     : together they hold every step once.
-    forward_s, backward_s : per stage float64, shape (pair, step, dp_rank); times of the same microbatch. [s]
+    blocks  : together they hold every step once.
+    pairs_s : per stage forward and backward times of the same microbatch, float64, shape (pair, step,
+              dp_rank); nan in the backward times of incomplete pairs. [s]
     """
 
     blocks: list[StepBlock]
-    forward_s: list[Floats]
-    backward_s: list[Floats]
+    pairs_s: list[tuple[Floats, Floats]]
 
 
 Graphs: TypeAlias = dict[tuple[Cell, ...], OpGraph]
@@ -75,7 +75,7 @@ def build_trace(
         _located(rows, stage, layout, place)
         for stage, (rows, place) in enumerate(zip(stages, _places(stages, room), strict=True))
     ]
-    pairs = [_stage_pairs(found, steps, layout.dp_size) for found in classes]
+    pairs_s = [_stage_pairs(found, steps, layout.dp_size) for found in classes]
     if room is not None and all(len(found) == 1 for found in classes):
         cells = [Cell(stage, ALL_DP_RANKS, only.program) for stage, (only,) in enumerate(classes)]
         graph = _graph(tuple(cells), layout, known)
@@ -88,7 +88,7 @@ def build_trace(
             _block(_of_step(classes, number, members[0]), members, layout, known)
             for members in _steps_alike(number)
         ]
-    return Trace(blocks, [forward for forward, _ in pairs], [backward for _, backward in pairs])
+    return Trace(blocks, pairs_s)
 
 
 def _graph(cells: tuple[Cell, ...], layout: Layout, known: Graphs) -> OpGraph:

@@ -1,14 +1,15 @@
 """Ideal durations: one value per op type over everything that was recorded (model, sections 5 and 7)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats
 from udfs.kernel.graph.graph import OpGraph
-from udfs.kernel.graph.program import Floats
 from udfs.kernel.selection import median_of_all
 
 
@@ -23,11 +24,20 @@ class Ideal(NamedTuple):
     has_means: bool
 
 
-POOLED_MEAN_MEDIAN: Final = Ideal(within_stage=False, has_means=True)
-"""The paper's."""
+PAPER_IDEAL: Final = "pooled-mean-median"
+
+IDEALS: Final[Mapping[str, Ideal]] = MappingProxyType(
+    {
+        PAPER_IDEAL: Ideal(within_stage=False, has_means=True),
+        "pooled-median": Ideal(within_stage=False, has_means=False),
+        "stage-mean-median": Ideal(within_stage=True, has_means=True),
+        "stage-median": Ideal(within_stage=True, has_means=False),
+    }
+)
+"""By the names that settings and job_slowdown have for them (model, section 7)."""
 
 
-def ideal_durations(blocks: Sequence[tuple[OpGraph, Floats]], ideal: Ideal = POOLED_MEAN_MEDIAN) -> Floats:
+def ideal_durations(blocks: Sequence[tuple[OpGraph, Floats]], ideal: Ideal = IDEALS[PAPER_IDEAL]) -> Floats:
     """Ideal duration of each op type, over all steps, chunks, dp ranks and microbatches.
 
     blocks  : graph and replayed durations, float64, shape (op, step, dp_rank), of steps alike. [s]

@@ -1,21 +1,21 @@
-"""Replays of any scenario: for each op, recorded or ideal.
+"""Replays in which any set of ops is as recorded, ideal or scaled, one pass over the graph per stack.
 
-General and one pass over the graph per stack; the scenarios of section 5 have a faster way (`stacked`), which
-is proved against this one.
+The scenarios of section 5 have a faster way (`stacked`), which is proved against this one.
 """
 
-from typing import Final
+from collections.abc import Iterable, Sequence
+from math import isfinite
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.graph.graph import Layout, OpGraph
-from udfs.kernel.graph.program import Floats, Ints
-from udfs.kernel.replay.replay import replay, step_time
+from udfs.kernel.recorded.first_pass import Recorded, refuse_timeless
+from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL, Ideal, ideal_durations, ideal_of_ops
+from udfs.kernel.replay.replay import replay, step_times
 from udfs.kernel.replay.scenario_rows import TYPE_GROUP
 from udfs.kernel.replay.stacked import ScenarioTimes, ideal_timeline
-
-Mask = npt.NDArray[np.bool_]
 
 STACKED_VALUES: Final = 20_000_000
 """Numbers in one stack of scenarios: 160 MB, so that a job whose dp ranks disagree fits a worker's memory."""
@@ -24,11 +24,6 @@ STACKED_VALUES: Final = 20_000_000
 def op_stages(graph: OpGraph) -> Ints:
     """Stage of each op, shape (op, 1)."""
     return np.array(graph.stages)[:, None]
-
-
-def op_type_groups(graph: OpGraph) -> Ints:
-    """Type group of each op, shape (op, 1)."""
-    return np.array(TYPE_GROUP)[list(graph.op_types)][:, None]
 
 
 def op_dp_ranks(graph: OpGraph, dp_size: int) -> Ints:
@@ -47,14 +42,15 @@ def replay_masks(graph: OpGraph, duration_s: Floats, ideal_of_op: Floats, record
     recorded    : bool, shape (scenario, op, dp) or broadcastable to it.
     returns     : float64, shape (scenario, step). [s]
     """
-    per_op_s = ideal_of_op[:, None, None, None]
-    masks = np.broadcast_to(recorded, (len(recorded), duration_s.shape[0], duration_s.shape[2]))
+    size, steps, lanes = duration_s.shape
+    masks = np.broadcast_to(recorded, (len(recorded), size, lanes))
     together = max(1, STACKED_VALUES // duration_s.size)
     times = []
     for first in range(0, len(masks), together):
         mask = masks[first : first + together].swapaxes(0, 1)[:, :, None]
-        scenario_s = np.where(mask, duration_s[:, None], per_op_s)
-        times.append(step_time(replay(graph, scenario_s)))
+        scenario_s = np.where(mask, duration_s[:, None], ideal_of_op[:, None, None, None])
+        shape = (scenario_s.shape[1], steps, lanes)
+        times.append(replay(graph, list(scenario_s.reshape(size, shape[0], -1)), shape))
     return np.concatenate(times)
 
 
@@ -66,7 +62,8 @@ def replay_one_by_one(
     duration_s  : float64, shape (op, step, dp). [s]
     ideal_of_op : float64, shape (op,). [s]
     """
-    groups, stages, dp_ranks = op_type_groups(graph), op_stages(graph), op_dp_ranks(graph, layout.dp_size)
+    stages, dp_ranks = op_stages(graph), op_dp_ranks(graph, layout.dp_size)
+    groups = np.array(TYPE_GROUP)[list(graph.op_types)][:, None]
     present = sorted(set(groups[:, 0].tolist()))
     one_per_stage = np.arange(layout.pp_size)[:, None, None]
     one_per_dp_rank = np.arange(layout.dp_size)[:, None, None]
@@ -87,3 +84,51 @@ def replay_one_by_one(
         by_dp_rank=times(dp_ranks == one_per_dp_rank),
         by_worker=np.array(by_worker),
     )
+
+
+class CustomTimes(NamedTuple):
+    """Step times; float64, seconds.
+
+    recorded    : shape (step,); replay with recorded durations, T.
+    ideal       : shape (step,); replay with every duration ideal, T_ideal.
+    changed     : shape (scenario, step); replay with the scenario's ops changed.
+    changed_ops : int64, shape (scenario,); how many ops that are.
+    """
+
+    recorded: Floats
+    ideal: Floats
+    changed: Floats
+    changed_ops: Ints
+
+
+def replay_changes(
+    recorded: Recorded,
+    masks: Iterable[Sequence[Mask]],
+    factor: float | None = None,
+    ideal: Ideal = IDEALS[PAPER_IDEAL],
+) -> CustomTimes:
+    """Replay a job as recorded, ideal, and in each custom scenario with some of its ops changed.
+
+    masks  : for each block, taken when it is replayed, and each scenario, which ops are changed; bool,
+             broadcastable to (op, step, dp).
+    factor : None makes these ops ideal; a number gives each its duration times that number. In a
+             rendezvous it is the transfer that is changed, never the wait for the others.
+    raises : ValueError for a factor that is negative or not finite; TraceDefectError where the ops take no
+             time, so that no slowdown is defined.
+    """
+    if factor is not None and not (isfinite(factor) and factor >= 0.0):
+        raise ValueError(f"factor is {factor}, wanted a finite number from 0 on")
+    ideal_s = ideal_durations([(block.graph, block.duration_s) for block in recorded.blocks], ideal)
+    step_s, ops = [], []
+    for block, of_scenarios in zip(recorded.blocks, masks, strict=True):
+        ideal_op_s = ideal_of_ops(block.graph, ideal_s)[:, None, None]
+        changed_s = ideal_op_s if factor is None else block.duration_s * factor
+        changes = (np.where(mask, changed_s, block.duration_s) for mask in of_scenarios)
+        times = [step_times(block.graph, each_s) for each_s in (block.duration_s, ideal_op_s, *changes)]
+        step_s.append([np.broadcast_to(each, block.steps.shape) for each in times])
+        shape = block.duration_s.shape
+        ops.append([np.broadcast_to(mask, shape).sum(dtype=np.int64) for mask in of_scenarios])
+    order = np.argsort(np.concatenate([block.steps for block in recorded.blocks]))
+    by_scenario_s = np.concatenate(step_s, axis=1)[:, order]
+    refuse_timeless(recorded.blocks, by_scenario_s[0], by_scenario_s[1])
+    return CustomTimes(by_scenario_s[0], by_scenario_s[1], by_scenario_s[2:], np.sum(ops, axis=0))

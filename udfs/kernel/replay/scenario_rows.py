@@ -55,7 +55,7 @@ class ScenarioRows:
     """Rows of the stacked replay.
 
     count           : number of rows.
-    active          : for each unit of the graph, how many rows have separate lanes from there on.
+    active          : for each node of the graph, how many rows have separate lanes from there on.
     last_stage_ideal: row in which the last stage is ideal and all else recorded; -1 without a pipeline.
     type_row        : type group -> row in which it alone is recorded.
     stage_row       : stage -> row in which it alone is recorded (EVERYTHING where it is the only one).
@@ -95,7 +95,7 @@ def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
     graph : with dp ranks as lanes.
     """
     first_of_type, first_of_stage = _first_appearances(graph)
-    first_meeting = _first_meeting(graph) if layout.dp_size > 1 else len(graph.units)
+    first_meeting = _first_meeting(graph) if layout.dp_size > 1 else len(graph.nodes)
     starts: list[tuple[int, int, str, int]] = [(-1, 0, "everything", 0)]
     if layout.pp_size > 1:
         starts.append((-1, 1, "last_stage_ideal", 0))
@@ -104,10 +104,10 @@ def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
     for group, first in first_of_type.items():
         starts.append((first, 1, "type", group))
     replica_count = 0
-    if first_meeting < len(graph.units):
+    if first_meeting < len(graph.nodes):
         replica_count = 1 + (layout.pp_size if layout.pp_size > 1 else 0)
         starts.extend((first_meeting, 2, "replica", i) for i in range(2 * replica_count))
-    grain = max(1, len(graph.units) // MOST_GROWTHS)
+    grain = max(1, len(graph.nodes) // MOST_GROWTHS)
     starts = [
         (first if kind == "replica" else first // grain * grain, order, kind, index)
         for first, order, kind, index in starts
@@ -117,7 +117,7 @@ def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
     stages = range(layout.pp_size)
     return ScenarioRows(
         count=len(starts),
-        active=_active_rows([first for first, *_ in starts], len(graph.units)),
+        active=_active_rows([first for first, *_ in starts], len(graph.nodes)),
         last_stage_ideal=row_of.get(("last_stage_ideal", 0), -1),
         type_row={group: row_of["type", group] for group in first_of_type},
         stage_row={stage: row_of.get(("stage", stage), EVERYTHING) for stage in stages},
@@ -127,11 +127,11 @@ def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
 
 
 def _first_appearances(graph: OpGraph) -> tuple[dict[int, int], dict[int, int]]:
-    """First unit of each type group and of each stage."""
+    """First node of each type group and of each stage."""
     first_of_type: dict[int, int] = {}
     first_of_stage: dict[int, int] = {}
     op_types, stages = graph.op_types, graph.stages
-    for position, (ops, *_) in enumerate(graph.units):
+    for position, (ops, *_) in enumerate(graph.nodes):
         for op in ops:
             first_of_type.setdefault(TYPE_GROUP[op_types[op]], position)
             first_of_stage.setdefault(stages[op], position)
@@ -139,16 +139,16 @@ def _first_appearances(graph: OpGraph) -> tuple[dict[int, int], dict[int, int]]:
 
 
 def _first_meeting(graph: OpGraph) -> int:
-    """First unit in which dp ranks meet after having waited for something."""
-    for position, (_, across_dp, sources, *_) in enumerate(graph.units):
+    """First node in which dp ranks meet after having waited for something."""
+    for position, (_, across_dp, sources, *_) in enumerate(graph.nodes):
         if across_dp and sources:
             return position
-    return len(graph.units)
+    return len(graph.nodes)
 
 
-def _active_rows(firsts: list[int], units: int) -> tuple[int, ...]:
+def _active_rows(firsts: list[int], nodes: int) -> tuple[int, ...]:
     active, row = [], 0
-    for position in range(units):
+    for position in range(nodes):
         while row < len(firsts) and firsts[row] <= position:
             row += 1
         active.append(row)

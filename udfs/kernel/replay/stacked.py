@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from udfs.kernel.arrays import Floats
 from udfs.kernel.graph.graph import Layout, OpGraph
-from udfs.kernel.graph.program import Floats
 from udfs.kernel.replay.replay import latest_of_dp_ranks
 from udfs.kernel.replay.scenario_rows import EVERYTHING, ScenarioRows, plan_rows
 
@@ -56,7 +56,7 @@ def ideal_timeline(graph: OpGraph, ideals: list[float]) -> list[float]:
     """End of every op where every op takes its ideal. [s]"""
     ends = [0.0] * graph.size
     end_of = ends.__getitem__
-    for ops, _, sources, *_ in graph.units:
+    for ops, _, sources, *_ in graph.nodes:
         start = max(map(end_of, sources)) if sources else 0.0
         for op in ops:
             ends[op] = start + ideals[op]
@@ -99,11 +99,11 @@ class _Stack:
         self.active = self._active()
 
     def run(self) -> None:
-        """Replay the units in turn, each on the rows that differ from the ideal by then."""
+        """Replay the nodes in turn, each on the rows that differ from the ideal by then."""
         durations, ideals, is_last, kinds = self.durations, self.ideals, self.is_last, self.kinds
         recorded_rows, op_in_slot, every_row, add = self.recorded_rows, self.op_in_slot, self.rows, np.add
         for (_, across_dp, _, source_slots, op_slots), active in zip(
-            self.graph.units, self.plan.active, strict=True
+            self.graph.nodes, self.plan.active, strict=True
         ):
             if active != self.filled:
                 self._grow(active)

@@ -5,9 +5,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import OpGraph, as_index
-from udfs.kernel.graph.program import Floats, Ints
-from udfs.kernel.replay.replay import latest_of_dp_ranks, replay
+from udfs.kernel.replay.replay import latest_of_dp_ranks
 
 Place: TypeAlias = tuple[int, int]
 """One op of the step: its number in the graph, and its dp lane."""
@@ -45,12 +45,17 @@ def replayed_timeline(graph: OpGraph, duration_s: Floats) -> Timeline:
 
     duration_s : float64, shape (op, lane); transfers in a rendezvous. [s]
     """
-    end_s = replay(graph, duration_s[:, None, None])[:, 0, 0]
-    start_s = np.zeros(end_s.shape)
-    for op, sources in enumerate(graph.waits_for):
-        if sources:
-            start_s[op] = end_s[list(sources)].max(axis=0)
-    return timeline_of(graph, start_s, end_s)
+    start_s, met_s, end_s = np.zeros((3, *duration_s.shape))
+    for ops, across_dp, *_ in graph.nodes:
+        for op in ops:
+            sources = graph.waits_for[op]
+            if sources:
+                start_s[op] = end_s[list(sources)].max(axis=0)
+        latest_s = start_s[list(ops)].max(axis=0)
+        for op in ops:
+            met_s[op] = latest_s.max() if across_dp else latest_s
+            end_s[op] = met_s[op] + duration_s[op]
+    return Timeline(start_s, met_s, end_s)
 
 
 def timeline_of(graph: OpGraph, start_s: Floats, end_s: Floats) -> Timeline:

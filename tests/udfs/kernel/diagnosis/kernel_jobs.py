@@ -5,16 +5,15 @@ from typing import NamedTuple
 import numpy as np
 
 from jobs.synthetic.job import GeneratedJob
-from udfs.kernel.diagnosis.compute_times import BlockTimes, compute_times
+from udfs.kernel.arrays import Ints
+from udfs.kernel.diagnosis import culprits
+from udfs.kernel.diagnosis.block_times import BlockTimes
 from udfs.kernel.diagnosis.culprits import Found
 from udfs.kernel.diagnosis.diagnose import _replays
-from udfs.kernel.diagnosis.factors import decompose
 from udfs.kernel.diagnosis.fixes import Fixed
-from udfs.kernel.diagnosis.transfers import slow_transfers
 from udfs.kernel.graph.graph import Layout
-from udfs.kernel.graph.program import Ints
 from udfs.kernel.recorded.first_pass import read
-from udfs.kernel.what_if import OPS_TOGETHER, WhatIf, analyse
+from udfs.kernel.what_if import OPS_TOGETHER, How, WhatIf, analyse
 from udfs.layout import read_layout
 from udfs.simulate.rank_rows import ReplayedRows, replayed_rows
 
@@ -27,7 +26,7 @@ class Job(NamedTuple):
 
     def analysed(self) -> WhatIf:
         """All that the kernel finds."""
-        return analyse(self.rows, self.layout, self.rows.worker_rank, self.rows.worker_host)
+        return analyse(self.rows, self.layout, How())
 
     def blocks(self) -> list[BlockTimes]:
         """What the diagnosis starts from."""
@@ -42,10 +41,8 @@ def job_of(job: GeneratedJob) -> Job:
 
 def found_in(blocks: list[BlockTimes], layout: Layout, hosts: Ints | None = None) -> Found:
     """All that is found before anything is fixed."""
-    computes = compute_times(blocks, layout.pp_size, layout.dp_size)
     known = np.full((layout.pp_size, layout.dp_size), -1) if hosts is None else hosts
-    factors = decompose(computes.times_s, known) if computes is not None else None
-    return Found(layout, 1.0, blocks, computes, factors, slow_transfers(blocks))
+    return Found.of(culprits.Job(layout, known, 1.0, 1.0, {}), blocks)
 
 
 def mean_step_s(found: Found, fixed: Fixed) -> float:

@@ -9,11 +9,11 @@ from typing import Final
 import numpy as np
 import pytest
 
+from tests.support.replays import replay
 from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.calls import Calls, call_graph, find_calls
-from udfs.kernel.graph.graph import ALL_DP_RANKS, Cell, OpGraph, Unit
-from udfs.kernel.graph.program import Floats, StageProgram
-from udfs.kernel.replay.replay import replay
+from udfs.kernel.graph.graph import ALL_DP_RANKS, Cell, OpGraph, ReplayNode, StageProgram
 
 FORWARD, BACKWARD, SEND, RECV = range(4)
 TYPES: Final = (ot.FORWARD_COMPUTE, ot.BACKWARD_COMPUTE, ot.FORWARD_SEND, ot.BACKWARD_RECV)
@@ -23,8 +23,8 @@ TOGETHER: Final = Calls(((SEND, RECV),), {})
 def graph_of(waits_for: tuple[tuple[int, ...], ...], order: tuple[int, ...]) -> OpGraph:
     counts = tuple(TYPES.count(op_type) for op_type in range(ot.COUNT))
     cell = Cell(0, ALL_DP_RANKS, StageProgram(counts, (), (), (-1,) * 4, ()))
-    units: list[Unit] = [((op,), False, waits_for[op], waits_for[op], ((op, op),)) for op in order]
-    return OpGraph((cell,), (0, 4), TYPES, (0,) * 4, waits_for, (), tuple(units), 4, ())
+    nodes: list[ReplayNode] = [((op,), False, waits_for[op], waits_for[op], ((op, op),)) for op in order]
+    return OpGraph((cell,), (0, 4), TYPES, (0,) * 4, waits_for, (), tuple(nodes), 4, ())
 
 
 DRAWN: Final = graph_of(((), (RECV,), (FORWARD,), ()), (FORWARD, SEND, RECV, BACKWARD))

@@ -7,11 +7,11 @@ import pytest
 
 from tests.support.random_jobs import LAYOUTS, named_job
 from tests.udfs.kernel.diagnosis.kernel_jobs import job_of
-from udfs.kernel.diagnosis.compute_times import Tensor, compute_times
+from udfs.kernel.arrays import Floats
+from udfs.kernel.diagnosis.block_times import Tensor, compute_times
 from udfs.kernel.diagnosis.factors import Data, Factors, decompose
 from udfs.kernel.diagnosis.fixes import works
 from udfs.kernel.diagnosis.workers import Workers
-from udfs.kernel.graph.program import Floats
 
 SHAPE: Final = (3, 2, 1, 6, 10, 4)
 """(stage, direction, chunk, microbatch, step, dp_rank)."""
@@ -35,7 +35,7 @@ def assert_gives_times_back(times_s: Tensor, factors: Factors) -> None:
 @pytest.mark.parametrize("name", [*LAYOUTS, *range(12)])
 def test_factors_multiplied_give_the_times_back(name: str | int) -> None:
     job = job_of(named_job(name))
-    computes = compute_times(job.blocks(), job.layout.pp_size, job.layout.dp_size)
+    computes = compute_times(job.blocks(), job.layout)
     assert computes is not None
     before = computes.times_s.copy()
     factors = decompose(computes.times_s, job.rows.worker_host)
@@ -151,7 +151,7 @@ def test_even_data_leave_nothing_to_balance() -> None:
 
 def test_data_of_a_real_job_are_real() -> None:
     job = job_of(named_job("usual"))
-    computes = compute_times(job.blocks(), job.layout.pp_size, job.layout.dp_size)
+    computes = compute_times(job.blocks(), job.layout)
     assert computes is not None
     data = decompose(computes.times_s, job.rows.worker_host).data
     assert data.is_real

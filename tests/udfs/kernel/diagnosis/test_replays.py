@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from tests.support.random_jobs import LAYOUTS, named_job
+from tests.support.replays import replay, step_time
 from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of, mean_step_s
 from udfs.kernel import cause
+from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis import fixes
-from udfs.kernel.diagnosis.compute_times import BlockTimes, KeptDelays
+from udfs.kernel.diagnosis.block_times import BlockTimes, KeptDelays
 from udfs.kernel.diagnosis.fixes import without_transfers
-from udfs.kernel.graph.program import Floats
-from udfs.kernel.replay.replay import last_ops, replay, replay_rows, step_time
+from udfs.kernel.replay.replay import last_ops
+from udfs.kernel.replay.replay import replay as replay_rows
 
 SCENARIOS: Final = 3
 NAMES: Final = [*LAYOUTS, "disagreeing"]
@@ -38,7 +40,7 @@ def test_scenarios_together_are_scenarios_alone_to_the_last_bit(name: str) -> No
     for seed, block in enumerate(job_of(named_job(name)).blocks()):
         duration_s, rows, delay_s, delays = scenarios(block, seed)
         is_last = last_ops(block.graph, np.zeros(block.graph.size))
-        together = replay_rows(block.graph, rows, delays, duration_s.shape[1:], is_last)
+        together = replay_rows(block.graph, rows, duration_s.shape[1:], is_last, delays)
         for scenario in range(SCENARIOS):
             one = slice(scenario, scenario + 1)
             ends_s = replay(block.graph, duration_s[:, one], delay_s[:, one])

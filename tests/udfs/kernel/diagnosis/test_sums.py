@@ -42,7 +42,7 @@ def test_savings_are_differences_of_step_times_over_that_of_the_record(name: str
     found = job.analysed()
     diagnosis = diagnosis_of(found)
     replays = found_in(job.blocks(), job.layout, job.rows.worker_host)
-    actual_s, ideal_s = found.actual_s.mean(), found.times.ideal.mean()
+    actual_s, ideal_s = found.recorded.actual_s.mean(), found.times.ideal.mean()
     before_s = mean_step_s(replays, frozenset())
     for code in cause.FIXABLE:
         saved_s = before_s - mean_step_s(replays, frozenset({code}))

@@ -9,11 +9,11 @@ from jobs.synthetic.shape import JobShape
 from tests.support.random_jobs import generate_job
 from tests.udfs.kernel.diagnosis.kernel_jobs import job_of
 from udfs.kernel import op_type as ot
-from udfs.kernel.diagnosis.compute_times import BlockTimes
-from udfs.kernel.diagnosis.congestion import step_factors
+from udfs.kernel.arrays import Floats
+from udfs.kernel.diagnosis.block_times import BlockTimes
 from udfs.kernel.diagnosis.transfers import slow_transfers
+from udfs.kernel.diagnosis.usual_transfers import step_factors
 from udfs.kernel.graph.graph import OpGraph
-from udfs.kernel.graph.program import Floats
 
 USUAL_S: Final = 0.002
 LONG_S: Final = 0.04

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.graph.program import no_op_transfers
+from udfs.kernel.recorded.rows import no_op_transfers
 
 COMPUTE_S = (1.0, 2.0)
 """Both lanes compute forward from 1 to 3 s; a transfer takes 0.2 s where nothing else is said."""

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from tests.support.random_jobs import LAYOUTS, NOISY, generate_job
-from udfs.ideals import IDEALS
 from udfs.kernel import op_type as ot
-from udfs.kernel.graph.program import Floats
+from udfs.kernel.arrays import Floats
 from udfs.kernel.recorded.trace import StepBlock, build_trace
-from udfs.kernel.replay.ideal import ideal_durations, ideal_of_ops
+from udfs.kernel.replay.ideal import IDEALS, ideal_durations, ideal_of_ops
 from udfs.layout import read_layout
 from udfs.simulate.rank_rows import replayed_rows
 

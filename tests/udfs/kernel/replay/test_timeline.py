@@ -6,9 +6,9 @@ import pytest
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.nuisances import ClockSkew
 from tests.support.random_jobs import LAYOUTS, NOISY, USUAL, generate_job, named_job
+from tests.support.replays import replay
 from udfs.kernel.recorded.durations import replayed_durations
 from udfs.kernel.recorded.trace import StepBlock, build_trace
-from udfs.kernel.replay.replay import replay
 from udfs.kernel.replay.timeline import Timeline, critical_path, replayed_timeline
 from udfs.layout import read_layout
 from udfs.simulate.rank_rows import replayed_rows

@@ -5,13 +5,13 @@ import pytest
 
 from jobs.synthetic.job import GeneratedJob
 from tests.support.random_jobs import LAYOUTS, USUAL, named_job
+from tests.support.replays import replay, step_time
+from udfs.kernel.arrays import Mask
 from udfs.kernel.recorded.durations import replayed_durations
 from udfs.kernel.recorded.first_pass import Recorded, read
 from udfs.kernel.recorded.trace import Trace, build_trace
-from udfs.kernel.replay.custom import CustomTimes, replay_changes
 from udfs.kernel.replay.ideal import ideal_durations
-from udfs.kernel.replay.masked import Mask
-from udfs.kernel.replay.replay import replay, step_time
+from udfs.kernel.replay.masked import CustomTimes, replay_changes
 from udfs.kernel.what_if import OPS_TOGETHER
 from udfs.layout import read_layout
 from udfs.simulate.rank_rows import replayed_rows

@@ -1,0 +1,178 @@
+"""Blocks of steps as the diagnosis replays them, and the durations of their computes as one tensor."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from udfs.kernel import op_type as ot
+from udfs.kernel.arrays import Floats, Int32s, Ints
+from udfs.kernel.diagnosis.calls import Calls, call_graph, find_calls
+from udfs.kernel.graph.graph import Cell, Layout, OpGraph
+from udfs.kernel.recorded.durations import CLAMP_S
+from udfs.kernel.recorded.trace import StepBlock
+
+Tensor = Floats
+"""Float64, shape (stage, direction, chunk, microbatch, step, dp_rank)."""
+
+
+class KeptDelays(NamedTuple):
+    """Launch delays of a block that are kept in replays: data loading, not waiting.
+
+    ops     : int, shape (op,).
+    delay_s : float64, shape (op, step, dp). [s]
+    """
+
+    ops: Ints
+    delay_s: Floats
+
+
+class BlockTimes(NamedTuple):
+    """Steps with one graph, as the diagnosis needs them.
+
+    duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
+    microbatch : per cell int32, shape (compute op, step, dp), or (compute op, 1, 1) where all rows agree.
+    calls      : transfers that were issued together; `graph` knows them.
+    delays     : launch delays that are kept in replays.
+    """
+
+    graph: OpGraph
+    duration_s: Floats
+    microbatch: tuple[Int32s, ...]
+    calls: Calls
+    delays: KeptDelays
+
+    @property
+    def number_of_steps(self) -> int:
+        """Steps in this block."""
+        return len(self.duration_s[0])
+
+
+def block_times(block: StepBlock, end_s: Floats, layout: Layout) -> BlockTimes:
+    """A block as the diagnosis replays it.
+
+    block : its durations are transfers already.
+    end_s : float64, shape (op, step, dp); recorded. [s]
+    """
+    graph = block.graph
+    calls = find_calls(graph, block.start_s, end_s, block.duration_s)
+    return BlockTimes(
+        graph=call_graph(graph, calls),
+        duration_s=block.duration_s,
+        microbatch=block.microbatch,
+        calls=calls,
+        delays=_kept_delays(graph, block.start_s, end_s, layout),
+    )
+
+
+def _kept_delays(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:
+    """Delays of each stage's first forward-compute, and of gathers of parameters that wait for nothing.
+
+    Not of others: recorded delays of transfers and of what follows them are mostly waiting.
+    """
+    ops = []
+    for cell, base in zip(graph.cells, graph.first_op, strict=False):
+        firsts = cell.program.first_ops
+        if firsts[ot.FORWARD_COMPUTE + 1] > firsts[ot.FORWARD_COMPUTE]:
+            ops.append(base)
+        if layout.has_data_parallelism:
+            gathers = range(base + firsts[ot.PARAMS_ALL_GATHER], base + firsts[ot.PARAMS_ALL_GATHER + 1])
+            ops += [op for op in gathers if not graph.waits_for[op]]
+    step_start_s = start_s.min(axis=0).min(axis=-1)[:, None]
+    delays = []
+    for op in ops:
+        sources = graph.waits_for[op]
+        ready_s = np.max([end_s[source] for source in sources], axis=0) if sources else step_start_s
+        delay_s = start_s[op] - ready_s
+        delays.append(np.where(delay_s <= CLAMP_S, 0.0, delay_s))
+    return KeptDelays(np.array(ops, dtype=np.int64), np.array(delays).reshape(-1, *start_s.shape[1:]))
+
+
+class Computes(NamedTuple):
+    """Computes of a block in the tensor of all.
+
+    ops   : int, shape (stage, direction, chunk, microbatch, dp_rank), the last 1 long where those are lanes.
+    steps : their steps in the tensor.
+    """
+
+    ops: Ints
+    steps: slice
+
+
+class ComputeTimes(NamedTuple):
+    """Computes of all steps that did the same amount of work.
+
+    times_s : Tensor. [s]
+    blocks  : for each block its computes; None where it is no part of the tensor.
+    """
+
+    times_s: Tensor
+    blocks: list[Computes | None]
+
+
+def compute_times(blocks: Sequence[BlockTimes], layout: Layout) -> ComputeTimes | None:
+    """Tensor of the computes of the most usual steps; None where stages or chunks differ in their number.
+
+    Steps with another number of microbatches or chunks are left out: no other step is their measure.
+    """
+    ops_of = [_compute_ops(block, layout) for block in blocks]
+    weight: Counter[tuple[int, ...]] = Counter()
+    for block, ops in zip(blocks, ops_of, strict=True):
+        if ops is not None:
+            weight[ops.shape[:-1]] += block.number_of_steps
+    if not weight:
+        return None
+    usual, _ = weight.most_common(1)[0]
+    computes: list[Computes | None] = []
+    parts: list[Tensor] = []
+    end = 0
+    for block, ops in zip(blocks, ops_of, strict=True):
+        if ops is None or ops.shape[:-1] != usual:
+            computes.append(None)
+            continue
+        first, end = end, end + block.number_of_steps
+        computes.append(Computes(ops, slice(first, end)))
+        has_lanes = ops.shape[-1] == 1
+        own_s = block.duration_s[ops[..., 0] if has_lanes else ops]
+        parts.append(own_s if has_lanes else np.moveaxis(own_s[..., 0], -1, -2))
+    return ComputeTimes(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=4), computes)
+
+
+def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
+    """Computes by (stage, direction, chunk, microbatch); None where the numbers do not make a rectangle."""
+    width = 1 if block.graph.has_dp_lanes else layout.dp_size
+    cells: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}
+    for cell, base, microbatch in zip(
+        block.graph.cells, block.graph.first_op, block.microbatch, strict=False
+    ):
+        cells[cell.stage, max(cell.dp_rank, 0)] = _ops_of_cell(cell, base, microbatch)
+    if len(cells) != layout.pp_size * width:
+        return None
+    kinds = sorted(cells[0, 0])
+    counts = {len(ops) for found in cells.values() for ops in found.values()}
+    directions, chunks = sorted({kind[0] for kind in kinds}), sorted({kind[1] for kind in kinds})
+    is_rectangle = len(counts) == 1 and len(kinds) == len(directions) * len(chunks)
+    if not is_rectangle or any(sorted(found) != kinds for found in cells.values()):
+        return None
+    ops = np.array(
+        [
+            [[[cells[p, d][k, c] for d in range(width)] for c in chunks] for k in directions]
+            for p in range(layout.pp_size)
+        ]
+    )
+    return np.moveaxis(ops, 3, 4)
+
+
+def _ops_of_cell(cell: Cell, base: int, microbatch: Int32s) -> dict[tuple[int, int], list[int]]:
+    """Ops of each (direction, chunk) by microbatch; by start where the rows do not agree on an order."""
+    found: dict[tuple[int, int], list[int]] = {}
+    firsts, chunks = cell.program.first_ops, cell.program.chunks
+    for direction, op_type in enumerate(ot.COMPUTE):
+        for op in range(firsts[op_type], firsts[op_type + 1]):
+            found.setdefault((direction, chunks[op]), []).append(op)
+    for kind, ops in found.items():
+        order = np.argsort(microbatch[ops].reshape(len(ops), -1), axis=0, kind="stable")
+        agreed = order[:, 0].tolist() if (order == order[:, :1]).all() else range(len(ops))
+        found[kind] = [base + ops[at] for at in agreed]
+    return found
