@@ -21,7 +21,7 @@ from jobs.landing.formats.strict_json import (
     shown,
     too_deep,
 )
-from schemas.jobs import TABLE as JOBS
+from schemas.ingested_tables import JOBS
 from schemas.vocabulary import STATUS_BAD_LAYOUT, STATUS_NO_MANIFEST, TRANSFERS
 
 SIZES: Final = ("dp_size", "pp_size", "tp_size", "cp_size", "vpp_size", "world_size")
