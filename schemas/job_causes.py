@@ -1,10 +1,22 @@
-"""job_causes: why a unit is slow, cause by cause, and what fixing each would return."""
+"""job_causes: why a unit is slow, cause by cause; job_baseline: its usual times, which judge other units."""
 
 from typing import Final
 
 import pyarrow as pa
 
-from schemas.fields import GPU_HOURS, LOST_GPU_HOURS, UNIT, described
+from schemas.fields import (
+    IDEAL_STEP,
+    LOST_GPU_HOURS,
+    UNIT,
+    described,
+    flag,
+    fraction,
+    gpu_hours,
+    real,
+    seconds,
+    size,
+    text,
+)
 from schemas.table import Column, Expectation, Table, sql_strings
 from schemas.vocabulary import (
     CAUSE_UNEXPLAINED,
@@ -13,10 +25,13 @@ from schemas.vocabulary import (
     EVIDENCE_KEYS,
     FLAG_REASONS,
     HISTORY_KEYS,
-    JOB_CAUSES,
     JUDGED_BY_HISTORY,
+    REPLAYED_STATUSES,
     UNIT_KEY,
 )
+
+CLOCK_NOISE_S: Final = 0.01
+"""A transfer may seem to end this long before its start; beyond that the replay takes 0. [s]"""
 
 CULPRIT: Final = pa.struct(
     [
@@ -29,7 +44,7 @@ CULPRIT: Final = pa.struct(
         ("pattern", pa.string()),
     ]
 )
-
+_EVIDENCE: Final = pa.map_(pa.string(), pa.float64())
 UNREVISED: Final = pa.struct(
     [
         ("is_cause", pa.bool_()),
@@ -37,69 +52,57 @@ UNREVISED: Final = pa.struct(
         ("attributed_fraction", pa.float64()),
         ("flag_reason", pa.string()),
         ("culprits", pa.list_(CULPRIT)),
-        ("evidence", pa.map_(pa.string(), pa.float64())),
+        ("evidence", _EVIDENCE),
     ]
 )
 """The values of a row before history revised it."""
 
-_IS_CULPRIT = (
+
+def _is_finite(name: str, bound: str = ">= 0") -> str:
+    return f"coalesce({name} {bound} AND {name} < double('Infinity'), false)"
+
+
+_IS_CULPRIT: Final = (
     "each.effect > double('-Infinity') AND each.effect < double('Infinity')"
     " AND each.share_of_steps BETWEEN 0 AND 1"
     f" AND each.pattern IN ({sql_strings(CULPRIT_PATTERNS)})"
 )
-_EVIDENCE = (*EVIDENCE_KEYS, *HISTORY_KEYS)
-_IS_ONE_WORKER = "each.pp_rank IS NOT NULL AND each.dp_rank IS NOT NULL"
+_KEYS: Final = (*EVIDENCE_KEYS, *HISTORY_KEYS)
+_IS_ONE_WORKER: Final = "each.pp_rank IS NOT NULL AND each.dp_rank IS NOT NULL"
 
-TABLE = Table(
-    name=JOB_CAUSES,
-    meaning=(
-        f"One row per replayed unit and cause, all {len(CAUSES)} of them. Estimates from replays: the work "
-        "stays, its uneven part is removed. Fractions are of T_actual, as computed, never clipped: a fix may "
-        "save less than nothing. time_saved_fraction and recoverable_gpu_hours say what fixing this cause "
-        "alone returns, and must not be added up: one cause can hide behind another. attributed_fraction and "
-        "attributed_gpu_hours share out what all fixes together return, and may be added up. Of the cause "
-        f"{CAUSE_UNEXPLAINED} the former are what is lost against the paper's ideal and no fix returns; "
-        "its attributed values are 0. lost_fraction and lost_gpu_hours are what the report and the views "
-        "call lost: the recorded step time less that with all causes fixed, of analysed units only. "
-        "They are never negative, and sum over causes to what the unit loses: a row with is_cause has what "
-        f"is attributed to it, {CAUSE_UNEXPLAINED} the rest. A flagged row "
-        "still has the best estimate: the flag says why to trust it less."
-    ),
+JOB_CAUSES: Final = Table(
+    "job_causes",
+    f"One row per replayed unit and cause, all {len(CAUSES)} of them. Estimates from replays: the work "
+    "stays, its uneven part is removed. Fractions are of T_actual, as computed, never clipped: a fix may "
+    "save less than nothing. time_saved_fraction and recoverable_gpu_hours say what fixing this cause "
+    "alone returns, and must not be added up: one cause can hide behind another. attributed_fraction and "
+    "attributed_gpu_hours share out what all fixes together return, and may be added up. Of the cause "
+    f"{CAUSE_UNEXPLAINED} the former are what is lost against the paper's ideal and no fix returns; "
+    "its attributed values are 0. lost_fraction and lost_gpu_hours are what the report and the views "
+    "call lost: the recorded step time less that with all causes fixed, of analysed units only. "
+    "They are never negative, and sum over causes to what the unit loses: a row with is_cause has what "
+    f"is attributed to it, {CAUSE_UNEXPLAINED} the rest. A flagged row "
+    "still has the best estimate: the flag says why to trust it less.",
     grain=(*UNIT_KEY, "cause"),
     columns=(
         *UNIT,
-        Column("cause", pa.string(), "why the unit may be slow", allowed=CAUSES),
-        Column("is_cause", pa.bool_(), "its fix alone saves enough, with enough evidence"),
-        Column(
-            "time_saved_fraction",
-            pa.float64(),
-            "(T_actual - step time with this cause alone fixed) / T_actual",
-            unit="fraction",
+        text("cause", "why the unit may be slow", allowed=CAUSES),
+        flag("is_cause", "its fix alone saves enough, with enough evidence"),
+        fraction("time_saved_fraction", "(T_actual - step time with this cause alone fixed) / T_actual"),
+        fraction(
+            "attributed_fraction", "its share of what all fixes together save, over T_actual (Shapley value)"
         ),
-        Column(
-            "attributed_fraction",
-            pa.float64(),
-            "its share of what all fixes together save, over T_actual (Shapley value)",
-            unit="fraction",
-        ),
-        described(
-            GPU_HOURS, "gpu_hours x time_saved_fraction; null without gpu_hours", name="recoverable_gpu_hours"
-        ),
-        described(
-            GPU_HOURS, "gpu_hours x attributed_fraction; null without gpu_hours", name="attributed_gpu_hours"
-        ),
-        Column(
+        gpu_hours("recoverable_gpu_hours", "gpu_hours x time_saved_fraction; null without gpu_hours"),
+        gpu_hours("attributed_gpu_hours", "gpu_hours x attributed_fraction; null without gpu_hours"),
+        fraction(
             "lost_fraction",
-            pa.float64(),
             "its part of what the unit loses, over T_actual; null unless the unit is analysed",
-            unit="fraction",
             nullable=True,
             minimum=0,
         ),
         described(LOST_GPU_HOURS, "gpu_hours x lost_fraction; null if either is"),
-        Column(
+        text(
             "flag_reason",
-            pa.string(),
             "why to trust the row less than others; null: no reason. "
             f"{JUDGED_BY_HISTORY}: decided by other jobs or earlier days, as the unit's steps could not",
             nullable=True,
@@ -107,26 +110,26 @@ TABLE = Table(
         ),
         Column(
             "culprits",
-            pa.list_(CULPRIT),
             "who causes it, worst first. pp_rank, dp_rank: null is all; rank, host: of the replayed "
             "rank, null unless it is one worker; effect: how much longer its ops took as a share of the "
             "usual time, for pause, communication and launch_delay seconds lost per step that it struck; "
             f"share_of_steps: in how many steps; pattern: {', '.join(CULPRIT_PATTERNS)}",
+            pa.list_(CULPRIT),
         ),
         Column(
             "evidence",
-            pa.map_(pa.string(), pa.float64()),
             "what the row is based on. effect: largest effect, in the unit of the culprits' effect; "
             "standard_error: of that effect; peers: how many it was compared with; samples: ops; indicator: "
             "the paper's (M_W, M_S, correlation). A missing number has no key. If history "
             "decided, also history_runs: runs of the same model it was compared with; history_jobs: other "
             "jobs in which the host was slow; history_factor: time relative to those; "
             "revised_from: time_saved_fraction before",
+            _EVIDENCE,
         ),
         Column(
             "unrevised",
-            UNREVISED,
             "the row's values before history revised it; null if it did not",
+            UNREVISED,
             nullable=True,
         ),
     ),
@@ -159,8 +162,8 @@ TABLE = Table(
         ),
         Expectation(
             "evidence_is_known",
-            f"forall(map_keys(evidence), key -> key IN ({sql_strings(_EVIDENCE)}))",
-            f"evidence has only the keys {', '.join(_EVIDENCE)}; readers ignore others",
+            f"forall(map_keys(evidence), key -> key IN ({sql_strings(_KEYS)}))",
+            f"evidence has only the keys {', '.join(_KEYS)}; readers ignore others",
             severity="warns",
         ),
         Expectation(
@@ -168,6 +171,70 @@ TABLE = Table(
             f"(unrevised IS NOT NULL) = (coalesce(flag_reason, '') = '{JUDGED_BY_HISTORY}')"
             " AND (unrevised IS NOT NULL) = coalesce(map_contains_key(evidence, 'revised_from'), false)",
             f"a row flagged {JUDGED_BY_HISTORY}, and only such a row, has revised_from and its values before",
+        ),
+    ),
+)
+
+_STAGE: Final = pa.struct(
+    [("pp_rank", pa.int32()), ("usual_compute_s", pa.float64()), ("hosts", pa.list_(pa.string()))]
+)
+_OP_TYPE: Final = pa.struct([("op_type", pa.string()), ("ideal_duration_s", pa.float64())])
+_SLOW_HOST: Final = pa.struct([("host", pa.string()), ("effect", pa.float64())])
+
+JOB_BASELINE: Final = Table(
+    "job_baseline",
+    "One row per replayed unit: the few numbers that judge other units of the same model and layout, and "
+    "other jobs on the same hosts, when their steps cannot decide (job_causes). Its values are "
+    "never revised.",
+    grain=UNIT_KEY,
+    columns=(
+        *UNIT,
+        text("status", "as in job_slowdown", allowed=REPLAYED_STATUSES),
+        text("model", "model being trained, from the manifest", nullable=True),
+        text("gpu_type", "from the manifest", nullable=True),
+        size("dp_size", "replicas", minimum=1),
+        size("pp_size", "stages", minimum=1),
+        size("cp_size", "context-parallel size", minimum=1),
+        size("vpp_size", "model chunks per stage", minimum=1),
+        size("world_size", "ranks of the run", minimum=1),
+        text("ideal", "how ideal durations were chosen"),
+        text("simulator_version", "version of the simulator that wrote the row"),
+        real("ops_per_step", "replayed ops over steps", unit="count", minimum=0),
+        seconds("actual_step_s", "as in job_slowdown", minimum=0),
+        IDEAL_STEP,
+        Column(
+            "stages",
+            "each stage, by pp_rank. usual_compute_s: time of the computes of one of its workers in a "
+            "step, median over steps, then lower median over dp ranks; hosts: of its replayed ranks, each "
+            "once, null if not logged",
+            pa.list_(_STAGE),
+        ),
+        Column(
+            "op_types",
+            "op types as in op_type_slowdown. ideal_duration_s: of one op, mean over stages if they "
+            "differ, and over send and recv; of transfers it may be a little below 0, as clocks differ",
+            pa.list_(_OP_TYPE),
+        ),
+        Column(
+            "slow_hosts",
+            "hosts of workers that the unit's steps show to be always slow, without a flag. effect: "
+            "how much longer their ops take, as a share of the usual time",
+            pa.list_(_SLOW_HOST),
+        ),
+    ),
+    expectations=(
+        Expectation("every_stage_is_there", "size(stages) = pp_size", "one entry per stage"),
+        Expectation(
+            "times_are_known",
+            f"forall(stages, each -> {_is_finite('each.usual_compute_s')})"
+            f" AND forall(op_types, each -> {_is_finite('each.ideal_duration_s', f'> -{CLOCK_NOISE_S}')})",
+            "times of stages are finite and not negative, those of op types finite and above -10 ms: clocks "
+            "that differ make a transfer end before it has started",
+        ),
+        Expectation(
+            "slow_hosts_are_named",
+            f"forall(slow_hosts, each -> each.host IS NOT NULL AND {_is_finite('each.effect')})",
+            "slow hosts have a name and a finite effect",
         ),
     ),
 )

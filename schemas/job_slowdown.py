@@ -6,23 +6,25 @@ from typing import Final
 import pyarrow as pa
 
 from schemas.fields import (
-    ACTUAL_STEP,
     GPU_HOURS,
-    IDEAL_STEP,
     SAME_FORMULA,
     SAME_SUM,
-    SIMULATED_STEP,
-    SLOWDOWN,
     UNIT,
     WASTE_FRACTION,
+    WASTE_OF_SLOWDOWN,
     count,
-    described,
+    flag,
+    fraction,
+    gpu_hours,
+    ratio,
+    real,
     same,
-    waste_of,
+    seconds,
+    size,
+    text,
 )
 from schemas.table import Column, Expectation, Table, sql_strings
 from schemas.vocabulary import (
-    JOB_SLOWDOWN,
     REPLAYED_STATUSES,
     STATUS_FAILED,
     STATUS_PARTIAL_TRACE,
@@ -30,71 +32,43 @@ from schemas.vocabulary import (
     UNIT_KEY,
 )
 
-_WHEN_REPLAYED = (
-    described(
-        SLOWDOWN,
+_WHEN_REPLAYED: Final = (
+    ratio(
+        "slowdown",
         "summed simulated over summed ideal step time: a ratio of means, never a mean of ratios (S, Eq. 1)",
     ),
     WASTE_FRACTION,
-    described(ACTUAL_STEP, "recorded step time, mean over the replayed steps (T_actual)"),
-    described(SIMULATED_STEP, "step time replayed with recorded durations, mean over steps (T)"),
-    described(IDEAL_STEP, "step time replayed with every duration ideal, mean over steps (T_ideal)"),
-    described(ACTUAL_STEP, "recorded step times, summed over the replayed steps", name="actual_total_s"),
-    described(SIMULATED_STEP, "replayed step times (T), summed over steps", name="simulated_total_s"),
-    described(IDEAL_STEP, "ideal step times (T_ideal), summed over steps", name="ideal_total_s"),
-    Column("discrepancy", pa.float64(), "|T_actual - T| / T_actual", unit="fraction", minimum=0),
-    Column("launch_slowdown", pa.float64(), "T_actual / T: what the graph does not explain", unit="ratio"),
-    Column("ideal", pa.string(), "how the ideal durations were chosen; slowdown depends on it strongly"),
+    seconds("actual_step_s", "recorded step time, mean over the replayed steps (T_actual)"),
+    seconds("simulated_step_s", "step time replayed with recorded durations, mean over steps (T)"),
+    seconds("ideal_step_s", "step time replayed with every duration ideal, mean over steps (T_ideal)"),
+    seconds("actual_total_s", "recorded step times, summed over the replayed steps"),
+    seconds("simulated_total_s", "replayed step times (T), summed over steps"),
+    seconds("ideal_total_s", "ideal step times (T_ideal), summed over steps"),
+    fraction("discrepancy", "|T_actual - T| / T_actual", minimum=0),
+    ratio("launch_slowdown", "T_actual / T: what the graph does not explain"),
+    text("ideal", "how the ideal durations were chosen; slowdown depends on it strongly"),
     count("steps", "steps replayed"),
     count("steps_dropped", "steps left out because a worker is missing in them"),
     count("workers", "workers (dp_rank, pp_rank) replayed"),
     count("ops", "ops replayed"),
     count("graphs", "distinct dependency graphs (orders of ops) among steps and replicas"),
-    count(
-        "clamped_transfers",
-        "transfers of -10 ms or less, which clocks may explain; taken as 0",
-    ),
+    count("clamped_transfers", "transfers of -10 ms or less, which clocks may explain; taken as 0"),
     count(
         "buffered_sends",
         "sends that ended 10 ms or more before their recv began on the same host; not changed",
     ),
     count("clamped_launch_delays", "launch delays of -10 ms or less, taken as 0"),
     count("clocks", "clocks of the recorded times: hosts, or ranks without a logged host"),
-    Column("clock_offset_s", pa.float64(), "largest mean offset found for a clock (host_clock)", unit="s"),
-    Column("clock_drift_ppm", pa.float64(), "largest drift found for a clock", unit="ppm", minimum=0),
-    Column(
+    seconds("clock_offset_s", "largest mean offset found for a clock (host_clock)"),
+    real("clock_drift_ppm", "largest drift found for a clock", unit="ppm", minimum=0),
+    seconds(
         "clock_residual_s",
-        pa.float64(),
         "median difference of ends that should agree, after correcting the clocks",
-        unit="s",
         minimum=0,
     ),
-    Column("is_clock_corrected", pa.bool_(), "whether the times were corrected by the clocks found"),
+    flag("is_clock_corrected", "whether the times were corrected by the clocks found"),
     count("odd_rank_steps", "rank-steps unlike their peers; their steps are among steps_dropped"),
 )
-_STATUSES = sql_strings(REPLAYED_STATUSES)
-
-
-def _there_when_replayed(column: Column) -> Expectation:
-    return Expectation(
-        f"{column.name}_with_replay",
-        f"(status IN ({_STATUSES})) = ({column.name} IS NOT NULL)",
-        f"{column.name} exists exactly if the unit was replayed",
-    )
-
-
-def _if_replayed(expectation: Expectation) -> Expectation:
-    return replace(expectation, condition=f"slowdown IS NULL OR ({expectation.condition})")
-
-
-def _share(name: str, meaning: str) -> Column:
-    return Column(name, pa.float64(), meaning, unit="fraction", nullable=True)
-
-
-def _bound(end: str, which: str, of_what: str) -> Column:
-    meaning = f"of a partial trace: the {which} slowdown, {of_what}; null for all others"
-    return Column(f"slowdown_{end}", pa.float64(), meaning, unit="ratio", nullable=True)
-
 
 SLOW_COMPUTES: Final = pa.list_(
     pa.struct(
@@ -109,133 +83,128 @@ SLOW_COMPUTES: Final = pa.list_(
     )
 )
 
-TABLE = Table(
-    name=JOB_SLOWDOWN,
-    meaning=(
-        "One row per unit, analysed or not. Result columns are null unless the unit was replayed. "
-        f"Replayed are the statuses {', '.join(REPLAYED_STATUSES)}; fleet figures count only analysed. "
-        "Shares are estimates as computed, never clipped: real jobs have 1.22 and -0.01."
+_COLUMNS: Final = (
+    *UNIT,
+    text("status", "how far the analysis of the unit came, the first that applies", allowed=STATUSES),
+    text("status_detail", "the facts behind the status, in a line; null: none needed", nullable=True),
+    text("failure_traceback", "of a failed unit: where this software failed", nullable=True),
+    *(replace(column, nullable=True) for column in _WHEN_REPLAYED),
+    fraction(
+        "slow_worker_share",
+        "part of the loss by the slowest 3 % of workers (M_W, Eq. 5); null where T - T_ideal < 1e-9 T",
+        nullable=True,
     ),
+    fraction(
+        "last_stage_share",
+        "part of the loss by the last stage (M_S); 0 without a pipeline; null like slow_worker_share",
+        nullable=True,
+    ),
+    ratio(
+        "forward_backward_correlation",
+        "Pearson, of forward and backward times of the same microbatch within each worker, median over "
+        "workers; null if no worker has two different values of both",
+        nullable=True,
+    ),
+    size("world_size", "ranks of the run, from the manifest", nullable=True),
+    GPU_HOURS,
+    gpu_hours("wasted_gpu_hours", "gpu_hours x waste_fraction; null if either is"),
+    count(
+        "odd_ranks",
+        "ranks with times in another unit, or exchanged; null without recorded ops",
+        nullable=True,
+    ),
+    count(
+        "other_day_lines",
+        "lines with times of another day: left out, unless all are; null without recorded ops",
+        nullable=True,
+    ),
+    text(
+        "unshown_sizes",
+        "sizes above 1 in the manifest that no rank shows, as vpp_size without chunk 1; null: none",
+        nullable=True,
+    ),
+    ratio(
+        "slowdown_low",
+        "of a partial trace: the least slowdown, whether transfers took all gaps between computes, or no "
+        "time; null for all others",
+        nullable=True,
+    ),
+    ratio(
+        "slowdown_high",
+        "of a partial trace: the greatest slowdown, likewise; null for all others",
+        nullable=True,
+    ),
+    Column(
+        "slow_computes",
+        "of a partial trace: computes at least 1.1 times as long as usual, worst first. dp_rank: null "
+        "if all of the stage are; duration_s: median; usual_s: lower median of all stages and chunks, "
+        "or of the stage's other dp ranks",
+        SLOW_COMPUTES,
+        nullable=True,
+    ),
+    text("simulator_version", "version of the simulator that wrote the row"),
+    text(
+        "simulation_settings",
+        "settings that the row was written with, as JSON, without those that change results by no more "
+        "than rounding",
+    ),
+)
+
+
+def _there_when_replayed(column: Column) -> Expectation:
+    return Expectation(
+        f"{column.name}_with_replay",
+        f"(status IN ({sql_strings(REPLAYED_STATUSES)})) = ({column.name} IS NOT NULL)",
+        f"{column.name} exists exactly if the unit was replayed",
+    )
+
+
+_IDENTITIES: Final = (
+    WASTE_OF_SLOWDOWN,
+    same(
+        "slowdown_is_ratio_of_sums",
+        "slowdown * ideal_total_s",
+        "simulated_total_s",
+        SAME_SUM,
+        "slowdown = simulated_total_s / ideal_total_s",
+    ),
+    *(
+        same(
+            f"{kind}_step_s_is_mean",
+            f"{kind}_step_s * steps",
+            f"{kind}_total_s",
+            SAME_SUM,
+            f"{kind}_step_s = {kind}_total_s / steps",
+        )
+        for kind in ("actual", "simulated", "ideal")
+    ),
+    same(
+        "discrepancy_of_step_times",
+        "discrepancy * actual_step_s",
+        "abs(actual_step_s - simulated_step_s)",
+        SAME_FORMULA,
+        "discrepancy = |actual_step_s - simulated_step_s| / actual_step_s",
+    ),
+    same(
+        "launch_slowdown_of_step_times",
+        "launch_slowdown * simulated_step_s",
+        "actual_step_s",
+        SAME_FORMULA,
+        "launch_slowdown = actual_step_s / simulated_step_s",
+    ),
+)
+"""Of replayed units."""
+
+JOB_SLOWDOWN: Final = Table(
+    "job_slowdown",
+    "One row per unit, analysed or not. Result columns are null unless the unit was replayed. "
+    f"Replayed are the statuses {', '.join(REPLAYED_STATUSES)}; fleet figures count only analysed. "
+    "Shares are estimates as computed, never clipped: real jobs have 1.22 and -0.01.",
     grain=UNIT_KEY,
-    columns=(
-        *UNIT,
-        Column(
-            "status",
-            pa.string(),
-            "how far the analysis of the unit came, the first that applies",
-            allowed=STATUSES,
-        ),
-        Column(
-            "status_detail",
-            pa.string(),
-            "the facts behind the status, in a line; null: none needed",
-            nullable=True,
-        ),
-        Column(
-            "failure_traceback", pa.string(), "of a failed unit: where this software failed", nullable=True
-        ),
-        *(replace(column, nullable=True) for column in _WHEN_REPLAYED),
-        _share(
-            "slow_worker_share",
-            "part of the loss by the slowest 3 % of workers (M_W, Eq. 5); null where T - T_ideal < 1e-9 T",
-        ),
-        _share(
-            "last_stage_share",
-            "part of the loss by the last stage (M_S); 0 without a pipeline; null like slow_worker_share",
-        ),
-        Column(
-            "forward_backward_correlation",
-            pa.float64(),
-            "Pearson, of forward and backward times of the same microbatch within each worker, median over "
-            "workers; null if no worker has two different values of both",
-            unit="ratio",
-            nullable=True,
-        ),
-        Column("world_size", pa.int32(), "ranks of the run, from the manifest", unit="count", nullable=True),
-        GPU_HOURS,
-        Column(
-            "wasted_gpu_hours",
-            pa.float64(),
-            "gpu_hours x waste_fraction; null if either is",
-            unit="GPU h",
-            nullable=True,
-        ),
-        count(
-            "odd_ranks",
-            "ranks with times in another unit, or exchanged; null without recorded ops",
-            nullable=True,
-        ),
-        count(
-            "other_day_lines",
-            "lines with times of another day: left out, unless all are; null without recorded ops",
-            nullable=True,
-        ),
-        Column(
-            "unshown_sizes",
-            pa.string(),
-            "sizes above 1 in the manifest that no rank shows, as vpp_size without chunk 1; null: none",
-            nullable=True,
-        ),
-        _bound("low", "least", "whether transfers took all gaps between computes, or no time"),
-        _bound("high", "greatest", "likewise"),
-        Column(
-            "slow_computes",
-            SLOW_COMPUTES,
-            "of a partial trace: computes at least 1.1 times as long as usual, worst first. dp_rank: null "
-            "if all of the stage are; duration_s: median; usual_s: lower median of all stages and chunks, "
-            "or of the stage's other dp ranks",
-            nullable=True,
-        ),
-        Column("simulator_version", pa.string(), "version of the simulator that wrote the row"),
-        Column(
-            "simulation_settings",
-            pa.string(),
-            "settings that the row was written with, as JSON, without those that change results by no more "
-            "than rounding",
-        ),
-    ),
+    columns=_COLUMNS,
     expectations=(
         *(_there_when_replayed(column) for column in _WHEN_REPLAYED),
-        _if_replayed(waste_of()),
-        _if_replayed(
-            same(
-                "slowdown_is_ratio_of_sums",
-                "slowdown * ideal_total_s",
-                "simulated_total_s",
-                SAME_SUM,
-                "slowdown = simulated_total_s / ideal_total_s",
-            )
-        ),
-        *(
-            _if_replayed(
-                same(
-                    f"{kind}_step_s_is_mean",
-                    f"{kind}_step_s * steps",
-                    f"{kind}_total_s",
-                    SAME_SUM,
-                    f"{kind}_step_s = {kind}_total_s / steps",
-                )
-            )
-            for kind in ("actual", "simulated", "ideal")
-        ),
-        _if_replayed(
-            same(
-                "discrepancy_of_step_times",
-                "discrepancy * actual_step_s",
-                "abs(actual_step_s - simulated_step_s)",
-                SAME_FORMULA,
-                "discrepancy = |actual_step_s - simulated_step_s| / actual_step_s",
-            )
-        ),
-        _if_replayed(
-            same(
-                "launch_slowdown_of_step_times",
-                "launch_slowdown * simulated_step_s",
-                "actual_step_s",
-                SAME_FORMULA,
-                "launch_slowdown = actual_step_s / simulated_step_s",
-            )
-        ),
+        *(replace(each, condition=f"slowdown IS NULL OR ({each.condition})") for each in _IDENTITIES),
         Expectation(
             "wasted_gpu_hours_of_waste",
             "CASE WHEN gpu_hours IS NULL OR waste_fraction IS NULL THEN wasted_gpu_hours IS NULL"

@@ -41,8 +41,8 @@ class Column:
     """
 
     name: str
-    type: pa.DataType
     meaning: str
+    type: pa.DataType
     unit: str | None = None
     nullable: bool = False
     minimum: float | None = None

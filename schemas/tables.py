@@ -1,10 +1,14 @@
 """All tables of the warehouse, by name."""
 
-from importlib import import_module
 from typing import Final
 
+from schemas import fleet_tables, ingested_tables, job_causes, job_slowdown, log_tables, part_tables
 from schemas.table import Table
 from schemas.vocabulary import TABLE_NAMES
 
-TABLES: Final[dict[str, Table]] = {name: import_module(f"schemas.{name}").TABLE for name in TABLE_NAMES}
-"""In the order of vocabulary.TABLE_NAMES; each is declared in the module of the same name."""
+_MODULES: Final = (ingested_tables, job_slowdown, job_causes, part_tables, fleet_tables, log_tables)
+_DECLARED: Final = {
+    table.name: table for module in _MODULES for table in vars(module).values() if isinstance(table, Table)
+}
+TABLES: Final[dict[str, Table]] = {name: _DECLARED[name] for name in TABLE_NAMES}
+"""In the order of vocabulary.TABLE_NAMES."""

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from jobs.gates.audit import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION
 from jobs.runtime.run_log import new_run
 from jobs.warehouse.tables import Warehouse
-from schemas.pipeline_runs import TABLE
+from schemas.log_tables import PIPELINE_RUNS as TABLE
 from schemas.vocabulary import EXIT_DONE, RUN_OUTCOMES
 
 ENTRY_POINT: Final = "release_night"

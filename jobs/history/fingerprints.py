@@ -16,7 +16,7 @@ from jobs.landing.files import Unit
 from jobs.reading.reader import TableReader
 from jobs.runtime.settings import Settings
 from jobs.warehouse.tables import Warehouse
-from schemas.unit_fingerprints import TABLE
+from schemas.log_tables import UNIT_FINGERPRINTS as TABLE
 from schemas.vocabulary import (
     PHASE_AGGREGATE,
     PHASE_INGEST,

@@ -23,7 +23,8 @@ from jobs.runtime.session import SessionError
 from jobs.runtime.settings import SettingsError
 from jobs.warehouse.lock import LockedError, NotWritableError
 from jobs.warehouse.tables import Warehouse
-from schemas.pipeline_runs import REFUSAL, TABLE
+from schemas.log_tables import PIPELINE_RUNS as TABLE
+from schemas.log_tables import REFUSAL
 from schemas.vocabulary import (
     EXIT_DONE,
     EXIT_FAILED,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from jobs.warehouse.small_files import small_files
-from schemas.publications import TABLE
+from schemas.log_tables import PUBLICATIONS as TABLE
 from schemas.vocabulary import BEGIN, RECOVER
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.collective_arrival import TABLE
+from schemas.ingested_tables import COLLECTIVE_ARRIVAL as TABLE
 
 _LARGEST_RANK: Final = 2**31 - 1
 _LONGEST_US: Final = 1e15

@@ -22,7 +22,7 @@ from jobs.landing.formats.strict_json import (
     parse,
     shown,
 )
-from schemas.jobs import TABLE as JOBS
+from schemas.ingested_tables import JOBS
 from schemas.vocabulary import REASON_UNREADABLE_FILE, STATUS_BAD_LAYOUT, STATUS_NO_MANIFEST, TRANSFERS
 
 PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")

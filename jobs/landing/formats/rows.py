@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.rank_steps import TABLE as RANK_STEPS
+from schemas.ingested_tables import RANK_STEPS
 
 _ROW_BYTES: Final = 400
 """What a row's scalars take as Python holds them, about."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from schemas.job_baseline import CLOCK_NOISE_S
+from schemas.job_causes import CLOCK_NOISE_S
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     COLLECTIVE_ARRIVAL,

@@ -16,7 +16,7 @@ from jobs.runtime.run_log import ROWS_IN
 from jobs.runtime.session import SessionError
 from jobs.runtime.settings import Settings, SettingsError
 from jobs.warehouse.tables import Warehouse
-from schemas.pipeline_runs import TABLE
+from schemas.log_tables import PIPELINE_RUNS as TABLE
 from tests.support.commands import spark_submit, start
 
 DAY = ["--log-date", "2026-01-05"]

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from jobs.runtime.run_log import recorded_run, say_killed
 from jobs.warehouse.tables import Warehouse
-from schemas.pipeline_runs import TABLE
+from schemas.log_tables import PIPELINE_RUNS as TABLE
 from tests.support.examples import table_rows
 
 

@@ -14,7 +14,7 @@ from jobs.landing.formats.manifest import (
     no_manifest,
     parse_published_meta,
 )
-from schemas.jobs import TABLE
+from schemas.ingested_tables import JOBS as TABLE
 
 NESTING = 64
 SIZES = {"dp_size": 2, "pp_size": 4, "tp_size": 2, "cp_size": 1, "vpp_size": 1, "world_size": 16}

@@ -12,7 +12,7 @@ from jobs.landing.formats import nccl_inspector
 from jobs.landing.formats.arrivals import Arrivals, Attendance
 from jobs.landing.formats.foreign import SourceFile
 from jobs.landing.formats.rows import Bounds, FileError, Reject
-from schemas.collective_arrival import TABLE
+from schemas.ingested_tables import COLLECTIVE_ARRIVAL as TABLE
 from schemas.vocabulary import (
     REASON_LINE_TOO_LONG,
     REASON_MISSING_FIELD,

@@ -1,0 +1,253 @@
+"""The tables that ingest writes: what the landing's logs and manifests say, and what of them was rejected."""
+
+from typing import Final
+
+import pyarrow as pa
+
+from schemas.fields import (
+    DP_RANK,
+    GPU_HOURS,
+    HOST,
+    PP_RANK,
+    RANK,
+    SOURCE_FILE,
+    STEP,
+    UNIT,
+    count,
+    described,
+    instant,
+    integer,
+    number32,
+    real,
+    size,
+    text,
+)
+from schemas.table import Column, Expectation, Table, sql_strings
+from schemas.vocabulary import (
+    FILE_REASONS,
+    OP_TYPES,
+    REJECT_REASONS,
+    STATUS_BAD_LAYOUT,
+    STATUS_NO_MANIFEST,
+    STATUS_UNUSABLE_LOG,
+    TRANSFERS,
+    UNIT_KEY,
+)
+
+_TIMES: Final = pa.list_(pa.float64())
+_NUMBERS: Final = pa.list_(pa.int32())
+
+RANK_STEPS: Final = Table(
+    "rank_steps",
+    "One row per rank and step, its ops as arrays of one length in the order of the log's line. "
+    "Contains all recorded ranks; of each worker the lowest (cp_rank, tp_rank) is replayed. "
+    "The view ops shows one row per op, with names.",
+    grain=(*UNIT_KEY, "step", "rank"),
+    columns=(
+        *UNIT,
+        STEP,
+        RANK,
+        DP_RANK,
+        PP_RANK,
+        number32("tp_rank", "tensor-parallel coordinate; null if not logged", nullable=True, minimum=0),
+        number32("cp_rank", "context-parallel coordinate; null if not logged", nullable=True, minimum=0),
+        HOST,
+        number32("gpu", "GPU index on its host; null if not logged", nullable=True),
+        integer(
+            "t0_us",
+            "Unix time of the row's zero; null in published traces, whose zero is the step's start",
+            unit="us",
+            nullable=True,
+            minimum=0,
+        ),
+        Column(
+            "op",
+            "op types as codes: positions in vocabulary.OP_TYPES",
+            pa.list_(pa.int8()),
+            minimum=0,
+            maximum=len(OP_TYPES) - 1,
+        ),
+        Column("start_us", "start of each op after the row's zero", _TIMES, unit="us", minimum=0),
+        Column("duration_us", "length of each op", _TIMES, unit="us", minimum=0),
+        Column("microbatch", "microbatch of each op; meaningful on compute ops only", _NUMBERS),
+        Column(
+            "model_chunk",
+            "model chunk within the stage; meaningful on computes and on collectives of one chunk",
+            _NUMBERS,
+        ),
+        SOURCE_FILE,
+    ),
+    alike=("op", "start_us", "duration_us", "microbatch", "model_chunk"),
+)
+
+_SIZES: Final = {
+    "dp_size": "data-parallel size",
+    "pp_size": "pipeline stages",
+    "tp_size": "tensor-parallel size",
+    "cp_size": "context-parallel size (dsp_size in published traces)",
+    "vpp_size": "model chunks per stage (virtual pipeline)",
+    "world_size": "number of ranks = dp_size x pp_size x tp_size x cp_size",
+}
+
+JOBS: Final = Table(
+    "jobs",
+    "One row per unit: what its manifest says. What is missing is null; a unit without a manifest is "
+    "a row of nulls, except for what its log has. Sizes of a manifest with bad layout are stored as they "
+    "came where they fit.",
+    grain=UNIT_KEY,
+    columns=(
+        *UNIT,
+        *(size(name, meaning, nullable=True) for name, meaning in _SIZES.items()),
+        size("ep_size", "expert-parallel size", nullable=True),
+        text("cluster", "cluster on which the job ran", nullable=True),
+        text("team", "team that owns the job", nullable=True),
+        text("model", "model in training", nullable=True),
+        text("framework", "training framework", nullable=True),
+        text("gpu_type", "type of the GPUs", nullable=True),
+        instant("started_at", "start of the run", nullable=True),
+        instant("ended_at", "end of the run", nullable=True),
+        GPU_HOURS,
+        size("restarts", "restarts of the run", nullable=True),
+        Column("labels", "free labels, as text", pa.map_(pa.string(), pa.string()), nullable=True),
+        text(
+            "manifest_status",
+            "null: the manifest is good; otherwise the status that it, or a log of no use, gives its unit",
+            nullable=True,
+            allowed=(STATUS_NO_MANIFEST, STATUS_BAD_LAYOUT, STATUS_UNUSABLE_LOG),
+        ),
+        text(
+            "manifest_detail",
+            "what is wrong with the manifest or the log; null if manifest_status is",
+            nullable=True,
+        ),
+        text(
+            "source_format",
+            "format of the log: rank-log/1, published-trace, or the tool that wrote it; null without a log "
+            "and in rows of an earlier version",
+            nullable=True,
+        ),
+        text(
+            "transfers",
+            "whether the log's transfers were measured, inferred from gaps between computes, or are absent; "
+            "null like source_format, then taken as measured",
+            nullable=True,
+            allowed=TRANSFERS,
+        ),
+        size(
+            "warm_up_steps",
+            "first recorded steps that are stored and not replayed, because the job was still warming up; "
+            "null: none",
+            nullable=True,
+            minimum=0,
+        ),
+        Column(
+            "left_out",
+            "what a replay cannot use of another tool's log, and how often; also fields "
+            "that the manifest lacks and the log has; null: nothing",
+            pa.map_(pa.string(), pa.int64()),
+            nullable=True,
+        ),
+    ),
+    expectations=(
+        Expectation(
+            "good_manifest_is_complete",
+            f"manifest_status IS NOT NULL OR ({' AND '.join(f'{name} >= 1' for name in _SIZES)})",
+            "a valid manifest has every size, each at least 1",
+        ),
+        Expectation(
+            "world_size_is_the_product",
+            "manifest_status IS NOT NULL OR world_size = double(dp_size) * pp_size * tp_size * cp_size",
+            "in a valid manifest world_size = dp_size x pp_size x tp_size x cp_size",
+        ),
+        Expectation(
+            "bad_manifest_says_why",
+            "(manifest_status IS NULL) = (manifest_detail IS NULL)",
+            "manifest_detail exists exactly if manifest_status does; no figure uses it",
+            severity="warns",
+        ),
+    ),
+)
+
+REJECTS: Final = Table(
+    "rejects",
+    "One row per rejected line or file. A rejected line costs its rank's step and nothing else.",
+    grain=(*UNIT_KEY, "source_file", "line"),
+    columns=(
+        *UNIT,
+        SOURCE_FILE,
+        integer("line", "1-based, blank lines counted; null: the whole file", nullable=True, minimum=1),
+        text("reason", "why, the first that applies", allowed=REJECT_REASONS),
+        text("detail", "what was wrong, in a sentence"),
+        text("text", "the line's first 2,000 characters; null: the whole file", nullable=True),
+    ),
+    expectations=(
+        Expectation(
+            "only_files_have_no_line",
+            f"(line IS NULL) = (reason IN ({sql_strings(FILE_REASONS)}))",
+            "line is null exactly for a whole file",
+        ),
+        Expectation(
+            "text_is_cut",
+            "text IS NULL OR length(text) <= 2000",
+            "text has at most 2,000 characters; more only takes space: no figure uses it",
+            severity="warns",
+        ),
+    ),
+)
+
+SOURCE_FILES: Final = Table(
+    "source_files",
+    "One row per file of logs read. For every readable file of lines: lines = rows + rejects, the lines "
+    "counted by the text reader, not by the parser.",
+    grain=(*UNIT_KEY, "source_file"),
+    columns=(
+        *UNIT,
+        SOURCE_FILE,
+        count("bytes", "size of the file", unit="B"),
+        count(
+            "lines",
+            "lines that are not blank; null: not readable to its end, or not made of lines",
+            nullable=True,
+        ),
+        count("rows", "rows of rank_steps that came from it"),
+        count("rejects", "rows of rejects that name it"),
+    ),
+    expectations=(
+        Expectation(
+            "every_line_is_accounted_for",
+            "lines IS NULL OR lines = rows + rejects",
+            "lines = rows stored + rejects",
+        ),
+    ),
+)
+
+COLLECTIVE_ARRIVAL: Final = Table(
+    "collective_arrival",
+    "One row per communicator and rank in it, from logs of NCCL Inspector and traces of torch.profiler. "
+    "All ranks leave a collective together, so the rank with the shortest time in it came last. "
+    "Only collectives with all ranks recorded count. They do not show what a late rank did "
+    "before: they show where to look, not what it costs.",
+    grain=(*UNIT_KEY, "communicator", "rank"),
+    columns=(
+        *UNIT,
+        text("communicator", "as the tool names it: NCCL's hash, or a process group"),
+        described(
+            RANK, "as the tool numbers it: NCCL within the communicator, torch.profiler within the job"
+        ),
+        HOST,
+        count("collectives", "collectives recorded by all ranks of the communicator"),
+        count("times_last", "collectives to which this rank came last; ties to the lower rank"),
+        real("mean_late_us", "how long after the first rank it came, on average", unit="us", minimum=0),
+        real("mean_wait_us", "how long it waited for the last rank, on average", unit="us", minimum=0),
+    ),
+    expectations=(
+        Expectation(
+            "last_is_a_part",
+            "times_last <= collectives",
+            "no rank is last in more collectives than it takes part in",
+        ),
+        Expectation(
+            "there_are_some", "collectives > 0", "a rank without a fully recorded collective has no row"
+        ),
+    ),
+)

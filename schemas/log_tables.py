@@ -1,0 +1,130 @@
+"""What the pipeline writes about itself: the inputs of each unit, its publications and its runs."""
+
+from typing import Final
+
+import pyarrow as pa
+
+from schemas.fields import UNIT, count, instant, seconds, text, texts
+from schemas.table import Column, Table
+from schemas.vocabulary import PHASE_NAMES, PUBLISHERS, RUN_OUTCOMES, UNIT_KEY
+
+FILE: Final = pa.struct(
+    [("name", pa.string()), ("bytes", pa.int64()), ("modified_us", pa.int64()), ("digest", pa.string())]
+)
+
+UNIT_FINGERPRINTS: Final = Table(
+    "unit_fingerprints",
+    "One row per unit and phase whose rows of the unit are published. Without it, the phase has "
+    "to be done again. For aggregate and publish: the unit as it is counted in the tables of its day.",
+    grain=(*UNIT_KEY, "stage"),
+    partition_by=("log_date", "stage"),  # replaces a phase's days without reading files
+    columns=(
+        *UNIT,
+        text("stage", "phase of the night", allowed=PHASE_NAMES),
+        text(
+            "inputs",
+            "SHA-256 of what the phase read: the unit's files (names, sizes, contents), or inputs, settings "
+            "and version of the phase before; of revise also those of the days that it looks back on",
+        ),
+        text("settings", "settings that matter to the phase, as JSON"),
+        text("version", "version of the phase's code; of simulate the simulator version"),
+        count("bytes", "bytes of the unit's files"),
+        count("ops", "ops stored in rank_steps"),
+        Column(
+            "files",
+            "ingest only: the unit's files. name; bytes; modified_us: Unix time of the last change; digest: "
+            "SHA-256 of the content, null for a file too large to be hashed",
+            pa.list_(FILE),
+        ),
+    ),
+)
+
+PUBLICATIONS: Final = Table(
+    "publications",
+    "One row per publication: a phase, or upkeep, that replaced rows of one or more tables. The row is "
+    "appended after the last table was committed. The tables as of the latest row belong together. Only "
+    "ever appended to.",
+    grain=("publication",),
+    partition_by=(),
+    columns=(
+        count("publication", "number of the publication; the highest is the latest"),
+        instant("published_at", "when it was complete"),
+        text(
+            "phase",
+            "phase that published; upkeep: old rows removed or files compacted; recover: an unfinished one "
+            "was undone; begin: the tables as they were before the first publication",
+            allowed=PUBLISHERS,
+        ),
+        Column("log_dates", "days whose rows were replaced", pa.list_(pa.date32())),
+        Column(
+            "versions",
+            "Delta version of every table of the warehouse, by table; a table not listed is empty",
+            pa.map_(pa.string(), pa.int64()),
+        ),
+    ),
+)
+
+PHASE_WORK: Final = pa.struct(
+    [
+        ("stage", pa.string()),
+        ("seconds", pa.float64()),
+        ("units", pa.int64()),
+        ("bytes", pa.int64()),
+        ("ops", pa.int64()),
+        ("gate_seconds", pa.float64()),
+        ("expectations", pa.int64()),
+        ("released", pa.int64()),
+    ]
+)
+REFUSAL: Final = pa.struct(
+    [("table", pa.string()), ("expectation", pa.string()), ("rows", pa.int64()), ("meaning", pa.string())]
+)
+
+PIPELINE_RUNS: Final = Table(
+    "pipeline_runs",
+    "One row per run of an entry point that writes, successful or not. It exists from the start of the "
+    "run, and completed at its end.",
+    grain=("pipeline_run_id",),
+    partition_by=(),
+    columns=(
+        text("pipeline_run_id", "UUID of the run"),
+        text("entry_point", "which entry point, by module name"),
+        text("arguments", "its arguments, as a shell would take them"),
+        Column("log_date", "the log date of its work; null unless exactly one", pa.date32(), nullable=True),
+        instant("started_at", "when it started"),
+        seconds(
+            "seconds",
+            "how long it took, without the start of Spark; null while it runs, and if it was killed",
+            minimum=0,
+            nullable=True,
+        ),
+        count("rows_in", "rows read; null if not known", nullable=True),
+        count("rows_out", "rows published; null if nothing was", nullable=True),
+        text(
+            "outcome",
+            "how it ended; started: it runs, or was killed and no later writer has marked it killed",
+            allowed=RUN_OUTCOMES,
+        ),
+        Column(
+            "stages",
+            "what each phase of the run worked on: seconds; units; bytes of their files; ops stored; "
+            "gate_seconds: seconds of its gates, part of seconds; expectations: checked by its gates; "
+            "released: refusals released by hand; null if no phase succeeded",
+            pa.list_(PHASE_WORK),
+            nullable=True,
+        ),
+        Column(
+            "refusals",
+            "what gates refused, by table and expectation, and for how many rows; null if nothing was",
+            pa.list_(REFUSAL),
+            nullable=True,
+        ),
+        texts(
+            "accepted",
+            "of release_night: refusals (table.expectation) that no longer stop the log date; else null",
+            nullable=True,
+        ),
+        text("accepted_by", "who released them; else null", nullable=True),
+        text("accepted_because", "why; else null", nullable=True),
+    ),
+)
