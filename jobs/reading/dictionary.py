@@ -4,7 +4,7 @@ from typing import Final
 
 from jinja2 import Environment, StrictUndefined
 
-from jobs.report.policy import of_inline
+from jobs.report.templates import of_inline
 from jobs.runtime.project import project_file
 from schemas.dictionary import entries
 from schemas.queries import QUERIES

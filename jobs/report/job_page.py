@@ -8,9 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from jobs.report import cause_words, commands, loss, templates, wording
-from jobs.report.job_charts import by_step, charts
+from jobs.report.job_charts import Pattern, by_step, charts, name_pattern
 from jobs.report.names import job_page_path
-from jobs.report.patterns import Pattern, name_pattern
 from jobs.report.rows import FleetTables, Publication, Row, UnitTables
 from schemas.unit import Unit
 from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, STATUS_ANALYSED
@@ -63,6 +62,7 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
         no command to show.
     """
     unit = tables.key
+    again = "analyse them again" if warehouse is None else "ingest the day again"
     values: dict[str, Any] = {
         "root": "..",
         "title": f"{unit.job_id}, {unit.log_date}",
@@ -71,7 +71,7 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
         "about": _about(tables.job),
         "headline": loss.headline(tables.job),
         "is_analysed": tables.job["status"] == STATUS_ANALYSED,
-        "to_do": wording.STATUS_FIXES.get(tables.job["status"]),
+        "to_do": wording.STATUS_FIXES.get(tables.job["status"], "").format(again=again),
         "rejects": tables.rejects,
         "traceback": tables.job["failure_traceback"],
         "figures": [],

@@ -10,6 +10,8 @@ JOBS_FOLDER: Final = "jobs"
 HOSTS_FOLDER: Final = "hosts"
 """Folder of the host pages in a publication."""
 INDEX_NAME: Final = "index.html"
+HEADLINE_NAME: Final = "headline.txt"
+"""First sentence of a publication, for the list of all."""
 
 _HARMLESS: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST: Final = 40

@@ -11,13 +11,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from jobs.runtime.errors import PlainError
 from jobs.runtime.packaged_java import packaged_java_home
 
 SUPPORTED_VERSIONS = (17, 21)
 """Java releases that Spark 4.2 is built for."""
 
 
-class JavaNotFoundError(Exception):
+class JavaNotFoundError(PlainError):
     """No Java of a supported version was found."""
 
 

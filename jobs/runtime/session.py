@@ -18,6 +18,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from jobs.runtime.delta_jars import resolved_jars, resolver_conf
+from jobs.runtime.errors import PlainError
 from jobs.runtime.jvm import JvmError, is_submitted, launch_jvm
 from jobs.runtime.package import ZIP_NAME, write_zip
 from jobs.runtime.project import PROJECT, is_zip
@@ -31,7 +32,7 @@ _LOOPBACK: Final = "127.0.0.1"
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 
 
-class SessionError(Exception):
+class SessionError(PlainError):
     """No usable session can be made; the message says in one line what to do."""
 
 

@@ -91,7 +91,7 @@ def test_the_list_of_tables_and_views(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_table_a_view_and_a_query(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["Worker_Slowdown"]) == 0
+    assert main(["Worker_Slowdown", "--warehouse", "any"]) == 0
     printed = capsys.readouterr().out
     assert "One row per log_date, job_id, run_id, dp_rank, pp_rank." in printed
     assert re.search(r"\n slowdown_approx +double +ratio +the paper's shortcut", printed)
