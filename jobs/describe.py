@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from jobs.reading.dictionary import render
 from jobs.reading.printing import FORMATS, Result, write
+from jobs.report.dictionary import dictionary_alone
 from jobs.runtime.arguments import FORMAT, Arguments, called, command, option
 from schemas.dictionary import Entry, entries
 from schemas.queries import QUERIES
@@ -52,7 +52,7 @@ def main(args: Arguments) -> int:
 
 def _write_page(target: Path) -> int:
     try:
-        target.write_text(render(), encoding="utf-8")
+        target.write_bytes(dictionary_alone())
     except OSError as error:
         sys.stderr.write(f"{called()}: error: --html: {target}: {error.strerror}\n")
         return EXIT_WRONG_SETTINGS

@@ -16,9 +16,9 @@ from typing import Final
 
 import vl_convert
 
-from jobs.reading import dictionary
 from jobs.report import templates
-from jobs.report.names import HEADLINE_NAME, INDEX_NAME, JOBS_FOLDER
+from jobs.report.dictionary import dictionary
+from jobs.report.links import HEADLINE_NAME, INDEX_NAME, JOBS_FOLDER
 
 _LOCK: Final = ".lock"
 _GLOBALS: Final = "window.vegaEmbed = vegaEmbed;"
@@ -88,7 +88,7 @@ def _shared(root: Path) -> dict[str, bytes]:
     """Style, script and chart library of a publication, and the dictionary of all columns."""
     return {
         **templates.shared_files(),
-        templates.DICTIONARY_NAME: dictionary.render().encode(),
+        templates.DICTIONARY_NAME: dictionary(),
         templates.LIBRARY_NAME: chart_library(root),
     }
 

@@ -29,7 +29,8 @@ _BESIDE: Final = re.compile(
     r'|<script defer src="[^"]*/(?P<script>[\w.-]+)"></script>'
 )
 """How a page names its style and scripts."""
-_SCRIPTS: Final = ("words.js", "charts.js", "tables.js", "fleet.js", "job.js")
+DICTIONARY_SCRIPT: Final = "dictionary.js"
+_SCRIPTS: Final = ("words.js", "charts.js", "tables.js", "fleet.js", "job.js", DICTIONARY_SCRIPT)
 _STYLE: Final = "report.css"
 
 LIBRARY_NAME: Final = "charts-library.js"
@@ -44,9 +45,12 @@ def page(name: str, values: Mapping[str, object]) -> bytes:
     return _environment().get_template(name).render(values).encode()
 
 
-def shared_files() -> dict[str, bytes]:
-    """Our own script and style, as they lie beside the pages."""
-    script = "".join(_read(name) for name in _SCRIPTS)
+def shared_files(*scripts: str) -> dict[str, bytes]:
+    """Our own script and style, as they lie beside the pages.
+
+    scripts : parts of the script; all if left out
+    """
+    script = "".join(_read(name) for name in scripts or _SCRIPTS)
     return {SCRIPT_NAME: script.encode(), STYLE_NAME: _read(_STYLE).encode()}
 
 
