@@ -111,7 +111,7 @@ package: setup
 	@$(VENV) -m jobs.runtime.package
 
 emitter: setup
-	@$(VENV) -m jobs.runtime.package_emitter
+	@$(VENV) -m jobs.runtime.package emitter
 
 real-run: emitter
 	@test -x .venv-torch/bin/python || { echo "real-run: downloading torch with CUDA and megatron-core (3 GB) ..."; \

@@ -4,7 +4,6 @@
 same folder, except for causes that only other jobs and days can decide.
 """
 
-import os
 import re
 import sys
 import webbrowser
@@ -17,15 +16,12 @@ from typing import Final, cast
 import click
 
 from jobs.landing.one_run import NoRunError, Run, runs_in
-from jobs.reading.analysis import Analysis, analysis
+from jobs.reading.analysis import Analysis, analysis, manifest_template, unread_files
 from jobs.reading.printing import FORMATS, Result, printable, write
-from jobs.reading.unread import manifest_template, unread_files
 from jobs.report import loss, wording
 from jobs.report.cause_words import described
-from jobs.report.files import chart_library
+from jobs.report.files import alone, cache_folder, chart_library
 from jobs.report.job_page import job_page, trust
-from jobs.report.single_file import single_file
-from jobs.report.templates import LIBRARY_NAME, shared_files
 from jobs.runtime.arguments import Arguments, called, command, log_date, option
 from jobs.runtime.nearest import suggestion
 from schemas.unit import Unit
@@ -60,21 +56,14 @@ def main(args: Arguments) -> int:
     if args.page is not None and (args.page.is_dir() or not args.page.parent.is_dir()):
         raise click.UsageError(f"--page: {args.page} is no file in a folder that is there")
     with ThreadPoolExecutor(1) as beside:
-        library = beside.submit(chart_library, _cache())
-        try:
-            run = _chosen(runs_in(args.folder), args)
-        except NoRunError as error:
-            sys.stderr.write(f"{called()}: error: {error}\n")
-            return EXIT_WRONG_SETTINGS
+        library = beside.submit(chart_library, cache_folder())
+        run = _chosen(runs_in(args.folder), args)
         found = analysis(run)
         sys.stdout.writelines(f"{printable(line)}\n" for line in _answer(run, found))
         _write_causes(found)
         sys.stdout.writelines(f"{printable(line)}\n" for line in (*_trust(found), *_rejects(found)))
         page = args.page or Path(_file_name(found.unit))
-        content = single_file(
-            job_page(found.tables, None),
-            {**shared_files(), LIBRARY_NAME: library.result()},
-        )
+        content = alone(job_page(found.tables, None), library.result())
     try:
         page.write_bytes(content)
     except OSError as error:
@@ -161,7 +150,7 @@ def _write_causes(found: Analysis) -> None:
         rows.append((words["title"], wording.percent(row["time_saved_fraction"]), hours, listed, what))
     if rows:
         sys.stdout.write("Why, and what each fix alone returns (shares of the step time do not add up):\n")
-        write(Result(_COLUMNS, [name in _NUMBERS for name in _COLUMNS], rows), FORMATS[0], sys.stdout)
+        write(Result(_COLUMNS, rows, [name in _NUMBERS for name in _COLUMNS]), FORMATS[0], sys.stdout)
 
 
 def _place(culprit: dict[str, object]) -> str:
@@ -195,11 +184,6 @@ def _rejects(found: Analysis) -> Iterator[str]:
 
 def _file_name(unit: Unit) -> str:
     return re.sub(r"[^\w.-]+", "_", f"{unit.job_id}-{unit.run_id}-{unit.log_date}")[:200] + ".html"
-
-
-def _cache() -> Path:
-    """Where the chart library is kept, which takes seconds to put together."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "straggler"
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from jobs.history.changed_units import (
 from jobs.history.do_blocks import do_blocks
 from jobs.history.fingerprints import Fingerprint
 from jobs.landing.read_landing import Digests, digests, digests_by
-from jobs.reading.engines import tables_of
+from jobs.reading.command import tables_of
 from jobs.reading.printing import Result, write
 from jobs.reading.reader import TableReader
 from jobs.runtime import inputs
@@ -146,8 +146,7 @@ def print_plan(tables: TableReader, todo: Plan) -> None:
                 size = work.units, round(work.ops / 1e6, 1), round(work.bytes / 1e6, 1)
                 rows.append((days, phase, *size, round(seconds_for(work, phase, rate), 1)))
     if rows:
-        is_number = [name not in {"days", "stage"} for name in _COLUMNS]
-        write(Result(_COLUMNS, is_number, rows), "table", sys.stdout)
+        write(Result(_COLUMNS, rows), "table", sys.stdout)
     jobs = len({job for block in todo.blocks for job in block.jobs})
     seconds = sum(float(row[-1]) for row in rows)
     _say(f"{jobs} jobs on {len(todo.log_dates)} days to do, about {_duration(seconds)}")

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from jobs.reading.dictionary import render
 from jobs.reading.printing import FORMATS, Result, write
+from jobs.report.dictionary import dictionary_alone
 from jobs.runtime.arguments import FORMAT, Arguments, called, command, option
 from schemas.dictionary import Entry, entries
 from schemas.queries import QUERIES
@@ -33,6 +33,7 @@ _COLUMNS: Final = ("column", "type", "unit", "key", "null", "meaning", "formula"
         required=False,
     ),
     option("--html FILE", "write the whole dictionary as one page", Path),
+    option("--warehouse DIR", "as for other commands; the meaning is the same in every warehouse"),
     FORMAT,
 )
 def main(args: Arguments) -> int:
@@ -51,7 +52,7 @@ def main(args: Arguments) -> int:
 
 def _write_page(target: Path) -> int:
     try:
-        target.write_text(render(), encoding="utf-8")
+        target.write_bytes(dictionary_alone())
     except OSError as error:
         sys.stderr.write(f"{called()}: error: --html: {target}: {error.strerror}\n")
         return EXIT_WRONG_SETTINGS
@@ -65,12 +66,12 @@ def _list() -> Result:
     ]
     rows += [(each.name, "view", "", first_sentence(each.meaning)) for each in VIEWS.values()]
     rows += [(each.name, "named query", "", first_sentence(each.meaning)) for each in QUERIES.values()]
-    return Result(_LISTED, [False] * len(_LISTED), rows)
+    return Result(_LISTED, rows)
 
 
 def _describe_table(table: Table, form: str) -> None:
     columns = [_row(entry) for entry in entries() if entry.table == table.name]
-    result = Result(_COLUMNS, [False] * len(_COLUMNS), columns)
+    result = Result(_COLUMNS, columns)
     if form != FORMATS[0]:
         write(result, form, sys.stdout)
         return
@@ -90,7 +91,7 @@ def _row(entry: Entry) -> tuple[str, ...]:
 def _describe_sql(file: SqlFile, form: str) -> None:
     if form != FORMATS[0]:
         row = (file.name, file.meaning, ", ".join(file.sources), file.sql)
-        write(Result(("name", "meaning", "reads", "sql"), [False] * 4, [row]), form, sys.stdout)
+        write(Result(("name", "meaning", "reads", "sql"), [row]), form, sys.stdout)
         return
     sys.stdout.write(f"{file.name}: {file.meaning}\nReads {', '.join(file.sources)}.\n\n{file.sql}\n")
 

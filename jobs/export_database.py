@@ -10,10 +10,9 @@ from uuid import uuid4
 
 import duckdb
 
-from jobs.reading.advice import AnswerError, first_line
-from jobs.reading.command import settings_entry_point
+from jobs.reading.command import opened, settings_entry_point
 from jobs.reading.database import Database
-from jobs.reading.engines import opened
+from jobs.reading.question import AnswerError, first_line
 from jobs.runtime.arguments import Arguments, option
 from jobs.runtime.settings import Settings, SettingsError
 from schemas.sql_files import VIEW_NAMES

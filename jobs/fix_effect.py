@@ -24,7 +24,6 @@ from schemas.vocabulary import JOBS, UNIT_KEY, WORKER_SLOWDOWN
 WINDOW_DAYS: Final = 28
 CONFIDENCE: Final = 0.95
 _KEY: Final = ", ".join(UNIT_KEY)
-_TEXTS: Final = {"compared", "trials", "verdict"}
 
 
 def run(reader: Reader, args: Arguments) -> list[Comparison]:
@@ -125,21 +124,22 @@ def _confidence(text: str) -> float:
 @reader_entry_point(
     "fix_effect",
     option("--date DATE", "first day with the fix, as 2026-01-05", log_date, required=True),
-    option("--job-id JOB", "of this job", group="scope"),
-    option("--team TEAM", "of the jobs of this team", group="scope"),
-    option("--host HOST", "of this host: slowdown by its slowest worker alone", group="scope"),
-    option("--fleet", "of all jobs", group="scope"),
+    option("--job-id JOB", "of this job"),
+    option("--team TEAM", "of the jobs of this team"),
+    option("--host HOST", "of this host: slowdown by its slowest worker alone"),
+    option("--fleet", "of all jobs"),
     option("--label KEY=VALUE", "days after with this label against days before without", _label),
     option("--days N", "days on each side", positive, default=WINDOW_DAYS),
     option("--confidence P", "of the interval", _confidence, default=CONFIDENCE),
     FORMAT,
+    one_of=("job_id", "team", "host", "fleet"),
 )
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     """Compare before and after a date: did the fix help?"""
     rows = [_row(each) for each in run(reader, args)]
     columns = list(rows[0])
     values = [list(row.values()) for row in rows]
-    write(Result(columns, [name not in _TEXTS for name in columns], values), args.format, sys.stdout)
+    write(Result(columns, values), args.format, sys.stdout)
 
 
 if __name__ == "__main__":

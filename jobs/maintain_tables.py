@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from jobs.reading.engines import reader_of
+from jobs.reading.command import reader_of
 from jobs.reading.printing import Result, write
 from jobs.reading.reader import Reader
 from jobs.runtime.arguments import LOG_DATE, Arguments, option
@@ -94,7 +94,7 @@ def _expire(warehouse: Warehouse, condition: str) -> int:
 
 
 def _print(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    write(Result(columns, [name != "table" for name in columns], rows), "table", sys.stdout)
+    write(Result(columns, rows), "table", sys.stdout)
 
 
 @entry_point(

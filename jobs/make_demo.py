@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from jobs import run_nightly
 from jobs.reading.printing import write
 from jobs.reading.spark_reader import collected
-from jobs.report.names import INDEX_NAME
+from jobs.report.links import INDEX_NAME
 from jobs.runtime.arguments import Arguments, not_negative, option, where
 from jobs.runtime.cli import entry_point
 from jobs.runtime.progress import working

@@ -4,7 +4,7 @@ import sys
 
 from jobs.reading.command import reader_entry_point
 from jobs.reading.reader import Reader
-from jobs.report.names import INDEX_NAME
+from jobs.report.links import INDEX_NAME
 from jobs.report.write import write_report
 from jobs.runtime.arguments import LOG_DATE, Arguments
 from jobs.runtime.settings import Settings

@@ -1,23 +1,27 @@
 """Write the page of one job: any recorded job, straggling or not.
 
-`straggler job-page --job-id J` takes its latest day; the page goes into that day's publication.
+`straggler job-page --job-id J` takes its latest day; the page goes into that day's publication,
+or with --out into one file that needs nothing beside it.
 """
 
 import sys
+from pathlib import Path
 
 from jobs.reading.command import reader_entry_point
 from jobs.reading.reader import Reader
 from jobs.reading.unit import find_unit
 from jobs.report.write import write_job_page
-from jobs.runtime.arguments import OF_UNIT, Arguments
+from jobs.runtime.arguments import OF_UNIT, Arguments, option
 from jobs.runtime.settings import Settings
 
 
-@reader_entry_point("report_job", *OF_UNIT)
+@reader_entry_point(
+    "report_job", *OF_UNIT, option("--out FILE", "one file instead, to be sent or kept", Path)
+)
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     """Write the page of one job on one of its days."""
     unit = find_unit(reader, args.job_id, args.run_id, args.log_date)
-    sys.stdout.write(f"{write_job_page(reader, settings, unit)}\n")
+    sys.stdout.write(f"{write_job_page(reader, settings, unit, args.out)}\n")
 
 
 if __name__ == "__main__":

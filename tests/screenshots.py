@@ -5,7 +5,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
-from jobs.report.names import INDEX_NAME, job_page_path
+from jobs.report.links import INDEX_NAME, job_page_path
 from jobs.runtime.project import PROJECT
 from jobs.runtime.settings import REPORT
 from jobs.synthetic.demo import DAYS

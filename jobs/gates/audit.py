@@ -19,7 +19,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from jobs.runtime.errors import PlainError
 from schemas.table import Expectation, Severity, Table
+from schemas.vocabulary import EXIT_GATE_REFUSED
 
 SCHEMA_EXPECTATION: Final = "schema"
 KEY_EXPECTATION: Final = "key_is_unique"
@@ -73,13 +75,15 @@ class Rule(NamedTuple):
         return Refusal(self.table, self.name, self.rows.num_rows, self.meaning, known, self.severity)
 
 
-class GateRefusedError(Exception):
+class GateRefusedError(PlainError):
     """Raised when rows break an expectation: what was refused is not published, exit 3.
 
     kept_in : folder of the refused rows
     published : text of the message for what was published; empty if nothing was
     counts : of what the same run did publish, as entry points return them
     """
+
+    exit_status = EXIT_GATE_REFUSED
 
     def __init__(self, refusals: Sequence[Refusal], kept_in: str = "", published: str = "") -> None:
         self.refusals = tuple(refusals)

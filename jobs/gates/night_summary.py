@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.gates.watch import Notice, coverage, lost_fraction
-from jobs.report.commands import command
-from jobs.report.names import INDEX_NAME, docs_path
+from jobs.report.links import INDEX_NAME, command, docs_path
 from jobs.report.wording import counted
 from jobs.runtime.run_summary import Summary
 from jobs.warehouse.tables import Warehouse

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from jobs.gates.audit import KEY_EXPECTATION, ON_TIME_EXPECTATION, SCHEMA_EXPECTATION, Refusal, Rule
 from jobs.gates.releases import NEVER
-from jobs.report.names import docs_path
-from jobs.report.policy import of_inline
+from jobs.report.links import docs_path
+from jobs.report.templates import of_inline
 from jobs.runtime.project import project_file
 from schemas.table import Severity
 from schemas.tables import TABLES

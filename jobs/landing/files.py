@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from jobs.landing.stores import Entry, store_of
+from jobs.runtime.errors import WrongInputError
 from jobs.runtime.nearest import missing_folder
 
 RANK_LOG: Final = "rank-*.jsonl"
@@ -37,7 +38,7 @@ Unit = tuple[date, str, str]
 """Values of UNIT_KEY."""
 
 
-class NoLandingError(Exception):
+class NoLandingError(WrongInputError):
     """Raised if the landing does not exist; a landing without a day's folder is an empty night."""
 
 

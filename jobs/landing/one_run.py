@@ -18,6 +18,7 @@ from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_unit import read_unit
 from jobs.landing.staging import STAGED_TABLES, Staging
 from jobs.landing.stores import store_of
+from jobs.runtime.errors import WrongInputError
 from jobs.runtime.nearest import missing_folder
 from schemas.tables import TABLES
 from schemas.unit import Unit
@@ -30,7 +31,7 @@ _LISTED: Final = 5
 """Files that the error names when none is a log."""
 
 
-class NoRunError(Exception):
+class NoRunError(WrongInputError):
     """Raised for a folder without a run; the message says what was wanted and what was found."""
 
 

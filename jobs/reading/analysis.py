@@ -1,15 +1,22 @@
-"""One run simulated and diagnosed as a night does it, without Spark and without a warehouse."""
+"""One run simulated and diagnosed as a night does it, without Spark and without a warehouse.
 
+And what keeps a run from it, in words: files of which nothing was read, a manifest that lacks.
+"""
+
+import json
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.landing.files import MANIFEST
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.one_run import ReadRun, Run, read_run
 from jobs.reading.database import create_views
+from jobs.report.read import rejects_of
 from jobs.report.rows import Row, UnitTables
 from jobs.runtime.settings import load_settings
 from schemas.tables import TABLES
@@ -19,6 +26,7 @@ from schemas.vocabulary import (
     JOB_SLOWDOWN,
     JOBS,
     OP_TYPE_SLOWDOWN,
+    REJECTS,
     STEP_SLOWDOWN,
     UNIT_KEY,
     WORKER_SLOWDOWN,
@@ -29,6 +37,10 @@ from udfs.what_if import SimulationSettings
 _SHIPPED: Final = "base"
 """The project's own settings: bounds of files, and what the simulation takes as ideal."""
 _JOB: Final = "job_days"
+_MOST_FILES: Final = 5
+"""Files that are named."""
+_RANKS: Final = {"dp_size": "dp_rank", "pp_size": "pp_rank", "tp_size": "tp_rank", "cp_size": "cp_rank"}
+"""Sizes, and the column of rank_steps that shows each."""
 
 
 class Analysis(NamedTuple):
@@ -57,7 +69,7 @@ def analysis(run: Run) -> Analysis:
     found = simulate_unit(rows, SimulationSettings(**settings.simulation.model_dump()))
     results = {name: _of_unit(name, table, unit) for name, table in found.items()}
     jobs = pa.Table.from_pylist([unit._asdict() | manifest], TABLES[JOBS].arrow_schema)
-    return Analysis(unit, read, _unit_tables(results, jobs), results)
+    return Analysis(unit, read, _unit_tables(results, jobs, _of_unit(REJECTS, read.rejects, unit)), results)
 
 
 def _recorded_day(rows: pa.Table) -> date | None:
@@ -75,19 +87,22 @@ def _of_unit(name: str, rows: pa.Table, unit: Unit) -> pa.Table:
     return rows.select(schema.names).cast(schema)
 
 
-def _unit_tables(results: dict[str, pa.Table], jobs: pa.Table) -> UnitTables:
+def _unit_tables(results: dict[str, pa.Table], jobs: pa.Table, rejects: pa.Table) -> UnitTables:
     with duckdb.connect(":memory:") as connection:
         connection.register(JOBS, jobs)
         connection.register(JOB_SLOWDOWN, results[JOB_SLOWDOWN])
         connection.register(JOB_CAUSES, results[JOB_CAUSES])
+        connection.register(REJECTS, rejects)
         create_views(connection, [_JOB])
         (job,) = _rows(connection.sql(f"FROM {_JOB}").to_arrow_table())
+        rejected = _rows(connection.sql(rejects_of("true")).to_arrow_table())
     return UnitTables(
         job=job,
         workers=_rows(results[WORKER_SLOWDOWN], "dp_rank", "pp_rank"),
         steps=_rows(results[STEP_SLOWDOWN], "step"),
         op_types=_rows(results[OP_TYPE_SLOWDOWN], "op_type"),
         causes=_rows(results[JOB_CAUSES], "cause"),
+        rejects=rejected,
     )
 
 
@@ -95,3 +110,34 @@ def _rows(table: pa.Table, *order: str) -> list[Row]:
     ordered = table.sort_by([(name, "ascending") for name in order]) if order else table
     rows: list[Row] = ordered.to_pylist(maps_as_pydicts="strict")
     return rows
+
+
+def unread_files(read: ReadRun) -> Iterator[str]:
+    """Name the files of which every line was rejected, and the reason of the first."""
+    first = {row["source_file"]: row["detail"] for row in reversed(read.rejects.to_pylist())}
+    unread = [each for each in read.account.files if each.rejects and not each.rows]
+    for each in unread[:_MOST_FILES]:
+        lines = "nothing of it" if each.lines is None else f"none of its {each.lines:,} lines"
+        yield f"{each.file.name}: {lines} could be read: {first[each.file.source_file]}"
+    if len(unread) > _MOST_FILES:
+        yield f"and {len(unread) - _MOST_FILES:,} more such files"
+
+
+def manifest_template(unit: Unit, rows: pa.Table) -> Iterator[str]:
+    """Show the fields that a job.json needs, as the rows of rank_steps suggest them; nothing without rows."""
+    if not rows.num_rows:
+        return
+    fields: dict[str, Any] = {"job_id": unit.job_id, "run_id": unit.run_id}
+    fields |= {size: _one_more(rows[rank]) for size, rank in _RANKS.items()}
+    fields["vpp_size"] = _one_more(pc.list_flatten(rows["model_chunk"]))
+    fields["world_size"] = 1
+    for size in _RANKS:
+        fields["world_size"] *= fields[size]
+    yield f"The lines suggest this {MANIFEST}; check each number, a rank that left no log is not in it:"
+    yield f"  {json.dumps(fields)}"
+
+
+def _one_more(numbers: pa.ChunkedArray) -> int:
+    """Return one more than the largest number, 1 where there is none."""
+    largest: int | None = pc.max(numbers).as_py()
+    return 1 if largest is None else largest + 1

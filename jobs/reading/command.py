@@ -1,68 +1,128 @@
-"""What commands that answer questions share: arguments, an engine, exit status, one line of what is wrong."""
+"""What commands that answer questions share: arguments, and an engine over the warehouse.
 
-import logging
-import sys
-from collections.abc import Callable
-from functools import partial
-from typing import Final
+DuckDB answers wherever it reaches the tables, Spark elsewhere or where it is asked for.
+"""
 
-from jobs.reading.advice import AnswerError, first_line
-from jobs.reading.engines import DUCKDB, SPARK, reader_of
-from jobs.reading.reader import Reader
-from jobs.runtime.arguments import WHERE, Arguments, Command, Option, called, command, option
-from jobs.runtime.settings import Settings, SettingsError, load_settings
-from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from importlib import import_module
+from typing import Any, Final, cast
 
+import click
+
+from jobs.reading.database import Database
+from jobs.reading.delta_tables import is_reached
+from jobs.reading.duckdb_reader import DuckDbReader
+from jobs.reading.question import QuestionError, first_line
+from jobs.reading.reader import Reader, TableReader, Tables
+from jobs.runtime.arguments import WHERE, Arguments, Command, command, option
+from jobs.runtime.settings import Settings, load_settings
+
+DUCKDB: Final = "duckdb"
+SPARK: Final = "spark"
 ENGINE: Final = option(
     "--engine ENGINE",
     "what answers: duckdb, at once; spark, also beyond one machine and from other stores "
     "(left out: duckdb where it reaches the warehouse)",
     choices=(DUCKDB, SPARK),
 )
-
-logger = logging.getLogger(__name__)
-
+_SPARKS: Final = "jobs.reading.spark_reader"
+"""Imported where it is asked for: Spark alone takes longer to import than DuckDB to answer."""
 
 Body = Callable[[Reader, Settings, Arguments], None]
 
 
-def reader_entry_point(name: str, *options: Option, epilog: str | None = None) -> Callable[[Body], Command]:
+def reader_entry_point(
+    name: str,
+    *options: click.Parameter,
+    **how: Any,  # noqa: ANN401  # what arguments.command takes
+) -> Callable[[Body], Command]:
     """Make a command of the function that asks, as cli.entry_point does of one that needs a session."""
 
     def of(body: Body) -> Command:
         def asked(settings: Settings, args: Arguments) -> None:
-            _ask(name, body, settings, args)
+            with reader_of(settings, name, args.engine) as reader:
+                body(reader, settings, args)
 
-        asked.__doc__ = body.__doc__
-        return settings_entry_point(name, ENGINE, *options, epilog=epilog)(asked)
+        return settings_entry_point(name, ENGINE, *options, **{"described_by": body, **how})(asked)
 
     return of
 
 
 def settings_entry_point(
-    name: str, *options: Option, epilog: str | None = None
+    name: str,
+    *options: click.Parameter,
+    **how: Any,  # noqa: ANN401  # what arguments.command takes
 ) -> Callable[[Callable[[Settings, Arguments], None]], Command]:
-    """Make a command of a function that needs settings and no session; exit status as of cli.entry_point."""
-    return lambda body: command(name, *WHERE, *options, epilog=epilog, described_by=body)(
-        partial(_status, body)
+    """Make a command of a function that needs settings and no session."""
+
+    def of(body: Callable[[Settings, Arguments], None]) -> Command:
+        def work(args: Arguments) -> None:
+            body(load_settings(args.settings, args.landing, args.warehouse), args)
+
+        return command(name, *WHERE, *options, **{"described_by": body, "explain": _explained, **how})(work)
+
+    return of
+
+
+def _explained(error: Exception) -> str:
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
+def opened(settings: Settings) -> Database:
+    """Open the warehouse that the settings name. Raises QuestionError unless DuckDB finds tables there."""
+    paths = settings.paths
+    if not _are_reached(settings):
+        raise QuestionError(f"{paths.warehouse}: DuckDB does not reach this store: --engine spark reads it")
+    database = Database(paths.warehouse, paths.silver)
+    database.check_exists()
+    return database
+
+
+def _are_reached(settings: Settings) -> bool:
+    """Whether tables lie where DuckDB reads them."""
+    return all(map(is_reached, _roots(settings)))
+
+
+def _roots(settings: Settings) -> list[str]:
+    paths = settings.paths
+    return [paths.warehouse, *([] if paths.silver is None else [paths.silver])]
+
+
+@contextmanager
+def reader_of(settings: Settings, name: str, engine: str | None = None) -> Iterator[Reader]:
+    """Lend a reader of the warehouse that the settings name. Raises QuestionError without tables.
+
+    name : of the command, for Spark. engine : DUCKDB or SPARK; None: DuckDB where it reaches
+    """
+    is_sparks = (engine or (DUCKDB if _are_reached(settings) else SPARK)) == SPARK
+    if is_sparks:
+        if not any("://" in root for root in _roots(settings)):  # of stores Spark may know what we do not
+            opened(settings)  # says what is missing before Spark starts
+        with _by_spark(settings, name) as reader:
+            yield reader
+    else:
+        with closing(DuckDbReader(opened(settings))) as reader:
+            yield reader
+
+
+@contextmanager
+def tables_of(settings: Settings, name: str) -> Iterator[TableReader]:
+    """Lend whole tables to what plans. A warehouse that is not there yet is empty."""
+    with ExitStack() as stack:
+        readers: list[Reader] = []
+        for root in _roots(settings):
+            if is_reached(root):
+                readers.append(stack.enter_context(closing(DuckDbReader(Database(root)))))
+            else:
+                paths = settings.paths.model_copy(update={"warehouse": root, "silver": None})
+                of_root = settings.model_copy(update={"paths": paths})
+                readers.append(stack.enter_context(_by_spark(of_root, name)))
+        yield Tables(*readers)
+
+
+def _by_spark(settings: Settings, name: str) -> AbstractContextManager[Reader]:
+    lend = cast(
+        "Callable[[Settings, str], AbstractContextManager[Reader]]", import_module(_SPARKS).spark_reader
     )
-
-
-def _status(body: Callable[[Settings, Arguments], None], args: Arguments) -> int:
-    try:
-        body(load_settings(args.settings, args.landing, args.warehouse), args)
-    except (SettingsError, AnswerError) as error:
-        sys.stderr.write(f"{called()}: error: {error}\n")
-        return EXIT_WRONG_SETTINGS if isinstance(error, SettingsError) else EXIT_FAILED
-    except BrokenPipeError:  # whoever reads has seen enough
-        raise
-    except Exception as error:
-        logger.exception("%s failed", called())
-        sys.stderr.write(f"{called()}: error: {type(error).__name__}: {first_line(error)}\n")
-        return EXIT_FAILED
-    return EXIT_DONE
-
-
-def _ask(name: str, body: Body, settings: Settings, args: Arguments) -> None:
-    with reader_of(settings, name, args.engine) as reader:
-        body(reader, settings, args)
+    return lend(settings, name)

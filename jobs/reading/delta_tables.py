@@ -1,5 +1,6 @@
 """Delta tables under one root as DuckDB reads them: by files of this machine, or by datasets of a store."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -11,8 +12,7 @@ import duckdb
 from deltalake import DeltaTable
 from sqlglot import exp
 
-from jobs.reading.advice import AnswerError, one_line
-from jobs.reading.question import QuestionError
+from jobs.reading.question import AnswerError, QuestionError
 from schemas.dictionary import type_name
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -34,6 +34,8 @@ _STORE_FILES: Final = "jobs.reading.store_files"
 _IN_STORE: Final = "in_store_"
 """What the datasets of tables in a store are called; no question can name them."""
 _REACH: Final = "give address and credentials in the environment (or --engine spark, which has its own)"
+_INDENT: Final = re.compile(r"(?:\s|\x1b\[\d+m|↳)*\n(?:\s|\x1b\[\d+m|↳)*")
+"""Between the lines of deltalake's errors, each of which is the reason of the one before."""
 _KEPT_HOURS: Final = 7 * 24
 """For which Delta keeps what versions before the newest need."""
 
@@ -133,7 +135,8 @@ class DeltaTables:
             yield
         except OSError as error:
             if self._is_store:
-                raise AnswerError(f"{self._root}: {one_line(error)}; {_REACH}") from error
+                reasons = _INDENT.sub(": ", str(error).strip())
+                raise AnswerError(f"{self._root}: {reasons}; {_REACH}") from error
             raise
 
 

@@ -13,14 +13,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 WHOLE: Final = "CREATE MACRO whole(x DOUBLE) AS trunc(x), (x BIGINT) AS x, (x) AS x"
 """DuckDB rounds where a number becomes a whole one; Spark cuts off its decimals."""
 
-_UNLIKE: Final = (
-    exp.ArrayDistinct,
-    exp.Format,
-    exp.Kurtosis,
-    exp.MonthsBetween,
-    exp.Skewness,
-    exp.Typeof,
-)
+_UNLIKE: Final = exp.ArrayDistinct | exp.Format | exp.Kurtosis | exp.MonthsBetween | exp.Skewness | exp.Typeof
 """Functions whose results differ."""
 _UNLIKE_BY_NAME: Final = {"printf", "weekday"}
 
@@ -32,9 +25,10 @@ def put_over(question: exp.Expr) -> str:
     for each in reversed(list(tree.walk())):  # the inmost first
         if isinstance(each, _UNLIKE) or (isinstance(each, exp.Anonymous) and each.name in _UNLIKE_BY_NAME):
             raise SqlglotError(f"{each.sql('spark')} means something else to DuckDB")
-        rule = _RULES.get(type(each))
-        if rule is not None:
-            rule(each)
+        if type(each) in _OTHERWISE:
+            each.replace(_OTHERWISE[type(each)](each.copy()))
+        elif type(each) in _RULES:
+            _RULES[type(each)](each)
     return tree.sql("duckdb", comments=False, unsupported_level=ErrorLevel.RAISE)
 
 
@@ -45,18 +39,6 @@ def _name_columns(tree: exp.Expr) -> None:
             if not column.output_name and not column.is_star:
                 name = column.sql("spark", comments=False, normalize_functions="lower").replace("`", "")
                 column.replace(exp.alias_(column.copy(), name, quoted=True))
-
-
-def _array_position(each: exp.Expr) -> None:
-    """Give 0 for what an array lacks, where DuckDB gives null."""
-    known = exp.and_(each.this.is_(exp.null()).not_(), each.expression.is_(exp.null()).not_())
-    place = exp.func("coalesce", each.copy(), exp.Literal.number(0))
-    each.replace(exp.Case().when(known, place))
-
-
-def _as_date(each: exp.Expr) -> None:
-    """Keep a date a date, where DuckDB makes it a timestamp."""
-    each.replace(exp.Cast(this=each.copy(), to=exp.DataType.build("date")))
 
 
 def _bracket(each: exp.Expr) -> None:
@@ -81,27 +63,9 @@ def _collected(each: exp.Expr) -> None:
         whole.replace(exp.func("coalesce", whole.copy(), exp.array()))
 
 
-def _count_if(each: exp.Expr) -> None:
-    """Count no rows as 0, where DuckDB gives null."""
-    each.replace(exp.Count(this=exp.Case().when(each.this, "1")))
-
-
-def _day_of_week(each: exp.Expr) -> None:
-    """Count from 1, Sunday, where DuckDB counts from 0."""
-    each.replace(exp.paren(each.copy() + 1))
-
-
-def _division(each: exp.Expr) -> None:
-    each.args.pop("safe", None)  # by zero: an error
-
-
 def _greatest_struct(each: exp.Expr) -> None:
     if isinstance(each.this, exp.Struct):
         raise SqlglotError("max or min of a struct: write max_by or min_by")
-
-
-def _is_nan(each: exp.Expr) -> None:
-    each.replace(exp.func("coalesce", each.copy(), exp.false()))
 
 
 def _lambda(steps: exp.Expr) -> None:
@@ -112,13 +76,6 @@ def _lambda(steps: exp.Expr) -> None:
         for each in list(steps.this.find_all(exp.Identifier)):
             if each.name == place.name and not isinstance(each.parent, exp.Column | exp.Dot):
                 each.replace(exp.paren(exp.Sub(this=each.copy(), expression=exp.Literal.number(1))))
-
-
-def _like(each: exp.Expr) -> None:
-    """Let a backslash escape, which it does not do in DuckDB."""
-    pattern = each.expression
-    if not pattern.is_string or "\\" in pattern.name:
-        each.replace(exp.Escape(this=each.copy(), expression=exp.Literal.string("\\")))
 
 
 def _outer(each: exp.Expr) -> None:
@@ -132,37 +89,57 @@ def _outer(each: exp.Expr) -> None:
     each.this.set("this", elements)
 
 
-def _quantile(each: exp.Expr) -> None:
-    each.replace(exp.func("quantile_cont", each.this, each.args["quantile"]))
+def _array_position(each: exp.Expr) -> exp.Expr:
+    known = exp.and_(each.this.is_(exp.null()).not_(), each.expression.is_(exp.null()).not_())
+    return exp.Case().when(known.copy(), exp.func("coalesce", each, exp.Literal.number(0)))
 
 
-def _sequence(each: exp.Expr) -> None:
-    """Count down where the end comes first."""
+def _date(each: exp.Expr) -> exp.Expr:
+    return exp.Cast(this=each, to=exp.DataType.build("date"))
+
+
+def _like(each: exp.Expr) -> exp.Expr:
+    is_plain = each.expression.is_string and "\\" not in each.expression.name
+    return each if is_plain else exp.Escape(this=each, expression=exp.Literal.string("\\"))
+
+
+def _sequence(each: exp.Expr) -> exp.Expr:
     if each.args.get("step") is None:
         up = exp.LTE(this=each.args["start"].copy(), expression=each.args["end"].copy())
         each.set("step", exp.Case().when(up, "1").else_("-1"))
+    return each
 
+
+def _without_safe(each: exp.Expr) -> exp.Expr:
+    each.args.pop("safe", None)
+    return each
+
+
+_OTHERWISE: Final[Mapping[type, Callable[[exp.Expr], exp.Expr]]] = {
+    exp.AddMonths: _date,  # a date stays a date, where DuckDB makes it a timestamp
+    exp.ArrayPosition: _array_position,  # 0 for what an array lacks, where DuckDB gives null
+    exp.CountIf: lambda each: exp.Count(this=exp.Case().when(each.this, "1")),  # of no rows 0, not null
+    exp.DateTrunc: _date,
+    exp.DayOfWeek: lambda each: exp.paren(each + 1),  # from 1, Sunday, where DuckDB counts from 0
+    exp.Div: _without_safe,  # by zero: an error
+    exp.GenerateSeries: _sequence,  # counts down where the end comes first
+    exp.ILike: _like,
+    exp.IsNan: lambda each: exp.func("coalesce", each, exp.false()),
+    exp.Like: _like,  # a backslash escapes, which it does not do in DuckDB
+    exp.Quantile: lambda each: exp.func("quantile_cont", each.this, each.args["quantile"]),
+    exp.TsOrDsAdd: _date,
+}
+"""What is written in place of an expression."""
 
 _RULES: Final[Mapping[type, Callable[[exp.Expr], None]]] = {
-    exp.AddMonths: _as_date,
     exp.ArrayAgg: _collected,
-    exp.ArrayPosition: _array_position,
     exp.ArrayUniqueAgg: _collected,
     exp.Bracket: _bracket,
     exp.Cast: _cast,
-    exp.CountIf: _count_if,
-    exp.DateTrunc: _as_date,
-    exp.DayOfWeek: _day_of_week,
-    exp.Div: _division,
-    exp.GenerateSeries: _sequence,
-    exp.ILike: _like,
-    exp.IsNan: _is_nan,
     exp.Lambda: _lambda,
     exp.Lateral: _outer,
-    exp.Like: _like,
     exp.Max: _greatest_struct,
     exp.Min: _greatest_struct,
-    exp.Quantile: _quantile,
     exp.TryCast: _cast,
-    exp.TsOrDsAdd: _as_date,
 }
+"""What changes an expression by what it stands in, or refuses it."""

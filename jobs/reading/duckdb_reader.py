@@ -10,10 +10,9 @@ from typing import Final, TypeVar
 import duckdb
 import pyarrow as pa
 
-from jobs.reading.advice import AnswerError, first_line, no_column
 from jobs.reading.database import Database, needed
 from jobs.reading.printing import Result
-from jobs.reading.question import NAMES, Question, QuestionError, question
+from jobs.reading.question import NAMES, AnswerError, Question, QuestionError, first_line, no_column, question
 
 Found = TypeVar("Found")
 

@@ -28,12 +28,24 @@ _GAP: Final = 3
 
 @dataclass(frozen=True)
 class Result:
-    """Rows to print, with what is needed to align them."""
+    """Rows to print.
+
+    is_number : columns that are aligned to the right; left out: those without text
+    """
 
     columns: Sequence[str]
-    is_number: Sequence[bool]
     rows: Sequence[Sequence[Any]]
+    is_number: Sequence[bool] | None = None
     is_cut: bool = False
+
+    @property
+    def aligned_right(self) -> Sequence[bool]:
+        """Whether each column is aligned to the right."""
+        if self.is_number is not None:
+            return self.is_number
+        return [
+            not any(isinstance(row[place], str) for row in self.rows) for place in range(len(self.columns))
+        ]
 
 
 def write(result: Result, form: str, out: TextIO) -> None:
@@ -55,7 +67,7 @@ def _write_table(result: Result, out: TextIO) -> None:
 
 def _all_rows(result: Result) -> RichTable:
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, is_number in zip(result.columns, result.is_number, strict=True):
+    for name, is_number in zip(result.columns, result.aligned_right, strict=True):
         table.add_column(Text(name), justify="right" if is_number else "left", overflow="fold")
     for row in result.rows:
         table.add_row(*map(_cell, row))
@@ -88,7 +100,7 @@ def _write_json(result: Result, out: TextIO) -> None:
 
 def _write_markdown(result: Result, out: TextIO) -> None:
     """One table, its numbers rounded like those of a table for people."""
-    rules = ("---:" if is_number else "---" for is_number in result.is_number)
+    rules = ("---:" if is_number else "---" for is_number in result.aligned_right)
     for cells in (result.columns, rules, *(map(shown, row) for row in result.rows)):
         escaped = (" ".join(cell.replace("|", "\\|").split()) for cell in cells)
         out.write(f"| {' | '.join(escaped)} |\n")

@@ -7,8 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from jobs.reading.advice import AnswerError
-from jobs.reading.question import NAMES, QuestionError
+from jobs.reading.question import NAMES, AnswerError, QuestionError
 from jobs.reading.reader import Reader
 from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES

@@ -5,6 +5,7 @@ What an engine gets is never the text that was given: it is parsed, checked and 
 
 import logging
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -12,11 +13,12 @@ from typing import Final
 from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
-from jobs.reading.advice import first_line
 from jobs.reading.dialect import put_over
+from jobs.runtime.errors import PlainError
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings import SettingsError
 from schemas.sql_files import VIEW_NAMES
+from schemas.tables import TABLES
 from schemas.vocabulary import TABLE_NAMES
 
 NAMES: Final = (*TABLE_NAMES, *VIEW_NAMES)
@@ -35,6 +37,10 @@ logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it does not unde
 
 class QuestionError(SettingsError):
     """Raised for a question that cannot be asked: wrong SQL, unknown names, no tables."""
+
+
+class AnswerError(PlainError):
+    """Raised when a valid question fails, on the data or out of memory."""
 
 
 @dataclass(frozen=True)
@@ -112,3 +118,20 @@ def _first(error: SqlglotError) -> str:
         at = f"line {each['line']}, column {each['col']}, at {each['highlight']!r}"
         return f"{each['description']}: {at}"
     return str(error).splitlines()[0]
+
+
+def no_column(name: str, reads: Sequence[str], columns: Sequence[str]) -> str:
+    """Name the column that may be meant, or the tables that have the one asked for.
+
+    reads : tables and views that the question names
+    columns : those that it could have named
+    """
+    owners = [table.name for table in TABLES.values() if name.lower() in table.column_names]
+    if owners and not set(owners) <= set(reads):
+        return f"no column {name} in {', '.join(reads) or 'the query'}: {', '.join(owners)} have it"
+    return f"no column {name}: {suggestion(name, list(dict.fromkeys(columns)))}"
+
+
+def first_line(error: Exception) -> str:
+    """Return what an engine says, without the lines that point into the SQL."""
+    return next(iter(str(error).strip().splitlines()), "")

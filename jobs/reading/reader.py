@@ -6,8 +6,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from jobs.reading.conditions import on_units
 from jobs.reading.printing import Result
-from schemas.table import Table
+from schemas.table import Table, sql_strings
 
 
 class Reader(Protocol):
@@ -45,3 +46,26 @@ class TableReader(Protocol):
 
         also : values that other columns must have
         """
+
+
+class Tables:
+    """The TableReader of a warehouse without a session.
+
+    ingested : reader of the warehouse that the ingested tables are read from, where not from this one
+    """
+
+    def __init__(self, reader: Reader, ingested: Reader | None = None) -> None:
+        self._reader = reader
+        self.ingested: Tables = self if ingested is None else Tables(ingested)
+
+    def rows(
+        self,
+        table: Table,
+        log_dates: Sequence[date] | None = None,
+        units: Collection[tuple[date, str, str]] | None = None,
+        also: Mapping[str, str] | None = None,
+    ) -> pa.Table:
+        """Rows of a table; see TableReader."""
+        wanted = ["true"] if log_dates is None else [on_units(log_dates, units)]
+        wanted += [f"{name} = {sql_strings([value])}" for name, value in (also or {}).items()]
+        return self._reader.rows(f"SELECT * FROM {table.name} WHERE {' AND '.join(wanted)}")

@@ -11,11 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, TimestampType
 
-from jobs.reading.advice import AnswerError, first_line, no_column
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.printing import Result
-from jobs.reading.question import Question, QuestionError, question
+from jobs.reading.question import AnswerError, Question, QuestionError, first_line, no_column, question
 from jobs.reading.reader import Reader
 from jobs.runtime.java import JavaNotFoundError
 from jobs.runtime.progress import working

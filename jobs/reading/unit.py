@@ -7,9 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.reading.advice import AnswerError
 from jobs.reading.conditions import on_units
-from jobs.reading.question import QuestionError
+from jobs.reading.question import AnswerError, QuestionError
 from jobs.reading.reader import Reader
 from jobs.runtime.arguments import Arguments
 from jobs.runtime.nearest import suggestion

@@ -16,10 +16,9 @@ from typing import Final
 
 import vl_convert
 
-from jobs.reading import dictionary
 from jobs.report import templates
-from jobs.report.names import INDEX_NAME, JOBS_FOLDER
-from jobs.report.publish import HEADLINE_NAME
+from jobs.report.dictionary import dictionary
+from jobs.report.links import HEADLINE_NAME, INDEX_NAME, JOBS_FOLDER
 
 _LOCK: Final = ".lock"
 _GLOBALS: Final = "window.vegaEmbed = vegaEmbed;"
@@ -89,9 +88,22 @@ def _shared(root: Path) -> dict[str, bytes]:
     """Style, script and chart library of a publication, and the dictionary of all columns."""
     return {
         **templates.shared_files(),
-        templates.DICTIONARY_NAME: dictionary.render().encode(),
+        templates.DICTIONARY_NAME: dictionary(),
         templates.LIBRARY_NAME: chart_library(root),
     }
+
+
+def alone(page: bytes, library: bytes) -> bytes:
+    """Return a page as one file that needs nothing beside it.
+
+    library : as chart_library makes it
+    """
+    return templates.single_file(page, {**templates.shared_files(), templates.LIBRARY_NAME: library})
+
+
+def cache_folder() -> Path:
+    """Where the chart library is kept for pages outside of a report."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "straggler"
 
 
 def chart_library(root: Path) -> bytes:

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jobs.report import commands, loss, templates, wording
-from jobs.report.names import job_page_path
+from jobs.report import links, loss, templates, wording
+from jobs.report.links import job_page_path
 from jobs.report.rows import FleetTables, Publication
 from jobs.report.tiles import tiles
 from schemas.unit import Unit
@@ -42,7 +42,7 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
     return {
         "day": publication.day.isoformat(),
         "first_day": publication.first_day.isoformat(),
-        "report_job": commands.command("job-page", publication.warehouse),
+        "report_job": links.command("job-page", publication.warehouse),
         "measure": {"unit": measure.unit},
         "causes": {
             name: {"title": words.title, "fix": words.fix} for name, words in wording.CAUSE_WORDS.items()
@@ -65,7 +65,7 @@ def _units(units: pa.Table, publication: Publication, measure: loss.Measure) -> 
     keys = _keys(units)
     texts = {
         "page": [publication.page_of(job_page_path(*unit)) for unit in keys],
-        "run": [commands.of_run(unit) for unit in keys],
+        "run": [links.of_run(unit) for unit in keys],
         **{name: [each or NOT_STATED for each in units[name].to_pylist()] for name in ("team", "cluster")},
     }
     key = {name: units[name] for name in UNIT_KEY}

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
-from jobs.report import commands, loss, templates, wording
-from jobs.report.names import job_page_path
+from jobs.report import links, loss, templates, wording
+from jobs.report.links import job_page_path
 from jobs.report.rows import FleetTables, Publication, Row
 from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
@@ -45,7 +45,7 @@ def host_pages(tables: FleetTables, publication: Publication) -> dict[str, bytes
                 "causes": fixes[host],
                 "record": records.get(host),
                 "served": _served(served[host], publication),
-                "effect": commands.effect_on_host(host, publication.day, publication.warehouse),
+                "effect": links.effect_on_host(host, publication.day, publication.warehouse),
             },
         )
         for host, path in publication.hosts.items()

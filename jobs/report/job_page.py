@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from jobs.report import cause_words, commands, loss, templates, wording
-from jobs.report.job_charts import by_step, charts
-from jobs.report.names import job_page_path
-from jobs.report.patterns import Pattern, name_pattern
+from jobs.report import cause_words, loss, templates, wording
+from jobs.report.job_charts import Pattern, by_step, charts, name_pattern
+from jobs.report.links import fix_command, job_page_path, timeline_command
 from jobs.report.rows import FleetTables, Publication, Row, UnitTables
 from schemas.unit import Unit
 from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, STATUS_ANALYSED
@@ -63,6 +62,7 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
         no command to show.
     """
     unit = tables.key
+    again = "analyse them again" if warehouse is None else "ingest the day again"
     values: dict[str, Any] = {
         "root": "..",
         "title": f"{unit.job_id}, {unit.log_date}",
@@ -71,7 +71,7 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
         "about": _about(tables.job),
         "headline": loss.headline(tables.job),
         "is_analysed": tables.job["status"] == STATUS_ANALYSED,
-        "to_do": wording.STATUS_FIXES.get(tables.job["status"]),
+        "to_do": wording.STATUS_FIXES.get(tables.job["status"], "").format(again=again),
         "rejects": tables.rejects,
         "traceback": tables.job["failure_traceback"],
         "figures": [],
@@ -93,8 +93,8 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
     slowest = max(tables.steps, key=lambda row: (row["slowdown"], -row["step"]))["step"]
     fixes = timeline = ""
     if warehouse is not None:
-        fixes = commands.fix_causes(tables.key, [row["cause"] for row in present], warehouse)
-        timeline = commands.timeline(tables.key, warehouse)
+        fixes = fix_command(tables.key, [row["cause"] for row in present], warehouse)
+        timeline = timeline_command(tables.key, warehouse)
     return {
         "causes": [cause_words.described(row, links.hosts, tables.workers) for row in present],
         "others": [cause_words.short(row) for row in sorted(others, key=_saved)],

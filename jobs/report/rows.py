@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class FleetTables:
-    """Rows of the period, ordered; jobs.report.questions says what each table is.
+    """Rows of the period, ordered; jobs.report.read says what each table is.
 
     totals has one row, weeks up to two; host_units : of the hosts that have a page.
     """

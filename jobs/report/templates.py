@@ -1,8 +1,14 @@
-"""Templates of the pages: what comes from outside is escaped, and data is embedded as inert JSON."""
+"""Templates of the pages: what comes from outside is escaped, and data is embedded as inert JSON.
+
+A browser lets a page do nothing but show what lies in it and beside it: each states such a policy.
+"""
 
 import math
+import re
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 from typing import Final
 
@@ -10,9 +16,21 @@ import pyarrow as pa
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from jobs.report import wording
-from jobs.report.policy import OF_FILES_BESIDE
 
-_SCRIPTS: Final = ("words.js", "charts.js", "tables.js", "fleet.js", "job.js")
+_ALWAYS: Final = "default-src 'none'; connect-src 'none'; base-uri 'none'; form-action 'none'"
+
+OF_FILES_BESIDE: Final = (
+    # 'self' of a page that was opened from disk is none of the files beside it to some browsers.
+    f"{_ALWAYS}; script-src 'self' file:; style-src 'self' file:; img-src data:"
+)
+"""Of a page whose script and style lie beside it."""
+_BESIDE: Final = re.compile(
+    r'<link rel="stylesheet" href="[^"]*/(?P<style>[\w.-]+)">'
+    r'|<script defer src="[^"]*/(?P<script>[\w.-]+)"></script>'
+)
+"""How a page names its style and scripts."""
+DICTIONARY_SCRIPT: Final = "dictionary.js"
+_SCRIPTS: Final = ("words.js", "charts.js", "tables.js", "fleet.js", "job.js", DICTIONARY_SCRIPT)
 _STYLE: Final = "report.css"
 
 LIBRARY_NAME: Final = "charts-library.js"
@@ -27,9 +45,12 @@ def page(name: str, values: Mapping[str, object]) -> bytes:
     return _environment().get_template(name).render(values).encode()
 
 
-def shared_files() -> dict[str, bytes]:
-    """Our own script and style, as they lie beside the pages."""
-    script = "".join(_read(name) for name in _SCRIPTS)
+def shared_files(*scripts: str) -> dict[str, bytes]:
+    """Our own script and style, as they lie beside the pages.
+
+    scripts : parts of the script; all if left out
+    """
+    script = "".join(_read(name) for name in scripts or _SCRIPTS)
     return {SCRIPT_NAME: script.encode(), STYLE_NAME: _read(_STYLE).encode()}
 
 
@@ -76,3 +97,37 @@ def _environment() -> Environment:
         status_words=wording.STATUS_WORDS,
     )
     return made
+
+
+def of_inline(template: str) -> str:
+    """Return the policy of a page whose script and style stand in its template, to the letter."""
+    found = [_ALWAYS]
+    for tag in ("style", "script"):
+        texts = re.findall(rf"<{tag}>(.*?)</{tag}>", template, re.DOTALL)
+        hashes = [f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in texts]
+        found += [f"{tag}-src {' '.join(hashes)}"] if hashes else []
+    return "; ".join(found)
+
+
+def single_file(page: bytes, shared: Mapping[str, bytes]) -> bytes:
+    """Return a page that needs nothing beside it.
+
+    shared : contents of the files that pages share, by name
+    """
+    text, scripts = page.decode(), []
+
+    def inline(found: re.Match[str]) -> str:
+        if found["style"]:
+            return f"<style>{shared[found['style']].decode()}</style>"
+        scripts.append(shared[found["script"]].decode().replace("</script", "<\\/script"))
+        return ""
+
+    head = _BESIDE.sub(inline, text)
+    body, end, rest = head.rpartition("</body>")
+    whole = f"{body}{''.join(f'<script>{each}</script>' for each in scripts)}{end}{rest}"
+    return whole.replace(_escaped(OF_FILES_BESIDE), _escaped(of_inline(whole))).encode()
+
+
+def _escaped(policy: str) -> str:
+    """Return a policy as the template has written it."""
+    return policy.replace("'", "&#39;")

@@ -77,8 +77,8 @@ FLAG_WORDS: Final[dict[str, str]] = {
 
 STATUS_FIXES: Final[dict[str, str]] = {
     "unusable_log": "see what the files lack: straggler convert FOLDER --check",
-    "no_manifest": "put a job.json beside the logs, with the job's layout, and ingest the day again",
-    "bad_layout": "correct the layout in job.json, and ingest the day again",
+    "no_manifest": "put a job.json beside the logs, with the job's layout, and {again}",
+    "bad_layout": "correct the layout in job.json, and {again}",
     "too_many_restarts": "give each attempt a run id of its own, or raise maximum_restarts in the settings",
     "no_ops": "see that the log files of this day lie in the landing, and what of them was rejected",
     "corrupt_trace": "look at the ops named above: the recorder wrote what cannot have happened",
@@ -90,7 +90,7 @@ STATUS_FIXES: Final[dict[str, str]] = {
     "high_discrepancy": "look for time that no op covers, such as data loading within a step",
     "failed": "report it with the traceback",
 }
-"""What to do about a unit that is not analysed."""
+"""What to do about a unit that is not analysed; `again` is what then follows."""
 
 STATUS_WORDS: Final[dict[str, str]] = {
     "unusable_log": "log of a tool that no replay can be made of",

@@ -1,8 +1,9 @@
 """Writes reports: the period up to a log date, and a page for each of its straggling jobs."""
 
 import logging
+import os.path
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
@@ -10,10 +11,13 @@ from typing import Final
 from jobs.reading.question import QuestionError
 from jobs.reading.reader import Reader
 from jobs.report import files
+from jobs.report.fleet_page import fleet_page
+from jobs.report.host_page import host_pages
 from jobs.report.job_page import job_page, links_of
-from jobs.report.names import INDEX_NAME, docs_path, host_page_path, job_page_path
-from jobs.report.publish import contents, publication_of, quality_from
+from jobs.report.links import HEADLINE_NAME, INDEX_NAME, docs_path, host_page_path, job_page_path
 from jobs.report.read import days_with_rows, read_fleet, read_units, straggling_units
+from jobs.report.rows import FleetTables, Publication, UnitTables
+from jobs.report.tiles import headline
 from jobs.report.wording import counted
 from jobs.runtime.project import data_root
 from jobs.runtime.settings import Settings, SettingsError
@@ -70,23 +74,28 @@ def write_reports(
             _LOG.warning("no report is written: %s", error)
 
 
-def write_job_page(reader: Reader, settings: Settings, unit: Unit) -> Path:
-    """Write the page of a unit; returns the page.
+def write_job_page(reader: Reader, settings: Settings, unit: Unit, alone: Path | None = None) -> Path:
+    """Write the page of a unit into its day's publication, or as one file; returns the page.
 
-    Raises SettingsError where no folder for reports is named.
+    Raises SettingsError where no folder for reports is named, or the file cannot be written.
     """
-    root = report_root(settings)
+    root = files.cache_folder() if alone else report_root(settings)
     fleet = read_fleet(reader, _first_day(settings, unit.log_date), unit.log_date)
     (tables,) = read_units(reader, [unit], fleet.hosts)
+    name = warehouse_name(settings)
+    if alone:
+        try:
+            alone.write_bytes(files.alone(job_page(tables, name), files.chart_library(root)))
+        except OSError as error:
+            raise SettingsError(f"--out: {alone}: {error.strerror}") from error
+        return alone
     folder = root / str(unit.log_date)
     hosts = [
         host for host in {*fleet.host_units["host"].to_pylist()} if (folder / host_page_path(host)).is_file()
     ]
-    name = warehouse_name(settings)
     publication = publication_of(fleet, unit.log_date, files.existing_pages(root), hosts, name)
     links = links_of(unit, fleet, publication, has_fleet_page=(folder / INDEX_NAME).is_file())
-    page = job_page(tables, name, links)
-    return files.add_page(root, job_page_path(*unit), page)
+    return files.add_page(root, job_page_path(*unit), job_page(tables, name, links))
 
 
 def report_root(settings: Settings) -> Path:
@@ -119,3 +128,42 @@ def _no_rows(reader: Reader, log_date: date) -> str:
     near.append(min((day for day in days if day > log_date), default=None))
     named = " and ".join(str(day) for day in near if day)
     return f"no rows of {log_date} in {reader.root}: the nearest days with rows are {named}"
+
+
+def publication_of(
+    fleet: FleetTables,
+    day: date,
+    pages: Collection[str],
+    hosts: Collection[str],
+    warehouse: str = "",
+    quality: str = "",
+) -> Publication:
+    """Return what the pages of a day lead to.
+
+    pages : job pages of earlier publications and of this one, from the report's root.
+    hosts : those that have a page. quality : data docs of the day, from the publication's folder.
+    """
+    first = min([*fleet.units["log_date"].to_pylist(), day])
+    paths = {host: host_page_path(host) for host in hosts}
+    return Publication(day, first, frozenset(pages), paths, warehouse, quality)
+
+
+def contents(fleet: FleetTables, units: Sequence[UnitTables], publication: Publication) -> dict[str, bytes]:
+    """Return the files of a publication, by their path in its folder."""
+    jobs = {
+        job_page_path(*unit.key).split("/", 1)[1]: job_page(
+            unit, publication.warehouse, links_of(unit.key, fleet, publication)
+        )
+        for unit in units
+    }
+    return {
+        **jobs,
+        **host_pages(fleet, publication),
+        INDEX_NAME: fleet_page(fleet, publication),
+        HEADLINE_NAME: headline(fleet, publication).encode(),
+    }
+
+
+def quality_from(root: Path, day: date, page: Path) -> str:
+    """Where a page of the data docs lies from the publication of a day; empty where it is not there."""
+    return Path(os.path.relpath(page, root / str(day))).as_posix() if page.is_file() else ""

@@ -1,5 +1,6 @@
 """Arguments of all commands, by click: how they are declared and run, and those that several share."""
 
+import logging
 import math
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -8,17 +9,20 @@ from functools import partial
 from inspect import cleandoc
 from io import TextIOWrapper
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from jobs.reading.printing import FORMATS
+from jobs.runtime.errors import PlainError
 from jobs.runtime.nearest import suggestion
 from schemas.vocabulary import EXIT_DONE, EXIT_FAILED, EXIT_WRONG_SETTINGS
 
 WAREHOUSE_VARIABLE: Final = "STRAGGLER_WAREHOUSE"
 """Environment variable that names the warehouse when --warehouse is left out."""
+
+logger = logging.getLogger(__name__)
 
 _PATHS: Final = {"DIR": "dir", "FILE": "file", "FOLDER": "dir", "PATH": "file"}
 """What a shell completes, by the placeholder of the value."""
@@ -26,13 +30,6 @@ _PATHS: Final = {"DIR": "dir", "FILE": "file", "FOLDER": "dir", "PATH": "file"}
 
 class Arguments(SimpleNamespace):
     """What a command was given: an attribute for each argument, and all of them as typed in `arguments`."""
-
-
-class Option(NamedTuple):
-    """One argument of a command; exactly one of a group is required."""
-
-    parameter: click.Parameter
-    group: str | None = None
 
 
 class _Value(click.ParamType[object]):
@@ -69,11 +66,10 @@ def option(
     meaning: str,
     kind: Callable[[str], object] = str,
     *,
-    group: str | None = None,
     dest: str | None = None,
     choices: Collection[str] = (),
     **how: Any,  # noqa: ANN401  # what else click's Option or Argument takes
-) -> Option:
+) -> click.Parameter:
     """Declare an argument.
 
     usage : name and placeholder of the value, as in `--days N`; without a placeholder, a switch
@@ -89,70 +85,94 @@ def option(
     else:
         how["is_flag"] = True
     if not name.startswith("--"):
-        return Option(click.Argument(names, help=meaning, **how))
+        return click.Argument(names, help=meaning, **how)
     how.setdefault("show_default", bool(how.get("default")))
-    return Option(click.Option(names, help=meaning, **how), group)
+    return click.Option(names, help=meaning, **how)
 
 
 class Command(click.Command):
-    """A command: called, with its arguments or those of the process, it runs and returns the exit status."""
+    """A command: called, with its arguments or those of the process, it runs and returns the exit status.
+
+    one_of : names of arguments of which exactly one is given
+    explain : what is said of an error that is no PlainError; without it, such an error is raised
+    """
 
     def __init__(
         self,
         name: str,
-        body: Callable[[Arguments], int],
-        options: Sequence[Option],
-        meaning: str,
-        epilog: str | None,
+        *,
+        one_of: Sequence[str] = (),
+        explain: Callable[[Exception], str] | None = None,
+        **how: Any,  # noqa: ANN401  # what click's Command takes
     ) -> None:
-        super().__init__(
-            name,
-            params=[each.parameter for each in options],
-            callback=lambda **given: body(_found(given)),
-            help=meaning,
-            epilog=epilog,
-        )
-        self._grouped = [each for each in options if each.group]
+        super().__init__(name, **how)
+        self._one_of, self._explain = one_of, explain
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
         """Run the command and return the exit status; wrong arguments give one line."""
         return run(self, argv)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments; raises UsageError unless exactly one of each group is given."""
+        """Read the arguments; raises UsageError unless exactly one of `one_of` is given."""
         ctx.meta[_TYPED] = list(args)
         rest = super().parse_args(ctx, args)
-        for group in sorted({each.group or "" for each in self._grouped}):
-            names = [each.parameter for each in self._grouped if each.group == group]
-            if sum(bool(ctx.params[each.name or ""]) for each in names) != 1:
-                raise click.UsageError(f"give one of {', '.join(each.opts[0] for each in names)}", ctx)
+        if self._one_of and sum(bool(ctx.params[name]) for name in self._one_of) != 1:
+            names = ", ".join(f"--{name.replace('_', '-')}" for name in self._one_of)
+            raise click.UsageError(f"give one of {names}", ctx)
         return rest
 
-    def read(self, argv: Sequence[str]) -> Arguments:
-        """Return the arguments as the command would find them. Raises click.UsageError."""
-        with self.make_context(self.name, list(argv)):
-            return _found(click.get_current_context().params)
+    def invoke(self, ctx: click.Context) -> int:
+        """Do the work and return the exit status; an error gives one line."""
+        try:
+            return super().invoke(ctx) or EXIT_DONE
+        except PlainError as error:
+            message, status = str(error), error.exit_status
+        except (click.ClickException, BrokenPipeError):  # who reads the answer may stop reading
+            raise
+        except Exception as error:
+            if self._explain is None:
+                raise
+            logger.exception("%s failed", called())
+            message, status = self._explain(error), EXIT_FAILED
+        sys.stderr.write(f"{called()}: error: {message}\n")
+        return status
 
 
 _TYPED: Final = f"{__name__}.typed"
 
 
-def _found(given: dict[str, Any]) -> Arguments:
-    return Arguments(**given, arguments=click.get_current_context().meta[_TYPED])
-
-
 def command(
-    name: str, *options: Option, epilog: str | None = None, described_by: object = None
-) -> Callable[[Callable[[Arguments], int]], Command]:
+    name: str,
+    *options: click.Parameter,
+    epilog: str | None = None,
+    described_by: object = None,
+    one_of: Sequence[str] = (),
+    explain: Callable[[Exception], str] | None = None,
+) -> Callable[[Callable[[Arguments], int | None]], Command]:
     """Make a command of the function that does its work and returns the exit status.
 
     Wrong arguments that it finds are a click.UsageError.
 
     epilog : lines printed as they are below the description of the arguments
     described_by : whose docstring is the command's description; the function itself if left out
+    one_of, explain : as of Command
     """
-    lines = f"\b\n{epilog}" if epilog else None
-    return lambda body: Command(name, body, options, cleandoc((described_by or body).__doc__ or ""), lines)
+
+    def of(body: Callable[[Arguments], int | None]) -> Command:
+        def work(**given: object) -> int | None:
+            return body(Arguments(**given, arguments=click.get_current_context().meta[_TYPED]))
+
+        return Command(
+            name,
+            params=list(options),
+            callback=work,
+            help=cleandoc((described_by or body).__doc__ or ""),
+            epilog=f"\b\n{epilog}" if epilog else None,
+            one_of=one_of,
+            explain=explain,
+        )
+
+    return of
 
 
 def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
@@ -217,7 +237,7 @@ def not_negative_number(text: str) -> float:
     return value
 
 
-def where(landing: str | None = None, warehouse: str | None = None) -> tuple[Option, ...]:
+def where(landing: str | None = None, warehouse: str | None = None) -> tuple[click.Parameter, ...]:
     """Return the arguments of every command that has settings.
 
     landing, warehouse : defaults; without them the settings decide, or the environment for the warehouse

@@ -1,22 +1,20 @@
 """What all entry points with a session share: the session, exit status, one line for what went wrong."""
 
 import logging
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import partial
 
+import click
 from pyspark.sql import SparkSession
 
 from jobs.runtime import inputs
-from jobs.runtime.arguments import NO_WAIT, WHERE, Arguments, Command, Option, called, command
+from jobs.runtime.arguments import NO_WAIT, WHERE, Arguments, Command, command
 from jobs.runtime.progress import working
-from jobs.runtime.run_log import exit_status, is_plain, one_line, recorded_run
+from jobs.runtime.run_log import one_line, recorded_run
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings, load_settings, with_spark_conf
 from jobs.warehouse.tables import Warehouse
 from jobs.warehouse.writing import writing, writing_alone
-from schemas.vocabulary import EXIT_DONE
 
 Body = Callable[[SparkSession, Settings, Arguments], Mapping[str, int]]
 """The work of an entry point; returns rows per published table, and under run_log.ROWS_IN the rows read."""
@@ -34,9 +32,9 @@ def own_warehouse(settings: Settings, _args: Arguments) -> str:
 
 def entry_point(
     name: str,
-    *options: Option,
+    *options: click.Parameter,
     epilog: str | None = None,
-    where: tuple[Option, ...] = WHERE,
+    where: tuple[click.Parameter, ...] = WHERE,
     writes_to: Callable[[Settings, Arguments], str | None] | None = own_warehouse,
     reads: Reads = inputs.a_warehouse,
     dry_run: Callable[[Settings, Arguments], None] | None = None,
@@ -59,6 +57,9 @@ def entry_point(
 
     def of(body: Body) -> Command:
         def work(args: Arguments) -> None:
+            logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+            for chatty in ("py4j", "great_expectations"):
+                logging.getLogger(chatty).setLevel(logging.WARNING)
             settings = load_settings(args.settings, args.landing, args.warehouse)
             settings = with_spark_conf(settings, spark_conf or {})
             root = writes_to(settings, args) if writes_to else None
@@ -76,8 +77,8 @@ def entry_point(
                     return
             _run(name, body, settings, args, root)
 
-        return command(name, *where, *options, *lock, epilog=epilog, described_by=body)(
-            partial(_status, work)
+        return command(name, *where, *options, *lock, epilog=epilog, described_by=body, explain=one_line)(
+            work
         )
 
     return of
@@ -98,18 +99,3 @@ def _run(name: str, body: Body, settings: Settings, args: Arguments, root: str |
         warehouse, day = Warehouse(spark, root), getattr(args, "log_date", None)
         with recorded_run(warehouse, name, args.arguments, day) as counts:
             counts.update(body(spark, settings, args))
-
-
-def _status(work: Callable[[Arguments], None], args: Arguments) -> int:
-    """Do the work; an error gives one line and the exit status."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for chatty in ("py4j", "great_expectations"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
-    try:
-        work(args)
-    except Exception as error:
-        if not is_plain(error):
-            logger.exception("%s failed", called())
-        sys.stderr.write(f"{called()}: error: {one_line(error)}\n")
-        return exit_status(error)
-    return EXIT_DONE

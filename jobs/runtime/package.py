@@ -1,10 +1,15 @@
-"""The project as one zip: what `spark-submit --py-files` and the executors of a cluster take.
+"""What runs elsewhere, as one file: the project's zip for clusters, the emitter's wheel for training images.
 
-Run as a module it writes dist/straggler-fleet.zip; `make package` does.
+Run as a module it writes dist/straggler-fleet.zip, which `spark-submit --py-files` and executors take; with
+the argument `emitter` it writes dist/straggler_emitter-*.whl. A wheel is a zip with three files of metadata:
+writing it takes less than a build tool. Same code, same bytes.
 """
 
+import base64
+import hashlib
 import sys
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,26 +20,56 @@ _FOLDERS: Final = ("jobs", "udfs", "schemas", "conf")
 _LEFT_OUT: Final = (PROJECT / "jobs/synthetic", PROJECT / "jobs/make_demo.py", PROJECT / "jobs/make_fleet.py")
 """The generator of fleets, which runs only from a checkout."""
 _SUFFIXES: Final = (".py", ".sql", ".toml", ".html", ".css", ".js")
-ANY_TIME: Final = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows: equal code gives an equal file
+_ANY_TIME: Final = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows
+_EMITTER: Final = "straggler_emitter"
+_VERSION: Final = "0.1.0"
+_METADATA: Final = f"""Metadata-Version: 2.1
+Name: straggler-emitter
+Version: {_VERSION}
+Summary: Rank logs (rank-log/1) from inside a training job: a writer, and hooks for Megatron and PyTorch.
+Requires-Python: >=3.10
+Description-Content-Type: text/markdown
+
+"""
+_WHEEL: Final = "Wheel-Version: 1.0\nGenerator: straggler-fleet\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
 def write_zip(target: Path) -> Path:
-    """Write what runs under spark-submit to `target` (same code, same bytes) and return it."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    """Write what runs under spark-submit to `target` and return it."""
     files = sorted(
         file
         for folder in _FOLDERS
         for file in (PROJECT / folder).rglob("*")
         if file.suffix in _SUFFIXES and not any(map(file.is_relative_to, _LEFT_OUT))
     )
+    return _packed(target, {file.relative_to(PROJECT).as_posix(): file.read_bytes() for file in files})
+
+
+def write_wheel(folder: Path) -> Path:
+    """Write the emitter's wheel into `folder` and return its path."""
+    emitter, info = PROJECT / "jobs" / "emitter", f"{_EMITTER}-{_VERSION}.dist-info"
+    contents = {f"{_EMITTER}/{file.name}": file.read_bytes() for file in sorted(emitter.glob("*.py"))}
+    contents[f"{info}/METADATA"] = _METADATA.encode() + (emitter / "README.md").read_bytes()
+    contents[f"{info}/WHEEL"] = _WHEEL.encode()
+    record = [f"{name},sha256={_digest(content)},{len(content)}" for name, content in contents.items()]
+    contents[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,", ""]).encode()
+    return _packed(folder / f"{_EMITTER}-{_VERSION}-py3-none-any.whl", contents)
+
+
+def _packed(target: Path, contents: Mapping[str, bytes]) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in files:
-            entry = zipfile.ZipInfo(file.relative_to(PROJECT).as_posix(), ANY_TIME)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, file.read_bytes())
+        for name, content in contents.items():
+            archive.writestr(zipfile.ZipInfo(name, _ANY_TIME), content, zipfile.ZIP_DEFLATED)
     return target
 
 
+def _digest(content: bytes) -> str:
+    """The hash of a file as RECORD wants it."""
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+
+
 if __name__ == "__main__":
-    written = write_zip(PROJECT / "dist" / ZIP_NAME)
+    dist = PROJECT / "dist"
+    written = write_wheel(dist) if sys.argv[1:] == ["emitter"] else write_zip(dist / ZIP_NAME)
     sys.stdout.write(f"{written.relative_to(PROJECT)}: {written.stat().st_size / 1e3:.0f} kB\n")

@@ -17,19 +17,13 @@ from pyspark.errors import PythonException
 
 from jobs.gates.audit import GateRefusedError, GateWork
 from jobs.history.fingerprints import Fingerprint
-from jobs.landing.files import NoLandingError
-from jobs.runtime.java import JavaNotFoundError
-from jobs.runtime.session import SessionError
-from jobs.runtime.settings import SettingsError
-from jobs.warehouse.lock import LockedError, NotWritableError
+from jobs.runtime.errors import PlainError
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import PIPELINE_RUNS as TABLE
 from schemas.log_tables import REFUSAL
 from schemas.vocabulary import (
     EXIT_DONE,
     EXIT_FAILED,
-    EXIT_GATE_REFUSED,
-    EXIT_WRONG_SETTINGS,
     PHASE_NAMES,
     RUN_KILLED,
     RUN_OUTCOMES,
@@ -41,50 +35,24 @@ ROWS_IN: Final = "rows_in"
 """Key of the rows that an entry point read; the other keys are the tables that it published,
 and those of phase_work."""
 
-_PLAIN: Final[Mapping[type[Exception], int]] = {
-    SettingsError: EXIT_WRONG_SETTINGS,
-    NoLandingError: EXIT_WRONG_SETTINGS,
-    GateRefusedError: EXIT_GATE_REFUSED,
-    NotWritableError: EXIT_FAILED,
-    LockedError: EXIT_FAILED,
-    SessionError: EXIT_FAILED,
-    JavaNotFoundError: EXIT_FAILED,
-}
 _RAISED: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt): ")
 _LONGEST_LINE: Final = 1000
 _MICROSECONDS: Final = "us"
 logger = logging.getLogger(__name__)
 
 
-def exit_status(error: BaseException) -> int:
-    """Return the exit status of an error."""
-    return next((status for kind, status in _PLAIN.items() if isinstance(error, kind)), EXIT_FAILED)
-
-
-def is_plain(error: Exception) -> bool:
-    """Whether the message of an error says everything, so that no traceback is needed."""
-    return isinstance(error, tuple(_PLAIN))
-
-
 def one_line(error: Exception) -> str:
-    """Return the message of an error on one line, without the pages that Spark appends."""
-    if is_plain(error):
-        return " ".join(str(error).split())
-    return _cause(error)[:_LONGEST_LINE]
-
-
-def _cause(error: Exception) -> str:
-    """The root cause: the first lines of errors of Java and of workers say nothing."""
+    """Return the root cause on one line: the first lines of errors of Java and of workers say nothing."""
     if isinstance(error, Py4JJavaError):
         java = error.java_exception
         while java.getCause() is not None:
             java = java.getCause()
-        return f"{java.getClass().getSimpleName()}: {java.getMessage()}"
+        return f"{java.getClass().getSimpleName()}: {java.getMessage()}"[:_LONGEST_LINE]
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     if isinstance(error, PythonException):
-        raised = [line for line in lines if _RAISED.match(line)]
-        return (raised or lines)[-1]
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+        lines = [line for line in lines if _RAISED.match(line)] or lines
+        return lines[-1][:_LONGEST_LINE]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"[:_LONGEST_LINE]
 
 
 def refused_by(error: BaseException) -> list[dict[str, Any]] | None:
@@ -163,7 +131,7 @@ def recorded_run(
         seconds = time.monotonic() - start
         try:
             refusal = _refusal_in(error)
-            ended = _ended(facts, seconds, refusal.counts if refusal else {}, exit_status(error))
+            ended = _ended(facts, seconds, refusal.counts if refusal else {}, _exit_status(error))
             _complete(warehouse, ended | {"refusals": refused_by(error)})
         except Exception:  # the caller must get the error of the run itself
             logger.exception("pipeline_runs does not say how this run ended")
@@ -183,6 +151,10 @@ def say_killed(warehouse: Warehouse) -> int:
         closed = left.set_column(left.schema.get_field_index("outcome"), "outcome", killed)
         warehouse.rewrite(TABLE, closed, "pipeline_run_id")
     return int(left.num_rows)
+
+
+def _exit_status(error: BaseException) -> int:
+    return error.exit_status if isinstance(error, PlainError) else EXIT_FAILED
 
 
 def _ended(

@@ -4,8 +4,11 @@ Nothing has to be activated or exported: Java, the workers' Python, this project
 found here. Under spark-submit its options win over conf/.
 """
 
+import logging
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,20 +21,22 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from jobs.runtime.delta_jars import resolved_jars, resolver_conf
+from jobs.runtime.errors import PlainError
 from jobs.runtime.jvm import JvmError, is_submitted, launch_jvm
 from jobs.runtime.package import ZIP_NAME, write_zip
 from jobs.runtime.project import PROJECT, is_zip
 from jobs.runtime.run_folder import run_folder
 from jobs.runtime.settings import Settings
 from jobs.runtime.settings_sections import SparkSettings
-from jobs.runtime.spark_log import last_line, log_file, log_on_error
 
 _DELTA_CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
+_LOG: Final = logging.getLogger(__name__)
+_AT_EVERY_START: Final = "WARNING: Using incubator modules"
 _LOOPBACK: Final = "127.0.0.1"
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 
 
-class SessionError(Exception):
+class SessionError(PlainError):
     """No usable session can be made; the message says in one line what to do."""
 
 
@@ -93,7 +98,7 @@ def _start_jvm(spark: SparkSettings) -> JavaGateway:
     except OSError as error:
         raise SessionError(f"spark.log: {log}: {error.strerror}") from None
     except JvmError as error:
-        raise SessionError(f"{error}: {last_line(log)}" if jars else _no_delta(spark)) from None
+        raise SessionError(f"{error}: {_last_line(log)}" if jars else _no_delta(spark)) from None
 
 
 def _by_path(jars: Sequence[str], conf: Mapping[str, str]) -> dict[str, str]:
@@ -151,3 +156,36 @@ def _no_delta(spark: SparkSettings) -> str:
         f"Delta's JARs ({', '.join(spark.packages)}) are not here: run `make jars` once with network, "
         f"or give spark-submit --packages {','.join(spark.packages)}"
     )
+
+
+def log_file(named: str | None) -> Path:
+    """Return the file for Spark's output: that of the settings, or a temporary one of this process."""
+    return run_folder() / "spark.log" if named is None else Path(named)
+
+
+@contextmanager
+def log_on_error(named: str | None, entry_point: str) -> Iterator[None]:
+    """If the block fails, log where Spark's output is; a temporary file is copied so that it stays."""
+    try:
+        yield
+    except Exception:
+        log = log_file(named)
+        if _last_line(log):
+            _LOG.warning("Spark's output: %s", log if named else _copied(log, entry_point))
+        raise
+
+
+def _last_line(log: Path) -> str:
+    """Return Spark's last line; empty if it printed only what it prints at every start."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    printed = [line.strip() for line in lines if line.strip() and not line.startswith(_AT_EVERY_START)]
+    return printed[-1] if printed else ""
+
+
+def _copied(log: Path, entry_point: str) -> Path:
+    with (
+        tempfile.NamedTemporaryFile(prefix=f"{entry_point}-spark-", suffix=".log", delete=False) as file,
+        log.open("rb") as printed,
+    ):
+        shutil.copyfileobj(printed, file)
+    return Path(file.name)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from jobs.runtime.errors import WrongInputError
 from jobs.runtime.project import data_root, project_file
 from jobs.runtime.settings_sections import (
     HistorySettings,
@@ -38,7 +39,7 @@ _Layer = tuple[str, dict[str, Any]]  # a file's name and what it says
 _WORDS: Final = {"extra_forbidden": "unknown key", "missing": "missing key"}
 
 
-class SettingsError(Exception):
+class SettingsError(WrongInputError):
     """Settings that cannot be used. The message is one line that names the file and the key."""
 
 

@@ -22,6 +22,7 @@ from typing import Final
 
 import psutil
 
+from jobs.runtime.errors import PlainError
 from jobs.warehouse.small_files import SmallFiles
 
 LOCK_NAME: Final = "_lock"
@@ -32,7 +33,7 @@ _PAUSE_S: Final = 0.5
 _SAY_AGAIN_S: Final = 60.0
 
 
-class LockedError(Exception):
+class LockedError(PlainError):
     """Raised while another process writes the warehouse; the message says which, and what to do."""
 
 
@@ -164,7 +165,7 @@ def _read(content: bytes | None) -> Holder | None:
         return None
 
 
-class NotWritableError(Exception):
+class NotWritableError(PlainError):
     """Raised before any work if a warehouse cannot be written; the message says which, and why."""
 
 

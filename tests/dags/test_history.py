@@ -16,6 +16,7 @@ from dags.operators.assets import HISTORY
 from dags.operators.spark_submit import SparkSubmitOperator
 from jobs.backfill import main
 from tests.dags.test_spark_submit import PRINT_ARGUMENTS, environment, write_script
+from tests.support.commands import arguments_of
 from tests.support.examples import DAY
 
 __all__ = ["environment"]
@@ -91,11 +92,11 @@ def test_the_backfill_gets_what_the_form_has(dag_bag: DagBag, arguments_file: Pa
     }
     name, *arguments = command_of(dag_bag.dags["backfill_history"], arguments_file, form)
     assert name == "jobs/backfill.py"
-    parsed = main.read(arguments)
-    assert [parsed.first.isoformat(), parsed.last.isoformat()] == ["2026-01-01", "2026-01-31"]
-    assert parsed.stages == ["simulate", "aggregate"]
-    assert parsed.job_id == ("gpt-175b", "a job; echo $HOME")
-    assert (parsed.warehouse_new, parsed.dry_run) == ("s3a://b/new", True)
+    parsed = arguments_of(main, arguments)
+    assert [parsed["first"].isoformat(), parsed["last"].isoformat()] == ["2026-01-01", "2026-01-31"]
+    assert parsed["stages"] == ["simulate", "aggregate"]
+    assert parsed["job_id"] == ("gpt-175b", "a job; echo $HOME")
+    assert (parsed["warehouse_new"], parsed["dry_run"]) == ("s3a://b/new", True)
 
 
 def test_a_backfill_of_a_range_alone_gets_no_other_argument(dag_bag: DagBag, arguments_file: Path) -> None:

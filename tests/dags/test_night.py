@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from dags.operators.spark_submit import SparkSubmitOperator
 from jobs.emitter.rank_log_writer import Rank, RankLogWriter, Run, finish_day
 from jobs.gates.releases import Release, record_release
-from jobs.report.names import docs_path
+from jobs.report.links import docs_path
 from jobs.run_nightly import run as run_nightly
 from jobs.runtime.settings import load_settings
 from jobs.warehouse.tables import Warehouse

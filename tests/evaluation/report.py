@@ -48,7 +48,7 @@ def _table(rows: pd.DataFrame, form: str) -> str:
     cells = zip(*(map(partial(_shown, name), rows[name]) for name in names), strict=True)
     is_number = [is_numeric_dtype(rows[name].infer_objects()) for name in names]
     out = StringIO()
-    write(Result(names, is_number, list(cells)), "table" if form == "text" else form, out)
+    write(Result(names, list(cells), is_number), "table" if form == "text" else form, out)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines() if line.strip())
 
 

@@ -104,6 +104,7 @@ def test_it_prints_the_answer_and_writes_one_page(
     assert "charts_library()" in text
     assert not re.search(r'(?:src|href)="\.', text), "the page needs a file beside it"
     assert "See it op by op" not in text, "no warehouse to ask"
+    assert "not_json</th>" in text
 
 
 def test_a_run_without_a_manifest_fails_with_the_reason(
@@ -120,6 +121,7 @@ def test_a_run_without_a_manifest_fails_with_the_reason(
     (template,) = [each for each in said.splitlines() if each.startswith("  {")]
     assert json.loads(template) == sizes
     assert "Rejects: none" in said
+    assert "and analyse them again" in (tmp_path / "page.html").read_text()
 
 
 def test_a_run_that_lacks_workers_names_them_and_why_nothing_was_read_of_them(

@@ -11,7 +11,7 @@ from jobs.console import COMMANDS, GROUPS, main
 from jobs.runtime.arguments import Command
 from jobs.runtime.project import PROJECT
 
-NOT_COMMANDS = {"console", "delta_jars", "java", "package", "package_emitter"}
+NOT_COMMANDS = {"console", "delta_jars", "java", "package"}
 """Modules of jobs/ that a make target starts, or this command itself."""
 
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import run_nightly
-from jobs.report.names import job_page_path
+from jobs.report.links import job_page_path
 from jobs.runtime.settings import Settings
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.mechanisms.workers import WeakGpu

@@ -217,7 +217,7 @@ def test_the_prompt_needs_no_home_that_can_be_written(
 
 
 def test_letters_that_the_terminal_lacks_end_nothing(warehouse: str) -> None:
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "jobs.query", "SELECT 'ë' AS a", "--format", "csv", "--warehouse", warehouse],
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
         cwd=PROJECT,
@@ -225,18 +225,18 @@ def test_letters_that_the_terminal_lacks_end_nothing(warehouse: str) -> None:
         text=True,
         check=False,
     )
-    assert (told.returncode, told.stdout) == (0, "a\n\\xeb\n")
+    assert (done.returncode, done.stdout) == (0, "a\n\\xeb\n")
 
 
 def test_whoever_reads_may_stop_reading(warehouse: str) -> None:
     sql = ["SELECT explode(sequence(1, 100000)) AS n", "--limit", "0", "--format", "csv"]
     asked = [sys.executable, "-m", "jobs.query", *sql, "--warehouse", warehouse]
-    with subprocess.Popen(asked, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as told:
-        assert told.stdout is not None
-        assert told.stderr is not None
-        assert told.stdout.readline() == b"n\n"
-        told.stdout.close()
-        assert told.stderr.read() == b""
+    with subprocess.Popen(asked, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asking:
+        assert asking.stdout is not None
+        assert asking.stderr is not None
+        assert asking.stdout.readline() == b"n\n"
+        asking.stdout.close()
+        assert asking.stderr.read() == b""
 
 
 def test_ctrl_c_ends_a_question_and_the_next_is_answered(warehouse: str) -> None:

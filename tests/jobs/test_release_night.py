@@ -13,7 +13,7 @@ from jobs.gates.audit import GateRefusedError, Rule
 from jobs.gates.quality_docs import Check, Page, TableChecks, html
 from jobs.gates.releases import NEVER, Release, record_release, refused
 from jobs.gates.write_audit_publish import publish
-from jobs.report.names import docs_path
+from jobs.report.links import docs_path
 from jobs.runtime.run_log import recorded_run
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES

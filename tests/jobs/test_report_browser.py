@@ -12,7 +12,7 @@ from selenium.webdriver.common.keys import Keys
 from jobs.report import files as report_files
 from jobs.report.fleet_page import fleet_page
 from jobs.report.job_page import job_page
-from jobs.report.names import INDEX_NAME, job_page_path
+from jobs.report.links import INDEX_NAME, job_page_path
 from jobs.report.wording import hours
 from tests.jobs.conftest import Demo
 from tests.jobs.report.fleets import LAST, NAUGHTY, fleet, publication

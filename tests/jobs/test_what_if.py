@@ -130,7 +130,7 @@ def test_causes_are_fixed_by_their_names_beside_predicates(
     )
     status, _, err = ask(capsys, warehouse, *unit_asked, "--fix", "pause", "--set", "0.5")
     assert status == 2
-    assert "--set: scales the ops of a predicate, and pause is a cause" in err
+    assert "--set (factor): scales the ops of a predicate, and pause is a cause" in err
 
 
 def test_an_earlier_day_and_csv(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
@@ -141,13 +141,30 @@ def test_an_earlier_day_and_csv(capsys: pytest.CaptureFixture[str], warehouse: s
     assert (status, row["step_s"], row["time_saved_s"], row["gpu_hours_saved"]) == (0, "2.0", "0.0", "0.0")
 
 
-def test_a_predicate_that_chooses_no_op_is_answered_with_a_warning(
-    capsys: pytest.CaptureFixture[str], warehouse: str
+@pytest.mark.parametrize(
+    ("fixes", "message"),
+    [
+        (["pp_rank = 8"], "pp_rank = 8: its pp_rank is 0 to 0"),
+        (
+            ["host = 'nod-1' AND dp_rank > 1"],
+            "host = 'nod-1' AND dp_rank > 1: no host nod-1: did you mean node-",
+        ),
+        (
+            [FORWARD, "op_type = 'params-all-gather'"],
+            "op_type = 'params-all-gather': no op_type params-all-gather: c",
+        ),
+        (["microbatch < 0"], "microbatch < 0: its microbatch is 0 to 0"),
+        (["FALSE"], "FALSE"),
+    ],
+)
+def test_a_predicate_that_no_op_matches_is_a_wrong_argument(
+    capsys: pytest.CaptureFixture[str], warehouse: str, fixes: list[str], message: str
 ) -> None:
-    status, out, err = ask(capsys, warehouse, "--job-id", "llm-a", "--fix", "pp_rank = 8", "--format", "csv")
-    (row,) = csv.DictReader(io.StringIO(out))
-    assert (status, row["ops"], row["time_saved_s"]) == (0, "0", "0.0")
-    assert err.splitlines()[-1] == "what_if: no op of this unit is chosen by: pp_rank = 8"
+    asked = [word for fix in fixes for word in ("--fix", fix)]
+    status, out, err = ask(capsys, warehouse, "--job-id", "llm-a", *asked)
+    assert (status, out) == (2, "")
+    (line,) = err.splitlines()
+    assert line.startswith(f"what_if: error: no op of this unit matches {message}")
 
 
 def test_nothing_is_written(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:

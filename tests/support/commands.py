@@ -5,7 +5,9 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from jobs.runtime.arguments import Command
 from jobs.runtime.project import PROJECT
 
 INHERITED = ("PATH", "HOME", "JAVA_HOME", "TMPDIR", "LANG")
@@ -34,3 +36,8 @@ def spark_submit(*arguments: str) -> list[str]:
     """The command line of the environment's own spark-submit."""
     python = Path(sys.executable)
     return ["env", f"PYSPARK_PYTHON={python}", str(python.with_name("spark-submit")), *arguments]
+
+
+def arguments_of(command: Command, argv: Sequence[str]) -> dict[str, Any]:
+    """What a command would be given. Raises click.UsageError."""
+    return command.make_context(command.name, list(argv)).params

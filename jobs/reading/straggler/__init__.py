@@ -12,6 +12,8 @@
 ['analysed']
 >>> unit.what_if("op_type = 'forward-compute'").arrow.column_names[:3]
 ['scenario', 'ops', 'ops_share']
+>>> unit.what_if("stage_imbalance").arrow["scenario"].to_pylist()
+['stage_imbalance', 'all causes']
 >>> unit.figure()  # in a notebook: the map of its workers
 <Figure: slowdown by each worker of gpt-175b>
 
@@ -39,12 +41,13 @@ from jobs.reading.analysis import Analysis, analysis
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.question import NAMES
+from jobs.reading.scenarios import read_fix, replay_fixes
 from jobs.reading.unit import find_unit, read_unit
 from jobs.runtime.arguments import WAREHOUSE_VARIABLE
 from jobs.runtime.settings import load_settings
 from schemas.unit import Unit as UnitKey
 from schemas.vocabulary import WORKER_SLOWDOWN
-from udfs.custom_scenario import Answer, replay_scenarios
+from udfs.custom_scenario import Answer
 from udfs.simulate.unit_batches import UnitRows, simulate_unit
 from udfs.what_if import SimulationSettings
 
@@ -174,14 +177,16 @@ class Unit:
         return {name: Rows(table) for name, table in found.items()}
 
     def what_if(self, *fixes: str, factor: float | None = None) -> Rows:
-        """Replay the unit with the ops of each predicate ideal, or `factor` times as long; a row for each.
+        """Replay the unit with each fix: a cause, or the ops of a predicate ideal, or `factor` times as long.
 
-        Raises PredicateError, and what udfs.custom_scenario.replay_scenarios raises.
+        A row for each, as `straggler what-if --fix` prints them. Raises PredicateError for what is neither,
+        QuestionError for a predicate that no op matches, and what replay_scenarios raises.
         """
-        how = load_settings().simulation
         rows, manifest = read_unit(self._reader, self.key)
-        found = replay_scenarios(rows, manifest, fixes, factor, how.ideal, how.ops_together)
-        columns = {name: [getattr(each, name) for each in found.answers] for name in Answer.__annotations__}
+        understood = [read_fix(each) for each in fixes]
+        found = replay_fixes(rows, manifest, understood, factor, load_settings().simulation)
+        answers = [answer for each in found for answer in each.answers]
+        columns = {name: [getattr(each, name) for each in answers] for name in Answer.__annotations__}
         return Rows(pa.table(columns))
 
     def figure(self) -> Figure:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobs.emitter.op_names import OP_NAMES, RANK_LOG_FORMAT
 from jobs.landing.formats.rank_log_line import read_line
-from jobs.runtime.package_emitter import write_wheel
+from jobs.runtime.package import write_wheel
 from schemas import vocabulary
 
 PROGRAM = """

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from jobs.gates.audit import GateError, GateRefusedError, Rule
 from jobs.gates.write_audit_publish import publish
-from jobs.report.names import docs_path
+from jobs.report.links import docs_path
 from jobs.warehouse.staged_rows import StagedRows
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Table

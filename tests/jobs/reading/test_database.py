@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 from deltalake import write_deltalake
 
-from jobs.reading.advice import AnswerError
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.printing import Result
-from jobs.reading.question import QuestionError
+from jobs.reading.question import AnswerError, QuestionError
 from jobs.warehouse.publication import publication
 from schemas.tables import TABLES
 from schemas.vocabulary import FLEET_DAY, JOB_SLOWDOWN, JOBS, PHASE_SIMULATE, PIPELINE_RUNS

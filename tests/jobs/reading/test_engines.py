@@ -11,11 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from jobs.reading.advice import AnswerError
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.printing import Result
-from jobs.reading.question import NAMES, QuestionError, question
+from jobs.reading.question import NAMES, AnswerError, QuestionError, question
 from jobs.reading.reader import Reader
 from jobs.reading.spark_reader import SparkReader
 from jobs.reading.unit import find_unit, read_unit

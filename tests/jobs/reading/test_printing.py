@@ -80,7 +80,7 @@ def test_on_a_terminal_wide_values_fold(terminal: Terminal) -> None:
 
 def test_on_a_terminal_rows_of_too_many_columns_become_lists(terminal: Terminal) -> None:
     names = [f"column_{number:02}" for number in range(9)]
-    write(Result(names, [True] * 9, [range(9), range(9)]), "table", terminal)
+    write(Result(names, [range(9), range(9)]), "table", terminal)
     lines = [line.split() for line in terminal.lines()]
     assert lines[0] == ["row", "1"]
     assert lines[9:12] == [["column_08", "8"], ["row", "2"], ["column_00", "0"]]
@@ -105,7 +105,7 @@ def test_json_is_one_array_of_objects() -> None:
 
 
 def test_markdown_is_a_table_whose_cells_stay_cells() -> None:
-    odd = Result(["a|b", "n"], [False, True], [["x | y\nz", 0.1234567], [None, 2.0]])
+    odd = Result(["a|b", "n"], [["x | y\nz", 0.1234567], [None, 2.0]])
     assert written(odd, "markdown").splitlines() == [
         "| a\\|b | n |",
         "| --- | ---: |",
@@ -116,12 +116,12 @@ def test_markdown_is_a_table_whose_cells_stay_cells() -> None:
 
 def test_json_knows_no_nan_and_takes_decimals_and_structs() -> None:
     row = [math.nan, Decimal("1.20"), {"a": 1, "b": [{"c": math.inf}]}]
-    parsed = json.loads(written(Result(["x", "y", "z"], [True, True, False], [row]), "json"))
+    parsed = json.loads(written(Result(["x", "y", "z"], [row]), "json"))
     assert parsed == [{"x": None, "y": 1.2, "z": {"a": 1, "b": [{"c": None}]}}]
 
 
 def test_no_rows_are_shown_in_every_format() -> None:
-    empty = Result(["a"], [True], [])
+    empty = Result(["a"], [], [True])
     lines = [written(empty, form).splitlines() for form in FORMATS[1:]]
     assert lines == [["a"], ["[]"], ["| a |", "| ---: |"]]
     assert written(empty, "table").split()[0] == "a"

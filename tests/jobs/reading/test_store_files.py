@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from deltalake import write_deltalake
 
-from jobs.reading.advice import AnswerError
 from jobs.reading.conditions import on_units
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
-from jobs.reading.question import NAMES, QuestionError
+from jobs.reading.question import NAMES, AnswerError, QuestionError
 from jobs.warehouse.publication import publication
 from schemas.cookbook import RECIPES
 from schemas.queries import QUERIES

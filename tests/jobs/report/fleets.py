@@ -12,9 +12,9 @@ from jobs.reading.database import create_views
 from jobs.reading.dialect import WHOLE
 from jobs.reading.question import question
 from jobs.report.host_page import hosts_with_pages
-from jobs.report.publish import publication_of
-from jobs.report.questions import of_fleet, of_hosts
+from jobs.report.read import of_fleet, of_hosts
 from jobs.report.rows import FleetTables, Publication
+from jobs.report.write import publication_of
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 from schemas.vocabulary import (

@@ -7,7 +7,7 @@ import pytest
 
 from jobs.report import files as report_files
 from jobs.report.files import add_page, existing_pages, replace_publication
-from jobs.report.names import job_page_path
+from jobs.report.links import job_page_path
 from tests.jobs.report.pages import Page
 
 DAY, NEXT = date(2026, 1, 5), date(2026, 1, 6)

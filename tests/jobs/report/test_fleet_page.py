@@ -12,7 +12,7 @@ import pytest
 from jobs.report import templates
 from jobs.report.fleet_page import fleet_data, fleet_page
 from jobs.report.host_page import host_pages
-from jobs.report.names import job_page_path
+from jobs.report.links import job_page_path
 from jobs.report.rows import FleetTables
 from jobs.report.tiles import headline, tiles
 from jobs.report.wording import hours, percent

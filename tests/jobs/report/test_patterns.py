@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobs.report import patterns
-from jobs.report.patterns import Floats, name_pattern
+from jobs.report import job_charts as patterns
+from jobs.report.job_charts import Floats, name_pattern
 from tests.support import published
 from udfs.what_if import simulate_job
 

@@ -8,8 +8,8 @@ import pytest
 
 from jobs.gates.quality_docs import Page as QualityPage
 from jobs.gates.quality_docs import html
-from jobs.reading.dictionary import render
 from jobs.report import templates
+from jobs.report.dictionary import dictionary, dictionary_alone
 from jobs.report.fleet_page import fleet_page
 from jobs.report.job_page import job_page
 from tests.jobs.report.fleets import fleet, publication
@@ -24,7 +24,8 @@ PAGES = {
     "job": job_page(sick_job()),
     "list of reports": templates.page("index.html", LIST),
     "data docs": html(QualityPage("ingest", [DAY], "/w")).encode(),
-    "dictionary": render().encode(),
+    "dictionary": dictionary(),
+    "dictionary alone": dictionary_alone(),
 }
 
 

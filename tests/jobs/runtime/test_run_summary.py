@@ -10,6 +10,7 @@ from jobs.gates.audit import GateWork
 from jobs.runtime.arguments import command
 from jobs.runtime.run_log import phase_work
 from jobs.runtime.run_summary import SUMMARY, leave, of_history
+from tests.support.commands import arguments_of
 from tests.support.examples import DAY, NEXT_DAY
 
 
@@ -58,5 +59,5 @@ def test_a_file_that_cannot_be_written_is_a_wrong_argument(tmp_path: Path, wrong
 
 
 def asked_for(arguments: list[str]) -> str | None:
-    found: str | None = command("test", SUMMARY)(lambda _: 0).read(arguments).summary
+    found: str | None = arguments_of(command("test", SUMMARY)(lambda _: 0), arguments)["summary"]
     return found

@@ -1,15 +1,50 @@
-"""Command lines that lead on from a page, as a shell takes them; how they are spelled is decided here."""
+"""What pages lead to: files of the report, and command lines as a shell takes them; both are spelled here.
+
+An id may hold any text: what is left of it in a file's name is harmless.
+"""
 
 import re
 import shlex
 from collections.abc import Sequence
 from datetime import date
+from hashlib import sha256
 from typing import Final
 
 from schemas.unit import Unit
 
+JOBS_FOLDER: Final = "jobs"
+"""Folder of the job pages in a publication."""
+HOSTS_FOLDER: Final = "hosts"
+"""Folder of the host pages in a publication."""
+INDEX_NAME: Final = "index.html"
+HEADLINE_NAME: Final = "headline.txt"
+"""First sentence of a publication, for the list of all."""
+
 _SPECIAL: Final = re.compile(r'["$`\\!]')
 """What double quotes do not keep from a shell."""
+_HARMLESS: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_LONGEST: Final = 40
+
+
+def job_page_path(day: date | str, job_id: str, run_id: str) -> str:
+    """Where the page of one unit lies, from the report's root; other ids have other paths."""
+    return f"{day}/{JOBS_FOLDER}/{_file_name(job_id, run_id)}"
+
+
+def host_page_path(host: str) -> str:
+    """Where the page of one host lies, from the publication's folder."""
+    return f"{HOSTS_FOLDER}/{_file_name(host)}"
+
+
+def docs_path(warehouse_root: str, log_date: date, phase: str) -> str:
+    """Where the data docs of a phase lie for a night."""
+    return f"{warehouse_root}/_quality/log_date={log_date.isoformat()}/{phase}.html"
+
+
+def _file_name(*ids: str) -> str:
+    shown = "-".join(_HARMLESS.sub("-", text)[:_LONGEST].strip("-") for text in ids)
+    digest = sha256(f"{len(ids[0])}:{''.join(ids)}".encode()).hexdigest()[:10]
+    return f"{shown}-{digest}.html"
 
 
 def command(name: str, warehouse: str) -> str:
@@ -22,12 +57,12 @@ def of_run(unit: Unit) -> str:
     return f"--job-id={_quoted(unit.job_id)} --run-id={_quoted(unit.run_id)}"
 
 
-def fix_causes(unit: Unit, causes: Sequence[str], warehouse: str) -> str:
+def fix_command(unit: Unit, causes: Sequence[str], warehouse: str) -> str:
     """Replay a unit with each of these causes fixed, and with all of them."""
     return f"{_of_unit('what-if', unit, warehouse)} {' '.join(f'--fix {cause}' for cause in causes)}"
 
 
-def timeline(unit: Unit, warehouse: str) -> str:
+def timeline_command(unit: Unit, warehouse: str) -> str:
     """Write the timeline of a step of a unit; the step's number is missing at the end."""
     return f"{_of_unit('timeline', unit, warehouse)} --step "
 

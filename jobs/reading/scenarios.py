@@ -1,0 +1,85 @@
+"""What if of one unit: a cause, or the ops of a predicate, fixed, for the command and for notebooks."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.reading.question import QuestionError
+from jobs.runtime.nearest import suggestion
+from jobs.runtime.settings_sections import SimulationSettings
+from schemas.vocabulary import CAUSE_UNEXPLAINED, CAUSES, OP_TYPES
+from udfs import what_if
+from udfs.cause_scenarios import replay_causes
+from udfs.custom_scenario import Answers, replay_scenarios
+from udfs.errors import PredicateError
+from udfs.scenario.op_columns import TEXT_COLUMNS
+from udfs.scenario.op_predicate import OpPredicate, parse_predicate
+
+FIXABLE: Final = tuple(cause for cause in CAUSES if cause != CAUSE_UNEXPLAINED)
+"""Causes that have a fix to replay."""
+_TEXT: Final = re.compile(r"'((?:[^']|'')*)'")
+
+Fix = OpPredicate | str
+"""A predicate over ops, or the name of a cause."""
+
+
+def read_fix(text: str) -> Fix:
+    """Understand a cause or a predicate. Raises PredicateError, on one line."""
+    if text in FIXABLE:
+        return text
+    if text.replace("-", "_").isidentifier():  # one word: a cause was meant, no condition
+        try:
+            return parse_predicate(text)
+        except PredicateError:
+            message = f"{text} is no cause and no condition: {suggestion(text, FIXABLE)}"
+            raise PredicateError(message) from None
+    return parse_predicate(text)
+
+
+def replay_fixes(
+    rank_steps: pa.Table,
+    manifest: Mapping[str, object],
+    fixes: Sequence[Fix],
+    factor: float | None,
+    how: SimulationSettings,
+) -> list[Answers]:
+    """Replay a unit with each of these causes fixed, and with the ops of each predicate ideal or scaled.
+
+    rank_steps, manifest, factor : as udfs.custom_scenario.replay_scenarios takes them, and raises
+    Raises QuestionError for a factor beside a cause, and for a predicate that chooses no op.
+    """
+    causes = [each for each in fixes if isinstance(each, str)]
+    predicates = [each for each in fixes if not isinstance(each, str)]
+    if causes and factor is not None:
+        raise QuestionError(f"--set (factor): scales the ops of a predicate, and {causes[0]} is a cause")
+    found = []
+    if causes:
+        settings = what_if.SimulationSettings(**how.model_dump())
+        found.append(replay_causes(rank_steps, manifest, causes, settings))
+    if predicates:
+        found.append(replay_scenarios(rank_steps, manifest, predicates, factor, how.ideal, how.ops_together))
+        by_text = {each.text: each for each in predicates}
+        for answer in found[-1].answers:
+            if not answer.ops and answer.scenario in by_text:
+                has = "; ".join(_has(by_text[answer.scenario], rank_steps))
+                raise QuestionError(f"no op of this unit matches {answer.scenario}" + (has and f": {has}"))
+    return found
+
+
+def _has(predicate: OpPredicate, rank_steps: pa.Table) -> Iterator[str]:
+    """Say what the unit has in the columns of a predicate that chooses none of its ops."""
+    texts = [text.replace("''", "'") for text in _TEXT.findall(predicate.sql)]
+    for name in predicate.names:
+        column = rank_steps["op" if name == "op_type" else name]
+        values = pc.list_flatten(column) if pa.types.is_list(column.type) else column
+        found = sorted(each for each in pc.unique(values).to_pylist() if each is not None)
+        if name in TEXT_COLUMNS:
+            known = [OP_TYPES[code] for code in found] if name == "op_type" else found
+            for text in texts:
+                if text not in known and (name == "op_type") == (text in OP_TYPES):
+                    yield f"no {name} {text}: {suggestion(text, known) if known else 'none is stated'}"
+        elif numbers := [each for each in found if each >= 0]:  # below: ops for which it means nothing
+            yield f"its {name} is {numbers[0]} to {numbers[-1]}"

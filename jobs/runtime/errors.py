@@ -1,0 +1,17 @@
+"""Errors that a user can act on: the message says everything, without a traceback."""
+
+from typing import ClassVar
+
+from schemas.vocabulary import EXIT_FAILED, EXIT_WRONG_SETTINGS
+
+
+class PlainError(Exception):
+    """Ends a command with its message and this exit status."""
+
+    exit_status: ClassVar[int] = EXIT_FAILED
+
+
+class WrongInputError(PlainError):
+    """Arguments, settings or folders that cannot be used."""
+
+    exit_status = EXIT_WRONG_SETTINGS
