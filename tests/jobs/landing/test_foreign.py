@@ -10,7 +10,7 @@ import pytest
 
 from jobs.landing.formats.foreign import sound
 from jobs.landing.formats.rows import SCALARS, Rows
-from schemas.vocabulary import RANK_STEPS, REJECTS
+from schemas.vocabulary import REJECTS
 from tests.jobs.landing.formats.foreign_logs import as_json, packed
 from tests.jobs.landing.formats.test_nccl_inspector import line as inspected
 from tests.jobs.landing.formats.test_timeline import STAGE, op
