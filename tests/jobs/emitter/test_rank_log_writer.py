@@ -121,7 +121,7 @@ def test_a_new_day_is_a_new_file_unless_the_day_is_fixed(tmp_path: Path) -> None
                 log.write(Step(number, t0_us))
         assert len(_lines(log)) == (2 if fixed is None else 5)
         assert len(log.path(date(2026, 1, 6)).read_text().splitlines()) == 1
-    assert (log.path(date(2026, 1, 6)).parent / "job.json").exists()
+        assert (log.path(date(2026, 1, 6)).parent / "job.json").exists()
 
 
 def test_a_step_that_fails_leaves_no_line(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 from jobs.landing.formats.foreign import RefusalError
 from schemas.vocabulary import OP_TYPES
 from tests.jobs.landing.formats.foreign_logs import as_json, packed, read
-from udfs.what_if import simulate_job
 
 COMPUTE_NS = {"forward": 2_000_000, "backward": 4_000_000}
 TRANSFER_NS = 100_000
@@ -33,7 +32,7 @@ def test_a_real_job_without_transfers_is_a_partial_trace_with_its_slow_stage() -
         2,
     ]
     assert found.run.left_out == {"ms without a name between the last op of an iteration and its end": 5355}
-    (job,) = simulate_job(found.rows, found.job)["job_slowdown"].to_pylist()
+    job = found.outcome()
     assert (job["status"], job["slowdown"], job["steps"]) == ("partial_trace", None, None)
     worst = next(each for each in job["slow_computes"] if each["op_type"] == "forward-compute")
     assert (worst["pp_rank"], worst["model_chunk"], worst["dp_rank"]) == (3, 3, None)
@@ -124,11 +123,11 @@ def test_the_branch_with_transfers_gives_the_full_graph() -> None:
     assert set(ops.values()) == {4, 8}, (
         "each of four transfer types once per microbatch, computes on two stages"
     )
-    (job,) = simulate_job(found.rows, found.job)["job_slowdown"].to_pylist()
+    job = found.outcome()
     assert (job["status"], job["steps"], job["discrepancy"]) == ("analysed", 10, pytest.approx(0, abs=5e-3))
     assert job["slowdown"] == pytest.approx(1.0, abs=5e-3)
     slower = read(Pipeline(slow=1.5).files())
-    (job,) = simulate_job(slower.rows, slower.job)["job_slowdown"].to_pylist()
+    job = slower.outcome()
     assert job["slowdown"] > 1.1
     assert job["last_stage_share"] > 0.9, "the slow stage is the last"
 
@@ -151,7 +150,7 @@ def test_transfers_are_measured_where_all_steps_that_are_replayed_have_them(
         for stage in range(2)
     }
     found = read(files)
-    (job,) = simulate_job(found.rows, found.job)["job_slowdown"].to_pylist()
+    job = found.outcome()
     assert job["status"] == status
     steps = found.run.left_out["steps without transfers, where others have them"]
     assert steps == (0 if status == "analysed" else 1)
