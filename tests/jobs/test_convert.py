@@ -80,7 +80,7 @@ def test_what_was_converted_gives_what_the_log_itself_gives(log: str, status: st
     itself.mkdir(parents=True)
     for file in (LOGS / log).glob("*.gz") if (LOGS / log).is_dir() else [LOGS / log]:
         shutil.copy(file, itself)
-    assert land(str(landing), str(tmp_path / "staging"))["rejects"] == []
+    assert land(landing, tmp_path / "staging").tables["rejects"] == []
     staged = (tmp_path / "staging" / "rank_steps").rglob("*.parquet")
     rows = pa.concat_tables([pq.ParquetFile(file).read() for file in staged])
     manifest = json.loads((landing / f"log_date={DAY}" / "job_id=j" / "run_id=r" / "job.json").read_text())

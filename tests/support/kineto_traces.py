@@ -8,6 +8,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from schemas.vocabulary import OP_TYPES
+
 Times = npt.NDArray[np.float64]
 
 MAIN: Final = 100
@@ -201,3 +203,16 @@ def data_parallel_traces(durations: Durations) -> list[bytes]:
                         trace.kernel("gemm", (times[0] + half, times[1] / 2), launch_us + half / 1e6, thread)
         zero_us += max(end.max() for _, _, _, end in ops) + 2000.0
     return [trace.text() for trace in traces]
+
+
+def ops_of(row: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+    return [
+        (OP_TYPES[op], microbatch, chunk)
+        for op, microbatch, chunk in zip(row["op"], row["microbatch"], row["model_chunk"], strict=True)
+    ]
+
+
+def without_collective(text: bytes, number: int) -> bytes:
+    trace = json.loads(text)
+    trace["traceEvents"] = [each for each in trace["traceEvents"] if each["args"].get("Seq") != number]
+    return json.dumps(trace).encode()

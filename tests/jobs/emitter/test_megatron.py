@@ -101,13 +101,18 @@ class Job:
         return [json.loads(line) for log in logs for line in log.read_text().splitlines()]
 
 
+def started(landing: Path, schedules: Any) -> Job:
+    job = Job(landing, schedules)
+    job.timers("forward-backward").start()
+    return job
+
+
 def ops(line: dict[str, Any]) -> list[str]:
     return sorted(line["op"])
 
 
 def test_batched_transfers_are_ops_of_equal_times(tmp_path: Path, schedules: Any) -> None:
-    job = Job(tmp_path, schedules)
-    job.timers("forward-backward").start()
+    job = started(tmp_path, schedules)
     job.compute("out")
     job.back("out")
     job.moves(
@@ -125,8 +130,7 @@ def test_batched_transfers_are_ops_of_equal_times(tmp_path: Path, schedules: Any
 
 
 def test_a_transfer_that_moves_nothing_only_keeps_the_count(tmp_path: Path, schedules: Any) -> None:
-    job = Job(tmp_path, schedules)
-    job.timers("forward-backward").start()
+    job = started(tmp_path, schedules)
     job.moves("forward-send-forward-recv", recv_prev=True)
     job.compute("out")
     job.moves("forward-send-forward-recv")  # a placeholder: the first send is the first compute's
@@ -151,32 +155,24 @@ def test_a_backward_is_of_the_microbatch_and_chunk_of_its_output(tmp_path: Path,
     assert [place[1:] for place in places[4:]] == [(0, 1), (0, 0), (1, 1), (1, 0)]
 
 
-def test_an_overlapped_transfer_lasts_until_it_was_waited_for(tmp_path: Path, schedules: Any) -> None:
-    job = Job(tmp_path, schedules)
+@pytest.mark.parametrize("is_waited_for", [True, False])
+def test_an_overlapped_transfer_lasts_until_it_was_waited_for(
+    tmp_path: Path, schedules: Any, is_waited_for: bool
+) -> None:
+    job = started(tmp_path, schedules)
     requests: dict[str, Any] = {"send_next": Peer(), "recv_prev": Peer()}
-    job.timers("forward-backward").start()
     job.moves("forward-send-forward-recv", requests, tensor_send_next=1, recv_prev=True)
     job.compute("out")
-    assert requests["send_next"].wait() == requests["recv_prev"].wait() == "arrived"
-    job.back("out")
-    (line,) = job.lines()
-    ends = {op: s + d for op, s, d in zip(line["op"], line["start_us"], line["duration_us"], strict=True)}
-    assert ends["forward-send"] > ends["forward-compute"]
-    assert ends["forward-recv"] > ends["forward-compute"]
-    assert ops(line).count("forward-send") == 1
-
-
-def test_a_transfer_without_a_wait_is_recorded_too(tmp_path: Path, schedules: Any) -> None:
-    job = Job(tmp_path, schedules)
-    requests: dict[str, Any] = {"send_next": Peer()}
-    job.timers("forward-backward").start()
-    job.compute("out")
-    job.moves("forward-send-forward-recv", requests, tensor_send_next=1)
+    if is_waited_for:
+        assert requests["send_next"].wait() == requests["recv_prev"].wait() == "arrived"
     job.back("out")
     job.timers("forward-backward").stop()
     requests["send_next"].wait()
     (line,) = job.lines()
-    assert line["op"].count("forward-send") == 1
+    assert ops(line)[2:] == ["forward-recv", "forward-send"], "each once"
+    ends = {op: s + d for op, s, d in zip(line["op"], line["start_us"], line["duration_us"], strict=True)}
+    for op in ("forward-send", "forward-recv"):
+        assert (ends[op] > ends["forward-compute"]) is is_waited_for
 
 
 def test_the_gather_of_the_parameters_is_the_next_steps(tmp_path: Path, schedules: Any) -> None:

@@ -10,10 +10,12 @@ import io
 import json
 import random
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from jobs.landing.content import Content
-from jobs.landing.formats.manifest import ManifestError, manifest_fields, manifest_row, parse_published_meta
+from jobs.landing.formats.manifest import manifest_fields, manifest_row, parse_published_meta
 from jobs.landing.formats.published_trace import read_trace
 from jobs.landing.formats.rank_log import RankLogReader
 from jobs.landing.formats.rank_log_line import LineError, read_line
@@ -26,23 +28,7 @@ from tests.support.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, RUN
 _LINES: Final = [text for text, *_ in (BAD_LINES | PLAIN_LINES | ODD_LINES).values() if len(text) < 3000]
 _UNIT: Final[dict[str, Any]] = {"job_id": JOB, "run_id": RUN, **SIZES}
 _BOUNDS: Final = Bounds(line_bytes=5000, file_bytes=1_000_000, trace_ops=1000)
-_TOKENS: Final = (
-    b"[",
-    b"]",
-    b"{",
-    b"}",
-    b'"',
-    b"\\",
-    b",",
-    b":",
-    b"-",
-    b"1e999",
-    b"\xff",
-    b"\\ud800",
-    b"\0",
-    b"\n",
-    b"null",
-)
+_TOKENS: Final = (*rb"[ ] { } \ , : - 1e999 null \ud800".split(), b'"', b"\xff", b"\0", b"\n")
 _TRACE: Final = parquet(ops({}, {"step": 17}, {"rank": 1}, {"optype": "optimizer", "start_ts": 2.0}))
 
 
@@ -85,47 +71,37 @@ def read_lines(chance: random.Random) -> None:
     assert len(rows.lines) + len(rejects) == sum(bool(line.strip()) for line in lines), lines
 
 
-def read_manifest(chance: random.Random) -> None:
-    """A manifest is good, bad in its fields, or none."""
-    content = json.dumps(MANIFEST | {"labels": {"a": 1}, "started_at": "2026-01-05T08:30:00+02:00"}).encode()
-    try:
-        manifest_row(manifest_fields(mutated(content, chance), _BOUNDS.nesting), "gpt", "r3")
-    except ManifestError:
-        return
+_MANIFEST: Final = MANIFEST | {"labels": {"a": 1}, "started_at": "2026-01-05T08:30:00+02:00"}
+FILES: Final[dict[str, tuple[bytes, Callable[[bytes], object]]]] = {
+    "job.json": (
+        json.dumps(_MANIFEST).encode(),
+        lambda content: manifest_row(manifest_fields(content, _BOUNDS.nesting), "gpt", "r3"),
+    ),
+    "meta.yaml": (
+        META.encode() + b'a: &x ["\\u00e4"]\nb: *x\n',
+        lambda content: parse_published_meta(content, _BOUNDS.nesting),
+    ),
+    "trace.parquet": (
+        _TRACE,
+        lambda content: read_trace(io.BytesIO(content), dict.fromkeys(LIMITS), _BOUNDS),
+    ),
+    "rank-0.jsonl.gz": (
+        gzip.compress(b"\n".join(_LINES[:3])),
+        lambda content: list(Content(io.BytesIO(content), _BOUNDS).lines(is_packed=True)),
+    ),
+}
+"""A good file of each kind, and its reader: a changed one is read, or ends in a FileError."""
 
 
-def read_meta(chance: random.Random) -> None:
-    """The same of YAML."""
-    try:
-        parse_published_meta(mutated(META.encode() + b'a: &x ["\\u00e4"]\nb: *x\n', chance), _BOUNDS.nesting)
-    except ManifestError:
-        return
-
-
-def read_parquet(chance: random.Random) -> None:
-    """A trace is read, or is none."""
-    try:
-        read_trace(io.BytesIO(mutated(_TRACE, chance)), dict.fromkeys(LIMITS), _BOUNDS)
-    except FileError:
-        return
-
-
-def read_gzip(chance: random.Random) -> None:
-    """A packed file has lines, or is broken."""
-    content = mutated(gzip.compress(b"\n".join(_LINES[:3])), chance)
-    try:
-        for _ in Content(io.BytesIO(content), _BOUNDS).lines(is_packed=True):
-            pass
-    except FileError:
-        return
+def read_file(name: str, chance: random.Random) -> None:
+    content, read = FILES[name]
+    with suppress(FileError):
+        read(mutated(content, chance))
 
 
 READERS: Final[tuple[Callable[[random.Random], None], ...]] = (
     read_lines,
-    read_manifest,
-    read_meta,
-    read_parquet,
-    read_gzip,
+    *(partial(read_file, name) for name in FILES),
 )
 
 

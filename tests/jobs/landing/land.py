@@ -1,23 +1,24 @@
-"""Lands a day without Spark, as one of its workers would, and says what it found and what memory that took.
+"""Lands a day without Spark, as one of its workers would: what it found, and what memory that took."""
 
-`python -m tests.jobs.landing.land LANDING STAGING` prints JSON; the tests call it under several locales.
-"""
-
-import json
 import resource
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from jobs.ingest_rank_logs import _jobs, _source_files
+from jobs.landing.accounts import UnitAccount
 from jobs.landing.files import Landing
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_landing import Where, read_landing
 from jobs.landing.staging import STAGED_TABLES
+from schemas.vocabulary import COLLECTIVE_ARRIVAL, JOBS, RANK_STEPS, REJECTS, SOURCE_FILES, UNIT_KEY
 from tests.support.night import DAY
+
+Rows = list[dict[str, Any]]
+Rejected = list[tuple[str, int | None, str]]
 
 
 class OneWorker:
@@ -41,31 +42,61 @@ class OneWorker:
         return self._done
 
 
-def land(landing: str, staging: str, bounds: Bounds | None = None) -> dict[str, Any]:
-    """Rows, rejects, accounts and misplaced names of the day."""
-    found = Landing(landing, [DAY])
-    where = Where(landing, staging, "run", bounds or Bounds())
-    landed = read_landing(cast("SparkSession", OneWorker()), found, where)
-    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in STAGED_TABLES}
+class Landed:
+    """The ingested tables, what of the day is misplaced, and the account of each job."""
+
+    def __init__(
+        self, tables: Mapping[str, Rows], misplaced: Sequence[str], accounts: Sequence[UnitAccount]
+    ) -> None:
+        self.tables, self.misplaced = tables, misplaced
+        self.accounts = {each.unit[1]: each for each in accounts}
+        self.peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+    def of(self, table: str, job_id: str) -> Rows:
+        """Rows of one job without its unit's key, in a fixed order."""
+        found = [row for row in self.tables[table] if row["job_id"] == job_id]
+        bare = [{name: value for name, value in row.items() if name not in UNIT_KEY} for row in found]
+        return sorted(bare, key=repr)
+
+    def steps(self, job_id: str) -> list[tuple[int, int]]:
+        """(rank, step) of all rows of one job."""
+        return sorted((row["rank"], row["step"]) for row in self.of(RANK_STEPS, job_id))
+
+    def rejected(self, job_id: str) -> Rejected:
+        """(file name, line, reason) of all rejects of one job."""
+        rows = self.of(REJECTS, job_id)
+        found = [(row["source_file"].rsplit("/", 1)[1], row["line"], row["reason"]) for row in rows]
+        return sorted(found, key=lambda each: (each[0], each[1] or 0))
+
+    def reasons(self, job_id: str) -> dict[str, str]:
+        """The reason for each file with a reject."""
+        return {name: reason for name, _, reason in self.rejected(job_id)}
+
+    def details(self, job_id: str) -> dict[str, str]:
+        """The same in words."""
+        return {row["source_file"].rsplit("/", 1)[1]: row["detail"] for row in self.of(REJECTS, job_id)}
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        """The one row of jobs."""
+        (row,) = self.of(JOBS, job_id)
+        return row
+
+    def last(self, job_id: str) -> dict[tuple[str, int], int]:
+        """How often each rank of a communicator came last."""
+        rows = self.of(COLLECTIVE_ARRIVAL, job_id)
+        return {(each["communicator"], each["rank"]): each["times_last"] for each in rows}
+
+
+def land(landing: Path | str, staging: Path | str, bounds: Bounds | None = None) -> Landed:
+    """Land the day."""
+    listed = Landing(str(landing), [DAY])
+    where = Where(str(landing), str(staging), "run", bounds or Bounds())
+    landed = read_landing(cast("SparkSession", OneWorker()), listed, where)
+    made = {JOBS: _jobs(landed), SOURCE_FILES: _source_files(landed)}
+    tables: dict[str, Rows] = {name: [] for name in STAGED_TABLES}
+    tables |= {name: rows.to_pylist(maps_as_pydicts="strict") for name, rows in made.items()}
     for file in landed.staged:
-        tables[file.table] += pq.read_table(Path(staging) / file.table / file.path).to_pylist()
-    accounts = landed.accounts
-    return {
-        "rows": sorted((row["job_id"], row["rank"], row["step"]) for row in tables["rank_steps"]),
-        "rejects": sorted(
-            (each["source_file"], each["line"] or 0, each["reason"], each["detail"])
-            for each in tables["rejects"]
-        ),
-        "jobs": {each.unit[1]: each.job["manifest_status"] for each in accounts if each.job},
-        "files": {
-            file.file.source_file: [file.lines, file.rows, file.rejects]
-            for each in accounts
-            for file in each.files
-        },
-        "misplaced": found.misplaced,
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-    }
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(land(sys.argv[1], sys.argv[2])))
+        tables[file.table] += pq.read_table(
+            Path(staging, file.table, file.path), partitioning=None
+        ).to_pylist()
+    return Landed(tables, listed.misplaced, landed.accounts)

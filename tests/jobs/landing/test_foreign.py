@@ -4,26 +4,20 @@ import gzip
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from jobs.landing.accounts import UnitAccount
-from jobs.landing.files import Landing as Landed
 from jobs.landing.formats.foreign import sound
-from jobs.landing.formats.rows import SCALARS, Bounds, Rows
-from jobs.landing.read_landing import Where, read_landing
-from jobs.landing.staging import STAGED_TABLES
-from schemas.vocabulary import COLLECTIVE_ARRIVAL
+from jobs.landing.formats.rows import SCALARS, Rows
+from schemas.vocabulary import REJECTS
 from tests.jobs.landing.formats.foreign_logs import as_json, packed
 from tests.jobs.landing.formats.test_nccl_inspector import line as inspected
 from tests.jobs.landing.formats.test_timeline import STAGE, op
-from tests.jobs.landing.land import OneWorker
+from tests.jobs.landing.land import Landed, land
 from tests.support.kineto_traces import data_parallel_traces, random_durations
 from tests.support.line_cases import line
-from tests.support.night import DAY, Landing
+from tests.support.night import Landing
 
 TIMELINE = as_json([op(), STAGE])
 
@@ -33,40 +27,13 @@ def put_inspected(made: Landing, job_id: str, more: bytes = b"") -> None:
     made.put(job_id, "node-1-pid7.log", inspected(1, 1, 500.0))
 
 
-class Found:
-    """What is landed of one day."""
-
-    def __init__(self, made: Landing, bounds: Bounds | None = None) -> None:
-        staging = made.root.parent / "staging"
-        self.landing = Landed(str(made.root), [DAY])
-        where = Where(str(made.root), str(staging), "run", bounds or Bounds())
-        landed = read_landing(OneWorker(), self.landing, where)  # type: ignore[arg-type]  # stands for a session
-        self.accounts: dict[str, UnitAccount] = {each.unit[1]: each for each in landed.accounts}
-        self.tables: dict[str, list[dict[str, Any]]] = {name: [] for name in STAGED_TABLES}
-        for file in landed.staged:
-            self.tables[file.table] += pq.read_table(staging / file.table / file.path).to_pylist()
-
-    def job(self, job_id: str) -> dict[str, Any]:
-        found = self.accounts[job_id].job
-        assert found is not None
-        return found
-
-    def rows(self, job_id: str) -> int:
-        return sum(row["job_id"] == job_id for row in self.tables["rank_steps"])
-
-    def last(self, job_id: str) -> dict[tuple[str, int], int]:
-        """How often each rank of a communicator came last."""
-        rows = [each for each in self.tables[COLLECTIVE_ARRIVAL] if each["job_id"] == job_id]
-        return {(each["communicator"], each["rank"]): each["times_last"] for each in rows}
-
-    def rejects(self, job_id: str) -> dict[str, str]:
-        found = [each for each in self.tables["rejects"] if each["job_id"] == job_id]
-        return {each["source_file"].rsplit("/", 1)[1]: each["reason"] for each in found}
-
-
 @pytest.fixture
 def made(tmp_path: Path) -> Landing:
     return Landing(tmp_path / "landing")
+
+
+def landed(made: Landing) -> Landed:
+    return land(made.root, made.root.parent / "staging")
 
 
 def test_the_format_is_chosen_by_content_whatever_packs_it(made: Landing) -> None:
@@ -79,18 +46,18 @@ def test_the_format_is_chosen_by_content_whatever_packs_it(made: Landing) -> Non
     made.put("torn", "a.json.zst", zstd.getvalue().to_pybytes()[:-8])
     for file in packed("megascan", "*.gz"):
         made.put("megascan", file.name, file.read_bytes())
-    found = Found(made)
+    found = landed(made)
     for job_id in ("plain", "gzip", "zstd"):
         job = found.job(job_id)
-        assert (found.rows(job_id), job["source_format"], job["transfers"]) == (
+        assert (len(found.steps(job_id)), job["source_format"], job["transfers"]) == (
             1,
             "ndtimeline",
             "measured",
         ), job_id
         assert (job["manifest_status"], job["world_size"]) == (None, 1)
         assert all(file.digest for file in found.accounts[job_id].files)
-    assert (found.rows("torn"), found.rejects("torn")) == (0, {"a.json.zst": "unreadable_file"})
-    assert (found.rows("megascan"), found.job("megascan")["transfers"]) == (80, "absent")
+    assert (len(found.steps("torn")), found.reasons("torn")) == (0, {"a.json.zst": "unreadable_file"})
+    assert (len(found.steps("megascan")), found.job("megascan")["transfers"]) == (80, "absent")
     assert found.job("megascan")["left_out"], "the unnamed end of iterations is counted"
 
 
@@ -101,28 +68,27 @@ def test_the_manifest_wins_over_files(made: Landing) -> None:
     made.put("torn", "job.json", b"{")
     made.put("outside", "t.json", as_json([op(), STAGE, op(tid=5, pid=1), {**STAGE, "pid": 1, "tid": 5}]))
     made.put("outside", "job.json", json.dumps({"dp_size": 1}).encode())
-    found = Found(made)
+    found = landed(made)
     assert [found.job("larger")[name] for name in ("team", "dp_size", "world_size")] == ["nlp", 2, 2]
-    assert (found.job("torn")["manifest_status"], found.rows("torn")) == ("no_manifest", 1)
-    assert (found.rows("outside"), found.rejects("outside")) == (1, {"t.json": "rank_out_of_range"})
+    assert (found.job("torn")["manifest_status"], len(found.steps("torn"))) == ("no_manifest", 1)
+    assert (len(found.steps("outside")), found.reasons("outside")) == (1, {"t.json": "rank_out_of_range"})
 
 
 def test_refused_and_unknown_files_are_rows_with_a_reason(made: Landing) -> None:
     made.manifest("timers")
     made.put("timers", "train.log", b"elapsed time per iteration (ms): 714.9")
     made.put("unknown", "train.log", b"loss 2.3")
-    made.put("mixed", "a.json", TIMELINE)
-    made.put("mixed", "b.log", b"loss 2.3")
-    made.put("mixed", "c.log", b"elapsed time per iteration (ms): 714.9")
-    found = Found(made)
-    timers = found.job("timers")
-    assert timers["manifest_status"] == "unusable_log"
-    assert timers["manifest_detail"].startswith("Megatron's timers: sums over an iteration")
-    assert found.rejects("timers") == {"train.log": "unusable_log"}
-    assert found.job("unknown")["manifest_status"] == "unusable_log"
-    assert found.rejects("unknown") == {"train.log": "unknown_format"}
-    assert (found.rows("mixed"), found.job("mixed")["manifest_status"]) == (1, None)
-    assert found.rejects("mixed") == {"b.log": "unknown_format", "c.log": "unknown_format"}
+    made.put("mixed", "a.log", b"elapsed time per iteration (ms): 714.9")
+    made.put("mixed", "b.json", TIMELINE)
+    made.put("mixed", "c.log", b"loss 2.3")
+    found = landed(made)
+    detail = found.job("timers")["manifest_detail"]
+    assert detail.startswith("Megatron's timers: sums over an iteration")
+    for job_id, reason in (("timers", "unusable_log"), ("unknown", "unknown_format")):
+        assert found.reasons(job_id) == {"train.log": reason}
+        assert found.job(job_id)["manifest_status"] == "unusable_log"
+    assert (len(found.steps("mixed")), found.job("mixed")["manifest_status"]) == (1, None)
+    assert found.reasons("mixed") == {"a.log": "unknown_format", "c.log": "unknown_format"}
 
 
 def test_beside_rank_logs_and_while_it_is_uploaded_nothing_of_others_is_opened(made: Landing) -> None:
@@ -131,20 +97,11 @@ def test_beside_rank_logs_and_while_it_is_uploaded_nothing_of_others_is_opened(m
     made.put("own", "notes.json", TIMELINE)
     for name in (".a.json", "_a.json", "a.json.tmp", "a.tmp.json", "a.json.part", "a.txt"):
         made.put("under way", name, TIMELINE)
-    found = Found(made)
+    found = landed(made)
     assert (found.job("own")["source_format"], found.job("own")["transfers"]) == ("rank-log/1", "measured")
-    assert found.rejects("own") == {}
+    assert found.reasons("own") == {}
     assert found.accounts["under way"].files == []
-    assert len(found.landing.misplaced) == 7
-
-
-def test_a_file_that_breaks_off_stores_nothing_and_costs_no_other(made: Landing) -> None:
-    for file in packed("megascan", "*.gz"):
-        content = gzip.decompress(file.read_bytes())
-        made.put("m", file.name.removesuffix(".gz"), content[:-100] if "pipeline-3" in file.name else content)
-    found = Found(made)
-    assert found.rejects("m") == {"benchmark-data-0-pipeline-3-tensor-0.json": "unreadable_file"}
-    assert {row["rank"] for row in found.tables["rank_steps"]} == {0, 1, 2}
+    assert len(found.misplaced) == 7
 
 
 @pytest.mark.parametrize("broken", ["a.json", "z.json"])
@@ -159,16 +116,9 @@ def test_a_file_that_breaks_off_stores_nothing_and_costs_no_other(made: Landing)
 def test_no_file_of_a_run_costs_another(made: Landing, broken: str, content: bytes) -> None:
     made.put("t", "m.json", TIMELINE)
     made.put("t", broken, content)
-    found = Found(made)
-    assert (found.rows("t"), found.job("t")["manifest_status"]) == (1, None)
-    assert found.rejects("t") == {broken: "unreadable_file"}
-
-
-def test_a_refused_log_beside_a_good_one_is_only_unknown(made: Landing) -> None:
-    made.put("mixed", "a.log", b"elapsed time per iteration (ms): 714.9")
-    made.put("mixed", "b.json", TIMELINE)
-    found = Found(made)
-    assert (found.rows("mixed"), found.rejects("mixed")) == (1, {"a.log": "unknown_format"})
+    found = landed(made)
+    assert (len(found.steps("t")), found.job("t")["manifest_status"]) == (1, None)
+    assert found.reasons("t") == {broken: "unreadable_file"}
 
 
 def test_who_came_last_stands_beside_any_log_and_is_never_a_replay(made: Landing) -> None:
@@ -178,7 +128,7 @@ def test_who_came_last_stands_beside_any_log_and_is_never_a_replay(made: Landing
     made.log("own", "rank-00000.jsonl", [line(job_id="own")])
     made.put("own", "other-pid7.log", b"loss 2.3")
     made.put("timeline", "t.json", TIMELINE)
-    found = Found(made)
+    found = landed(made)
     left_out = {"collectives with an unrecorded rank": 1}
     for job_id, rows, others in (
         ("own", 1, {"other-pid7.log": "unknown_format"}),
@@ -186,8 +136,8 @@ def test_who_came_last_stands_beside_any_log_and_is_never_a_replay(made: Landing
         ("alone", 0, {}),
     ):
         assert found.last(job_id) == {("0x7f8c496ae9f661", 0): 1, ("0x7f8c496ae9f661", 1): 0}, job_id
-        assert (found.rows(job_id), found.job(job_id)["left_out"]) == (rows, left_out)
-        assert found.rejects(job_id) == {"node-0-pid7.log": "not_json", **others}
+        assert (len(found.steps(job_id)), found.job(job_id)["left_out"]) == (rows, left_out)
+        assert found.reasons(job_id) == {"node-0-pid7.log": "not_json", **others}
         assert all(file.digest for file in found.accounts[job_id].files if file.file.name != "other-pid7.log")
     assert found.job("own")["manifest_status"] is found.job("timeline")["manifest_status"] is None
     assert found.job("alone")["manifest_status"] == "unusable_log"
@@ -202,28 +152,28 @@ def test_traces_say_who_came_last_even_where_no_replay_can_be_made(made: Landing
         made.put("ddp", f"rank-{rank}.json", text)
         made.put("graphs", f"rank-{rank}.json", text.replace(b"autograd::engine", b"other::engine"))
     put_inspected(made, "ddp")
-    found = Found(made)
+    found = landed(made)
     of_traces = {("default_pg", 0): 0, ("default_pg", 1): 0, ("default_pg", 2): 8}
     assert found.last("ddp") == {**of_traces, ("0x7f8c496ae9f661", 0): 1, ("0x7f8c496ae9f661", 1): 0}
     assert found.last("graphs") == of_traces
     assert [found.job(name)["manifest_status"] for name in ("ddp", "graphs")] == [None, "unusable_log"]
-    assert (found.rows("ddp"), found.rows("graphs")) == (6, 0)
+    assert (len(found.steps("ddp")), len(found.steps("graphs"))) == (6, 0)
 
 
 def test_traces_of_two_jobs_in_one_run_are_refused(made: Landing) -> None:
     for ranks in (2, 3):
         text = data_parallel_traces(random_durations(3, is_sharded=False, steps=2, ranks=ranks))[0]
         made.put("two", f"of-{ranks}.json", text)
-    found = Found(made)
+    found = landed(made)
     words = r"traces of different jobs: of-2\.json has world_size 2; .*, of-3\.json has world_size 3; "
     assert re.search(words, found.job("two")["manifest_detail"])
-    assert (found.rows("two"), set(found.rejects("two").values())) == (0, {"unusable_log"})
+    assert (len(found.steps("two")), set(found.reasons("two").values())) == (0, {"unusable_log"})
 
 
 def test_an_empty_manifest_is_filled_from_the_log_and_says_so(made: Landing) -> None:
     made.put("empty", "t.json", TIMELINE)
     made.put("empty", "job.json", b"{}")
-    found = Found(made)
+    found = landed(made)
     assert (found.job("empty")["manifest_status"], found.job("empty")["world_size"]) == (None, 1)
     reason = "fields that job.json lacks, taken from the log: dp_size, pp_size, tp_size, cp_size, vpp_size"
     assert found.job("empty")["left_out"] == {reason: 5}
@@ -233,19 +183,19 @@ def test_what_follows_a_document_is_a_reject_and_the_document_counts(made: Landi
     made.put("t", "t.json", TIMELINE + b" \n" + TIMELINE)
     for file in packed("megascan", "*.gz")[:1]:
         made.put("m", file.name, gzip.compress(gzip.decompress(file.read_bytes()) + b"]"))
-    found = Found(made)
-    assert (found.rows("t"), found.rows("m")) == (1, 20)
-    assert found.rejects("t") == {"t.json": "not_json"}
-    assert list(found.rejects("m").values()) == ["not_json"]
-    texts = [each["text"] for each in found.tables["rejects"]]
+    found = landed(made)
+    assert (len(found.steps("t")), len(found.steps("m"))) == (1, 20)
+    assert found.reasons("t") == {"t.json": "not_json"}
+    assert list(found.reasons("m").values()) == ["not_json"]
+    texts = [each["text"] for each in found.tables[REJECTS]]
     assert sorted(texts) == sorted([TIMELINE.decode(), "]"])
 
 
 def test_units_without_a_byte_of_logs_come_first(made: Landing) -> None:
     made.manifest("a")
     made.put("b", "m.json", TIMELINE)
-    found = Found(made)
-    assert (found.rows("a"), found.rows("b")) == (0, 1)
+    found = landed(made)
+    assert (len(found.steps("a")), len(found.steps("b"))) == (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,14 @@
 """A landing made to stop a night: the good job beside it all is exact, and every bad thing has a name."""
 
 import gzip
-import json
 import os
+import pickle
 import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,16 +21,20 @@ from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_landing import tasks_of
 from jobs.landing.stores import _Folder
 from jobs.runtime.project import PROJECT
+from schemas.vocabulary import SOURCE_FILES
 from tests.jobs.landing.formats.test_published_trace import ops, parquet
-from tests.jobs.landing.land import land
+from tests.jobs.landing.land import Landed, Rejected, land
 from tests.support.line_cases import RUN, line
 from tests.support.night import DAY, Landing
 
 GOOD = [(rank, step) for rank in range(4) for step in range(3)]
 PREFIX = f"log_date={DAY}/"
 MB = 1 << 20
-
-Landed = dict[str, Any]
+LAND = """
+import pickle, sys
+from tests.jobs.landing.land import land
+sys.stdout.buffer.write(pickle.dumps(land(*sys.argv[1:])))
+"""
 
 
 def put_good(landing: Landing, job_id: str = "good") -> None:
@@ -110,87 +114,76 @@ def found(
     request: pytest.FixtureRequest, landing: Landing, tmp_path_factory: pytest.TempPathFactory
 ) -> Landed:
     staging = tmp_path_factory.mktemp("staging")
-    command = [sys.executable, "-m", "tests.jobs.landing.land", str(landing.root), str(staging)]
+    command = [sys.executable, "-c", LAND, str(landing.root), str(staging)]
     done = subprocess.run(
         command,
         check=True,
-        capture_output=True,
+        stdout=subprocess.PIPE,
         cwd=PROJECT,
         env={"PATH": os.environ["PATH"], "LC_ALL": request.param},
     )
-    found: Landed = json.loads(done.stdout)
+    found: Landed = pickle.loads(done.stdout)  # noqa: S301  # of our own process
     return found
-
-
-def rows_of(found: Landed, job_id: str) -> list[tuple[int, int]]:
-    return [(rank, step) for job, rank, step in found["rows"] if job == job_id]
-
-
-def rejects_of(found: Landed, job_id: str) -> dict[tuple[str, int], str]:
-    start = f"{PREFIX}job_id={job_id}/run_id={RUN}/"
-    return {
-        (name.removeprefix(start), number): reason
-        for name, number, reason, _ in found["rejects"]
-        if name.startswith(start)
-    }
 
 
 @pytest.mark.parametrize("job_id", ["good", "köln", "日本", "a:b"])
 def test_the_good_jobs_are_exact(found: Landed, job_id: str) -> None:
-    assert rows_of(found, job_id) == GOOD
-    assert found["jobs"][job_id] is None
+    assert found.steps(job_id) == GOOD
+    assert found.job(job_id)["manifest_status"] is None
 
 
 def test_memory_stays_small(found: Landed) -> None:
-    assert found["peak_mb"] < 1500
+    assert found.peak_mb < 1500
 
 
-def test_huge_files_are_named(found: Landed) -> None:
-    assert rejects_of(found, "huge") == {
-        ("rank-00000.jsonl.gz", 0): "file_too_large",
-        ("rank-00001.jsonl", 2): "line_too_long",
-        ("trace-sparse.parquet", 0): "unreadable_file",
-        ("trace-many.parquet", 0): "file_too_large",
-    }
-    assert rows_of(found, "huge") == [(0, 1), (0, 2)], "of the file with one long line the others count"
+NAMED: Final[dict[str, tuple[list[tuple[int, int]], Rejected]]] = {
+    "huge": (
+        [(0, 1), (0, 2)],  # of the file with one long line the others count
+        [
+            ("rank-00000.jsonl.gz", None, "file_too_large"),
+            ("rank-00001.jsonl", 2, "line_too_long"),
+            ("trace-many.parquet", None, "file_too_large"),
+            ("trace-sparse.parquet", None, "unreadable_file"),
+        ],
+    ),
+    "keys": (
+        [],
+        [
+            ("job.json", None, "unreadable_file"),
+            ("rank-0.jsonl", 1, "not_json"),
+            ("rank-0.jsonl", 2, "not_json"),
+        ],
+    ),
+    **dict.fromkeys(("large", "half", "deep"), ([(2, 16)], [("meta-a.yaml", None, "unreadable_file")])),
+    "list": ([(2, 16)], [("meta-list.yaml", None, "file_too_large")]),
+    "deep lines": ([(1, 2)], [("rank-0.jsonl", 1, "nested_too_deeply")]),
+    "raw\\xff": ([], [("rank-\\xfe.jsonl", 1, "identity_mismatch")]),
+}
+"""Rows and rejects of jobs without a manifest that is one, but for the first."""
 
 
-def test_what_is_slow_or_deep_is_named(found: Landed) -> None:
-    assert rejects_of(found, "keys") == {
-        ("job.json", 0): "unreadable_file",
-        ("rank-0.jsonl", 1): "not_json",
-        ("rank-0.jsonl", 2): "not_json",
-    }
-    for job_id in ("large", "half", "deep"):
-        assert rejects_of(found, job_id) == {("meta-a.yaml", 0): "unreadable_file"}
-    assert rejects_of(found, "list") == {("meta-list.yaml", 0): "file_too_large"}
-    assert rejects_of(found, "deep lines") == {("rank-0.jsonl", 1): "nested_too_deeply"}
-    assert rows_of(found, "deep lines") == [(1, 2)]
-    statuses = {found["jobs"][job] for job in ("keys", "large", "half", "deep", "list")}
-    assert statuses == {"no_manifest"}
+@pytest.mark.parametrize("job_id", NAMED)
+def test_what_is_huge_slow_deep_or_no_text_is_named(found: Landed, job_id: str) -> None:
+    assert (found.steps(job_id), found.rejected(job_id)) == NAMED[job_id]
+    assert found.job(job_id)["manifest_status"] == (None if job_id == "huge" else "no_manifest")
 
 
 def test_what_is_no_file_is_named_and_nothing_of_the_system_is_read(found: Landed) -> None:
-    details = {name: detail for name, _, _, detail in found["rejects"] if "job_id=good/" in name}
-    start = f"{PREFIX}job_id=good/run_id={RUN}/"
-    assert details == {
-        f"{start}rank-8.jsonl": "not a file but a FIFO",
-        f"{start}rank-9.jsonl": "a link out of the landing",
+    assert found.details("good") == {
+        "rank-8.jsonl": "not a file but a FIFO",
+        "rank-9.jsonl": "a link out of the landing",
     }
 
 
-def test_names_that_are_no_text_are_spelled(found: Landed) -> None:
-    assert found["jobs"]["raw\\xff"] == "no_manifest"
-    assert rejects_of(found, "raw\\xff") == {("rank-\\xfe.jsonl", 1): "identity_mismatch"}
-
-
-def test_every_file_is_accounted_for(found: Landed, landing: Landing) -> None:
+def test_every_log_is_accounted_for(found: Landed, landing: Landing) -> None:
     """Counted apart from the reader: what lies there, and what was said of it."""
     day = os.fsencode(landing.root / PREFIX)
-    there = sum(len(files) for _, _, files in os.walk(day))
-    assert len(found["files"]) + len(found["misplaced"]) == there
-    for lines, rows, rejects in found["files"].values():
-        assert lines is None or lines == rows + rejects
+    names = [name for _, _, files in os.walk(day) for name in files]
+    logs = [name for name in names if not name.startswith((b"job.json", b"meta-"))]
+    accounts = found.tables[SOURCE_FILES]
+    assert len(accounts) + len(found.misplaced) == len(logs)
+    for each in accounts:
+        assert each["lines"] in (None, each["rows"] + each["rejects"])
 
 
 def test_a_hundred_thousand_files_are_too_many(tmp_path: Path) -> None:
@@ -198,12 +191,12 @@ def test_a_hundred_thousand_files_are_too_many(tmp_path: Path) -> None:
     put_good(made)
     for number in range(40):
         made.put("many", f"rank-{number:05d}.jsonl", line(job_id="many", rank=0, step=number))
-    found = land(str(made.root), str(tmp_path / "staging"), Bounds(unit_files=30))
-    assert rows_of(found, "good") == GOOD
-    assert rows_of(found, "many") == [(0, step) for step in range(30)]
-    assert rejects_of(found, "many") == {
-        (f"rank-{number:05d}.jsonl", 0): "too_many_files" for number in range(30, 40)
-    }
+    found = land(made.root, tmp_path / "staging", Bounds(unit_files=30))
+    assert found.steps("good") == GOOD
+    assert found.steps("many") == [(0, step) for step in range(30)]
+    assert found.rejected("many") == [
+        (f"rank-{number:05d}.jsonl", None, "too_many_files") for number in range(30, 40)
+    ]
 
 
 class _Torn:
@@ -241,14 +234,13 @@ def test_files_that_vanish_or_break_while_they_are_read_cost_themselves(
         raise FileNotFoundError(2, "No such file or directory")
 
     monkeypatch.setattr(_Folder, "open", fail)
-    found = land(str(made.root), str(tmp_path / "staging"))
-    assert rows_of(found, "good") == GOOD
-    assert rows_of(found, "going") == []
-    assert {(name.rsplit("/", 1)[1], detail) for name, _, _, detail in found["rejects"]} == {
-        ("rank-1.jsonl", "not readable to its end: Input/output error"),
-        ("rank-2.jsonl", "not readable to its end: No such file or directory"),
-        ("trace-x.parquet", "not readable to its end: No such file or directory"),
-        ("meta-x.yaml", "not readable to its end: No such file or directory"),
+    found = land(made.root, tmp_path / "staging")
+    assert found.steps("good") == GOOD
+    assert found.steps("going") == []
+    gone = "not readable to its end: No such file or directory"
+    assert found.details("going") == {
+        "rank-1.jsonl": "not readable to its end: Input/output error",
+        **dict.fromkeys(("rank-2.jsonl", "trace-x.parquet", "meta-x.yaml"), gone),
     }
 
 
@@ -259,8 +251,8 @@ def test_a_file_that_grows_while_it_is_read_is_read_to_its_end(tmp_path: Path) -
     made.log("a", "rank-0.jsonl", [line(job_id="a", step=step) for step in (1, 2)])
     ((file,),) = units.values()
     assert file.size < (made.root / file.source_file).stat().st_size
-    found = land(str(made.root), str(tmp_path / "staging"))
-    assert rows_of(found, "a") == [(1, 1), (1, 2)]
+    found = land(made.root, tmp_path / "staging")
+    assert found.steps("a") == [(1, 1), (1, 2)]
 
 
 def listed(made: Landing) -> dict[Unit, list[LandedFile]]:
@@ -276,10 +268,10 @@ def test_more_than_a_task_can_hold_leaves_early_and_comes_back_where_a_file_brea
     whole = b"\n".join(line(job_id="good", rank=0, step=step) for step in range(100, 9000))
     made.put("good", "rank-00005.jsonl.gz", gzip.compress(whole)[:-4])
     made.put("good", "rank-00006.jsonl.gz", gzip.compress(whole))
-    found = land(str(made.root), str(tmp_path / "staging"))
-    assert rows_of(found, "good") == sorted([*GOOD, *((0, step) for step in range(100, 9000))])
+    found = land(made.root, tmp_path / "staging")
+    assert found.steps("good") == sorted([*GOOD, *((0, step) for step in range(100, 9000))])
     left = (tmp_path / "staging").rglob("*.parquet")
-    assert sum(pq.read_metadata(path).num_rows for path in left) == len(found["rows"]) + len(found["rejects"])
+    assert sum(pq.read_metadata(path).num_rows for path in left) == len(found.steps("good")) + 1
 
 
 def test_a_unit_split_over_tasks_keeps_the_first_of_equal_rows(
@@ -294,12 +286,9 @@ def test_a_unit_split_over_tasks_keeps_the_first_of_equal_rows(
     assert len(tasks) > 1
     again = [line(job_id="good", rank=rank, step=1) for rank in (0, 3)]
     made.log("good", "rank-00004.jsonl", [*again, line(job_id="good", rank=1, step=7)])
-    found = land(str(made.root), str(tmp_path / "staging"))
-    assert rows_of(found, "good") == sorted([*GOOD, (1, 7)])
-    assert rejects_of(found, "good") == {
-        ("rank-00004.jsonl", 1): "duplicate_rank_step",
-        ("rank-00004.jsonl", 2): "duplicate_rank_step",
-    }
-    assert found["jobs"] == {"good": None}
+    found = land(made.root, tmp_path / "staging")
+    assert found.steps("good") == sorted([*GOOD, (1, 7)])
+    assert found.rejected("good") == [("rank-00004.jsonl", line, "duplicate_rank_step") for line in (1, 2)]
+    assert found.job("good")["manifest_status"] is None
     staged = (tmp_path / "staging").rglob("*.parquet")
     assert sum(pq.read_metadata(path).num_rows for path in staged) == len(GOOD) + 1 + 2

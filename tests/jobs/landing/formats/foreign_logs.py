@@ -10,11 +10,12 @@ from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 
-from jobs.landing.formats.foreign import ForeignRun, SourceFile
+from jobs.landing.formats.foreign import ForeignRun, Part, SourceFile
 from jobs.landing.formats.known import HEAD_BYTES, format_of
-from jobs.landing.formats.rows import Bounds, Reject, table_of
+from jobs.landing.formats.rows import Bounds, Reject, joined, table_of
 from jobs.landing.read_foreign import job_of
 from jobs.runtime.project import PROJECT
+from udfs.what_if import simulate_job
 
 LOGS = PROJECT / "tests" / "data" / "logs"
 
@@ -23,29 +24,44 @@ class Read(NamedTuple):
     """What a run's files hold."""
 
     run: ForeignRun
+    parts: list[Part]
     rows: pa.Table
     rejects: list[Reject]
     job: dict[str, Any]
 
+    def outcome(self) -> dict[str, Any]:
+        """The row of job_slowdown."""
+        return outcome(self.rows, self.job)
+
+
+def sources(files: Mapping[str, bytes] | Sequence[bytes]) -> list[SourceFile]:
+    """Files by name, or of the ranks in turn."""
+    named = files.items() if isinstance(files, Mapping) else enumerate(files)
+    return [
+        SourceFile(name if isinstance(name, str) else f"rank-{name}.json", partial(opened, content))
+        for name, content in named
+    ]
+
 
 def read(
-    files: Mapping[str, bytes], given: Mapping[str, Any] | None = None, bounds: Bounds | None = None
+    files: Mapping[str, bytes] | Sequence[bytes],
+    given: Mapping[str, Any] | None = None,
+    bounds: Bounds | None = None,
 ) -> Read:
-    """Read files by name. Raises what their format raises."""
-    first = next(iter(files.values()))
+    """Read files. Raises what their format raises."""
+    first = next(iter(files.values())) if isinstance(files, Mapping) else files[0]
     found = format_of(first[:HEAD_BYTES])
     assert found is not None, first[:200]
-    sources = [SourceFile(name, partial(opened, content)) for name, content in files.items()]
-    run = found.read(sources, given or {}, bounds or Bounds())
+    run = found.read(sources(files), given or {}, bounds or Bounds())
     parts = list(run.parts)
-    tables = [table_of(part.rows) for part in parts]
+    job = {**job_of(run, given or {}, "j", "r"), "transfers": run.transfers}
     rejects = [each for part in parts for each in part.rejects]
-    return Read(
-        run,
-        pa.concat_tables(tables),
-        rejects,
-        {**job_of(run, given or {}, "j", "r"), "transfers": run.transfers},
-    )
+    return Read(run, parts, table_of(joined([part.rows for part in parts])), rejects, job)
+
+
+def outcome(rows: pa.Table, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = simulate_job(rows, manifest)["job_slowdown"].to_pylist()[0]
+    return found
 
 
 def opened(content: bytes) -> AbstractContextManager[BinaryIO]:

@@ -7,18 +7,17 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.landing.formats import kineto
-from jobs.landing.formats.rows import Bounds
 from jobs.synthetic.shape import JobShape
 from schemas.vocabulary import OP_TYPES
+from tests.jobs.landing.formats.foreign_logs import outcome, read
 from tests.support.kineto_pipelines import piped, pipeline_traces
-from tests.support.kineto_reading import files_of, ops_of, outcome, read_all
 from tests.support.kineto_traces import (
     AUTOGRAD,
     BASE_NS,
     MAIN,
     Trace,
     data_parallel_traces,
+    ops_of,
     random_durations,
     slowdown,
 )
@@ -26,8 +25,6 @@ from tests.support.random_jobs import USUAL, VIRTUAL
 
 NANOSECONDS: Final = 1e-7
 """Relative: the profiler writes whole nanoseconds, ops take milliseconds."""
-
-
 NO_OP_TRANSFERS: Final = 1e-3
 """Relative: the generated job records 10 us for transfers that move nothing, a trace has none of them."""
 
@@ -35,7 +32,7 @@ NO_OP_TRANSFERS: Final = 1e-3
 @pytest.mark.parametrize("is_sharded", [False, True], ids=["DDP", "FSDP"])
 def test_the_slowdown_of_a_data_parallel_job_is_that_of_its_known_durations(is_sharded: bool) -> None:
     durations = random_durations(3, is_sharded=is_sharded)
-    run, parts, rows = read_all(data_parallel_traces(durations))
+    run, parts, rows, *_ = read(data_parallel_traces(durations))
     found = outcome(rows, run.manifest)
     assert (run.source_format, run.transfers, dict(run.left_out)) == ("kineto-dp", "measured", {})
     assert [part.rejects for part in parts] == [[], [], []]
@@ -52,7 +49,7 @@ def test_the_slowdown_of_a_pipeline_is_that_of_the_job_whose_ops_were_traced(
     shape: JobShape, tolerance: float
 ) -> None:
     job = piped(shape)
-    run, _, rows = read_all(pipeline_traces(job))
+    run, _, rows, *_ = read(pipeline_traces(job))
     known, found = outcome(job.rank_steps, job.manifest), outcome(rows, run.manifest)
     assert run.source_format == "kineto-pp"
     assert dict(run.left_out) == {}
@@ -68,7 +65,7 @@ def test_a_pipeline_gathers_and_reduces_once_for_each_chunk() -> None:
         for event in list(trace["traceEvents"]):
             if event["name"] in ("PP:0F1", "PP:0B0"):
                 add_collective(trace["traceEvents"], event)
-    run, _, rows = read_all([json.dumps(trace).encode() for trace in texts])
+    run, _, rows, *_ = read([json.dumps(trace).encode() for trace in texts])
     assert run.left_out == {"all-gather without a place": 24, "reduce-scatter without a place": 24}
     assert outcome(rows, run.manifest)["ops"] == outcome(job.rank_steps, job.manifest)["ops"]
 
@@ -95,7 +92,7 @@ def test_a_pipeline_of_one_replica_reduces_nothing() -> None:
     for event in list(trace["traceEvents"]):
         if event["name"] == "PP:0B3":
             add_collective(trace["traceEvents"], event)
-    run, _, rows = read_all([json.dumps(trace).encode(), *texts[1:]])
+    run, _, rows, *_ = read([json.dumps(trace).encode(), *texts[1:]])
     known, found = outcome(job.rank_steps, job.manifest), outcome(rows, run.manifest)
     assert found["slowdown"] == pytest.approx(known["slowdown"], rel=NANOSECONDS)
     assert run.left_out == {"reduce-scatter without a place": 12}
@@ -115,56 +112,62 @@ def one_step(*kernels: Launched) -> Trace:
 
 
 FORWARD: Final = ("gemm", MAIN, None)
-
-
 BACKWARD: Final = ("gemm", AUTOGRAD, None)
-
-
 GATHER: Final[Launched] = ("ncclDevKernel_AllGather_RING_LL", MAIN, {})
-
-
 REDUCE: Final[Launched] = ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL", AUTOGRAD, {})
-
-
 CLIP: Final[Launched] = ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", MAIN, {})
-
-
-def test_microbatches_and_units_are_read_off_the_order_of_launches() -> None:
-    again: Launched = ("ncclDevKernel_AllGather_RING_LL", AUTOGRAD, {})
-    run, _, rows = read_all(
+AGAIN: Final[Launched] = ("ncclDevKernel_AllGather_RING_LL", AUTOGRAD, {})
+EXCHANGE: Final[Launched] = ("ncclDevKernel_SendRecv", MAIN, {"Collective name": "all_to_allv"})
+STEPS: Final[dict[str, tuple[list[Launched], list[tuple[str, int, int]], dict[str, int]]]] = {
+    "microbatches and units in the order of launches": (
         [
-            one_step(
-                *(GATHER, FORWARD, FORWARD, GATHER, FORWARD, again, BACKWARD, REDUCE, BACKWARD, REDUCE),
-                *(GATHER, FORWARD, BACKWARD, REDUCE, BACKWARD, REDUCE, FORWARD, CLIP, FORWARD, FORWARD),
-            ).text()
-        ]
-    )
-    assert ops_of(rows.to_pylist()[0]) == [
-        ("params-all-gather", -1, 0),
-        ("forward-compute", 0, 0),
-        ("params-all-gather", -1, 1),
-        ("forward-compute", 0, 1),
-        ("backward-compute", 0, 1),
-        ("forward-compute", 1, 0),
-        ("backward-compute", 1, 1),
-        ("grads-reduce-scatter", -1, 1),
-        ("backward-compute", 1, 0),
-        ("separate-grads-all-reduce", -1, 0),
-        ("optimizer-clip-main-grad", -1, 0),
-        ("optimizer", -1, 0),
-    ]
-    assert run.left_out == {
-        "all-gather without a place": 2,
-        "reduce-scatter without a place": 2,
-        "kernels between gradients and clipping": 1,
-    }
+            *(GATHER, FORWARD, FORWARD, GATHER, FORWARD, AGAIN, BACKWARD, REDUCE, BACKWARD, REDUCE),
+            *(GATHER, FORWARD, BACKWARD, REDUCE, BACKWARD, REDUCE, FORWARD, CLIP, FORWARD, FORWARD),
+        ],
+        [
+            ("params-all-gather", -1, 0),
+            ("forward-compute", 0, 0),
+            ("params-all-gather", -1, 1),
+            ("forward-compute", 0, 1),
+            ("backward-compute", 0, 1),
+            ("forward-compute", 1, 0),
+            ("backward-compute", 1, 1),
+            ("grads-reduce-scatter", -1, 1),
+            ("backward-compute", 1, 0),
+            ("separate-grads-all-reduce", -1, 0),
+            ("optimizer-clip-main-grad", -1, 0),
+            ("optimizer", -1, 0),
+        ],
+        {
+            "all-gather without a place": 2,
+            "reduce-scatter without a place": 2,
+            "kernels between gradients and clipping": 1,
+        },
+    ),
+    "a compute is cut where an all-to-all is waited for": (
+        [FORWARD, EXCHANGE, FORWARD, BACKWARD, REDUCE],
+        [
+            ("forward-compute", 0, 0),
+            ("forward-compute", 0, 1),
+            ("backward-compute", 0, 1),
+            ("separate-grads-all-reduce", -1, 1),
+        ],
+        {"all-to-all without a place": 1},
+    ),
+    "a step that begins amid its backward pass": (
+        [BACKWARD, FORWARD, BACKWARD, REDUCE],
+        [],
+        {"steps without a whole pass": 1},
+    ),
+}
 
 
-def test_a_compute_is_cut_where_an_all_to_all_is_waited_for() -> None:
-    exchange: Launched = ("ncclDevKernel_SendRecv", MAIN, {"Collective name": "all_to_allv"})
-    run, _, rows = read_all([one_step(FORWARD, exchange, FORWARD, BACKWARD, REDUCE).text()])
-    assert ops_of(rows.to_pylist()[0])[:2] == [("forward-compute", 0, 0), ("forward-compute", 0, 1)]
-    assert run.left_out == {"all-to-all without a place": 1}
+@pytest.mark.parametrize("case", STEPS)
+def test_a_step_is_read_off_the_order_of_launches(case: str) -> None:
+    kernels, ops, left_out = STEPS[case]
+    found = read([one_step(*kernels).text()])
+    assert [each for row in found.rows.to_pylist() for each in ops_of(row)] == ops
+    assert found.run.left_out == left_out
 
 
 def test_a_kernel_belongs_to_the_step_in_which_it_was_launched() -> None:
@@ -173,7 +176,7 @@ def test_a_kernel_belongs_to_the_step_in_which_it_was_launched() -> None:
     trace.kernel("gemm", (3000.0, 10.0), 50.0)  # launched before step 7
     trace.kernel("gemm", (3020.0, 10.0), 2500.0)  # and behind step 8
     trace.events.append({**trace.events[-1], "args": {"correlation": 10**6}})
-    run, _, rows = read_all([trace.text()])
+    run, _, rows, *_ = read([trace.text()])
     assert rows["step"].to_pylist() == [7]
     assert [len(ops) for ops in rows["op"].to_pylist()] == [3]
     assert run.left_out == {
@@ -183,17 +186,11 @@ def test_a_kernel_belongs_to_the_step_in_which_it_was_launched() -> None:
     }
 
 
-def test_a_step_that_begins_amid_its_backward_pass_is_left_out() -> None:
-    run = kineto.read(files_of([one_step(BACKWARD, FORWARD, BACKWARD, REDUCE).text()]), {}, Bounds())
-    assert [len(part.rows.lines) for part in run.parts] == [0]
-    assert run.left_out == {"steps without a whole pass": 1}
-
-
 def test_copies_on_other_streams_are_no_compute() -> None:
     trace = one_step(FORWARD, BACKWARD, REDUCE)
     trace.kernel("copy", (500.0, 5.0), 109.0)
     trace.events[-1]["tid"] = 99
-    _, _, rows = read_all([trace.text()])
+    rows = read([trace.text()]).rows
     assert rows.to_pylist()[0]["start_us"][0] == 0.0
     assert rows["t0_us"].to_pylist() == [BASE_NS // 1000 + 1000]
 
@@ -202,7 +199,7 @@ def test_an_all_reduce_behind_the_optimizer_clips_nothing() -> None:
     trace = one_step(FORWARD, BACKWARD, REDUCE, CLIP, FORWARD, CLIP, FORWARD)
     for start_us in (50.0, 113.5):  # of the step before, and of this one
         trace.span("Optimizer.step#AdamW.step", start_us, start_us + 1.0)
-    run, _, rows = read_all([trace.text()])
+    run, _, rows, *_ = read([trace.text()])
     assert [name for name, _, _ in ops_of(rows.to_pylist()[0])][-2:] == [
         "optimizer-clip-main-grad",
         "optimizer",
@@ -225,7 +222,7 @@ def test_collectives_of_tensor_parallelism_are_part_of_the_computes() -> None:
             for name, ranks in (("mesh_tp", [0, 1]), ("mesh_dp", [rank, rank + 2]))
         ]
         texts.append(trace.text())
-    run, parts, rows = read_all(texts)
+    run, parts, rows, *_ = read(texts)
     assert [part.rejects for part in parts] == [[], []]
     assert ops_of(rows.to_pylist()[0])[:2] == [("forward-compute", 0, 0), ("backward-compute", 0, 0)]
     assert run.left_out == {"all-reduce without a place": 2}
@@ -234,7 +231,7 @@ def test_collectives_of_tensor_parallelism_are_part_of_the_computes() -> None:
 def test_recvs_posted_out_of_order_are_matched_with_their_computes() -> None:
     text = pipeline_traces(piped(USUAL))[2].replace(b"RECV_F0", b"RECV_F9")
     swapped = text.replace(b"RECV_F1", b"RECV_F0").replace(b"RECV_F9", b"RECV_F1")
-    run, _, rows = read_all([swapped])
+    run, _, rows, *_ = read([swapped])
     row = rows.to_pylist()[0]
     recv = OP_TYPES.index("forward-recv")
     starts = [start for op, start in zip(row["op"], row["start_us"], strict=True) if op == recv]

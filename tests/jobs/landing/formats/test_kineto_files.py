@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -9,39 +10,33 @@ from jobs.landing.formats import kineto, kineto_stream
 from jobs.landing.formats.foreign import SourceFile
 from jobs.landing.formats.rows import Bounds, FileError
 from schemas.vocabulary import REASON_MISSING_FIELD, REASON_UNREADABLE_FILE
-from tests.support.kineto_reading import files_of, read_all, without_collective
-from tests.support.kineto_traces import BASE_NS, data_parallel_traces, random_durations
+from tests.jobs.landing.formats.foreign_logs import read, sources
+from tests.support.kineto_traces import BASE_NS, data_parallel_traces, random_durations, without_collective
 
 
 def test_it_does_not_matter_where_the_text_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = data_parallel_traces(random_durations(3, is_sharded=True, steps=2))
-    _, _, whole = read_all(texts)
+    whole = read(texts).rows
     monkeypatch.setattr(kineto_stream, "_BATCH_BYTES", 997)
     traces = [json.loads(text) for text in texts]
     for trace in traces:  # many borders like those between events, behind them
         trace["deviceProperties"] = [
             {"id": number} for number in range(len(trace.pop("deviceProperties")) * 40)
         ]
-    _, _, cut = read_all([json.dumps(trace).encode() for trace in traces])
+    cut = read([json.dumps(trace).encode() for trace in traces]).rows
     assert cut.equals(whole)
 
 
-def test_times_are_unix_times_whether_or_not_the_file_has_a_base() -> None:
+def test_times_are_unix_times_whatever_base_the_file_has() -> None:
     text = data_parallel_traces(random_durations(3, is_sharded=False, steps=1, ranks=1))[0]
     trace = json.loads(text)
     for event in trace["traceEvents"]:
         event["ts"] += trace["baseTimeNanoseconds"] / 1000
     del trace["baseTimeNanoseconds"]
-    _, _, relative = read_all([text])
-    _, _, absolute = read_all([json.dumps(trace).encode()])
-    assert relative["t0_us"].to_pylist() == absolute["t0_us"].to_pylist() == [BASE_NS // 1000 + 1000]
-
-
-def test_a_base_with_a_part_of_a_microsecond_loses_nothing() -> None:
-    text = data_parallel_traces(random_durations(3, is_sharded=False, steps=1, ranks=1))[0]
-    _, _, rows = read_all([text.replace(str(BASE_NS).encode(), str(BASE_NS + 1500).encode())])
-    row = rows.to_pylist()[0]
-    assert row["t0_us"] + row["start_us"][0] == BASE_NS // 1000 + 1001.5
+    finer = text.replace(str(BASE_NS).encode(), str(BASE_NS + 1500).encode())
+    for each, wanted_us in ((text, 1000.0), (json.dumps(trace).encode(), 1000.0), (finer, 1001.5)):
+        (row,) = read([each]).rows.to_pylist()
+        assert row["t0_us"] + row["start_us"][0] == BASE_NS // 1000 + wanted_us
 
 
 def test_several_windows_of_a_rank_come_together_by_step() -> None:
@@ -51,19 +46,38 @@ def test_several_windows_of_a_rank_come_together_by_step() -> None:
     autograd, events = trace["traceEvents"][:1], trace["traceEvents"][1:]
     windows = ([e for e in events if (e["ts"] < middle_us) == is_first] for is_first in (True, False))
     texts = [json.dumps({**trace, "traceEvents": autograd + window}).encode() for window in windows]
-    _, parts, rows = read_all(texts)
+    _, parts, rows, *_ = read(texts)
     assert [len(part.rows.lines) for part in parts] == [2, 2]
     assert rows["step"].to_pylist() == [5, 6, 7, 8]
 
 
-@pytest.mark.parametrize("lost", [0, 2])
-def test_a_file_that_breaks_off_loses_itself_alone(lost: int) -> None:
+LACKS = "rank 1, step 5: 1 collectives of another rank are not there, 0 are there that it has not"
+
+
+@pytest.mark.parametrize(
+    ("place", "change", "rows", "reason", "detail"),
+    [
+        (0, lambda text: text[: len(text) // 2], 0, REASON_UNREADABLE_FILE, "breaks off"),
+        (2, lambda text: text[: len(text) // 2], 0, REASON_UNREADABLE_FILE, "breaks off"),
+        (
+            1,
+            lambda text: text.replace(b"ProfilerStep#", b"Step#"),
+            0,
+            REASON_UNREADABLE_FILE,
+            "no ProfilerStep",
+        ),
+        (1, lambda text: without_collective(text, 2), 1, REASON_MISSING_FIELD, LACKS),
+    ],
+)
+def test_a_file_that_cannot_be_compared_loses_itself_alone(
+    place: int, change: Callable[[bytes], bytes], rows: int, reason: str, detail: str
+) -> None:
     texts = data_parallel_traces(random_durations(3, is_sharded=False, steps=2))
-    texts[lost] = texts[lost][: len(texts[lost]) // 2]
-    _, parts, _ = read_all(texts)
-    assert [len(part.rows.lines) for part in parts] == [0 if number == lost else 2 for number in range(3)]
-    assert [reject.reason for reject in parts[lost].rejects] == [REASON_UNREADABLE_FILE]
-    assert "breaks off" in parts[lost].rejects[0].detail
+    texts[place] = change(texts[place])
+    parts = read(texts).parts
+    assert [len(part.rows.lines) for part in parts] == [rows if n == place else 2 for n in range(3)]
+    (reject,) = parts[place].rejects
+    assert (reject.reason, detail in reject.detail) == (reason, True)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +91,7 @@ def test_a_file_that_breaks_off_loses_itself_alone(lost: int) -> None:
 )
 def test_what_is_no_trace_is_an_unreadable_file(text: bytes, detail: str) -> None:
     with pytest.raises(FileError, match=detail) as raised:
-        kineto.read(files_of([text]), {}, Bounds())
+        kineto.read(sources([text]), {}, Bounds())
     assert raised.value.reject.reason == REASON_UNREADABLE_FILE
 
 
@@ -91,19 +105,11 @@ def test_a_text_without_an_end_of_an_event_is_not_read_on(monkeypatch: pytest.Mo
     assert opened.closed
 
 
-def test_a_file_that_would_be_refused_loses_itself_alone_behind_a_good_one() -> None:
-    texts = data_parallel_traces(random_durations(3, is_sharded=False, steps=2))
-    texts[1] = texts[1].replace(b"ProfilerStep#", b"Step#")
-    _, parts, _ = read_all(texts)
-    assert [len(part.rows.lines) for part in parts] == [2, 0, 2]
-    assert "no ProfilerStep" in parts[1].rejects[0].detail
-
-
 def test_numbers_that_json_lacks_are_taken_for_missing() -> None:
     text = data_parallel_traces(random_durations(3, is_sharded=False, steps=1, ranks=1))[0]
     odd = text.replace(b'"grid": [', b'"memory bandwidth (GB/s)": inf, "grid": [')
     assert odd != text
-    assert read_all([odd])[2].equals(read_all([text])[2])
+    assert read([odd]).rows.equals(read([text]).rows)
 
 
 @pytest.mark.parametrize(
@@ -118,16 +124,3 @@ def test_numbers_that_json_lacks_are_taken_for_missing() -> None:
 )
 def test_a_trace_is_recognised_by_how_it_begins(head: bytes, is_own: bool) -> None:
     assert kineto.recognises(head) is is_own
-
-
-def test_a_rank_that_lost_a_collective_is_a_reject_and_not_compared_with_others() -> None:
-    texts = data_parallel_traces(random_durations(3, is_sharded=False, steps=2))
-    texts[1] = without_collective(texts[1], 2)
-    _, parts, _ = read_all(texts)
-    assert [len(part.rows.lines) for part in parts] == [2, 1, 2]
-    assert [(reject.reason, reject.detail) for reject in parts[1].rejects] == [
-        (
-            REASON_MISSING_FIELD,
-            "rank 1, step 5: 1 collectives of another rank are not there, 0 are there that it has not",
-        )
-    ]

@@ -12,8 +12,8 @@ from jobs.landing.formats.kineto_ops import Step, of_all_dp_ranks
 from jobs.landing.formats.kineto_place import Place, place_of
 from jobs.landing.formats.kineto_stream import DistributedInfo, Group
 from jobs.landing.formats.kineto_trace import ALL_REDUCE, SEND_RECV, Collective, Kernels
+from tests.jobs.landing.formats.foreign_logs import read
 from tests.support.kineto_pipelines import piped, pipeline_traces
-from tests.support.kineto_reading import read_all
 from tests.support.kineto_traces import data_parallel_traces, random_durations
 from tests.support.random_jobs import USUAL
 
@@ -27,8 +27,8 @@ def without_groups(text: bytes) -> bytes:
 def test_without_groups_the_layout_comes_from_the_manifest() -> None:
     job = piped(USUAL)
     texts = pipeline_traces(job)
-    _, _, named = read_all(texts)
-    _, _, from_manifest = read_all([without_groups(text) for text in texts], job.manifest)
+    named = read(texts).rows
+    from_manifest = read([without_groups(text) for text in texts], job.manifest).rows
     assert from_manifest.equals(named)
 
 
@@ -137,6 +137,6 @@ def test_a_log_that_no_replay_can_be_made_of_is_refused_with_a_way_out(
     text: Callable[[], bytes], manifest: Mapping[str, Any], reason: str
 ) -> None:
     with pytest.raises(RefusalError, match=reason) as raised:
-        read_all([text()], manifest)
+        read([text()], manifest)
     assert raised.value.tool == "torch.profiler (Kineto)"
     assert raised.value.instead

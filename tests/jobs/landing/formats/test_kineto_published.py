@@ -12,15 +12,15 @@ import pytest
 from jobs.landing.formats import kineto
 from jobs.landing.formats.arrivals import Arrivals
 from jobs.landing.formats.kineto import read_arrivals
-from tests.support.kineto_reading import files_of, outcome, read_all, without_collective
-from tests.support.kineto_traces import Trace, data_parallel_traces, random_durations
+from tests.jobs.landing.formats.foreign_logs import outcome, read, sources
+from tests.support.kineto_traces import Trace, data_parallel_traces, random_durations, without_collective
 
 DATA: Final = Path(__file__).parents[3] / "data" / "logs" / "kineto"
 
 
 def arrivals_of(texts: Sequence[bytes]) -> tuple[list[dict[str, Any]], int]:
     found = Arrivals(10_000)
-    for file in files_of(texts):
+    for file in sources(texts):
         read_arrivals(file, found)
     rows = found.table().to_pylist()
     return rows, found.left_out.total()
@@ -60,7 +60,7 @@ def published() -> list[bytes]:
 
 def test_published_traces_of_dlrm_are_too_few_steps() -> None:
     sizes = {"dp_size": 8, "pp_size": 1, "tp_size": 1, "cp_size": 1, "world_size": 8}
-    run, _, rows = read_all(published(), sizes)
+    run, _, rows, *_ = read(published(), sizes)
     found = outcome(rows, run.manifest)
     assert kineto.recognises(published()[0][: 64 << 10])
     assert (found["status"], found["workers"]) == ("too_few_steps", 8)
@@ -81,7 +81,7 @@ def test_published_traces_of_dlrm_say_who_came_last() -> None:
 def test_a_published_trace_of_one_rank_of_two_misses_workers() -> None:
     text = gzip.decompress((DATA / "nccl_data.json.gz").read_bytes())
     assert kineto.recognises(text[: 64 << 10])
-    run, _, rows = read_all([text])
+    run, _, rows, *_ = read([text])
     assert run.manifest == {
         "world_size": 2,
         "dp_size": 2,

@@ -25,13 +25,13 @@ META = (
 )
 
 
-def parse_manifest(content: bytes, job_id: str, run_id: str, nesting: int) -> dict[str, Any]:
-    return manifest_row(manifest_fields(content, nesting), job_id, run_id)
+def parse_manifest(content: bytes) -> dict[str, Any]:
+    return manifest_row(manifest_fields(content, NESTING), "gpt", "r3")
 
 
 def parsed(*left_out: str, **changes: object) -> dict[str, Any]:
     fields = {name: value for name, value in (MANIFEST | changes).items() if name not in left_out}
-    found = parse_manifest(json.dumps(fields).encode(), "gpt", "r3", NESTING)
+    found = parse_manifest(json.dumps(fields).encode())
     pa.Table.from_pylist([found], schema=TABLE.value_schema)  # whatever it holds can be stored
     return found
 
@@ -108,47 +108,43 @@ def test_a_wrong_field_is_bad_layout_and_named(name: str, value: object) -> None
     assert found["manifest_detail"].startswith(f"{name} is ")
 
 
-def test_a_label_that_is_no_text_is_bad_layout_and_the_others_stay() -> None:
-    found = parsed(labels={"a": {"b": 1}, "c": "d"})
-    assert (found["manifest_status"], found["labels"]) == ("bad_layout", {"c": "d"})
-    assert found["manifest_detail"] == 'label "a" is {"b": 1}, not text'
+INTEGER = f"not an integer from 1 to {2**31 - 1}"
 
 
-def test_a_product_that_is_not_world_size_is_bad_layout() -> None:
-    found = parsed(world_size=8)
-    assert found["manifest_status"] == "bad_layout"
-    assert found["manifest_detail"] == (
-        "world_size is 8, but dp_size x pp_size x tp_size x cp_size = 2 x 4 x 2 x 1"
-    )
-    assert found["dp_size"] == 2
-
-
-def test_all_defects_are_listed() -> None:
-    found = parsed("vpp_size", team=7, dp_size="2", gpu_hours=12)
-    assert found["manifest_detail"] == (
-        f'dp_size is "2", not an integer from 1 to {2**31 - 1}; vpp_size is missing; team is 7, not text'
-    )
-    assert (found["gpu_hours"], found["team"], found["dp_size"]) == (12, None, None)
-
-
-def test_a_number_is_no_job_id() -> None:
-    found = parse_manifest(json.dumps(MANIFEST | {"job_id": 7}).encode(), "7", "r3", NESTING)
-    assert found["manifest_detail"] == 'job_id is 7, the folder\'s is "7"'
+@pytest.mark.parametrize(
+    ("changes", "detail", "kept"),
+    [
+        ({"labels": {"a": {"b": 1}, "c": "d"}}, 'label "a" is {"b": 1}, not text', {"labels": {"c": "d"}}),
+        (
+            {"world_size": 8},
+            "world_size is 8, but dp_size x pp_size x tp_size x cp_size = 2 x 4 x 2 x 1",
+            {"dp_size": 2, "world_size": 8},
+        ),
+        (
+            {"vpp_size": None, "team": 7, "dp_size": "2", "gpu_hours": 12},
+            f'dp_size is "2", {INTEGER}; vpp_size is null; team is 7, not text',
+            {"gpu_hours": 12, "team": None, "dp_size": None},
+        ),
+        ({"job_id": 7}, 'job_id is 7, the folder\'s is "gpt"', {}),
+    ],
+)
+def test_all_defects_are_listed_and_what_is_good_is_kept(
+    changes: dict[str, object], detail: str, kept: dict[str, object]
+) -> None:
+    found = parsed(**changes)
+    assert (found["manifest_status"], found["manifest_detail"]) == ("bad_layout", detail)
+    assert {name: found[name] for name in kept} == kept
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"dp_size: 2", b"\xff", b"{} {}", b'{"a": 1, "a": 2}'])
 def test_what_is_not_json_is_no_manifest(content: bytes) -> None:
     with pytest.raises(ManifestError, match="not JSON"):
-        parse_manifest(content, "gpt", "r3", NESTING)
+        parse_manifest(content)
 
 
-def test_json_that_is_no_object_is_bad_layout() -> None:
-    assert parse_manifest(b"[]", "gpt", "r3", NESTING)["manifest_detail"] == "not a JSON object but []"
-
-
-def test_a_byte_order_mark_is_no_defect() -> None:
-    content = b"\xef\xbb\xbf" + json.dumps(MANIFEST).encode()
-    assert parse_manifest(content, "gpt", "r3", NESTING) == parsed()
+def test_json_must_be_an_object_and_may_have_a_byte_order_mark() -> None:
+    assert parse_manifest(b"[]")["manifest_detail"] == "not a JSON object but []"
+    assert parse_manifest(b"\xef\xbb\xbf" + json.dumps(MANIFEST).encode()) == parsed()
 
 
 def test_published_meta_gives_sizes_and_labels_as_spelled() -> None:
@@ -158,17 +154,11 @@ def test_published_meta_gives_sizes_and_labels_as_spelled() -> None:
     assert (found["manifest_status"], found["gpu_hours"]) == (None, None)
 
 
-def test_what_has_a_list_or_a_map_for_a_name_is_passed_over() -> None:
+def test_published_meta_may_say_cp_size_and_what_no_field_is_called() -> None:
     odd = "? [a, b]\n: 1\n{a: 1}: b\nnodes: [1, 2]\n"
-    assert parse_published_meta((META + odd).encode(), NESTING) == parse_published_meta(
-        META.encode(), NESTING
-    )
-
-
-def test_published_meta_may_say_cp_size() -> None:
-    assert (
-        parse_published_meta(META.replace("dsp_size", "cp_size").encode(), NESTING)["manifest_status"] is None
-    )
+    plain = parse_published_meta(META.encode(), NESTING)
+    assert parse_published_meta((META + odd).encode(), NESTING) == plain
+    assert parse_published_meta(META.replace("dsp_size", "cp_size").encode(), NESTING) == plain
 
 
 @pytest.mark.parametrize(

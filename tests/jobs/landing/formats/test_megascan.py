@@ -1,18 +1,19 @@
 """MegaScan: a real job without transfers, and the branch with them as its files are described."""
 
 import gzip
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from itertools import groupby
 from typing import Any
 
 import pytest
 
 from jobs.landing.formats.foreign import RefusalError
+from jobs.synthetic.job import GeneratedJob
+from jobs.synthetic.shape import JobShape
 from schemas.vocabulary import OP_TYPES
-from tests.jobs.landing.formats.foreign_logs import as_json, packed, read
-from udfs.what_if import simulate_job
-
-COMPUTE_NS = {"forward": 2_000_000, "backward": 4_000_000}
-TRANSFER_NS = 100_000
+from tests.jobs.landing.formats.foreign_logs import as_json, outcome, packed, read
+from tests.support.random_jobs import FAULTS, generate_job
 
 
 def shared() -> dict[str, bytes]:
@@ -33,7 +34,7 @@ def test_a_real_job_without_transfers_is_a_partial_trace_with_its_slow_stage() -
         2,
     ]
     assert found.run.left_out == {"ms without a name between the last op of an iteration and its end": 5355}
-    (job,) = simulate_job(found.rows, found.job)["job_slowdown"].to_pylist()
+    job = found.outcome()
     assert (job["status"], job["slowdown"], job["steps"]) == ("partial_trace", None, None)
     worst = next(each for each in job["slow_computes"] if each["op_type"] == "forward-compute")
     assert (worst["pp_rank"], worst["model_chunk"], worst["dp_rank"]) == (3, 3, None)
@@ -43,118 +44,80 @@ def test_a_real_job_without_transfers_is_a_partial_trace_with_its_slow_stage() -
     assert "forward-compute of stage 3, chunk 3 takes 17.2 ms" in job["status_detail"]
 
 
-class Pipeline:
-    """Files of the branch with transfers, from its description: 1F1B of two stages, no sample is public."""
+NAMES = {
+    "forward-compute": "forward",
+    "backward-compute": "backward",
+    "forward-recv": "recv-forward",
+    "forward-send": "send-forward",
+    "backward-recv": "recv-backward",
+    "backward-send": "send-backward",
+    "forward-send backward-recv": "exchange-next",
+    "backward-send forward-recv": "exchange-prev",
+    "grads-reduce-scatter": "allreduce",
+    "optimizer": "optimizer",
+}
+SHAPE = JobShape(dp_size=2, pp_size=2, steps=12, batched=True, absent=frozenset(set(OP_TYPES) - NAMES.keys()))
 
-    def __init__(self, microbatches: int = 4, steps: int = 12, slow: float = 1.0) -> None:
-        self.microbatches, self.steps, self.slow = microbatches, steps, slow
 
-    def files(self) -> dict[str, bytes]:
-        return {
-            f"benchmark-global-{stage}-data-0-pipeline-{stage}-tensor-0.json": as_json(
-                [event for step in range(self.steps) for event in self.iteration(stage, step)]
-            )
-            for stage in range(2)
-        }
+def files_of(job: GeneratedJob, lacking: Collection[int] = ()) -> dict[str, bytes]:
+    """Files of the branch with transfers, from its description: no sample is public.
 
-    def iteration(self, stage: int, step: int) -> list[dict[str, Any]]:
-        events: list[dict[str, Any]] = [
-            {"name": "iteration", "ph": "B", "pad_before": 0, "iteration": 100 + step}
-        ]
-        ends = self.times()
-        for name, microbatch in self.order(stage):
-            begin, end = ends[stage, name, microbatch]
-            events.append({"name": name, "ph": "B", "rel_ts": begin})
-            args = {"micro_batch_index": microbatch, "dp_rk": 0, "pp_rk": stage, "tp_rk": 0}
-            events.append({"name": name, "ph": "E", "rel_ts": end, "args": args})
-        last = max(end for (of, _, _), (_, end) in ends.items() if of == stage)
-        return [*events, {"name": "iteration", "ph": "E", "rel_ts": last}]
+    lacking : steps without transfers
+    """
+    events: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    rows = job.rank_steps.to_pylist()
+    zeros_us: dict[int, int] = {row["step"]: row["t0_us"] for row in rows}
+    for row in rows:
+        place = "global-{rank}-data-{dp_rank}-pipeline-{pp_rank}-tensor-{tp_rank}".format(**row)
+        log = events[f"benchmark-{place}.json"]
+        log.append({"name": "iteration", "ph": "B", "pad_before": 0, "iteration": row["step"]})
+        for (start_us, duration_us), names, microbatch in in_calls(row):
+            if row["step"] in lacking and names.endswith(("send", "recv")):
+                continue
+            times = [
+                1000 * (row["t0_us"] - zeros_us[row["step"]] + at)
+                for at in (start_us, start_us + duration_us)
+            ]
+            log.append({"name": NAMES[names], "ph": "B", "rel_ts": times[0]})
+            args = {"micro_batch_index": microbatch}
+            log.append({"name": NAMES[names], "ph": "E", "rel_ts": times[1], "args": args})
+        log.append({"name": "iteration", "ph": "E", "rel_ts": times[1]})
+    return {name: as_json(each) for name, each in events.items()}
 
-    def order(self, stage: int) -> list[tuple[str, int]]:
-        m = self.microbatches
-        if stage == 0:
-            found = [("recv-warmup", 0), ("forward-warmup", 0), ("send-warmup", 0), ("recv-extra", 1)]
-            for i in range(1, m):
-                found += [("forward", i), ("exchange-next", i), ("backward", i - 1)]
-                found.append(("exchange-prev" if i < m - 1 else "send-extra", i - 1))
-            return [*found, ("recv-cooldown", m - 1), ("backward-cooldown", m - 1), ("send-cooldown", m - 1)]
-        found = [("recv-extra", 0)]
-        for i in range(m):
-            found += [("forward", i), ("exchange-next", i), ("backward", i)]
-            found.append(("exchange-prev" if i < m - 1 else "send-extra", i))
-        return found
 
-    def times(self) -> dict[tuple[int, str, int], tuple[int, int]]:
-        """Ops in turn on each stage; the two ends of a transfer end together."""
-        meets = {(0, "send-warmup", 0): (1, "recv-extra", 0)}
-        for i in range(1, self.microbatches):
-            meets[0, "exchange-next", i] = (1, "exchange-prev", i - 1)
-        meets[0, "recv-cooldown", self.microbatches - 1] = (1, "send-extra", self.microbatches - 1)
-        back = {other: own for own, other in meets.items()}
-        found: dict[tuple[int, str, int], tuple[int, int]] = {}
-        queues = {stage: self.order(stage) for stage in range(2)}
-        clock = {0: 0, 1: 0}
-        while any(queues.values()):
-            for stage, other in ((0, 1), (1, 0)):
-                while queues[stage]:
-                    key = (stage, *queues[stage][0])
-                    peer = meets.get(key) or back.get(key)
-                    if peer is not None and (not queues[other] or (other, *queues[other][0]) != peer):
-                        break
-                    queues[stage].pop(0)
-                    if peer is not None:
-                        queues[other].pop(0)
-                        end = max(clock.values()) + TRANSFER_NS
-                        found[key], found[peer] = (clock[stage], end), (clock[other], end)
-                        clock = {0: end, 1: end}
-                    else:
-                        length = round(COMPUTE_NS.get(key[1].split("-")[0], 0) * (self.slow if stage else 1))
-                        found[key] = (clock[stage], clock[stage] + length)
-                        clock[stage] += length
-        return found
+def in_calls(row: dict[str, Any]) -> Iterator[tuple[tuple[float, float], str, int]]:
+    """Times, op types and microbatch of each call: a send and a recv of equal times are one."""
+    ops = sorted(zip(row["start_us"], row["duration_us"], row["op"], row["microbatch"], strict=True))
+    for times, own in groupby(ops, key=lambda op: op[:2]):
+        together = [(OP_TYPES[op], microbatch) for *_, op, microbatch in own]
+        both = next((each for each in NAMES if set(each.split()) == {name for name, _ in together}), None)
+        for name, microbatch in [(both, together[0][1])] if both else together:
+            yield times, name, microbatch
 
 
 def test_the_branch_with_transfers_gives_the_full_graph() -> None:
-    found = read(Pipeline().files())
-    assert (found.run.transfers, found.job["manifest_status"]) == ("measured", None)
-    assert sorted(set(found.rows["step"].to_pylist())) == list(range(100, 112))
-    ops = Counter(
-        OP_TYPES[code] for row in found.rows.to_pylist() for code in row["op"] if row["step"] == 105
-    )
-    assert set(ops.values()) == {4, 8}, (
-        "each of four transfer types once per microbatch, computes on two stages"
-    )
-    (job,) = simulate_job(found.rows, found.job)["job_slowdown"].to_pylist()
-    assert (job["status"], job["steps"], job["discrepancy"]) == ("analysed", 10, pytest.approx(0, abs=5e-3))
-    assert job["slowdown"] == pytest.approx(1.0, abs=5e-3)
-    slower = read(Pipeline(slow=1.5).files())
-    (job,) = simulate_job(slower.rows, slower.job)["job_slowdown"].to_pylist()
-    assert job["slowdown"] > 1.1
-    assert job["last_stage_share"] > 0.9, "the slow stage is the last"
+    job = generate_job(SHAPE, FAULTS[:1], 7)
+    files = files_of(job)
+    assert b"exchange-next" in files["benchmark-global-0-data-0-pipeline-0-tensor-0.json"]
+    read_back = read(files)
+    found, known = read_back.outcome(), outcome(job.rank_steps, {**job.manifest, "warm_up_steps": 2})
+    assert (read_back.run.transfers, read_back.job["manifest_status"]) == ("measured", None)
+    assert (found["status"], found["steps"], found["ops"]) == ("analysed", 10, known["ops"])
+    for name in ("slowdown", "discrepancy", "last_stage_share", "slow_worker_share"):
+        assert found[name] == pytest.approx(known[name], rel=1e-9), name
+    assert found["slowdown"] > 1.1
 
 
-@pytest.mark.parametrize(("lacking", "status"), [({100, 101}, "analysed"), ({111}, "partial_trace")])
+@pytest.mark.parametrize(("lacking", "status"), [((0, 1), "analysed"), ((-1,), "partial_trace")])
 def test_transfers_are_measured_where_all_steps_that_are_replayed_have_them(
-    lacking: set[int], status: str
+    lacking: tuple[int, ...], status: str
 ) -> None:
-    whole = Pipeline()
-    files = {
-        f"benchmark-global-{stage}-data-0-pipeline-{stage}-tensor-0.json": as_json(
-            [
-                event
-                for step in range(12)
-                for event in whole.iteration(stage, step)
-                if 100 + step not in lacking
-                or event["name"].split("-")[0] in {"iteration", "forward", "backward"}
-            ]
-        )
-        for stage in range(2)
-    }
-    found = read(files)
-    (job,) = simulate_job(found.rows, found.job)["job_slowdown"].to_pylist()
-    assert job["status"] == status
-    steps = found.run.left_out["steps without transfers, where others have them"]
-    assert steps == (0 if status == "analysed" else 1)
+    job = generate_job(SHAPE, [], 7)
+    steps = sorted(set(job.rank_steps["step"].to_pylist()))
+    found = read(files_of(job, {steps[place] for place in lacking}))
+    assert found.outcome()["status"] == status
+    without = found.run.left_out["steps without transfers, where others have them"]
+    assert without == (0 if status == "analysed" else 1)
 
 
 def test_what_lies_outside_of_iterations_is_counted() -> None:

@@ -1,4 +1,4 @@
-"""Rank logs, many lines at a time: the same rows and rejects as line by line."""
+"""Rank logs: what one line is, and many at a time, with the same rows and rejects."""
 
 import random
 from typing import Any
@@ -9,8 +9,10 @@ from jobs.landing.formats import rank_log
 from jobs.landing.formats.rank_log import RankLogReader
 from jobs.landing.formats.rank_log_line import LineError, read_line
 from jobs.landing.formats.rows import Bounds, Reject, Rows, table_of
+from schemas.vocabulary import FILE_REASONS, REJECT_REASONS
 from tests.support.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, RUN, SIZES, line, row
 
+NESTING = 64
 UNIT: dict[str, Any] = {"job_id": JOB, "run_id": RUN, **SIZES}
 TEXTS = [text for text, *_ in (BAD_LINES | PLAIN_LINES | ODD_LINES).values()]
 BLANK = [b"", b" \t\r"]
@@ -25,34 +27,41 @@ def as_dicts(rows: Rows) -> list[dict[str, Any]]:
     return [{"line": number, **each} for number, each in zip(rows.lines, found, strict=True)]
 
 
-def one_by_one(lines: list[bytes]) -> tuple[list[dict[str, Any]], list[tuple[str, str, int]]]:
-    """What the contract makes of each line alone."""
-    rows, rejects = [], []
-    for number, text in enumerate(lines, start=1):
-        if not text.strip():
-            continue
-        try:
-            rows.append({"line": number, **read_line(text, UNIT, Bounds().nesting)})
-        except LineError as error:
-            rejects.append((error.reason, error.detail, number))
-    return rows, rejects
+def rejection(text: bytes, **unit: object) -> LineError:
+    with pytest.raises(LineError) as caught:
+        read_line(text, UNIT | unit, NESTING)
+    return caught.value
 
 
-def assert_same(lines: list[bytes]) -> None:
-    rows, rejects = read(lines)
-    wanted = one_by_one(lines)
-    assert sorted(as_dicts(rows), key=repr) == sorted(
-        (each | row_order(each) for each in wanted[0]), key=repr
-    )
-    assert [(each.reason, each.detail, each.line) for each in rejects] == wanted[1]
+@pytest.mark.parametrize("defect", BAD_LINES)
+def test_bad_line_is_rejected_with_the_first_reason(defect: str) -> None:
+    bad = BAD_LINES[defect]
+    error = rejection(bad.text)
+    assert (error.reason, bad.detail in error.detail) == (bad.reason, True), error.detail
 
 
-def row_order(each: dict[str, Any]) -> dict[str, Any]:
-    """Columns in the order of as_dicts(), so that rows can be compared as text."""
-    names = ["line", *table_of(read([])[0]).column_names]
-    found = {name: each[name] for name in names}
-    each.clear()
-    return found
+@pytest.mark.parametrize("case", [*PLAIN_LINES, *ODD_LINES])
+def test_good_line_becomes_its_row(case: str) -> None:
+    good = (PLAIN_LINES | ODD_LINES)[case]
+    assert read_line(good.text, UNIT, NESTING) == good.row
+
+
+def test_every_reason_of_a_line_has_a_case() -> None:
+    of_one_line = set(REJECT_REASONS) - {"duplicate_rank_step", "line_too_long", *FILE_REASONS}
+    assert {bad.reason for bad in BAD_LINES.values()} == of_one_line
+
+
+def test_what_is_judged_depends_on_the_unit() -> None:
+    unknown = dict.fromkeys(SIZES)
+    no_rank = line("tp_rank", rank=10**6, dp_rank=99)
+    assert read_line(no_rank, UNIT | unknown, NESTING)["rank"] == 10**6
+    assert rejection(line(dp_rank=-1), **unknown).reason == "rank_out_of_range"
+    assert rejection(line(rank=2**31), **unknown).reason == "rank_out_of_range"
+    error = rejection(line("tp_rank"), tp_size=2)
+    assert (error.reason, error.detail) == ("missing_field", "tp_rank is missing")
+    assert read_line(line("tp_rank"), UNIT, NESTING)["tp_rank"] is None
+    assert rejection(line(job_id=7), job_id="7").reason == "bad_type"
+    assert read_line(line(job_id="7"), UNIT | {"job_id": "7"}, NESTING)["rank"] == 1
 
 
 @pytest.mark.parametrize("case", PLAIN_LINES)
@@ -70,7 +79,16 @@ def test_lines_of_all_kinds_together_are_what_each_is_alone(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311  # nothing is secret here
     lines = [*chance.sample(TEXTS, chance.randint(1, len(TEXTS))), *BLANK, line(), line(step=3)]
     chance.shuffle(lines)
-    assert_same(lines)
+    alone, wrong = [], []
+    for number, text in enumerate(lines, start=1):
+        try:
+            if text.strip():
+                alone.append({"line": number, **read_line(text, UNIT, NESTING)})
+        except LineError as error:
+            wrong.append((error.reason, error.detail, number))
+    rows, rejects = read(lines)
+    assert as_dicts(rows) == alone
+    assert [(each.reason, each.detail, each.line) for each in rejects] == wrong
 
 
 def test_rows_and_rejects_have_the_numbers_of_their_lines() -> None:

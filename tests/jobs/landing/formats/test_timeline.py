@@ -11,9 +11,8 @@ import pytest
 from jobs.landing.formats.foreign import RefusalError
 from jobs.landing.formats.rows import Bounds, FileError
 from tests.conftest import TRACES
-from tests.jobs.landing.formats.foreign_logs import as_json, packed, read
+from tests.jobs.landing.formats.foreign_logs import as_json, outcome, packed, read
 from tests.support import published
-from udfs.what_if import simulate_job
 
 EXACT = 2e-7
 """Relative: the files hold float32."""
@@ -53,7 +52,7 @@ def test_st_gives_the_published_figures_to_float32() -> None:
         4,
         8,
     ]
-    (job,) = simulate_job(found.rows, found.job)["job_slowdown"].to_pylist()
+    job = found.outcome()
     assert (job["status"], job["ops"], job["steps"]) == ("analysed", 6784, 32)
     assert job["slowdown"] == pytest.approx(wanted["blocking_slowdown"], rel=EXACT)
     assert job["slow_worker_share"] == pytest.approx(shares["mw"], abs=SHARE)
@@ -73,7 +72,7 @@ def test_se_gives_the_published_figures_over_the_published_steps(published_trace
     trace = published.rank_steps(published_traces, "SE")
     of_trace = found.rows.filter(pc.is_in(found.rows["step"], trace["step"]))
     assert (found.rows.num_rows, of_trace.num_rows, trace.num_rows) == (2880, 2752, 2752)
-    (job,) = simulate_job(of_trace, found.job)["job_slowdown"].to_pylist()
+    job = outcome(of_trace, found.job)
     wanted = published.results(published_traces, "SE")
     assert job["slowdown"] == pytest.approx(wanted["blocking_slowdown"], rel=EXACT)
     assert job["slow_worker_share"] == pytest.approx(wanted["mw"], abs=SHARE)
