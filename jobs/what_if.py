@@ -19,8 +19,7 @@ from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings import Settings, SettingsError
 from schemas.unit import Unit
 from schemas.vocabulary import CAUSE_UNEXPLAINED, CAUSES
-from udfs.cause_scenarios import replay_causes
-from udfs.custom_scenario import Answer, Answers, replay_scenarios
+from udfs.custom_scenario import Answer, Answers, replay_causes, replay_scenarios
 from udfs.errors import PredicateError
 from udfs.scenario.op_columns import COLUMNS
 from udfs.scenario.op_predicate import OpPredicate, parse_predicate

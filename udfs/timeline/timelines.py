@@ -14,8 +14,7 @@ import pyarrow as pa
 from udfs.errors import NoSuchStepError
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
-from udfs.kernel.clocks.estimate import USUAL_LIMITS, Clocks
-from udfs.kernel.clocks.listen import Listener
+from udfs.kernel.clocks.estimate import USUAL_LIMITS, Clocks, Listener
 from udfs.kernel.graph.graph import Layout, OpGraph
 from udfs.kernel.recorded.durations import replayed_durations
 from udfs.kernel.recorded.first_pass import Block, read
