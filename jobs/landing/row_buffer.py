@@ -6,10 +6,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from jobs.landing.files import Unit
 from jobs.landing.formats.rows import Reject, Rows, joined, table_of
 from jobs.landing.staging import Staging
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import COLLECTIVE_ARRIVAL, RANK_STEPS, REJECTS
 
 _MOST_BUFFERED: Final = 192 << 20

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from jobs.reading.printing import Result
 from schemas.table import Table
+from schemas.unit import Unit
 
 
 class Reader(Protocol):
@@ -38,7 +39,7 @@ class TableReader(Protocol):
         self,
         table: Table,
         log_dates: Sequence[date] | None = None,
-        units: Collection[tuple[date, str, str]] | None = None,
+        units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> pa.Table:
         """Rows of a table, of all days or of these, or of these units alone.

@@ -8,6 +8,7 @@ import pyarrow as pa
 from jobs.reading.conditions import on_units
 from jobs.reading.reader import Reader
 from schemas.table import Table, sql_strings
+from schemas.unit import Unit
 
 
 class Tables:
@@ -24,7 +25,7 @@ class Tables:
         self,
         table: Table,
         log_dates: Sequence[date] | None = None,
-        units: Collection[tuple[date, str, str]] | None = None,
+        units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> pa.Table:
         """Rows of a table; see TableReader."""
