@@ -53,13 +53,6 @@ def test_slowdown_of_published_traces(name: str, ideal: str, slowdown: float, pu
     assert job["ideal"] == ideal
 
 
-@pytest.mark.parametrize("ideal", IDEALS)
-def test_every_figure_of_a_published_trace(ideal: str, published_traces: Path) -> None:
-    rows, facts = published.rank_steps(published_traces, "ST"), published.manifest(published_traces, "ST")
-    found = simulate_job(rows, facts, SimulationSettings(ideal=ideal))
-    assert_equal_results(found, oracle_of(rows, facts, ideal))
-
-
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     shape=shapes(),
