@@ -8,19 +8,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobs.synthetic.shape import JobShape
-from tests.oracle.ideals import FORMS
+from schemas.vocabulary import OP_TYPES
+from tests.oracle.ideals import FORMS, MEAN_IDEAL
 from tests.oracle.readers import read_layout, read_rank_steps
 from tests.oracle.results import Job, read_job
 from tests.support import published
 from tests.support.random_jobs import without_ops
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from tests.udfs.twin import SAME, assert_equal_results, oracle_of, shapes, slow_job
+from udfs.kernel.op_type import AVERAGED
 from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL
 from udfs.what_if import SimulationSettings, simulate_job
 
 
 def test_simulator_and_oracle_know_the_same_ideals() -> None:
     assert IDEALS.keys() == FORMS.keys()
+    assert {OP_TYPES[code] for code in AVERAGED} == MEAN_IDEAL
 
 
 @cache
