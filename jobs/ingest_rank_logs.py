@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from jobs.gates.write_audit_publish import publish
 from jobs.history.fingerprints import of_units
-from jobs.landing.files import Landing, Unit
+from jobs.landing.files import Landing
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_landing import LandedUnits, Where, read_landing
 from jobs.landing.staging import STAGED_TABLES
@@ -29,6 +29,7 @@ from jobs.runtime.settings import Settings, SettingsError
 from jobs.warehouse.staged_rows import StagedRows, staged_rows
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import (
     COLLECTIVE_ARRIVAL,
     JOBS,

@@ -21,7 +21,6 @@ from jobs.gates.result_rules import (
 )
 from jobs.gates.write_audit_publish import publish
 from jobs.history.fingerprints import built_on, recorded, simulation
-from jobs.landing.files import Unit
 from jobs.runtime.arguments import LOG_DATE, Arguments
 from jobs.runtime.cli import entry_point
 from jobs.runtime.progress import working
@@ -32,6 +31,7 @@ from jobs.warehouse.local_tables import keys_of
 from jobs.warehouse.stored_units import Stored, StoredUnit, read_units, stored_units, units_frame
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import (
     JOB_SLOWDOWN,
     JOBS,

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from jobs.runtime.project import PROJECT
+from schemas.unit import Unit
 from tests.support import published
 from tests.support.golden_revision import golden_revision
 from tests.support.golden_units import FOLDER, GoldenUnit, golden_units
@@ -53,7 +54,9 @@ def simulated() -> dict[str, Results]:
     ]
     settings = SimulationSettings()
     return {
-        unit.name: simulate_unit(UnitRows((_DAY, unit.name, "r0"), unit.manifest, unit.rank_steps), settings)
+        unit.name: simulate_unit(
+            UnitRows(Unit(_DAY, unit.name, "r0"), unit.manifest, unit.rank_steps), settings
+        )
         for unit in [*units, *golden_units()]
     }
 

@@ -1,4 +1,4 @@
-"""Custom scenarios of one unit, callable without Spark: what if these ops had been ideal or scaled?
+"""Scenarios of one unit, callable without Spark: these ops ideal or scaled, or a cause fixed.
 
 `replay_scenarios(rows, manifest, ["op_type = 'forward-compute' AND pp_rank = 3"]).answers[0].time_saved_s`
 """
@@ -11,6 +11,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from schemas.vocabulary import ALL_CAUSES, JOB_CAUSES, JOB_SLOWDOWN
+from udfs.errors import NothingToReplayError
 from udfs.kernel.arrays import Mask
 from udfs.kernel.clocks.estimate import USUAL_LIMITS
 from udfs.kernel.recorded.first_pass import Block, read
@@ -18,11 +20,12 @@ from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL
 from udfs.kernel.replay.masked import CustomTimes, replay_changes
 from udfs.kernel.what_if import OPS_TOGETHER
 from udfs.layout import read_layout
+from udfs.lost import lost_fractions
 from udfs.scenario.op_columns import BlockColumns, WorkerRows
 from udfs.scenario.op_predicate import OpPredicate, parse_predicate
 from udfs.simulate.rank_rows import ReplayedRows, rows_to_replay
 from udfs.simulate.trace_defects import defects_named, refuse_endless
-from udfs.what_if import garbage_collection_paused
+from udfs.what_if import SimulationSettings, garbage_collection_paused, simulate_job
 
 ALL_TOGETHER: Final = "all together"
 """Scenario that changes what any of several predicates chooses."""
@@ -34,7 +37,7 @@ class Answer:
 
     scenario            : the predicate, or ALL_TOGETHER.
     ops, ops_share      : how many of the replayed ops were changed, and their share; None where a cause
-                          was fixed, see udfs.cause_scenarios.
+                          was fixed, see replay_causes.
     step_s              : replayed step time with these ops changed, mean over steps. [s]
     slowdown            : step_s over the mean ideal step time.
     time_saved_s        : T - step_s, for each step. [s]
@@ -150,4 +153,54 @@ def _answers(
         slowdown=simulated_s / ideal_s,
         ideal=ideal,
         answers=tuple(map(answer, names, times.changed_ops.tolist(), times.changed.mean(axis=1).tolist())),
+    )
+
+
+def replay_causes(
+    rank_steps: pa.Table,
+    manifest: Mapping[str, object],
+    causes: Sequence[str],
+    settings: SimulationSettings,
+) -> Answers:
+    """Replay one unit with each of these causes fixed alone, and with all causes fixed.
+
+    These are the replays that job_causes is made of.
+
+    rank_steps, manifest : as replay_scenarios takes them.
+    causes   : of CAUSES, those that have a fix.
+    settings : those of the night, so that the answers are the rows of job_causes as measured.
+    returns  : one answer for each cause, and ALL_CAUSES behind them; none of them counts ops, because a
+               fix takes from many ops a part of their time. step_s is T_actual less what is saved.
+    raises   : NothingToReplayError where the unit is not replayed, TraceError where its ops contradict
+               each other.
+    """
+    tables = simulate_job(rank_steps, manifest, settings)
+    (job,) = tables[JOB_SLOWDOWN].to_pylist()
+    rows = tables[JOB_CAUSES].to_pylist()
+    if not rows:
+        raise NothingToReplayError(f"{job['status']}: {job['status_detail']}")
+    saved = {row["cause"]: row["time_saved_fraction"] for row in rows}
+    chosen = {cause: saved[cause] for cause in causes} | {ALL_CAUSES: sum(lost_fractions(rows))}
+    actual_s, ideal_s, gpu_hours = job["actual_step_s"], job["ideal_step_s"], job["gpu_hours"]
+    return Answers(
+        steps=job["steps"],
+        ops=job["ops"],
+        actual_step_s=actual_s,
+        simulated_step_s=job["simulated_step_s"],
+        ideal_step_s=ideal_s,
+        slowdown=job["slowdown"],
+        ideal=job["ideal"],
+        answers=tuple(
+            Answer(
+                scenario=name,
+                ops=None,
+                ops_share=None,
+                step_s=actual_s * (1 - fraction),
+                slowdown=actual_s * (1 - fraction) / ideal_s,
+                time_saved_s=actual_s * fraction,
+                time_saved_fraction=fraction,
+                gpu_hours_saved=None if gpu_hours is None else gpu_hours * fraction,
+            )
+            for name, fraction in chosen.items()
+        ),
     )

@@ -13,6 +13,7 @@ from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.recorded.rows import StageRows
 
 LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
+"""In the order of StageRows."""
 
 
 class _Flat(NamedTuple):
@@ -43,15 +44,7 @@ def stage_rows(table: pa.Table, rows: Ints, zero_us: Floats) -> list[StageRows]:
         flat = _choose(_flatten(pa.concat_tables(parts)), within.ravel())
     edges = np.arange(len(rows) + 1) * rows.shape[1]
     return [
-        StageRows(
-            first_op=flat.first_op[first : end + 1],
-            op_type=flat.lists["op"],
-            start_us=flat.lists["start_us"],
-            duration_us=flat.lists["duration_us"],
-            microbatch=flat.lists["microbatch"],
-            chunk=flat.lists["model_chunk"],
-            zero_us=zero_us[stage],
-        )
+        StageRows._make([flat.first_op[first : end + 1], *map(flat.lists.get, LISTS), zero_us[stage]])
         for stage, (first, end) in enumerate(pairwise(edges.tolist()))
     ]
 

@@ -108,25 +108,24 @@ def simulate_job(
             "other_day_lines": other_days,
             "unshown_sizes": unshown_sizes(of_day, facts) if rows.recorded else None,
         }
+
+        def refused(status: str, detail: str, **figures: object) -> dict[str, pa.Table]:
+            return empty_results(job_row(facts, chosen.text, status, detail) | records | figures)
+
         if not len(rows.steps):
-            return empty_results(job_row(facts, chosen.text, *_nothing(rows, layout, other_days)) | records)
+            return refused(*_nothing(rows, layout, other_days))
         rows = without_odd_rank_steps(rows)
         odd = in_other_units(rows)
         if odd:
-            records["odd_ranks"] = len(odd)
-            detail = "; ".join(odd[:MOST_NAMED])
-            return empty_results(job_row(facts, chosen.text, STATUS_ODD_RANKS, detail) | records)
+            return refused(STATUS_ODD_RANKS, "; ".join(odd[:MOST_NAMED]), odd_ranks=len(odd))
         if is_partial(facts) or (layout.pp_size > 1 and is_foreign(facts) and rows_without_transfers(rows)):
             detail, figures = partial_results(rows, layout, chosen.ideal, chosen.ops_together)
-            return empty_results(
-                job_row(facts, chosen.text, STATUS_PARTIAL_TRACE, detail) | records | figures
-            )
+            return refused(STATUS_PARTIAL_TRACE, detail, **figures)
         found = _analysed(rows, layout, chosen)
         exchanged = found.recorded.exchanged
         if exchanged:
-            records["odd_ranks"] = 2 * len(exchanged)
-            detail = "; ".join(named_exchanged(exchanged, rows)[:MOST_NAMED])
-            return empty_results(job_row(facts, chosen.text, STATUS_ODD_RANKS, detail) | records)
+            names = "; ".join(named_exchanged(exchanged, rows)[:MOST_NAMED])
+            return refused(STATUS_ODD_RANKS, names, odd_ranks=2 * len(exchanged))
         status, detail_or_none = _status(found, rows, chosen)
         replayed = Replayed(found, rows, of_day, chosen.ideal, facts)
         return result_tables(job_row(facts, chosen.text, status, detail_or_none) | records, replayed)

@@ -27,13 +27,13 @@ from jobs.gates.audit import (
 from jobs.gates.quality_docs import LATER, Page, TableChecks, table_checks, write_docs
 from jobs.gates.releases import NEVER, released
 from jobs.history.fingerprints import Fingerprint, record
-from jobs.landing.files import Unit
 from jobs.reading.conditions import on_units
 from jobs.warehouse.publication import publication
 from jobs.warehouse.staged_rows import StagedRows
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Expectation, Table
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import UNIT_FINGERPRINTS
 
 _LOG: Final = logging.getLogger(__name__)

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.history.changed_units import LandingChanges, Recollection, Wanted, changed_results, days_after
-from jobs.landing.files import Unit
 from jobs.reading.reader import TableReader
 from jobs.runtime.settings_sections import HistorySettings
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import (
     PHASE_AGGREGATE,
     PHASE_INGEST,

@@ -18,12 +18,13 @@ from jobs.history.fingerprints import (
     recorded,
     settings_text,
 )
-from jobs.landing.files import LandedFile, Landing, Unit
+from jobs.landing.files import LandedFile, Landing
 from jobs.landing.read_landing import Digests
 from jobs.reading.reader import TableReader
 from jobs.runtime.settings import Settings
 from jobs.warehouse.local_tables import keys_of
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import JOBS, PHASE_NAMES, PHASE_REVISE, PHASE_SIMULATE, UNIT_FINGERPRINTS
 
 Wanted = tuple[str, str] | None

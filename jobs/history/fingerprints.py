@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from jobs.landing.accounts import UnitAccount
-from jobs.landing.files import Unit
 from jobs.reading.reader import TableReader
 from jobs.runtime.settings import Settings
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import UNIT_FINGERPRINTS as TABLE
+from schemas.unit import Unit
 from schemas.vocabulary import (
     PHASE_AGGREGATE,
     PHASE_INGEST,
@@ -183,7 +183,7 @@ def _row(fingerprint: Fingerprint) -> dict[str, object]:
 def _of_row(row: Mapping[str, Any]) -> Fingerprint:
     known = {name: row[name] for name in Fingerprint._fields if name in row}
     files = tuple(File(**file) for file in row["files"])
-    return Fingerprint(**known | {"unit": tuple(row[name] for name in UNIT_KEY), "files": files})
+    return Fingerprint(**known | {"unit": Unit(*(row[name] for name in UNIT_KEY)), "files": files})
 
 
 def _hash(facts: object) -> str:

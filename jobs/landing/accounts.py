@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from jobs.landing.files import LOGS, MANIFEST, META, LandedFile, Unit
+from jobs.landing.files import LOGS, MANIFEST, META, LandedFile
 from jobs.landing.formats.rows import Bounds
+from schemas.unit import Unit
 
 Keys = dict[tuple[int, int], str]
 """(rank, step) of every row of a unit, and the file that it came from."""

@@ -24,6 +24,7 @@ from jobs.landing.read_foreign import Evidence, ForeignUnit
 from jobs.landing.staging import Staging
 from jobs.landing.stores import store_of
 from jobs.landing.unit_rows import UnitRows
+from schemas.unit import Unit
 from schemas.vocabulary import OP_TYPES, RANK_LOG_FORMAT, REASON_UNKNOWN_FORMAT, STATUS_UNUSABLE_LOG
 
 _DAY: Final = date(1970, 1, 1)
@@ -85,7 +86,7 @@ class Conversion:
         return folder
 
     def _read(self, staging: Staging) -> UnitAccount:
-        part = UnitPart((_DAY, *self._ids), (), self._landed)
+        part = UnitPart(Unit(_DAY, *self._ids), (), self._landed)
         rows = UnitRows(part, UnitFiles(store_of("/"), Bounds()), staging)
         unit = ForeignUnit(rows, Evidence(rows), self._given)
         job = unit.read(no_manifest(""))

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from jobs.landing.stores import Entry, store_of
 from jobs.runtime.errors import WrongInputError
 from jobs.runtime.nearest import missing_folder
+from schemas.unit import Unit
 
 RANK_LOG: Final = "rank-*.jsonl"
 PACKED_RANK_LOG: Final = "rank-*.jsonl.gz"
@@ -33,9 +34,6 @@ _RUN: Final = re.compile(r"job_id=([^/]+)/run_id=([^/]+)")
 _DAY: Final = re.compile(r"log_date=(\d{4}-\d{2}-\d{2})")
 _NEAREST: Final = 3
 _LOG: Final = logging.getLogger(__name__)
-
-Unit = tuple[date, str, str]
-"""Values of UNIT_KEY."""
 
 
 class NoLandingError(WrongInputError):
@@ -62,7 +60,7 @@ class LandedFile(NamedTuple):
     @property
     def unit(self) -> Unit:
         """The key of the unit that it belongs to."""
-        return self.log_date, self.job_id, self.run_id
+        return Unit(self.log_date, self.job_id, self.run_id)
 
     @property
     def name(self) -> str:
@@ -197,4 +195,4 @@ def _folder(day: date) -> str:
 def _unit(day: date, entry: Entry) -> Unit | None:
     """The unit whose run folder contains an entry; None elsewhere."""
     found = _RUN.fullmatch(spelled("/".join(entry.names[:-1])))
-    return (day, found.group(1), found.group(2)) if found else None
+    return Unit(day, found.group(1), found.group(2)) if found else None

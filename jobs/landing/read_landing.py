@@ -11,11 +11,12 @@ from pyspark.sql import SparkSession
 
 from jobs.landing.accounts import Keys, UnitAccount, UnitPart, whole_unit
 from jobs.landing.content import UnitFiles
-from jobs.landing.files import LandedFile, Landing, Unit
+from jobs.landing.files import LandedFile, Landing
 from jobs.landing.formats.rows import Bounds, FileError
 from jobs.landing.read_unit import read_unit
 from jobs.landing.staging import StagedFile, Staging, sweep
 from jobs.landing.stores import store_of
+from schemas.unit import Unit
 
 _TASK_BYTES: Final = 128 << 20
 """Bytes of JSON that one task reads: 3 million ops, 40 MB of Parquet. A larger unit is split by its files."""

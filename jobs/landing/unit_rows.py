@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from jobs.landing.accounts import FileAccount, UnitAccount, UnitPart
 from jobs.landing.content import UnitFiles
-from jobs.landing.files import PACKED_RANK_LOG, RANK_LOG, LandedFile, Unit
+from jobs.landing.files import PACKED_RANK_LOG, RANK_LOG, LandedFile
 from jobs.landing.formats.rows import (
     LIMITS,
     NO_ROWS,
@@ -25,6 +25,7 @@ from jobs.landing.formats.rows import (
 )
 from jobs.landing.staging import Staging
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import COLLECTIVE_ARRIVAL, RANK_STEPS, REASON_DUPLICATE_RANK_STEP, REJECTS
 
 _MOST_BUFFERED: Final = 192 << 20

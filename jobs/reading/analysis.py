@@ -64,8 +64,7 @@ def analysis(run: Run) -> Analysis:
         run.unit if run.has_day else run.unit._replace(log_date=_recorded_day(read.rows) or run.unit.log_date)
     )
     manifest = dict(read.account.job or {})
-    key = (unit.log_date if run.has_day else None, unit.job_id, unit.run_id)
-    rows = UnitRows(key, manifest, read.rows.select(SIMULATED_COLUMNS))
+    rows = UnitRows(unit, manifest, read.rows.select(SIMULATED_COLUMNS), has_day=run.has_day)
     found = simulate_unit(rows, SimulationSettings(**settings.simulation.model_dump()))
     results = {name: _of_unit(name, table, unit) for name, table in found.items()}
     jobs = pa.Table.from_pylist([unit._asdict() | manifest], TABLES[JOBS].arrow_schema)

@@ -5,6 +5,7 @@ from datetime import date
 from itertools import groupby
 
 from schemas.table import sql_strings
+from schemas.unit import Unit
 
 
 def on_days(log_dates: Collection[date]) -> str:
@@ -13,7 +14,7 @@ def on_days(log_dates: Collection[date]) -> str:
     return f"log_date IN ({days})" if days else "false"
 
 
-def on_units(log_dates: Collection[date], units: Collection[tuple[date, str, str]] | None) -> str:
+def on_units(log_dates: Collection[date], units: Collection[Unit] | None) -> str:
     """SQL that is true for rows of these days, or of these units alone.
 
     Days, jobs and runs also stand by themselves: files and row groups that have none of them are skipped.

@@ -9,6 +9,7 @@ import pyarrow as pa
 from jobs.reading.conditions import on_units
 from jobs.reading.printing import Result
 from schemas.table import Table, sql_strings
+from schemas.unit import Unit
 
 
 class Reader(Protocol):
@@ -39,7 +40,7 @@ class TableReader(Protocol):
         self,
         table: Table,
         log_dates: Sequence[date] | None = None,
-        units: Collection[tuple[date, str, str]] | None = None,
+        units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> pa.Table:
         """Rows of a table, of all days or of these, or of these units alone.
@@ -62,7 +63,7 @@ class Tables:
         self,
         table: Table,
         log_dates: Sequence[date] | None = None,
-        units: Collection[tuple[date, str, str]] | None = None,
+        units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> pa.Table:
         """Rows of a table; see TableReader."""

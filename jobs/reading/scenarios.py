@@ -12,8 +12,7 @@ from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings_sections import SimulationSettings
 from schemas.vocabulary import CAUSE_UNEXPLAINED, CAUSES, OP_TYPES
 from udfs import what_if
-from udfs.cause_scenarios import replay_causes
-from udfs.custom_scenario import Answers, replay_scenarios
+from udfs.custom_scenario import Answers, replay_causes, replay_scenarios
 from udfs.errors import PredicateError
 from udfs.scenario.op_columns import TEXT_COLUMNS
 from udfs.scenario.op_predicate import OpPredicate, parse_predicate

@@ -6,6 +6,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
 from udfs.simulate.unit_batches import (
     RESULT_SCHEMA,
@@ -24,7 +25,7 @@ def simulated(tasks: DataFrame, settings: SimulationSettings, read: UnitReader) 
 
 def simulated_by_shuffle(
     rank_steps: DataFrame,
-    manifests: Mapping[tuple[Any, ...], Mapping[str, Any]],
+    manifests: Mapping[Unit, Mapping[str, Any]],
     settings: SimulationSettings,
     partitions: int,
 ) -> DataFrame:

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
-from jobs.landing.files import Unit
 from jobs.landing.staging import StagedFile
 from schemas.table import Table
+from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
 
 _LOG_DATE: Final = "log_date"
@@ -130,7 +130,7 @@ def in_place_of(rows: pa.Table, new: pa.Table, units: Collection[Unit]) -> pa.Ta
 
 def keys_of(rows: pa.Table) -> list[Unit]:
     """The unit of each row."""
-    return list(zip(*(rows.column(name).to_pylist() for name in UNIT_KEY), strict=True))
+    return [Unit(*key) for key in zip(*(rows.column(name).to_pylist() for name in UNIT_KEY), strict=True)]
 
 
 def _read(file: str, path: str, schema: pa.Schema) -> pa.Table:

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.landing.files import Unit
 from jobs.landing.staging import filesystem_of
+from schemas.unit import Unit
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA, UnitRows
 
 _PAYLOAD: Final = "units"
@@ -68,12 +68,12 @@ def stored_units(
             if names is None:
                 mixed.add(day)
                 break
-            unit = (day, *names)
+            unit = Unit(day, *names)
             if only is None or unit in only:
                 stored = found.setdefault(unit, StoredUnit(unit, {}))
                 stored.pieces.append(Piece(path, (group,)))
                 stored.bytes += size
-    return Stored([found[unit] for unit in sorted(found) if unit[0] not in mixed], mixed)
+    return Stored([found[unit] for unit in sorted(found) if unit.log_date not in mixed], mixed)
 
 
 def _groups(path: str) -> Iterator[tuple[int, tuple[str, str] | None, int]]:

@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from jobs.landing.files import Unit
 from jobs.landing.staging import Staging
 from jobs.reading.conditions import on_days, on_units
 from jobs.runtime.settings import Settings
@@ -23,6 +22,7 @@ from jobs.warehouse.spark_schema import spark_schema
 from jobs.warehouse.staged_rows import StagedRows
 from schemas.table import Table, sql_strings
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.views import VIEWS
 from schemas.vocabulary import INGESTED_TABLES, PUBLICATIONS, PUBLISHED_TABLES, RANK_STEPS
 

@@ -8,12 +8,13 @@ from typing import Final
 
 import pyarrow as pa
 
+from schemas.unit import Unit
 from tests.benchmarks.growth import peak_mib
 from tests.benchmarks.yardstick import yardstick_ms
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_unit
 from udfs.what_if import SimulationSettings
 
-KEY: Final = (date(2026, 1, 5), "one", "r1")
+KEY: Final = Unit(date(2026, 1, 5), "one", "r1")
 
 
 def main(path: str, manifest: str) -> None:

@@ -11,11 +11,10 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from tests.support.replays import replay
+from tests.support.replays import launch_delays, replay, replayed_durations
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import Layout, OpGraph
-from udfs.kernel.recorded.durations import launch_delays, replayed_durations
 from udfs.kernel.recorded.rows import US
 from udfs.kernel.recorded.trace import build_trace
 from udfs.layout import read_layout
@@ -127,7 +126,7 @@ def read_recording(rank_steps: pa.Table, manifest: Mapping[str, object]) -> Reco
     first = blocks[0]
     if len(blocks) > 1 or not first.graph.has_dp_lanes or any(m.shape[1] > 1 for m in first.microbatch):
         raise ValueError("faults are injected only where all steps and dp ranks do the same")
-    graph, start_s = first.graph, first.start_s
+    graph = first.graph
     chunk = [number for cell in graph.cells for number in cell.program.chunks]
     microbatch = np.full(graph.size, -1)
     for first_op, numbers in zip(graph.first_op, first.microbatch, strict=False):
@@ -135,8 +134,8 @@ def read_recording(rank_steps: pa.Table, manifest: Mapping[str, object]) -> Reco
     return Recording(
         graph=graph,
         layout=layout,
-        duration_s=replayed_durations(graph, start_s, first.duration_s).duration_s,
-        delay_s=launch_delays(graph, start_s, start_s + first.duration_s).delay_s,
+        duration_s=replayed_durations(first),
+        delay_s=launch_delays(first),
         op_type=np.array(graph.op_types),
         stage=np.array(graph.stages),
         microbatch=microbatch,

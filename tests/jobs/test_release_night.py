@@ -17,6 +17,7 @@ from jobs.report.links import docs_path
 from jobs.runtime.run_log import recorded_run
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import (
     DP_RANK_SLOWDOWN,
     EXIT_WRONG_SETTINGS,
@@ -178,7 +179,7 @@ def test_the_page_of_a_whole_night_stays_when_a_part_of_it_changes(warehouse: Wa
     publish("simulate", warehouse, tables, [DAY])
     whole = Path(docs_path(warehouse.root, DAY, "simulate"))
     before = whole.read_text()
-    publish("simulate", warehouse, tables, [DAY], (), [(DAY, "gpt-175b", "r3")])
+    publish("simulate", warehouse, tables, [DAY], (), [Unit(DAY, "gpt-175b", "r3")])
     assert whole.read_text() == before
     assert whole.with_name("simulate-later.html").exists()
     publish("simulate", warehouse, tables, [DAY])

@@ -15,6 +15,7 @@ from jobs.reading.conditions import on_days, on_units
 from jobs.warehouse.tables import Warehouse
 from schemas.table import SchemaError, Table
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.views import VIEWS
 from schemas.vocabulary import JOB_CAUSES, JOBS, PIPELINE_RUNS, RANK_STEPS, STAGE_SLOWDOWN
 from tests.support.examples import DAY, NEXT_DAY, ROWS, frame, table_rows
@@ -194,7 +195,7 @@ def test_days_as_sql_are_sorted_and_unique() -> None:
 
 
 def test_units_as_sql_stand_beside_their_days() -> None:
-    units = {(NEXT_DAY, "it's", "r1"), (DAY, "a", "r2"), (DAY, "a", "r1")}
+    units = {Unit(NEXT_DAY, "it's", "r1"), Unit(DAY, "a", "r2"), Unit(DAY, "a", "r1")}
     assert on_units([DAY, NEXT_DAY], units) == (
         "log_date IN (DATE'2026-01-05', DATE'2026-01-06') AND "
         "job_id IN ('a', 'it\\'s') AND run_id IN ('r1', 'r2') AND ("
@@ -210,7 +211,7 @@ def test_units_of_a_day_are_replaced_and_its_other_rows_stay(
 ) -> None:
     others: list[dict[str, Any]] = [{"job_id": "it's"}, {"run_id": "r4"}, {"log_date": NEXT_DAY}]
     warehouse.replace(STAGES, table_rows(STAGE_SLOWDOWN, [{}, *others]), [DAY, NEXT_DAY])
-    unit, quoted = (DAY, "gpt-175b", "r3"), (DAY, "it's", "r3")
+    unit, quoted = Unit(DAY, "gpt-175b", "r3"), Unit(DAY, "it's", "r3")
     warehouse.replace(STAGES, table_rows(STAGE_SLOWDOWN, [{"slowdown": 9.0}]), [DAY], {unit, quoted})
     found = sorted(
         (row.log_date, row.job_id, row.run_id, row.slowdown) for row in warehouse.read(STAGES).collect()
@@ -261,5 +262,5 @@ def test_of_units_that_are_not_there_no_rows_are_read(
 ) -> None:
     """Maps and lists of no rows among those that few rows hold."""
     warehouse.replace(TABLES[name], table_rows(name), [DAY])
-    assert warehouse.read(TABLES[name], [DAY], {(DAY, "absent", "r1")}).collect() == []
-    assert warehouse.read(TABLES[name], [DAY], {(DAY, "gpt-175b", "r3")}).count() == 1
+    assert warehouse.read(TABLES[name], [DAY], {Unit(DAY, "absent", "r1")}).collect() == []
+    assert warehouse.read(TABLES[name], [DAY], {Unit(DAY, "gpt-175b", "r3")}).count() == 1

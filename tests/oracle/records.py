@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 class OracleError(Exception):
-    """The trace has a defect that must be refused: cycle, unmatched transfer, doubled compute."""
+    """The trace has a defect that must be refused: cycle, unmatched transfer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,6 @@ class Op:
     def end_s(self) -> float:
         """Recorded end [s]."""
         return self.start_s + self.duration_s
-
-    def __str__(self) -> str:
-        where = f"step {self.step} dp_rank {self.dp_rank} pp_rank {self.pp_rank}"
-        what = f"microbatch {self.microbatch} chunk {self.model_chunk}"
-        return f"{self.op_type} ({where} {what} at {self.start_s:.6f} s)"
 
 
 @dataclass(frozen=True, slots=True)

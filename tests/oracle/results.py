@@ -30,9 +30,6 @@ class WhatIf:
     buffered_sends: int
     clamped_launch_delays: int
     ideal_s: dict[Kind, float]
-    transfer_s: list[float | None]
-    """Duration of each of `ops` without waiting; None for an op that is not in the graph."""
-    launch_delay_s: list[float | None]
     actual_step_s: dict[int, float]
     identity_step_s: dict[int, float]
     """Replay with every recorded launch delay put back."""
@@ -126,10 +123,6 @@ def what_if(
         buffered_sends=job.buffered_sends,
         clamped_launch_delays=clamped_delays,
         ideal_s=job.ideal_s,
-        transfer_s=[recorded[step].get(op) for step, graph in graphs.items() for op in range(len(graph.ops))],
-        launch_delay_s=[
-            delays[step].get(op) for step, graph in graphs.items() for op in range(len(graph.ops))
-        ],
         actual_step_s={step: graph.actual_s for step, graph in graphs.items()},
         identity_step_s={step: graph.replay(recorded[step], delays[step]) for step, graph in graphs.items()},
         simulated_step_s=job.step_times(lambda _: True),

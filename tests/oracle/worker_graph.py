@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
-from tests.oracle.records import Layout, Op, OracleError
+from tests.oracle.records import Layout, Op
 
 NO_OP_TOLERANCE_S = 50e-6
 """A transfer moved nothing only if it is out of order with its computes by more than this clock noise."""
@@ -27,7 +27,6 @@ class WorkerGraph:
         self.real_sends: dict[str, list[int]] = {}
         self.real_recvs: dict[str, list[int]] = {}
         self.computes = self._of("forward-compute", "backward-compute")
-        self._refuse_doubled_computes()
         self._chain(self.computes)
         for direction in ("forward", "backward"):
             self._match_sends(direction)
@@ -49,14 +48,6 @@ class WorkerGraph:
             self.waits_for[op]  # makes the op part of the graph, also if it never waits
         for before, after in pairwise(ops):
             self._edge(before, after)
-
-    def _refuse_doubled_computes(self) -> None:
-        seen: dict[tuple[str, int, int], Op] = {}
-        for op in (self.ops[number] for number in self.computes):
-            key = (op.op_type, op.microbatch, op.model_chunk)
-            if key in seen:
-                raise OracleError(f"the same compute twice: {seen[key]} and {op}")
-            seen[key] = op
 
     def _chunk_in_model(self, compute: int | None) -> int | None:
         """Global number of the compute's chunk; None for a transfer that matches no compute."""

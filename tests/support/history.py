@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs import backfill
 from jobs.emitter.rank_log_writer import finish_day
-from jobs.landing.files import Unit
 from jobs.runtime.settings import Settings
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.mechanisms.workers import WeakGpu
@@ -25,6 +24,7 @@ from jobs.warehouse.staged_rows import StagedRows
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import (
     FLEET_TABLES,
     PHASE_NAMES,

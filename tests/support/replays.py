@@ -1,9 +1,28 @@
-"""The replay as the model says it, every end kept: what the kernel's faster ones are compared with."""
+"""Durations, delays and replay as the model says them: what the kernel's faster ones are compared with."""
 
 import numpy as np
 
 from udfs.kernel.arrays import Floats
 from udfs.kernel.graph.graph import OpGraph
+from udfs.kernel.recorded.durations import CLAMP_S, put_transfers
+from udfs.kernel.recorded.trace import StepBlock
+
+
+def replayed_durations(block: StepBlock) -> Floats:
+    """Own durations, transfers in a rendezvous; shape (op, step, dp_rank). [s]"""
+    duration_s = block.duration_s.copy()
+    put_transfers(block.graph, block.start_s, block.start_s + block.duration_s, duration_s)
+    return duration_s
+
+
+def launch_delays(block: StepBlock) -> Floats:
+    """Start of each op minus the latest end of what it waits for, 0 where that is impossible. [s]"""
+    start_s, end_s = block.start_s, block.start_s + block.duration_s
+    delay_s = start_s - start_s.min(axis=(0, 2))[:, None]
+    for op, sources in enumerate(block.graph.waits_for):
+        if sources:
+            delay_s[op] = start_s[op] - end_s[list(sources)].max(axis=0)
+    return np.where(delay_s <= CLAMP_S, 0.0, delay_s)
 
 
 def replay(graph: OpGraph, duration_s: Floats, launch_delay_s: Floats | None = None) -> Floats:

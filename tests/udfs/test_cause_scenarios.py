@@ -5,7 +5,7 @@ import pytest
 from schemas.vocabulary import ALL_CAUSES
 from tests.jobs.report.units import recorded_job
 from tests.udfs.lines import manifest, rank_steps
-from udfs.cause_scenarios import replay_causes
+from udfs.custom_scenario import replay_causes
 from udfs.errors import NothingToReplayError
 from udfs.what_if import SimulationSettings, simulate_job
 

@@ -1,14 +1,12 @@
 """Custom scenarios: drawn by hand, and against the scenarios that the simulation always answers."""
 
 import tracemalloc
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs.synthetic.job import GeneratedJob
 from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
-from tests.support import published
 from tests.support.random_jobs import LAYOUTS, LONG, generate_job, named_job
 from tests.udfs.lines import Ops, crossed_stages, line, manifest, rank_steps
 from udfs.custom_scenario import ALL_TOGETHER, Answer, Answers, replay_scenarios
@@ -158,22 +156,6 @@ def test_answers_are_measured_against_the_simulation(job: str | int, ops_togethe
     nothing, everything, _ = found.answers
     assert (nothing.step_s, nothing.time_saved_s) == (found.simulated_step_s, 0.0)
     assert (everything.step_s, everything.slowdown, everything.ops_share) == (found.ideal_step_s, 1.0, 1.0)
-
-
-@pytest.mark.parametrize("ops_together", [7, 20_000])
-@pytest.mark.parametrize("name", published.NAMES)
-def test_blocks_of_published_traces(name: str, ops_together: int, published_traces: Path) -> None:
-    rows, facts = published.rank_steps(published_traces, name), published.manifest(published_traces, name)
-    middle = sorted(rows["step"].to_pylist())[len(rows) // 2]
-    predicates = ["microbatch < 2", f"dp_rank = 1 OR step > {middle}", "rank > 1"]
-    whole, parts = (
-        replay_scenarios(rows, facts, predicates, 0.9, ops_together=ops) for ops in (10**9, ops_together)
-    )
-    for found, wanted in [(parts, whole), *zip(parts.answers, whole.answers, strict=True)]:
-        figures, others = (
-            [each for each in vars(of).values() if isinstance(each, int | float)] for of in (found, wanted)
-        )
-        assert figures == pytest.approx(others, rel=1e-12, abs=1e-12)
 
 
 def test_a_unit_in_blocks_keeps_only_durations() -> None:

@@ -3,7 +3,6 @@
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 
 from jobs.synthetic.job import GeneratedJob
@@ -12,7 +11,6 @@ from tests.support.regressions import REGRESSIONS
 from tests.udfs.twin import assert_equal_results, oracle_of
 from udfs.kernel.recorded.trace import Trace, build_trace
 from udfs.kernel.replay.ideal import IDEALS
-from udfs.kernel.replay.replay import FEW_DP_RANKS
 from udfs.layout import read_layout
 from udfs.simulate.rank_rows import replayed_rows
 from udfs.what_if import SimulationSettings, simulate_job
@@ -87,16 +85,6 @@ def test_sends_without_peer_lie_amid_those_that_have_one() -> None:
     assert any(not isinstance(ops, range) for meeting in block.graph.meetings for ops in meeting.members)
 
 
-def test_more_replicas_than_are_compared_one_by_one() -> None:
-    assert made("more_replicas_than_are_compared_one_by_one").manifest["dp_size"] > FEW_DP_RANKS
-
-
-def test_a_recv_beyond_the_last_compute_waits_for_none() -> None:
-    found = job_of("recv_beyond_the_last_compute")
-    assert (found["actual_step_s"], found["simulated_step_s"]) == (12.0, 12.0)
-    assert found["clamped_launch_delays"] == 0
-
-
 @pytest.mark.parametrize("ops_together", [1, 10, 10**12])
 @pytest.mark.parametrize(
     ("name", "transfers", "delays"),
@@ -111,14 +99,3 @@ def test_clamps_are_counted_once_in_every_block(
 ) -> None:
     found = job_of(name, ops_together)
     assert (found["clamped_transfers"], found["clamped_launch_delays"]) == (transfers, delays)
-
-
-@pytest.mark.parametrize("ops_together", [1, 50, 10**12])
-def test_correlation_is_the_median_of_the_workers_that_have_one(ops_together: int) -> None:
-    """Worker 0 from nine pairs, 1 from six of which two are alike per step, 4 from two: 1 exactly."""
-    steps = np.arange(3.0)
-    first = np.array([(1.0, 2.0), (2.0, 3.5), (3.0, 4.0), (1.0, 2.0), (2.0, 3.5), (4.0, 4.0),
-                      (1.0, 2.0), (2.0, 3.5), (5.0, 4.0)]).T  # fmt: skip
-    r = sorted([np.corrcoef(first)[0, 1], np.corrcoef(1 + steps, 5.25 - 2 * steps)[0, 1], 1.0])
-    found = job_of("correlation_of_workers_that_hardly_have_one", ops_together)
-    assert found["forward_backward_correlation"] == pytest.approx(r[1], rel=1e-12)

@@ -33,8 +33,8 @@ WANT_OF_A_NORM: Final = ("no_usual_transfer",)
 """Flags of rows about which history may decide, whatever it says."""
 
 
-class Unit(NamedTuple):
-    """The unit whose causes are revised.
+class Measured(NamedTuple):
+    """A unit whose causes are revised.
 
     run           : itself, as others see it.
     actual_step_s : T_actual. [s]
@@ -55,7 +55,7 @@ class History(NamedTuple):
     slow_hosts: Mapping[str, SlowHost]
 
 
-def revise(causes: Sequence[Row], unit: Unit, history: History, minimum_runs: int) -> list[Row]:
+def revise(causes: Sequence[Row], unit: Measured, history: History, minimum_runs: int) -> list[Row]:
     """Rows of job_causes of one unit, some of them revised; the order is kept.
 
     causes       : with the evidence as a dict.
@@ -83,7 +83,7 @@ def _is_revised(row: Row) -> bool:
     return bool(row["flag_reason"] == JUDGED_BY_HISTORY and row["evidence"]["history_factor"] > 1.0)
 
 
-def _by_stages(rows: Mapping[str, Row], unit: Unit, found: SlowStages) -> dict[str, Row]:
+def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> dict[str, Row]:
     """Move to slow_worker what the hosts do, leave to stage_imbalance what the work does."""
     saved = found.saved_s / unit.actual_step_s
     worker, stage = rows[SLOW_WORKER], rows[STAGE_IMBALANCE]
@@ -124,7 +124,7 @@ def _by_stages(rows: Mapping[str, Row], unit: Unit, found: SlowStages) -> dict[s
     return revised
 
 
-def _by_transfers(rows: Mapping[str, Row], unit: Unit, found: SlowTransfers) -> dict[str, Row]:
+def _by_transfers(rows: Mapping[str, Row], unit: Measured, found: SlowTransfers) -> dict[str, Row]:
     """Add what usual transfers would save beyond what was found against the unit's own usual ones."""
     row = rows[COMMUNICATION]
     saved = found.saved_s / unit.actual_step_s
@@ -136,7 +136,7 @@ def _by_transfers(rows: Mapping[str, Row], unit: Unit, found: SlowTransfers) -> 
     return {COMMUNICATION: _revised(row, unit, changes, evidence)}
 
 
-def _revised(row: Row, unit: Unit, changes: Row, evidence: Mapping[str, float]) -> Row:
+def _revised(row: Row, unit: Measured, changes: Row, evidence: Mapping[str, float]) -> Row:
     """Return the row with changes, its hours and label as they follow, and its values before."""
     new = row | changes
     saved = new["time_saved_fraction"]
@@ -156,7 +156,7 @@ def _share(row: Row) -> float:
     return min(max(row["attributed_fraction"] / saved, 0.0), 1.0) if saved >= LEAST_CLAIM else 1.0
 
 
-def _workers(unit: Unit, factors: Mapping[int, float]) -> list[Row]:
+def _workers(unit: Measured, factors: Mapping[int, float]) -> list[Row]:
     """Workers of slow stages as culprits."""
     return [
         {
@@ -170,7 +170,7 @@ def _workers(unit: Unit, factors: Mapping[int, float]) -> list[Row]:
     ]
 
 
-def _heavy(unit: Unit, factors: Mapping[int, float]) -> list[Row]:
+def _heavy(unit: Measured, factors: Mapping[int, float]) -> list[Row]:
     """Stages that are heavier than the mean stage, were all hosts as fast as elsewhere."""
     work_s = [stage.compute_s / factors.get(number, 1.0) for number, stage in enumerate(unit.run.stages)]
     mean_s = sum(work_s) / len(work_s)

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from schemas.fields import SAME_FORMULA
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import (
     JOB_BASELINE,
     JOB_CAUSES,
@@ -26,7 +27,7 @@ from schemas.vocabulary import (
     WORKER_SLOWDOWN,
 )
 from udfs.lost import lost_columns
-from udfs.revise.causes import History, Row, Unit, revise
+from udfs.revise.causes import History, Measured, Row, revise
 from udfs.revise.history import Run, SlowHost, Stage
 
 RUNS_A_DAY: Final = 8
@@ -84,7 +85,7 @@ def revised_causes(
         if baseline is None or key not in hours:  # left half written; its day is done again
             dropped += places
             continue
-        unit = Unit(_run(baseline), baseline["actual_step_s"], hours[key], workers[key])
+        unit = Measured(_run(baseline), baseline["actual_step_s"], hours[key], workers[key])
         measured = [_as_measured(rows[place], hours[key]) for place in places]
         revised = revise(measured, unit, known.beside(baseline, unit.run), minimum_runs)
         lost = lost_columns(revised, hours[key], is_analysed=baseline["status"] == STATUS_ANALYSED)
@@ -109,7 +110,7 @@ class _Known:
                 self._slow[each["host"]].append(_Slow(row["log_date"], row["job_id"], each["effect"]))
             if row["status"] == STATUS_ANALYSED:
                 by_day[_kind(row), row["log_date"]].append(row)
-        self._runs: defaultdict[_Key, list[tuple[_Key, Run]]] = defaultdict(list)
+        self._runs: defaultdict[_Key, list[tuple[Unit, Run]]] = defaultdict(list)
         for (kind, _), rows in sorted(by_day.items(), key=lambda each: each[0][1], reverse=True):
             some = sorted(rows, key=_key)[:RUNS_A_DAY]
             self._runs[kind] += [(_key(row), _run(row)) for row in reversed(some)]
@@ -120,7 +121,7 @@ class _Known:
         Not of its own: a unit's rows would then depend on which others of its day were late, or corrected.
         """
         own_day, job_id = baseline["log_date"], baseline["job_id"]
-        runs = [each for key, each in self._runs[_kind(baseline)] if self._counts(key[0], own_day)]
+        runs = [each for key, each in self._runs[_kind(baseline)] if self._counts(key.log_date, own_day)]
         slow = {
             host: [
                 each
@@ -177,17 +178,17 @@ def _kind(row: Row) -> _Key:
     return (row["job_id"] if row["model"] is None else row["model"], *(row[name] for name in _KIND))
 
 
-def _workers(table: pa.Table) -> defaultdict[_Key, list[Row]]:
+def _workers(table: pa.Table) -> defaultdict[Unit, list[Row]]:
     """Who the workers of each unit are, by dp_rank and pp_rank: culprits that tie are named in this order."""
-    found: defaultdict[_Key, list[Row]] = defaultdict(list)
+    found: defaultdict[Unit, list[Row]] = defaultdict(list)
     for row in _rows(table.sort_by([("dp_rank", "ascending"), ("pp_rank", "ascending")]), *_WORKER):
         found[_key(row)].append(row)
     return found
 
 
-def _by_unit(rows: Sequence[Row]) -> dict[_Key, list[int]]:
+def _by_unit(rows: Sequence[Row]) -> dict[Unit, list[int]]:
     """Positions of the rows of each unit."""
-    found: defaultdict[_Key, list[int]] = defaultdict(list)
+    found: defaultdict[Unit, list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
         found[_key(row)].append(place)
     return found
@@ -198,5 +199,5 @@ def _rows(table: pa.Table, *columns: str) -> list[Row]:
     return list(chosen.to_pylist(maps_as_pydicts="strict"))
 
 
-def _key(row: Row) -> _Key:
-    return tuple(row[name] for name in UNIT_KEY)
+def _key(row: Row) -> Unit:
+    return Unit(*(row[name] for name in UNIT_KEY))

@@ -137,8 +137,7 @@ def _with_transfers(
     own = recorded.from_first_op()
     row_of_op = np.repeat(np.arange(len(own.zero_us)), np.diff(own.first_op))
     kept = ~np.isin(own.op_type, ot.TRANSFERS)
-    lists = (own.op_type, own.start_us, own.duration_us, own.microbatch, own.chunk)
-    parts: list[tuple[npt.NDArray[Any], ...]] = [(row_of_op[kept], *(values[kept] for values in lists))]
+    parts: list[tuple[npt.NDArray[Any], ...]] = [(row_of_op[kept], *(values[kept] for values in own[1:6]))]
     for each in transfers:
         chosen = (computes.stage == stage) & each.is_there
         row, directions = computes.row[chosen], computes.direction[chosen]
@@ -146,15 +145,7 @@ def _with_transfers(
         nothing = np.zeros(len(row), dtype=np.int32)
         start_us = each.start_us[chosen] - own.zero_us[row]
         parts.append((row, codes, start_us, each.duration_us[chosen], nothing, nothing))
-    row, op_type, start_us, duration_us, microbatch, chunk = map(np.concatenate, zip(*parts, strict=True))
+    row, *lists = map(np.concatenate, zip(*parts, strict=True))
     order = np.argsort(row, kind="stable")
     first_op = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(own.zero_us)))])
-    return StageRows(
-        first_op,
-        op_type[order],
-        start_us[order],
-        duration_us[order],
-        microbatch[order],
-        chunk[order],
-        own.zero_us,
-    )
+    return StageRows._make([first_op, *(values[order] for values in lists), own.zero_us])

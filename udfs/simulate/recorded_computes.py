@@ -74,28 +74,21 @@ def computes_of(recorded: Sequence[StageRows], layout: Layout) -> Computes:
     raises : TraceError without any, or one of a chunk that the layout does not have.
     """
     each = [_of_stage(own.from_first_op(), stage, layout) for stage, own in enumerate(recorded)]
-    row, stage, direction, chunk, microbatch = (np.concatenate([own[name] for own in each]) for name in _INTS)
-    times = [np.concatenate([own[name] for own in each]) for name in _TIMES]
-    names, which = np.unique(microbatch, return_inverse=True)
-    rows = len(recorded[0].zero_us)
-    chunks = layout.pp_size * layout.vpp_size
+    microbatch, *columns = map(np.concatenate, zip(*each, strict=True))
+    row, _, direction, chunk, *_ = columns
+    rows, chunks = len(recorded[0].zero_us), layout.pp_size * layout.vpp_size
     if not len(chunk):
         raise TraceError("neither a forward-compute nor a backward-compute was recorded")
     if not 0 <= chunk.min() <= chunk.max() < chunks:
         raise TraceError(f"a model_chunk of a compute lies outside vpp_size {layout.vpp_size}")
+    names, which = np.unique(microbatch, return_inverse=True)
     key = ((direction * chunks + chunk) * len(names) + which) * rows + row
     order = np.argsort(key, kind="stable")
-    start_us, end_us, previous_us = (values[order] for values in times)
-    row, stage, direction, chunk, key = (values[order] for values in (row, stage, direction, chunk, key))
-    return Computes(row, stage, direction, chunk, start_us, end_us, previous_us, key, len(names) * rows)
+    return Computes._make([*(values[order] for values in (*columns, key)), len(names) * rows])
 
 
-_INTS: Final = ("row", "stage", "direction", "chunk", "microbatch")
-_TIMES: Final = ("start_us", "end_us", "previous_us")
-
-
-def _of_stage(own: StageRows, stage: int, layout: Layout) -> dict[str, npt.NDArray[Any]]:
-    """Columns of Computes, and microbatch, of one stage."""
+def _of_stage(own: StageRows, stage: int, layout: Layout) -> tuple[npt.NDArray[Any], ...]:
+    """Microbatch of the computes of one stage, and behind it columns of Computes."""
     row_of_op = np.repeat(np.arange(len(own.zero_us)), np.diff(own.first_op))
     computes = np.flatnonzero(np.isin(own.op_type, ot.COMPUTE))
     starts_us = own.start_us[computes] + own.zero_us[row_of_op[computes]]
@@ -105,16 +98,10 @@ def _of_stage(own: StageRows, stage: int, layout: Layout) -> dict[str, npt.NDArr
     end_us = start_us + own.duration_us[computes]
     previous_us = np.full(len(row), -np.inf)
     previous_us[1:] = np.where(row[1:] == row[:-1], end_us[:-1], -np.inf)
-    return {
-        "row": row,
-        "stage": np.full(len(row), stage),
-        "direction": own.op_type[computes].astype(np.int64),
-        "chunk": own.chunk[computes].astype(np.int64) * layout.pp_size + stage,
-        "microbatch": own.microbatch[computes],
-        "start_us": start_us,
-        "end_us": end_us,
-        "previous_us": previous_us,
-    }
+    direction = own.op_type[computes].astype(np.int64)
+    chunk = own.chunk[computes].astype(np.int64) * layout.pp_size + stage
+    stages = np.full(len(row), stage)
+    return own.microbatch[computes], row, stages, direction, chunk, start_us, end_us, previous_us
 
 
 def slow_computes(recorded: Sequence[StageRows], layout: Layout) -> list[Row]:
@@ -134,16 +121,14 @@ def slow_computes(recorded: Sequence[StageRows], layout: Layout) -> list[Row]:
     by_cell = own_s.reshape(2, chunks, layout.dp_size)
     by_stage = _lower_median(by_cell)
     found = [
-        _slow(direction, chunk, None, float(by_stage[direction, chunk]), float(usual), layout)
-        for direction, usual in enumerate(_lower_median(by_stage))
-        for chunk in np.flatnonzero(by_stage[direction] >= SLOW * usual).tolist()
+        _slow(way, chunk, None, float(by_stage[way, chunk]), float(usual), layout)
+        for way, usual in enumerate(_lower_median(by_stage))
+        for chunk in np.flatnonzero(by_stage[way] >= SLOW * usual).tolist()
     ]
     if layout.dp_size >= PEERS:
         found += [
-            _slow(
-                way, chunk, dp_rank, float(by_cell[way, chunk, dp_rank]), float(by_stage[way, chunk]), layout
-            )
-            for way, chunk, dp_rank in np.argwhere(by_cell >= SLOW * by_stage[:, :, None]).tolist()
+            _slow(way, chunk, dp, float(by_cell[way, chunk, dp]), float(by_stage[way, chunk]), layout)
+            for way, chunk, dp in np.argwhere(by_cell >= SLOW * by_stage[:, :, None]).tolist()
         ]
     found.sort(key=lambda each: float(str(each["usual_s"])) - float(str(each["duration_s"])))
     return found[:MOST_NAMED]
@@ -155,11 +140,9 @@ def _lower_median(values: Floats) -> Floats:
     return lower
 
 
-def _slow(
-    direction: int, chunk: int, dp_rank: int | None, own_s: float, usual_s: float, layout: Layout
-) -> Row:
+def _slow(way: int, chunk: int, dp_rank: int | None, own_s: float, usual_s: float, layout: Layout) -> Row:
     return {
-        "op_type": OP_TYPES[ot.COMPUTE[direction]],
+        "op_type": OP_TYPES[ot.COMPUTE[way]],
         "pp_rank": chunk % layout.pp_size,
         "model_chunk": chunk // layout.pp_size,
         "dp_rank": dp_rank,

@@ -27,9 +27,7 @@ from schemas.vocabulary import (
 )
 from udfs.kernel.arrays import Floats
 from udfs.kernel.what_if import WhatIf
-from udfs.simulate.baselines import baseline_row
-from udfs.simulate.cause_rows import cause_rows
-from udfs.simulate.clock_rows import clock_columns, clock_figures
+from udfs.simulate.companion_rows import baseline_row, cause_rows, clock_columns, clock_figures
 from udfs.simulate.rank_rows import ReplayedRows
 
 SIMULATOR_VERSION: Final = "1.4.0"

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import RANK_STEPS, RESULT_TABLES, STATUS_CORRUPT_TRACE, STATUS_FAILED, UNIT_KEY
 from udfs.errors import TraceError
 from udfs.simulate.result_tables import Row, empty_results, job_row
@@ -46,11 +47,12 @@ Results = dict[str, pa.Table]
 
 
 class UnitRows(NamedTuple):
-    """A unit: its key, its row of jobs (empty: it has none), and its rows of rank_steps."""
+    """A unit: its row of jobs (empty: it has none), its rows of rank_steps, and whether its day is known."""
 
-    key: tuple[object, ...]
+    key: Unit
     manifest: Mapping[str, Any]
     rows: pa.Table
+    has_day: bool = True
 
 
 UnitReader = Callable[[Iterable[pa.RecordBatch]], Iterator[UnitRows]]
@@ -65,7 +67,7 @@ def simulate_batches(
     """
 
     def simulate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        done: list[tuple[tuple[object, ...], Results]] = []
+        done: list[tuple[Unit, Results]] = []
         for unit in read(batches):
             done.append((unit.key, simulate_unit(unit, settings)))
             if len(done) == UNITS_PER_BATCH:
@@ -78,12 +80,12 @@ def simulate_batches(
 
 
 def simulate_group(
-    settings: SimulationSettings, manifests: Mapping[tuple[object, ...], Mapping[str, Any]]
+    settings: SimulationSettings, manifests: Mapping[Unit, Mapping[str, Any]]
 ) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
     """Return the function that applyInArrow runs on rows of rank_steps by unit."""
 
     def simulate(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
-        unit = tuple(each.as_py() for each in key)
+        unit = Unit(*(each.as_py() for each in key))
         found = UnitRows(unit, manifests.get(unit, {}), rows.select(SIMULATED_COLUMNS))
         return pa.Table.from_batches([_packed([(unit, simulate_unit(found, settings))])])
 
@@ -97,7 +99,8 @@ def simulate_unit(unit: UnitRows, settings: SimulationSettings) -> Results:
         refusal = facts["manifest_status"], facts["manifest_detail"]
         return empty_results(job_row(facts, settings.text, *refusal))
     try:
-        return simulate_job(unit.rows, facts and {**facts, "log_date": unit.key[0]}, settings)
+        log_date = unit.key.log_date if unit.has_day else None
+        return simulate_job(unit.rows, facts and {**facts, "log_date": log_date}, settings)
     except TraceError as defect:
         return empty_results(job_row(facts, settings.text, STATUS_CORRUPT_TRACE, str(defect)))
     except Exception as error:  # noqa: BLE001 - a defect of ours in one unit must not cost the others their night
@@ -111,7 +114,7 @@ def _failed(facts: Mapping[str, Any], settings: SimulationSettings, error: Excep
     return row | {"failure_traceback": "".join(format_exception(error))}
 
 
-def _packed(done: Sequence[tuple[tuple[object, ...], Results]]) -> pa.RecordBatch:
+def _packed(done: Sequence[tuple[Unit, Results]]) -> pa.RecordBatch:
     """Result tables of several units as one row of RESULT_SCHEMA."""
     keys = [pa.array(values) for values in zip(*(key for key, _ in done), strict=True)]
     streams = []

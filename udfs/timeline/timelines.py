@@ -14,10 +14,9 @@ import pyarrow as pa
 from udfs.errors import NoSuchStepError
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
-from udfs.kernel.clocks.estimate import USUAL_LIMITS, Clocks
-from udfs.kernel.clocks.listen import Listener
+from udfs.kernel.clocks.estimate import USUAL_LIMITS, Clocks, Listener
 from udfs.kernel.graph.graph import Layout, OpGraph
-from udfs.kernel.recorded.durations import replayed_durations
+from udfs.kernel.recorded.durations import put_transfers
 from udfs.kernel.recorded.first_pass import Block, read
 from udfs.kernel.recorded.trace import StepBlock, build_trace
 from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL, ideal_durations, ideal_of_ops
@@ -123,8 +122,11 @@ def _laid_out(rows: ReplayedRows, layout: Layout, at: int, clocks: Clocks | None
 def _timelines(rows: ReplayedRows, layout: Layout, block: StepBlock, ideal_of_op: Floats) -> StepTimelines:
     """Three timelines of the one step of a block."""
     graph = block.graph
-    clock = rows.clock[:, block.steps]
-    duration_s = replayed_durations(graph, block.start_s, block.duration_s, clock).duration_s[:, 0]
+    transfer_s = block.duration_s.copy()
+    put_transfers(
+        graph, block.start_s, block.start_s + block.duration_s, transfer_s, rows.clock[:, block.steps]
+    )
+    duration_s = transfer_s[:, 0]
     ideal_s = np.broadcast_to(ideal_of_op[:, None], duration_s.shape)
     start_s = block.start_s[:, 0] - block.start_s.min()
     timelines = {

@@ -21,6 +21,7 @@ from jobs.gates.result_rules import (
 from jobs.gates.write_audit_publish import publish
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import (
     CAUSE_DAY,
     CAUSES,
@@ -53,7 +54,7 @@ def results(monkeypatch: pytest.MonkeyPatch) -> Results:
         "c": LAYOUT | {"restarts": 99},
     }
     table = pa.Table.from_pylist(unit_rows(), pa.schema(COLUMNS))
-    units = [UnitRows((DAY, job_id, "r3"), each, table) for job_id, each in facts.items()]
+    units = [UnitRows(Unit(DAY, job_id, "r3"), each, table) for job_id, each in facts.items()]
     shell = simulate_batches(SimulationSettings(), lambda _: iter(units))
     return results_of(pa.Table.from_batches(shell([])))
 

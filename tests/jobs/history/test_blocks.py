@@ -17,9 +17,10 @@ from jobs.history.fingerprints import (
     of_units,
 )
 from jobs.landing.accounts import FileAccount, UnitAccount
-from jobs.landing.files import LandedFile, Unit
+from jobs.landing.files import LandedFile
 from jobs.runtime.settings import Settings, load_settings
 from jobs.runtime.settings_sections import HistorySettings
+from schemas.unit import Unit
 from schemas.vocabulary import PHASE_NAMES
 
 FIRST = date(2026, 1, 1)
@@ -28,7 +29,7 @@ WANT = ("{}", "1")
 
 
 def unit(day: int, job_id: str = "a") -> Unit:
-    return FIRST + timedelta(days=day), job_id, "r"
+    return Unit(FIRST + timedelta(days=day), job_id, "r")
 
 
 def landed_files(units: Collection[Unit], size: int = 10) -> dict[Unit, list[LandedFile]]:

@@ -20,6 +20,7 @@ from jobs.landing.files import (
     NoLandingError,
 )
 from jobs.landing.stores import store_of
+from schemas.unit import Unit
 from tests.support.night import DAY, EMPTY_DAY, NEXT_DAY
 from tests.support.night import Landing as Folders
 
@@ -63,9 +64,9 @@ def test_a_file_is_what_its_name_says(name: str, pattern: str | None) -> None:
 @pytest.mark.parametrize("scheme", ["", "file://", "local://"])
 def test_one_unit_is_found_whatever_its_name(folders: Folders, job_id: str, scheme: str) -> None:
     """By the system's calls, and by a filesystem of fsspec's as any other store would be."""
-    unit = DAY, job_id, "r3"
+    unit = Unit(DAY, job_id, "r3")
     root = f"{scheme}{folders.root.as_uri().removeprefix('file://') if scheme == 'file://' else folders.root}"
-    landing = Landing(root, [DAY], {unit, (DAY, "absent", "r3")})
+    landing = Landing(root, [DAY], {unit, Unit(DAY, "absent", "r3")})
     ((file,),) = landing.units.values()
     path = folders.root / file.source_file
     assert (file.unit, file.size) == (unit, len(job_id.encode()))
@@ -75,7 +76,7 @@ def test_one_unit_is_found_whatever_its_name(folders: Folders, job_id: str, sche
 
 
 def test_units_that_are_all_gone_are_none(folders: Folders) -> None:
-    landing = Landing(str(folders.root), [DAY], {(DAY, "absent", "r1")})
+    landing = Landing(str(folders.root), [DAY], {Unit(DAY, "absent", "r1")})
     assert (landing.units, landing.misplaced) == ({}, [])
 
 

@@ -15,12 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.landing import unit_rows
-from jobs.landing.files import LandedFile, Unit
+from jobs.landing.files import LandedFile
 from jobs.landing.files import Landing as Listed
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_landing import tasks_of
 from jobs.landing.stores import _Folder
 from jobs.runtime.project import PROJECT
+from schemas.unit import Unit
 from schemas.vocabulary import SOURCE_FILES
 from tests.jobs.landing.formats.test_published_trace import ops, parquet
 from tests.jobs.landing.land import Landed, Rejected, land

@@ -14,6 +14,7 @@ from jobs.warehouse.publication import publication
 from schemas.cookbook import RECIPES
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS, PHASE_SIMULATE, PIPELINE_RUNS, RANK_STEPS
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.support.examples import DAY, NEXT_DAY, table_rows
@@ -53,7 +54,7 @@ def test_it_gives_the_answers_of_a_folder(readers: tuple[DuckDbReader, DuckDbRea
 def test_a_unit_is_found_among_others(readers: tuple[DuckDbReader, DuckDbReader]) -> None:
     """Days are of the folders' names, jobs and runs of the files."""
     store, folder = readers
-    sql = f"SELECT * FROM {RANK_STEPS} WHERE {on_units([DAY], [(DAY, 'gpt-175b', 'r3')])}"
+    sql = f"SELECT * FROM {RANK_STEPS} WHERE {on_units([DAY], [Unit(DAY, 'gpt-175b', 'r3')])}"
     assert store.rows(sql) == folder.rows(sql)
     assert store.rows(sql)["log_date"].to_pylist() == [DAY]
 

@@ -19,7 +19,7 @@ from tests.jobs.report.units import DAY, recorded_job, sick_job, unit_tables
 from tests.support import published
 from tests.support.commands import arguments_of
 from tests.support.examples import NEXT_DAY
-from udfs.cause_scenarios import replay_causes
+from udfs.custom_scenario import replay_causes
 from udfs.what_if import SimulationSettings
 
 SICK = sick_job()

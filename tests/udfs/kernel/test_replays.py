@@ -12,12 +12,12 @@ from jobs.synthetic.workload import Workload
 from schemas.vocabulary import OP_TYPES
 from tests.support import published
 from tests.support.random_jobs import generate_job, named_job
-from tests.support.replays import replay, step_time
+from tests.support.replays import launch_delays, replay, replayed_durations, step_time
 from tests.udfs.equal_results import assert_same_results
 from udfs.kernel import op_type
 from udfs.kernel.arrays import Floats
 from udfs.kernel.graph.graph import Layout, OpGraph
-from udfs.kernel.recorded.durations import launch_delays, replayed_durations
+from udfs.kernel.recorded.durations import clamped_launch_delays
 from udfs.kernel.recorded.trace import StepBlock, Trace, build_trace
 from udfs.kernel.replay import masked
 from udfs.kernel.replay.ideal import ideal_durations, ideal_of_ops
@@ -54,7 +54,7 @@ def trace_of(shape: JobShape) -> tuple[Trace, pa.Table, dict[str, object]]:
 def test_stacked_scenarios_are_one_at_a_time_replays_bit_for_bit(shape: JobShape) -> None:
     trace, _, manifest = trace_of(shape)
     (block,) = trace.blocks
-    duration_s = replayed_durations(block.graph, block.start_s, block.duration_s).duration_s
+    duration_s = replayed_durations(block)
     ideal_of_op = ideal_of_ops(block.graph, ideal_durations([(block.graph, duration_s)]))
     assert_together_as_alone(block.graph, read_layout(manifest), duration_s, ideal_of_op)
 
@@ -112,12 +112,10 @@ def test_identity_on_published_traces(name: str, published_traces: Path) -> None
 
 
 def assert_identity(block: StepBlock) -> None:
-    graph, (start_s, duration_s) = block.graph, (block.start_s, block.duration_s)
-    replayed = replayed_durations(graph, start_s, duration_s)
-    delays = launch_delays(graph, start_s, start_s + duration_s)
-    assert (replayed.clamped_transfers, delays.clamped) == (0, 0)
-    end_s = replay(graph, replayed.duration_s[:, None], delays.delay_s[:, None])
-    recorded_s = (start_s + duration_s).max(axis=(0, 2)) - start_s.min(axis=(0, 2))
+    ends_s = block.start_s + block.duration_s
+    assert clamped_launch_delays(block.graph, block.start_s, ends_s) == 0
+    end_s = replay(block.graph, replayed_durations(block)[:, None], launch_delays(block)[:, None])
+    recorded_s = ends_s.max(axis=(0, 2)) - block.start_s.min(axis=(0, 2))
     assert step_time(end_s)[0] == pytest.approx(recorded_s, rel=1e-12)
 
 

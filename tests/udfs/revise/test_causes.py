@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from schemas.vocabulary import CAUSES, JUDGED_BY_HISTORY
 from tests.udfs.revise.test_history import ELSEWHERE, run
-from udfs.revise.causes import History, Row, Unit, revise
+from udfs.revise.causes import History, Measured, Row, revise
 from udfs.revise.history import Run, SlowHost, Stage
 
 OPEN = "slow_worker_or_stage_imbalance"
@@ -48,7 +48,7 @@ def revised(
         {"pp_rank": stage, "dp_rank": 0, "rank": 8 * stage, "host": next(iter(of.hosts), None)}
         for stage, of in enumerate(unit.stages)
     ]
-    found = revise(rows, Unit(unit, 2.0, hours, workers), History(runs, slow_hosts), 2)
+    found = revise(rows, Measured(unit, 2.0, hours, workers), History(runs, slow_hosts), 2)
     assert [row["cause"] for row in found] == list(CAUSES)
     return {row["cause"]: row for row in found}
 
@@ -148,6 +148,6 @@ def test_whatever_was_recorded_is_revised_to_finite_figures(
     rows = causes(flag)
     rows[4]["flag_reason"] = "no_usual_transfer"
     known = History(runs, {"a": SlowHost(2, 0.3)})
-    for row in revise(rows, Unit(unit, unit.ideal_step_s, 64.0, workers), known, 2):
+    for row in revise(rows, Measured(unit, unit.ideal_step_s, 64.0, workers), known, 2):
         figures = [row["time_saved_fraction"], row["attributed_fraction"], *row["evidence"].values()]
         assert all(map(isfinite, figures)), row

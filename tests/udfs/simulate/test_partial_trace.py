@@ -1,10 +1,12 @@
 """Computes without transfers: never analysed, bounds of the slowdown, slow computes, other schedules."""
 
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from schemas.unit import Unit
 from schemas.vocabulary import OP_CODES
 from udfs.custom_scenario import replay_scenarios
 from udfs.errors import NothingToReplayError, TraceError
@@ -127,7 +129,7 @@ def test_other_schedules_are_corrupt_traces_that_say_so(case: str) -> None:
             each["microbatch"] = [number + 7 for number in each["microbatch"]]
     with pytest.raises(TraceError, match="dynamic"):
         simulate_job(pa.Table.from_pylist(rows), manifest(1, 2))
-    key = ("2026-01-05", "j", "r")
+    key = Unit(date(2026, 1, 5), "j", "r")
     unit = UnitRows(key, manifest(1, 2, manifest_status=None), pa.Table.from_pylist(rows))
     found = simulate_unit(unit, SimulationSettings())["job_slowdown"].to_pylist()[0]
     assert found["status"] == "corrupt_trace"

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import JOB_SLOWDOWN, STEP_SLOWDOWN
 from tests.support.examples import DAY
 from tests.udfs.lines import Ops, line, manifest, rank_steps
@@ -35,7 +36,7 @@ GOOD: dict[str, Any] = manifest() | {"manifest_status": None, "manifest_detail":
 
 def reader(number: int) -> UnitReader:
     """As many units alike, job after job."""
-    return lambda _: (UnitRows((DAY, f"job-{job:05d}", "r0"), GOOD, ROWS) for job in range(number))
+    return lambda _: (UnitRows(Unit(DAY, f"job-{job:05d}", "r0"), GOOD, ROWS) for job in range(number))
 
 
 def test_thousands_of_tiny_units_share_batches() -> None:
@@ -70,7 +71,7 @@ def test_a_unit_that_cannot_be_read_costs_no_other_its_results() -> None:
     twice = rank_steps(line(0, 0, 0, [OPS[0], OPS[0]])).select(SIMULATED_COLUMNS)
     refused = GOOD | {"manifest_status": "bad_layout", "manifest_detail": "why"}
     each = ((GOOD, ROWS), (GOOD, twice), (refused, ROWS))
-    units = [UnitRows((DAY, f"unit-{number}", "r0"), *unit) for number, unit in enumerate(each)]
+    units = [UnitRows(Unit(DAY, f"unit-{number}", "r0"), *unit) for number, unit in enumerate(each)]
     found = results_of(pa.Table.from_batches(simulate_batches(SETTINGS, lambda _: iter(units))([])))
     jobs = found[JOB_SLOWDOWN].to_pylist()
     assert [job["status"] for job in jobs] == ["analysed", "corrupt_trace", "bad_layout"]
@@ -101,7 +102,7 @@ def test_a_defect_of_ours_leaves_its_traceback_and_costs_no_other_unit_its_resul
 
 def test_rows_that_were_brought_together_are_a_unit_too() -> None:
     key = tuple(pa.scalar(value) for value in (DAY, "job", "r0"))
-    of_manifest = simulate_group(SETTINGS, {(DAY, "job", "r0"): GOOD})(key, ROWS)
+    of_manifest = simulate_group(SETTINGS, {Unit(DAY, "job", "r0"): GOOD})(key, ROWS)
     of_none = simulate_group(SETTINGS, {})(key, ROWS)
     (known,), (unknown,) = (results_of(found)[JOB_SLOWDOWN].to_pylist() for found in (of_manifest, of_none))
     assert (known["status"], unknown["status"]) == ("analysed", "no_manifest")

@@ -1,7 +1,7 @@
 """From recorded times to durations that can be replayed (model, section 3)."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -17,31 +17,6 @@ But for a send whose recv ran on the same clock: there it is no clock at all, bu
 """
 
 SENDS: Final = (ot.FORWARD_SEND, ot.BACKWARD_SEND)
-
-
-class Durations(NamedTuple):
-    """What each op costs in a replay.
-
-    duration_s        : float64, shape (op, step, dp_rank); own durations, transfers in a rendezvous. [s]
-    clamped_transfers : number of transfers set to 0.
-    buffered_sends    : number of sends that ended long before their recv began, by one clock.
-    """
-
-    duration_s: Floats
-    clamped_transfers: int
-    buffered_sends: int
-
-
-def replayed_durations(
-    graph: OpGraph, start_s: Floats, duration_s: Floats, clock: Ints | None = None
-) -> Durations:
-    """Durations as recorded, and in a rendezvous own end minus the latest start of the group.
-
-    start_s, duration_s : float64, shape (op, step, dp_rank). [s]
-    clock               : as put_transfers takes it.
-    """
-    replayed_s = duration_s.copy()
-    return Durations(replayed_s, *put_transfers(graph, start_s, start_s + duration_s, replayed_s, clock))
 
 
 def put_transfers(
@@ -93,47 +68,20 @@ def _on_one_clock(graph: OpGraph, clock: Ints, sends: Sequence[int], recvs: Sequ
     return same
 
 
-class LaunchDelays(NamedTuple):
-    """What the graph does not explain (model, section 3).
-
-    delay_s : float64, shape (op, step, dp_rank); start minus the latest end of what the op waits for. [s]
-    clamped : number of delays set to 0.
-    """
-
-    delay_s: Floats
-    clamped: int
-
-
-def launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> LaunchDelays:
-    """Recorded launch delay of every op.
-
-    start_s, end_s : float64, shape (op, step, dp_rank), recorded. [s]
-    """
-    delay_s = np.empty_like(start_s)
-    step_start_s = start_s.min(axis=0).min(axis=-1)[:, None]
-    latest_s = np.empty(start_s.shape[1:])
-    starts, ends, delays = list(start_s), list(end_s), list(delay_s)
-    for op, sources in enumerate(graph.waits_for):
-        ready_s = step_start_s
-        if sources:
-            ready_s = ends[sources[0]]
-            for source in sources[1:]:
-                ready_s = np.maximum(ready_s, ends[source], out=latest_s)
-        np.subtract(starts[op], ready_s, out=delays[op])
-    clamped = 0
-    if delay_s.min() <= CLAMP_S:
-        impossible = delay_s <= CLAMP_S
-        clamped = int(impossible.sum())
-        delay_s[impossible] = 0.0
-    return LaunchDelays(delay_s, clamped)
-
-
 def clamped_launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> int:
-    """How many launch delays are impossible: usually none, as the ops' single waits show at little cost.
+    """How many launch delays are impossible: ops that start long before what they wait for has ended.
+
+    Usually none, as the ops' single waits show at little cost.
 
     start_s, end_s : float64, shape (op, step, dp_rank), recorded. [s]
     """
-    for sources, ops in graph.waits:
-        if ops and (start_s[as_index(ops)] - end_s[as_index(sources)]).min() <= CLAMP_S:
-            return launch_delays(graph, start_s, end_s).clamped
-    return 0
+    if all(
+        not ops or (start_s[as_index(ops)] - end_s[as_index(sources)]).min() > CLAMP_S
+        for sources, ops in graph.waits
+    ):
+        return 0
+    return sum(
+        int(np.count_nonzero(start_s[op] - end_s[list(sources)].max(axis=0) <= CLAMP_S))
+        for op, sources in enumerate(graph.waits_for)
+        if sources
+    )

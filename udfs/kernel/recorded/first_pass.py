@@ -7,8 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from udfs.kernel.arrays import Floats, Int32s, Ints
-from udfs.kernel.clocks.estimate import Clocks, Limits
-from udfs.kernel.clocks.listen import Listener
+from udfs.kernel.clocks.estimate import Clocks, Limits, Listener
 from udfs.kernel.correlation import Moments, worker_moments
 from udfs.kernel.diagnosis.block_times import BlockTimes, block_times
 from udfs.kernel.errors import TraceDefectError

@@ -44,15 +44,8 @@ class StageRows(NamedTuple):
     def from_first_op(self) -> "StageRows":
         """The same with ops counted from the stage's first."""
         ops = slice(self.first_op[0], self.first_op[-1])
-        return StageRows(
-            first_op=self.first_op - ops.start,
-            op_type=self.op_type[ops],
-            start_us=self.start_us[ops],
-            duration_us=self.duration_us[ops],
-            microbatch=self.microbatch[ops],
-            chunk=self.chunk[ops],
-            zero_us=self.zero_us,
-        )
+        lists = (values[ops] for values in self[1:-1])
+        return StageRows._make([self.first_op - ops.start, *lists, self.zero_us])
 
 
 class Times(NamedTuple):

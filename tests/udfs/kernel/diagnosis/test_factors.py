@@ -43,64 +43,11 @@ def test_factors_multiplied_give_the_times_back(name: str | int) -> None:
     assert np.array_equal(computes.times_s, before), "inputs are left as they were"
 
 
-def test_work_that_goes_with_the_data_is_work() -> None:
-    times_s, _ = drawn()
-    factors = decompose(times_s, UNKNOWN_HOSTS)
-    assert factors.data.is_real
-    np.testing.assert_allclose(factors.work_s, times_s, rtol=1e-9)
-    assert not factors.pause_s.any()
-    assert (factors.worker == 1.0).all()
-
-
-def test_a_constant_beside_the_data_is_work_of_its_stage() -> None:
-    """A loss layer of 0.5 s forward and 0.7 s backward; beside it light microbatches look slow."""
-    times_s, _ = drawn()
-    times_s[2, 0] += 0.5
-    times_s[2, 1] += 0.7
-    factors = decompose(times_s, UNKNOWN_HOSTS)
-    np.testing.assert_allclose(factors.work_s, times_s, rtol=1e-9)
-    assert (factors.worker == 1.0).all()
-
-
-def test_a_slow_worker_is_a_factor_of_its_cell() -> None:
-    times_s, _ = drawn()
-    times_s[1, :, ..., 2] *= 1.5
-    worker = decompose(times_s, UNKNOWN_HOSTS).worker[:, 0, 0, 0]
-    wanted = np.ones((3, 10, 4))
-    wanted[1, :, 2] = 1.5
-    np.testing.assert_allclose(worker, wanted, rtol=1e-6)
-
-
-def test_a_worker_slow_in_some_steps_is_slow_in_those() -> None:
-    times_s, _ = drawn()
-    times_s[1, :, :, :, 4:7, 2] *= 1.5
-    worker = decompose(times_s, UNKNOWN_HOSTS).worker[:, 0, 0, 0]
-    wanted = np.ones((3, 10, 4))
-    wanted[1, 4:7, 2] = 1.5
-    np.testing.assert_allclose(worker, wanted, rtol=1e-6)
-
-
-def test_a_pause_is_added_to_one_forward() -> None:
-    times_s, _ = drawn()
-    times_s[2, 0, 0, 3, 5, 1] += 4.0
-    pause_s = decompose(times_s, UNKNOWN_HOSTS).pause_s
-    assert np.argwhere(pause_s).tolist() == [[2, 0, 0, 3, 5, 1]]
-    assert pause_s.max() == pytest.approx(4.0, rel=1e-6)
-
-
 def test_a_long_backward_is_no_pause() -> None:
     """Collections are known by forwards alone: a backward waits for nothing that Python does."""
     times_s, _ = drawn()
     times_s[2, 1, 0, 3, 5, 1] += 4.0
     assert not decompose(times_s, UNKNOWN_HOSTS).pause_s.any()
-
-
-def test_microbatches_that_scatter_by_chance_are_no_data() -> None:
-    """Each compute by itself: stages do not agree on which is heavy."""
-    noise = np.exp(0.1 * np.random.default_rng(4).standard_normal(SHAPE))
-    data = decompose(noise, UNKNOWN_HOSTS).data
-    assert not data.is_real
-    assert (data.weight == 1.0).all()
 
 
 def uneven(*, is_real: bool, noise: float = 0.05) -> Factors:
@@ -141,18 +88,3 @@ def test_balanced_work_is_alike_within_a_step_and_spread_work_on_all_stages() ->
     assert everywhere.max() == pytest.approx(1.0, rel=EXACT)
     assert data_s.std() > 0.1, "stages still differ"
     assert stage_s.std() > 0.1, "microbatches still differ"
-
-
-def test_even_data_leave_nothing_to_balance() -> None:
-    found = works(uneven(is_real=False))
-    assert found.data is found.as_is
-    assert found.both is found.stage
-
-
-def test_data_of_a_real_job_are_real() -> None:
-    job = job_of(named_job("usual"))
-    computes = compute_times(job.blocks(), job.layout)
-    assert computes is not None
-    data = decompose(computes.times_s, job.rows.worker_host).data
-    assert data.is_real
-    assert data.reliability > 0.9

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.synthetic.job import GeneratedJob
 from tests.support.random_jobs import named_job
 from udfs.kernel import op_type as ot
-from udfs.kernel.recorded.rows import US, StageRows, Times, _dense, classify
+from udfs.kernel.recorded.rows import US, StageRows, Times, classify
 from udfs.layout import read_layout
 from udfs.simulate.rank_rows import replayed_rows
 
@@ -84,58 +83,11 @@ def test_rows_of_any_length(rows: list[Row], before: int) -> None:
     assert_each_row_sorted(rows, before)
 
 
-def row_of(*op_types: int) -> Row:
-    return [Op(op_type, float(place), 10.0 + place) for place, op_type in enumerate(op_types)]
-
-
-A, B, C = ot.FORWARD_COMPUTE, ot.OPTIMIZER, ot.GC
-
-
-@pytest.mark.parametrize(
-    ("lines", "classes"),
-    [
-        (("AB", "BA"), 1),
-        (("AAB", "ABB"), 2),
-        (("AAB", "BAA", "ABB"), 2),
-        (("AAB", "AAA", "ABB"), 3),
-        (("AABB", "ABBB", "AAAB"), 3),
-        (("AABC", "ABBC"), 2),
-        (("ABBC", "AABC", "ABCC"), 3),
-        (("AAB", "ABB", "AAB", "BBA"), 2),
-        (("AAA", "BBB"), 2),
-        (("AB", "AC"), 2),
-        (("AAB", "AAB"), 1),
-        (("AAB", "AB"), 2),
-        (("AC", "BC", "AB"), 3),
-    ],
-)
-def test_types_swapped_and_counts_that_differ_at_equal_length(lines: tuple[str, ...], classes: int) -> None:
-    """Over all rows there may be as many of a type as if each row were like the first."""
-    types = {"A": A, "B": B, "C": C}
-    rows = [row_of(*(types[letter] for letter in line)) for line in lines]
-    assert_each_row_sorted(rows)
-    assert len(classify(stage_of(rows))) == classes
-
-
-def stages_of(job: GeneratedJob) -> list[StageRows]:
-    return replayed_rows(job.rank_steps, read_layout(job.manifest)).stages()
-
-
-@pytest.mark.parametrize(("name", "is_strided"), [("lines_by_op_type", True), ("lines_shuffled", False)])
-def test_rows_that_list_the_same_ops_in_the_same_order_are_read_by_strides(
-    name: str, is_strided: bool
-) -> None:
-    for rows in stages_of(named_job(name)):
-        every_row = np.arange(len(rows.zero_us))
-        dense = _dense(rows, every_row, int(rows.first_op[1] - rows.first_op[0]))
-        assert dense is not None
-        assert (dense.places is not None) is is_strided
-
-
 @pytest.mark.parametrize("name", ["usual", "noop_transfers_without_virtual_pipeline", "virtual_pipeline"])
 def test_rows_of_one_program_stay_in_the_room_they_were_given(name: str) -> None:
     """Recorded no-op transfers of all rows alike are part of one program: nothing is copied for them."""
-    for rows in stages_of(named_job(name)):
+    job = named_job(name)
+    for rows in replayed_rows(job.rank_steps, read_layout(job.manifest)).stages():
         shape = (int(rows.first_op[1] - rows.first_op[0]), len(rows.zero_us))
         room = Times(np.empty(shape), np.empty(shape))
         (only,) = classify(rows, room)

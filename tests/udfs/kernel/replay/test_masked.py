@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from jobs.synthetic.job import GeneratedJob
-from tests.support.random_jobs import LAYOUTS, USUAL, named_job
-from tests.support.replays import replay, step_time
+from tests.support.random_jobs import LAYOUTS, named_job
+from tests.support.replays import replay, replayed_durations, step_time
 from udfs.kernel.arrays import Mask
-from udfs.kernel.recorded.durations import replayed_durations
 from udfs.kernel.recorded.first_pass import Recorded, read
 from udfs.kernel.recorded.trace import Trace, build_trace
 from udfs.kernel.replay.ideal import ideal_durations
-from udfs.kernel.replay.masked import CustomTimes, replay_changes
+from udfs.kernel.replay.masked import replay_changes
 from udfs.kernel.what_if import OPS_TOGETHER
 from udfs.layout import read_layout
 from udfs.simulate.rank_rows import replayed_rows
@@ -37,15 +36,15 @@ def masks_of(trace: Trace, share: float, seed: int = 0) -> list[Mask]:
 
 def by_hand(trace: Trace, masks: list[Mask], factor: float | None) -> dict[int, float]:
     """Step times by position, each step replayed alone, the duration of every op chosen alone."""
-    found = [replayed_durations(block.graph, block.start_s, block.duration_s) for block in trace.blocks]
+    found = [replayed_durations(block) for block in trace.blocks]
     graphs = [block.graph for block in trace.blocks]
-    ideal_s = ideal_durations(list(zip(graphs, [each.duration_s for each in found], strict=True)))
+    ideal_s = ideal_durations(list(zip(graphs, found, strict=True)))
     times = {}
-    for block, durations, mask in zip(trace.blocks, found, masks, strict=True):
+    for block, duration_s, mask in zip(trace.blocks, found, masks, strict=True):
         for place, step in enumerate(block.steps.tolist()):
-            chosen_s = np.empty((block.graph.size, 1, 1, durations.duration_s.shape[2]))
+            chosen_s = np.empty((block.graph.size, 1, 1, duration_s.shape[2]))
             for op, dp in np.ndindex(chosen_s.shape[0], chosen_s.shape[3]):
-                own_s = durations.duration_s[op, place, dp]
+                own_s = duration_s[op, place, dp]
                 new_s = (
                     ideal_s[block.graph.stages[op], block.graph.op_types[op]]
                     if factor is None
@@ -65,30 +64,6 @@ def test_scenarios_are_replays_of_one_step_at_a_time_bit_for_bit(name: str, fact
     assert times.changed_ops.tolist() == [sum(mask.sum() for mask in masks) for masks in scenarios]
     for changed, masks in zip(times.changed, scenarios, strict=True):
         assert dict(enumerate(changed.tolist())) == by_hand(trace, masks, factor)
-
-
-def test_the_disagreeing_job_has_graphs_with_and_without_lanes() -> None:
-    blocks = trace_of(JOBS["disagreeing"]).blocks
-    assert {block.graph.has_dp_lanes for block in blocks} == {True, False}
-
-
-@pytest.mark.parametrize("name", JOBS)
-def test_nothing_everything_and_a_factor_of_one(name: str) -> None:
-    recorded = recorded_of(JOBS[name])
-    nothing, everything = (np.full((1, 1, 1), value) for value in (False, True))
-
-    def times_of(masks: list[Mask], factor: float | None = None) -> CustomTimes:
-        return replay_changes(recorded, [masks] * len(recorded.blocks), factor)
-
-    times = times_of([nothing, everything])
-    assert np.array_equal(times.changed[0], times.recorded)
-    assert np.array_equal(times.changed[1], times.ideal)
-    assert np.array_equal(times_of([everything], 1.0).changed[0], times.recorded)
-    assert np.array_equal(times_of([nothing], 0.1).changed[0], times.recorded)
-
-
-def test_no_scenario_at_all() -> None:
-    assert replay_changes(recorded_of(JOBS["usual"]), [[]]).changed.shape == (0, USUAL.steps)
 
 
 @pytest.mark.parametrize("factor", [-0.1, float("nan"), float("inf")])

@@ -6,8 +6,7 @@ import pytest
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.nuisances import ClockSkew
 from tests.support.random_jobs import LAYOUTS, NOISY, USUAL, generate_job, named_job
-from tests.support.replays import replay
-from udfs.kernel.recorded.durations import replayed_durations
+from tests.support.replays import replay, replayed_durations
 from udfs.kernel.recorded.trace import StepBlock, build_trace
 from udfs.kernel.replay.timeline import Timeline, critical_path, replayed_timeline
 from udfs.layout import read_layout
@@ -25,7 +24,7 @@ def blocks(job: GeneratedJob) -> list[StepBlock]:
 @pytest.mark.parametrize("name", JOBS)
 def test_a_timeline_has_the_ends_of_the_replay_and_starts_from_which_they_follow(name: str) -> None:
     for block in blocks(JOBS[name]):
-        duration_s = replayed_durations(block.graph, block.start_s, block.duration_s).duration_s
+        duration_s = replayed_durations(block)
         ends = replay(block.graph, duration_s[:, None])[:, 0]
         for step in range(duration_s.shape[1]):
             found = replayed_timeline(block.graph, duration_s[:, step])
@@ -40,7 +39,7 @@ def test_a_timeline_has_the_ends_of_the_replay_and_starts_from_which_they_follow
 @pytest.mark.parametrize("name", JOBS)
 def test_the_critical_path_of_a_replay_has_neither_gaps_nor_overlaps(name: str) -> None:
     for block in blocks(JOBS[name]):
-        duration_s = replayed_durations(block.graph, block.start_s, block.duration_s).duration_s
+        duration_s = replayed_durations(block)
         timeline = replayed_timeline(block.graph, duration_s[:, 0])
         path = critical_path(block.graph, timeline)
         ends = [0.0, *(float(timeline.end_s[each.place]) for each in path)]

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from schemas.vocabulary import CAUSES, CULPRIT_PATTERNS, EVIDENCE_KEYS, FLAG_REASONS, JOB_CAUSES
-from tests.support.diagnoses import DIAGNOSIS, cause, unit_rows
+from tests.support.diagnoses import DIAGNOSIS, unit_rows
 from tests.udfs.lines import manifest, rank_steps
 from udfs.kernel import cause as kernel
 from udfs.kernel import what_if as kernel_what_if
@@ -110,16 +110,6 @@ def test_evidence_has_no_keys_for_numbers_that_do_not_exist(monkeypatch: pytest.
     }
     assert found["stage_imbalance"]["evidence"] == {"effect": 0.25, "peers": 1.0, "samples": 64.0}
     assert found["pause"]["evidence"] == {}
-
-
-def test_a_diagnosis_that_lacks_a_cause_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="zip"):
-        causes(monkeypatch, DIAGNOSIS._replace(causes=(cause(),) * 6))
-
-
-def test_a_unit_that_was_not_replayed_has_no_causes() -> None:
-    table = simulate_job(rank_steps(), LAYOUT)[JOB_CAUSES]
-    assert table.num_rows == 0
 
 
 def test_what_fixes_save_and_what_is_unexplained_make_up_the_loss() -> None:

@@ -1,0 +1,229 @@
+"""Rows of the tables beside job_slowdown: causes, clocks, and what other units are compared with.
+
+Codes of the kernel become names, cells become ranks and hosts.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.vocabulary import (
+    CAUSES,
+    CULPRIT_PATTERNS,
+    EVIDENCE_KEYS,
+    FLAG_REASONS,
+    OP_TYPE_GROUPS,
+    OP_TYPES,
+)
+from udfs.kernel.arrays import Floats
+from udfs.kernel.cause import ALL, ALWAYS, CauseFound, Culprit, Diagnosis
+from udfs.kernel.cause import SLOW_WORKER as SLOW_WORKER_CODE
+from udfs.kernel.clocks.estimate import Clocks
+from udfs.kernel.op_type import COMPUTE, COUNT
+from udfs.kernel.selection import medians_along
+from udfs.layout import read_layout
+from udfs.lost import lost_columns
+from udfs.op_lists import list_lengths, op_codes
+from udfs.simulate.rank_rows import ReplayedRows
+
+Row = dict[str, object]
+
+_FLAGS: Final = (None, *FLAG_REASONS)
+"""By the kernel's code; no flag, no reason."""
+
+PPM = 1e6
+"""Drift in parts per million of seconds per second."""
+
+SLOW_WORKER: Final = CAUSES[SLOW_WORKER_CODE]
+
+_IS_COMPUTE: Final = np.isin(np.arange(COUNT), COMPUTE)
+
+_NS: Final = 1e-9
+"""Seconds in a nanosecond."""
+_NS_IN_US: Final = 1e3
+
+
+def cause_rows(
+    diagnosis: Diagnosis, rows: ReplayedRows, gpu_hours: float | None, *, is_analysed: bool
+) -> list[Row]:
+    """One row for each cause, in the order of CAUSES.
+
+    rows      : those that were diagnosed; they know ranks and hosts of the culprits.
+    gpu_hours : of the unit, None where its manifest does not say. [GPU h]
+    """
+    # Once, because Arrow makes a column anew at every look.
+    hosts = rows.table.column("host") if "host" in rows.table.column_names else None
+    causes = [
+        _row(code, found, rows, hosts, gpu_hours)
+        for code, found in zip(range(len(CAUSES)), diagnosis.causes, strict=True)
+    ]
+    lost = lost_columns(causes, gpu_hours, is_analysed=is_analysed)
+    return [row | each for row, each in zip(causes, lost, strict=True)]
+
+
+def _row(
+    code: int, found: CauseFound, rows: ReplayedRows, hosts: pa.ChunkedArray | None, gpu_hours: float | None
+) -> Row:
+    saved = found.time_saved_fraction
+    attributed = found.attributed_fraction
+    evidence = zip(EVIDENCE_KEYS, found.evidence, strict=True)  # what does not exist is left out
+    return {
+        "cause": CAUSES[code],
+        "is_cause": found.is_cause,
+        "time_saved_fraction": saved,
+        "attributed_fraction": attributed,
+        "recoverable_gpu_hours": None if gpu_hours is None else gpu_hours * saved,
+        "attributed_gpu_hours": None if gpu_hours is None else gpu_hours * attributed,
+        "flag_reason": _FLAGS[found.flag],
+        "culprits": [_culprit(each, rows, hosts) for each in found.culprits],
+        "evidence": {key: number for key, number in evidence if not math.isnan(number)},
+    }
+
+
+def _culprit(culprit: Culprit, rows: ReplayedRows, hosts: pa.ChunkedArray | None) -> Row:
+    stage, dp_rank = culprit.stage, culprit.dp_rank
+    is_one_worker = ALL not in (stage, dp_rank)
+    return {
+        "pp_rank": None if stage == ALL else stage,
+        "dp_rank": None if dp_rank == ALL else dp_rank,
+        "rank": int(rows.worker_rank[stage, dp_rank]) if is_one_worker else None,
+        "host": hosts[int(rows.worker_row[stage, dp_rank])].as_py()
+        if is_one_worker and hosts is not None
+        else None,
+        "effect": culprit.effect,
+        "share_of_steps": culprit.share_of_steps,
+        "pattern": CULPRIT_PATTERNS[culprit.pattern],
+    }
+
+
+def clock_figures(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, object]:
+    """Columns of job_slowdown; zeros with one clock."""
+    mean_s = np.zeros(1) if clocks is None else clocks.ahead_s.mean(axis=1)
+    return {
+        "clocks": len(rows.clock_names),
+        "clock_offset_s": _largest(mean_s),
+        "clock_drift_ppm": 0.0 if clocks is None else float(np.abs(clocks.drift).max()) * PPM,
+        "clock_residual_s": 0.0 if clocks is None else clocks.residual_s,
+        "is_clock_corrected": clocks is not None and clocks.is_corrected,
+    }
+
+
+def clock_columns(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, Any]:
+    """Columns of host_clock: of a clock that nothing joins with another, zeros and no error."""
+    number = np.arange(len(rows.clock_names))
+    names = {"clock": rows.clock_names, "host": rows.host_of_clock, "rank": rows.rank_of_clock}
+    if clocks is None:
+        zero_s, unknown = np.zeros(len(number)), pa.nulls(len(number), pa.float64())
+        figures = ("offset_s", "largest_offset_s", "drift_ppm", "largest_jump_s")
+        none = {"part": number, "jumps": 0 * number, "error_s": unknown, "is_corrected": number < 0}
+        return names | dict.fromkeys(figures, zero_s) | none
+    # A part of one is its median: its offset and drift are zero as they are.
+    is_joined = np.bincount(clocks.part, minlength=len(number))[clocks.part] > 1
+    furthest = np.abs(clocks.ahead_s).argmax(axis=1)
+    return names | {
+        "part": clocks.part,
+        "offset_s": clocks.ahead_s.mean(axis=1),
+        "largest_offset_s": clocks.ahead_s[number, furthest],
+        "drift_ppm": clocks.drift * PPM,
+        "jumps": clocks.jumps,
+        "largest_jump_s": clocks.jump_s,
+        "error_s": pa.array(clocks.error_s, mask=~is_joined),
+        "is_corrected": is_joined & clocks.is_corrected,
+    }
+
+
+def _largest(values: Floats) -> float:
+    """The value furthest from zero, signed."""
+    return float(values[np.abs(values).argmax()])
+
+
+def baseline_row(
+    facts: Mapping[str, object], ideal_s: Floats, rows: ReplayedRows, causes: Iterable[Mapping[str, Any]]
+) -> Row:
+    """Row of job_baseline, but for what it shares with job_slowdown.
+
+    facts   : the manifest.
+    ideal_s : float64, shape (stage, op type); nan where a type was never recorded. [s]
+    causes  : rows of job_causes.
+    """
+    layout = read_layout(facts)
+    return {
+        **{name: getattr(layout, name) for name in ("dp_size", "pp_size", "cp_size", "vpp_size")},
+        **{name: value for name in ("model", "gpu_type") if isinstance(value := facts.get(name), str)},
+        "ops_per_step": rows.ops / len(rows.steps),
+        "stages": _stages(rows),
+        "op_types": [
+            {"op_type": name, "ideal_duration_s": time_s} for name, time_s in _op_types_s(ideal_s).items()
+        ],
+        "slow_hosts": [
+            slow for cause in causes if cause["cause"] == SLOW_WORKER for slow in _slow_hosts(cause)
+        ],
+    }
+
+
+def _stages(rows: ReplayedRows) -> list[Row]:
+    """What the computes of a usual worker of each stage take in a step, and its hosts."""
+    by_worker_s = medians_along(_compute_of_rows(rows.table)[rows.replayed_row], 1)
+    middle = (by_worker_s.shape[1] - 1) // 2
+    return [
+        {"pp_rank": stage, "usual_compute_s": usual_s, "hosts": _hosts(rows, stage)}
+        for stage, usual_s in enumerate(np.sort(by_worker_s, axis=1)[:, middle].tolist())
+    ]
+
+
+def _slow_hosts(cause: Mapping[str, Any]) -> list[Row]:
+    """Hosts of always slow workers, each with its largest effect; none where the cause is doubtful."""
+    if not cause["is_cause"] or cause["flag_reason"] is not None:
+        return []
+    effects: dict[str, float] = {}
+    for culprit in cause["culprits"]:
+        host = culprit["host"]
+        if host is not None and culprit["pattern"] == CULPRIT_PATTERNS[ALWAYS]:
+            effects[host] = max(culprit["effect"], effects.get(host, 0.0))
+    return [{"host": host, "effect": effect} for host, effect in effects.items()]
+
+
+def _op_types_s(ideal_s: Floats) -> dict[str, float]:
+    """Ideal duration by op type, send and recv of one direction as one; without types never recorded. [s]
+
+    ideal_s : float64, shape (stage, op type); nan where a type was never recorded. [s]
+    """
+    known: dict[str, list[float]] = {}
+    for name, of_stages in zip(OP_TYPES, ideal_s.T, strict=True):
+        recorded = of_stages[~np.isnan(of_stages)]
+        if recorded.size:
+            known.setdefault(OP_TYPE_GROUPS.get(name, name), []).append(float(recorded.mean()))
+    return {name: sum(values) / len(values) for name, values in known.items()}
+
+
+def _compute_of_rows(table: pa.Table) -> Floats:
+    """Time that the computes of each row take together; shape (row,). [s]
+
+    Batch by batch, so that no column of a large unit is copied whole. Sums of whole nanoseconds are exact,
+    and so the same in whatever order a line lists its ops.
+    """
+    parts: list[Floats] = [np.empty(0)]
+    for batch in table.select(["op", "duration_us"]).to_batches():
+        one = pa.Table.from_batches([batch])
+        lengths = list_lengths(one)
+        is_compute = _IS_COMPUTE[op_codes(batch.column("op").flatten())]
+        time_ns = np.zeros(len(is_compute) + 1)  # one more, for rows without ops behind the last
+        np.multiply(batch.column("duration_us").flatten().to_numpy(), _NS_IN_US, out=time_ns[:-1])
+        np.rint(time_ns, out=time_ns)
+        time_ns[:-1][~is_compute] = 0.0
+        total_ns: Floats = np.add.reduceat(time_ns, np.cumsum(lengths) - lengths)
+        parts.append(np.where(lengths > 0, total_ns, 0.0))
+    total_s: Floats = np.concatenate(parts) * _NS
+    return total_s
+
+
+def _hosts(rows: ReplayedRows, stage: int) -> list[str] | None:
+    """Hosts of a stage's workers, each once; None where one is not known."""
+    if "host" not in rows.table.column_names:
+        return None
+    column = rows.table.column("host")
+    hosts = {column[row].as_py() for row in rows.worker_row[stage].tolist()}
+    return None if None in hosts else sorted(hosts)
