@@ -16,10 +16,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from jobs import aggregate_fleet, ingest_rank_logs, publish_night, simulate_what_if
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings, load_settings
-from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.log_files import write_rank_logs
 from jobs.synthetic.mechanisms.workers import WeakGpu
-from jobs.synthetic.rank_log_files import write_rank_logs
-from jobs.synthetic.shape import JobShape
+from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.warehouse.local_tables import keys_of
 from jobs.warehouse.stored_units import StoredUnit, read_units, stored_units, units_frame
 from jobs.warehouse.tables import Warehouse

@@ -23,10 +23,9 @@ from jobs.run_nightly import PHASES, Phase
 from jobs.runtime.arguments import positive
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings, load_settings
-from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.log_files import write_rank_logs
 from jobs.synthetic.mechanisms.workers import WeakGpu
-from jobs.synthetic.rank_log_files import write_rank_logs
-from jobs.synthetic.shape import JobShape
+from jobs.synthetic.shape import JobIdentity, JobShape
 from tests.support.random_jobs import generate_job
 
 FIRST_DAY: Final = date(2026, 1, 5)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jobs.synthetic.place import Cell
+from jobs.synthetic.conditions import Cell
 from jobs.synthetic.simulation import LABELS
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, STATUS_CORRUPT_TRACE
 from udfs.errors import TraceError

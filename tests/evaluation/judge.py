@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Any, Final
 
-from jobs.synthetic.mechanisms.mechanism import Mechanism, Windowed
-from jobs.synthetic.sample_job import SampledJob, own_hosts, run_sampled, sample_job
-from jobs.synthetic.sample_layout import child_rng
+from jobs.synthetic.job import recorded_job
+from jobs.synthetic.mechanisms.mechanism import ALWAYS, Mechanism, Windowed
+from jobs.synthetic.sample_job import own_hosts, sample_job
 from jobs.synthetic.shape import JobShape
-from jobs.synthetic.simulation import LABELS
+from jobs.synthetic.simulation import LABELS, JobPlan, Simulation, child_rng
 from jobs.synthetic.truth import Truth, true_savings
-from jobs.synthetic.window import ALWAYS
 from tests.evaluation.answers import Diagnose, DiagnosedJob, Row, diagnosed
 from tests.evaluation.skews import draw_clocks
 from udfs.what_if import simulate_job
@@ -39,9 +38,8 @@ class Variant:
     steps: int | None = None
     is_skewed: bool = False
 
-    def of(self, job: SampledJob) -> SampledJob:
+    def of(self, plan: JobPlan) -> JobPlan:
         """Return the job under these conditions."""
-        plan = job.plan
         if self.noise is not None:
             plan = replace(plan, workload=replace(plan.workload, noise=self.noise))
         if self.steps is not None:
@@ -51,7 +49,7 @@ class Variant:
             hosts = own_hosts(plan.shape, plan.identity)
             clocks = draw_clocks(child_rng(plan.seed, "clocks"), hosts, plan.shape.steps)
             plan = replace(plan, mechanisms=(*plan.mechanisms, clocks))
-        return replace(job, plan=plan)
+        return plan
 
 
 USUAL: Final = Variant("as drawn")
@@ -75,16 +73,16 @@ def judge_job(
                is_located: the cells named worst are truly slow, None without a true slow worker
     """
     drawn = variant.of(sample_job(seed, most_ops=most_ops))
-    job, simulation = run_sampled(drawn.plan, drawn.lost_ranks)
-    truth = true_savings(simulation)
+    simulation = Simulation(drawn)
+    job, truth = recorded_job(simulation), true_savings(simulation)
     found = diagnosed(diagnose, job.rank_steps, job.manifest)
-    shape = drawn.plan.shape
+    shape = drawn.shape
     of_job = {
         "seed": seed,
         "variant": variant.name,
         "kind": drawn.kind,
         **{name: getattr(shape, name) for name in ("dp_size", "pp_size", "vpp_size", "steps")},
-        "noise": drawn.plan.workload.noise,
+        "noise": drawn.workload.noise,
         "status": found.job["status"],
         "is_detectable": not any(is_hidden(mechanism, shape) for mechanism in truth.mechanisms),
         "is_flagged": found.is_flagged,

@@ -13,8 +13,7 @@ import pytest
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.workers import WeakGpu
-from jobs.synthetic.shape import JobShape
-from jobs.synthetic.workload import Workload
+from jobs.synthetic.shape import JobShape, Workload
 from tests.evaluation import inject
 from tests.evaluation.fakes import rows_by, saying, zero
 from tests.evaluation.inject import FAULTS
