@@ -18,7 +18,7 @@ from jobs.synthetic.mechanisms.nuisances import ClockSkew
 from jobs.synthetic.sample_job import own_hosts, sample_job
 from jobs.synthetic.simulation import JobPlan, Simulation, child_rng
 from schemas.vocabulary import EXIT_DONE, JOB_CAUSES, JOB_SLOWDOWN, STATUS_ANALYSED, STATUS_CORRUPT_TRACE
-from tests.evaluation.answers import Row
+from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, rendered
 from tests.evaluation.skews import SKEWS, draw_clocks
 from udfs.errors import TraceError

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.evaluation.classes import CLASSES
 from tests.evaluation.diagnosis import main
 from tests.evaluation.fakes import zero
+from tests.evaluation.score import CLASSES
 
 SMALL = ["--jobs", "12", "--seed", "40", "--healthy", "3", "--sensitivity", "4", "--most-ops", "2000"]
 FEW = ["--jobs", "2", "--healthy", "0", "--sensitivity", "0", "--most-ops", "1000"]

@@ -12,9 +12,8 @@ from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import LABELS, JobPlan, Simulation
 from jobs.synthetic.truth import Truth, true_savings
-from tests.evaluation.answers import NO_ANSWER, Diagnose
 from tests.evaluation.fakes import Culprits, rows_by, saying
-from tests.evaluation.judge import USUAL, VARIANTS, healthy_seeds, is_hidden, judge_job
+from tests.evaluation.judge import NO_ANSWER, USUAL, VARIANTS, Diagnose, healthy_seeds, is_hidden, judge_job
 from tests.evaluation.score import by_class
 from tests.evaluation.skews import HostClocks
 from udfs.errors import TraceError
