@@ -16,7 +16,6 @@ import pandas as pd
 
 from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
 from jobs.runtime.progress import spread
-from jobs.synthetic.simulation import LABELS
 from schemas.vocabulary import EXIT_DONE
 from tests.evaluation import score
 from tests.evaluation.judge import USUAL, VARIANTS, Diagnose, Row, Variant, healthy_seeds, judge_job
@@ -29,7 +28,6 @@ from tests.evaluation.published import (
     trace_folders,
 )
 from tests.evaluation.report import FORMATS, Section, rendered
-from tests.evaluation.score import CLASSES
 from udfs.what_if import simulate_job
 
 LAST_FOR_TUNING: Final = 99_999
@@ -73,8 +71,6 @@ _OPTIONS: Final = (
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
     option("--list-wrong", "list wrong labels, worst errors first"),
     option("--list-worst N", "list the N largest errors", not_negative, default=0),
-    option("--only-cause CAUSE", "scores and lists of one cause alone", choices=LABELS),
-    option("--class CLASS", "of some classes alone", dest="classes", multiple=True, choices=CLASSES),
 )
 
 
@@ -140,12 +136,9 @@ def heading(found: Evaluated, args: Arguments) -> str:
 
 
 def sections(found: Evaluated, args: Arguments) -> list[Section]:
-    """All tables of the classes and causes that the arguments choose."""
-    names = args.classes or list(CLASSES)
-    chosen = found if args.only_cause is None else found._replace(**_of_cause(found, args.only_cause))
-    made = [*_scores(found, chosen, names), *_published(found, list_wrong=args.list_wrong)]
-    rows = pd.concat([chosen.answers, chosen.healthy])
-    rows = rows[pd.concat([CLASSES[name].holds(rows) for name in names], axis=1).any(axis=1)]
+    """All tables."""
+    made = [*_scores(found), *_published(found, list_wrong=args.list_wrong)]
+    rows = pd.concat([found.answers, found.healthy])
     if args.list_wrong:
         made.append(Section("Wrong labels", "Worst errors first.", score.wrong_labels(rows)))
     if args.list_worst:
@@ -153,23 +146,17 @@ def sections(found: Evaluated, args: Arguments) -> list[Section]:
     return made
 
 
-def _of_cause(found: Evaluated, cause: str) -> dict[str, pd.DataFrame]:
-    judged = {"answers": found.answers, "healthy": found.healthy, "again": found.again}
-    return {name: rows[rows.cause == cause] for name, rows in judged.items()}
-
-
-def _scores(found: Evaluated, chosen: Evaluated, names: list[str]) -> list[Section]:
-    """Scores of generated jobs; what speaks of certain causes looks at all answers."""
-    classes = {name: CLASSES[name] for name in names}
+def _scores(found: Evaluated) -> list[Section]:
+    """Scores of generated jobs."""
     made = [
         Section(
             "Classes",
             "Errors of the saved fraction over all causes and jobs of a class; labels at 2.5 % saved. "
             "All detectable: without jobs in which a communication fault struck in all steps and hit whole "
             "collectives of the dp ranks, or the only link (pp = 2, dp = 1).",
-            score.by_class(chosen.answers, classes),
+            score.by_class(found.answers),
         ),
-        Section("Causes", "", score.by_cause(chosen.answers, classes)),
+        Section("Causes", "", score.by_cause(found.answers)),
     ]
     if not found.healthy.empty:
         note = "More jobs, drawn without a fault: labels where the truth is below 2.5 %."
@@ -178,12 +165,12 @@ def _scores(found: Evaluated, chosen: Evaluated, names: list[str]) -> list[Secti
         Section(
             "Slow workers located",
             "Jobs whose slow worker costs at least 2.5 %: is the cell named worst a slow one?",
-            score.located(found.answers, classes),
+            score.located(found.answers),
         ),
         Section(
             "Calibration",
             "Causes of jobs by their predicted saving; a bin holds its upper edge.",
-            score.calibration(chosen.answers),
+            score.calibration(found.answers),
         ),
         Section(
             "The paper's indicators as labels",
@@ -191,9 +178,9 @@ def _scores(found: Evaluated, chosen: Evaluated, names: list[str]) -> list[Secti
             score.indicators(found.answers),
         ),
     ]
-    if not chosen.again.empty:
-        usual = chosen.answers[chosen.answers.seed.isin(chosen.again.seed)]
-        variants = {str(name): rows for name, rows in chosen.again.groupby("variant", sort=False)}
+    if not found.again.empty:
+        usual = found.answers[found.answers.seed.isin(found.again.seed)]
+        variants = {str(name): rows for name, rows in found.again.groupby("variant", sort=False)}
         note = "The same jobs under other conditions; with 4 steps, faults have no windows."
         made.append(Section("Sensitivity", note, score.sensitivity(usual, variants, COMPARED)))
     return made

@@ -49,7 +49,6 @@ CLASSES: Final[dict[str, JobClass]] = {
     "detectable": JobClass("all detectable", lambda rows: rows.is_detectable, 0.01, 0.04, 0.96),
     "all": JobClass("all", lambda rows: rows.dp_size >= 1),
 }
-"""Classes by the name that --class takes."""
 
 STRAGGLES: Final = 1.1
 """A job straggles from this slowdown on."""
@@ -79,11 +78,11 @@ def labels(predicted: "pd.Series[bool]", true: "pd.Series[bool]") -> dict[str, f
     }
 
 
-def by_class(answers: Frame, classes: Mapping[str, JobClass] = CLASSES) -> Frame:
+def by_class(answers: Frame) -> Frame:
     """One row per class: all causes together, with the targets beside."""
     every_job = answers.seed.nunique()
     rows = []
-    for each in classes.values():
+    for each in CLASSES.values():
         inside = answers[each.holds(answers)]
         scores = _scores(inside)
         rows.append(
@@ -105,12 +104,12 @@ def by_class(answers: Frame, classes: Mapping[str, JobClass] = CLASSES) -> Frame
     return Frame(rows)
 
 
-def by_cause(answers: Frame, classes: Mapping[str, JobClass] = CLASSES) -> Frame:
+def by_cause(answers: Frame) -> Frame:
     """One row per class and cause."""
     return Frame(
         [
             {"class": each.title, "cause": cause, **_scores(rows)}
-            for each in classes.values()
+            for each in CLASSES.values()
             for cause, rows in answers[each.holds(answers)].groupby("cause", sort=False)
         ]
     )
@@ -127,10 +126,10 @@ def healthy_labels(answers: Frame) -> Frame:
     return found
 
 
-def located(answers: Frame, classes: Mapping[str, JobClass] = CLASSES) -> Frame:
+def located(answers: Frame) -> Frame:
     """Of jobs with a true slow worker, in how many the cell named worst is one that is truly slow."""
     rows = []
-    for each in classes.values():
+    for each in CLASSES.values():
         inside = answers[each.holds(answers) & (answers.cause == "slow_worker") & answers.is_true]
         labelled = inside[inside.is_cause]
         hits, hits_labelled = int(inside.is_located.sum()), int(labelled.is_located.sum())

@@ -85,7 +85,8 @@ def test_the_targets_are_those_agreed() -> None:
 
 def test_causes_by_hand() -> None:
     both = pd.concat([FOUR, FOUR.assign(cause="slow_worker", predicted=0.0, is_cause=False)])
-    rows = rows_by(score.by_cause(both, {"all": CLASSES["all"]}), "cause")
+    found = rows_by(score.by_cause(both), "class", "cause")
+    rows = {cause: row for (title, cause), row in found.items() if title == "all"}
     assert rows["pause"]["MAE [%]"] == pytest.approx(2.0)
     assert [rows["slow_worker"][name] for name in ("true", "false", "missed")] == [2, 0, 2]
     assert rows["slow_worker"]["MAE [%]"] == pytest.approx((12 + 2 + 5) / 4)
@@ -112,8 +113,7 @@ def test_located_counts_true_slow_workers_alone() -> None:
             {**slow, "predicted": 0.0, "is_located": False},
             {**slow, "predicted": 0.0, "true": 0.01},
             {"predicted": 0.2, "true": 0.2, "is_located": True},
-        ),
-        {"all": CLASSES["all"]},
+        )
     )
     row = rows_by(rows, "class")["all"]
     assert [row[name] for name in ("jobs with a slow worker", "located", "labelled")] == [3, 1, 2]
