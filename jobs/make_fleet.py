@@ -13,7 +13,8 @@ import click
 from jobs.runtime.arguments import Arguments, command, log_date, not_negative, option, positive
 from jobs.synthetic import paper
 from jobs.synthetic.fleet import FIRST_DAY, Fleet, write_fleet
-from jobs.synthetic.plan_fleet import MOST_OPS, plan_fleet, plan_history
+from jobs.synthetic.plan_fleet import plan_fleet, plan_history
+from jobs.synthetic.sample_job import MOST_OPS
 from schemas.vocabulary import EXIT_DONE
 
 OPS_PER_JOB: Final = 100_000

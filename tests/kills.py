@@ -29,10 +29,9 @@ from deltalake import DeltaTable
 
 from jobs.emitter.rank_log_writer import finish_day
 from jobs.runtime.project import PROJECT
-from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.log_files import write_rank_logs
 from jobs.synthetic.mechanisms.workers import WeakGpu
-from jobs.synthetic.rank_log_files import write_rank_logs
-from jobs.synthetic.shape import JobShape
+from jobs.synthetic.shape import JobIdentity, JobShape
 from schemas.vocabulary import PIPELINE_RUNS, PUBLICATIONS, RUN_STARTED
 from tests.support.commands import SHORT_LIVED
 from tests.support.random_jobs import generate_job

@@ -1,15 +1,90 @@
 """The conditions under which a job runs: work, speed, additions and delays, which mechanisms change."""
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.synthetic.place import Place, Rows
+from jobs.synthetic.program import DP_COLLECTIVES, ProgramOp, meetings
+from jobs.synthetic.shape import NOOP_TRANSFER_S, JobShape, Workload
 from jobs.synthetic.timeline import Times
-from jobs.synthetic.workload import NOOP_TRANSFER_S, Workload
+from schemas.vocabulary import OP_CODES, OP_TYPES
 
 Values = NDArray[np.float64]
+Rows = NDArray[np.int64]
+"""Numbers of ops, which are the rows of arrays of shape (op, step, dp_rank)."""
+Cell = tuple[int, int]
+"""(dp_rank, pp_rank) of a worker."""
+
+
+class Place:
+    """Where things are in a job: its ops by what they do, its cells by the hosts they run on.
+
+    code, pp_rank, microbatch, chunk : of every op; code is that of its type, chunk that of the model
+    """
+
+    def __init__(self, shape: JobShape, ops: Sequence[ProgramOp], host_of: Callable[[int], str]) -> None:
+        self.shape, self.ops, self.host_of = shape, ops, host_of
+        self.code = np.array([OP_CODES[op.op_type] for op in ops])
+        self.pp_rank = np.array([op.pp_rank for op in ops])
+        self.microbatch = np.array([op.microbatch for op in ops])
+        self.chunk = np.array([op.chunk_in_model for op in ops])
+        self._met = meetings(ops)
+
+    def rows(self, *op_types: str, pp_rank: int | None = None) -> Rows:
+        """Ops of some types, of one stage or of all, as scheduled."""
+        is_meant = np.isin(self.code, [OP_CODES[op_type] for op_type in op_types])
+        return np.flatnonzero(is_meant if pp_rank is None else is_meant & (self.pp_rank == pp_rank))
+
+    def forwards(self, pp_rank: int) -> Rows:
+        """Forward-computes of a stage, as scheduled."""
+        return self.rows("forward-compute", pp_rank=pp_rank)
+
+    def backwards(self, pp_rank: int) -> Rows:
+        """Backward-computes of a stage, as scheduled."""
+        return self.rows("backward-compute", pp_rank=pp_rank)
+
+    @cached_property
+    def computes(self) -> Rows:
+        """Computes of all stages."""
+        return self.rows("forward-compute", "backward-compute")
+
+    @cached_property
+    def first_forwards(self) -> Rows:
+        """The first forward-compute of every stage: it waits for the data."""
+        return np.array([self.forwards(pp_rank)[0] for pp_rank in range(self.shape.pp_size)])
+
+    @cached_property
+    def recorded(self) -> Rows:
+        """Ops that the profiler records."""
+        return self.rows(*(op_type for op_type in OP_TYPES if op_type not in self.shape.absent))
+
+    @cached_property
+    def collectives(self) -> Rows:
+        """Collectives among dp ranks that move much data."""
+        return self.rows(*DP_COLLECTIVES)
+
+    def transfers_from(self, pp_rank: int) -> list[Rows]:
+        """Real transfers that a stage sends: the rows of send and recv of each."""
+        sends = [self.ops[row] for row in self.rows("forward-send", "backward-send", pp_rank=pp_rank)]
+        return [np.array(self._met[op.meeting], np.int64) for op in sends if op.meeting is not None]
+
+    def cells_on(self, host: str) -> list[Cell]:
+        """Workers with at least one rank on a host: they are as slow as their slowest rank."""
+        ranks = range(self.shape.cp_size * self.shape.tp_size)
+        hosts_of = {
+            cell: {self.host_of(self.shape.rank(*cell) + each) for each in ranks} for cell in self.shape.cells
+        }
+        return [cell for cell, hosts in hosts_of.items() if host in hosts]
+
+    def hosts_of_cells(self) -> list[list[str]]:
+        """Host of the first rank of each cell, by pp_rank and dp_rank."""
+        shape = self.shape
+        return [
+            [self.host_of(shape.rank(dp_rank, pp_rank)) for dp_rank in range(shape.dp_size)]
+            for pp_rank in range(shape.pp_size)
+        ]
 
 
 class Conditions:
@@ -21,8 +96,8 @@ class Conditions:
     linear, quadratic : work of a microbatch, shape (microbatch, step, dp_rank); 1 and 0 where all are alike
     chunk_weight : work of the model's chunks, shape (chunk in model,), mean 1
     fixed_s   : time whatever the data, shape (direction, chunk in model); forward is 0, backward 1
-    factor    : of every op, shape (op, step, dp_rank)
-    added_s   : to every op, same shape
+    factor, added_s : of every op, shape (op, step, dp_rank); made when first asked for, as most jobs leave
+                them alone
     loading_s : delay of each stage's first forward-compute, shape (pp_rank, step, dp_rank)
     clock_s   : how far the clock of a worker is ahead at first, shape (pp_rank, dp_rank)
     clock_rate : how fast it gains [s/s], same shape
@@ -44,21 +119,25 @@ class Conditions:
 
     @cached_property
     def factor(self) -> Values:
-        """Made when first asked for: most jobs leave most of it alone."""
+        """How many times as long each op takes."""
         return np.ones((len(self.place.ops), *self.lanes))
 
     @cached_property
     def added_s(self) -> Values:
-        """Made when first asked for."""
+        """What each op takes on top."""
         return np.zeros((len(self.place.ops), *self.lanes))
 
-    def slow_down(self, rows: Rows, dp_rank: int, factor: Values) -> None:
-        """Let ops of one dp rank take `factor` times as long, shape (step,)."""
-        self.factor[rows, :, dp_rank] *= factor
+    def slow_down(self, cell: Cell, forward: Values, backward: Values) -> None:
+        """Let the computes of a worker take so many times as long; both shape (step,)."""
+        dp_rank, pp_rank = cell
+        self.factor[self.place.forwards(pp_rank), :, dp_rank] *= forward
+        self.factor[self.place.backwards(pp_rank), :, dp_rank] *= backward
 
     def busy_us(self, noise: Times) -> Times:
         """Time every op works or moves data; noise has shape (op, step, dp_rank) and mean 1. [us]"""
-        busy = np.repeat(self._usual_s, noise[0].size).reshape(noise.shape)
+        usual = self.workload.usual_s
+        usual_s = [usual.get(op.op_type, 0.0) if op.moves_data else NOOP_TRANSFER_S for op in self.place.ops]
+        busy: Times = np.repeat(np.array(usual_s), noise[0].size).reshape(noise.shape)
         busy[self.place.computes] = self._computes_s()
         if "factor" in self.__dict__:
             busy *= self.factor
@@ -75,20 +154,12 @@ class Conditions:
 
     def _computes_s(self) -> Values:
         """Times of the computes by their work, shape (compute, step, dp_rank) [s]."""
-        place, workload = self.place, self.workload
+        place, workload, rows = self.place, self.workload, self.place.computes
         forward = self.linear + self.quadratic
         backward = workload.backward_ratio * self.linear + workload.attention_backward_ratio * self.quadratic
         both = np.stack([forward, backward]) * (workload.forward_s / place.shape.vpp_size)
-        direction = place.is_backward.astype(int)
-        times: Values = both[direction, place.microbatch]
-        times *= self.chunk_weight[place.chunk][:, None, None]
-        times += self.fixed_s[direction, place.chunk][:, None, None]
+        direction = (place.code[rows] == OP_CODES["backward-compute"]).astype(int)
+        times: Values = both[direction, place.microbatch[rows]]
+        times *= self.chunk_weight[place.chunk[rows]][:, None, None]
+        times += self.fixed_s[direction, place.chunk[rows]][:, None, None]
         return times
-
-    @cached_property
-    def _usual_s(self) -> Values:
-        """Usual time of each op but the computes, shape (op,) [s]."""
-        usual = self.workload.usual_s
-        return np.array(
-            [usual.get(op.op_type, 0.0) if op.moves_data else NOOP_TRANSFER_S for op in self.place.ops]
-        )

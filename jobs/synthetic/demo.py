@@ -10,25 +10,21 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from jobs.synthetic.fleet import SHIFTS, Fleet, FleetJob, write_fleet
-from jobs.synthetic.identity import GPUS_PER_HOST
-from jobs.synthetic.mechanisms.data import PackedSequences
-from jobs.synthetic.mechanisms.loading import SlowStorage
+from jobs.synthetic.log_files import run_folder
 from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.mechanisms.network import FlappingLink
-from jobs.synthetic.mechanisms.pauses import UnsynchronisedGc
-from jobs.synthetic.mechanisms.stages import LossLayer
-from jobs.synthetic.mechanisms.workers import SickHost, WeakGpu
-from jobs.synthetic.rank_log_files import run_folder
-from jobs.synthetic.sample_job import SampledJob
-from jobs.synthetic.shape import JobShape
+from jobs.synthetic.mechanisms.transfers import FlappingLink, SlowStorage
+from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences
+from jobs.synthetic.mechanisms.workers import SickHost, UnsynchronisedGc, WeakGpu
+from jobs.synthetic.shape import JobShape, Workload
 from jobs.synthetic.simulation import JobPlan
-from jobs.synthetic.workload import Workload
 from schemas.vocabulary import STATUS_ANALYSED, STATUS_NO_MANIFEST
 
 DAYS: Final = 3
 SICK_HOST: Final = "node-0013"
 """The host that slows three jobs; two of them decide the cause of the third, which has one replica."""
 USUAL: Final = Workload(forward_s=0.04, noise=0.008)
+
+
 ABOUT: Final = MappingProxyType({"cluster": "north", "gpu_type": "H100"})
 """Fields of every manifest."""
 
@@ -61,16 +57,16 @@ class DemoJob(NamedTuple):
 
     def in_fleet(self, seed: int) -> FleetJob:
         """The job as a fleet has it."""
-        world_size = self.shape.world_size
-        plan = JobPlan(self.shape, tuple(self.mechanisms), seed, workload=USUAL)
-        about = {"team": self.team, "model": self.model, "gpu_hours": world_size * self.hours}
+        about = {"team": self.team, "model": self.model, "gpu_hours": self.shape.world_size * self.hours}
         return FleetJob(
             self.job_id,
             first=self.days[0] * SHIFTS,
             end=(self.days[1] + 1) * SHIFTS,
-            sampled=SampledJob(plan, self.lost_ranks),
+            plan=JobPlan(
+                self.shape, tuple(self.mechanisms), seed, workload=USUAL, lost_ranks=self.lost_ranks
+            ),
             fields={**ABOUT, **about, **self.fields},
-            hosts=[f"node-{self.first_host + n:04d}" for n in range(-(-world_size // GPUS_PER_HOST))],
+            hosts=[f"node-{self.first_host + n:04d}" for n in range(self.shape.hosts)],
             status=self.status,
             compress=self.compress,
             inspected=self.inspected,

@@ -10,24 +10,20 @@ from typing import Any, Final
 
 from jobs.emitter.rank_log_writer import finish_day
 from jobs.runtime.progress import spread
-from jobs.synthetic.identity import JobIdentity
-from jobs.synthetic.job import GeneratedJob, step_numbers
-from jobs.synthetic.mechanisms.data import PackedSequences
+from jobs.synthetic.job import GeneratedJob, recorded_job
+from jobs.synthetic.log_files import run_folder, write_inspector_logs, write_rank_logs
+from jobs.synthetic.mechanisms.mechanism import Window
+from jobs.synthetic.mechanisms.work import PackedSequences
 from jobs.synthetic.mechanisms.workers import SickHost
-from jobs.synthetic.nccl_inspector_files import write_inspector_logs
 from jobs.synthetic.paper import FIX_LABEL, FIXED_TEAM
-from jobs.synthetic.rank_log_files import run_folder, write_rank_logs
-from jobs.synthetic.sample_job import SampledJob, run_sampled
-from jobs.synthetic.shape import JobShape
+from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation
 from jobs.synthetic.truth import true_savings
-from jobs.synthetic.window import Window
 from schemas.vocabulary import STATUS_ANALYSED, STATUS_CORRUPT_TRACE, STATUS_NO_MANIFEST
 
 FIRST_DAY: Final = date(2026, 1, 5)
 TRUTH: Final = "_truth"
 """Folder in the landing for what the generator knows; the ingest reads `log_date=` folders alone."""
-PLAN_FILE: Final = "plan.jsonl"
 SHIFTS: Final = 2
 """Jobs run in half days, called shifts: they begin at 0:00 and 12:00 UTC."""
 SHIFT_HOURS: Final = 12
@@ -45,7 +41,8 @@ class FleetJob:
     """One job over all of its days.
 
     first, end : it runs in shifts [first, end), counted from the fleet's first
-    sampled    : what it is and what goes wrong in it; its shape is that of a day's record
+    plan       : what it is and what goes wrong in it; its shape is that of a day's record, windows of its
+                 mechanisms count the recorded steps of all days
     fields     : of its manifest
     status     : what becomes of each of its units
     inspected  : whether logs of NCCL Inspector lie beside its rank logs
@@ -54,7 +51,7 @@ class FleetJob:
     job_id: str
     first: int
     end: int
-    sampled: SampledJob
+    plan: JobPlan
     fields: Mapping[str, Any] = field(default_factory=dict)
     hosts: Sequence[str] = ()
     status: str = STATUS_ANALYSED
@@ -64,7 +61,7 @@ class FleetJob:
     @property
     def shape(self) -> JobShape:
         """Layout of the job."""
-        return self.sampled.plan.shape
+        return self.plan.shape
 
     @property
     def days(self) -> range:
@@ -151,8 +148,8 @@ class Fleet:
 
     def plan(self, job: FleetJob, day: int) -> JobPlan:
         """All that makes one job on one day."""
-        seed = SEEDS_PER_JOB * job.sampled.plan.seed + day
-        plan = job.sampled.day(day - job.days.start, seed, self.identity(job, day), self.sick(job, day))
+        seed = SEEDS_PER_JOB * job.plan.seed + day
+        plan = job.plan.day(day - job.days.start, seed, self.identity(job, day), self.sick(job, day))
         if not self._is_fixed(job, day):
             return plan
         left = (each.without() if isinstance(each, PackedSequences) else each for each in plan.mechanisms)
@@ -160,7 +157,8 @@ class Fleet:
 
     def recorded(self, job: FleetJob, day: int) -> tuple[GeneratedJob, Simulation]:
         """Run one job on one day and record it, as far as its logs are whole and not lost."""
-        unit, simulation = run_sampled(self.plan(job, day), job.sampled.lost_ranks)
+        simulation = Simulation(self.plan(job, day))
+        unit = recorded_job(simulation)
         return (unit.contradicting() if job.status == STATUS_CORRUPT_TRACE else unit), simulation
 
     def write_unit(self, landing: Path, job: FleetJob, day: int) -> int:
@@ -187,14 +185,14 @@ class Fleet:
                 "first_day": job.days.start,
                 "days": len(job.days),
                 "status": job.status,
-                "causes": job.sampled.causes,
+                "causes": job.plan.causes,
                 "team": job.fields.get("team"),
                 "world_size": job.shape.world_size,
                 "hosts": list(job.hosts),
             }
             for job in self.jobs
         ]
-        (folder / PLAN_FILE).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (folder / "plan.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     def _write_truth(self, landing: Path, job: FleetJob, day: int, simulation: Simulation) -> None:
         plan, log_date = simulation.plan, self.log_date(day)
@@ -202,11 +200,11 @@ class Fleet:
             "log_date": log_date.isoformat(),
             "job_id": plan.identity.job_id,
             "run_id": plan.identity.run_id,
-            "kind": job.sampled.kind,
+            "kind": job.plan.kind,
             **{name: getattr(plan.shape, name) for name in SIZES},
             "noise": plan.workload.noise,
-            "lost_ranks": list(job.sampled.lost_ranks),
-            **asdict(true_savings(simulation, step_numbers(plan))),
+            "lost_ranks": list(plan.lost_ranks),
+            **asdict(true_savings(simulation)),
         }
         folder = run_folder(landing / TRUTH, log_date, plan.identity.job_id, plan.identity.run_id)
         folder.mkdir(parents=True, exist_ok=True)

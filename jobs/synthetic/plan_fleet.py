@@ -10,16 +10,13 @@ import numpy as np
 
 from jobs.synthetic import paper
 from jobs.synthetic.fleet import SHIFTS, Fleet, FleetJob, SickSpell
-from jobs.synthetic.identity import GPUS_PER_HOST
-from jobs.synthetic.paper_job import draw_fields, draw_like_the_papers
-from jobs.synthetic.paper_layout import shape_of_ops
 from jobs.synthetic.program import build_program
-from jobs.synthetic.sample_job import SEEDS, SampledJob, sample_job
-from jobs.synthetic.sample_layout import child_rng, log_uniform
+from jobs.synthetic.sample_faults import log_uniform
+from jobs.synthetic.sample_job import MOST_OPS, SEEDS, sample_job
 from jobs.synthetic.shape import JobShape
+from jobs.synthetic.simulation import child_rng
 from schemas.vocabulary import STATUS_ANALYSED, STATUS_NO_OPS, STATUS_TOO_FEW_STEPS
 
-MOST_OPS: Final = 150_000
 SPELLS_PER_JOB: Final = 0.1
 """Hosts that get sick for each job of a fleet, some of them with nothing recorded of it."""
 SPREAD: Final = 0.5
@@ -39,9 +36,9 @@ def plan_fleet(jobs: int, days: int, seed: int, first_day: date, most_ops: int =
     for number in range(jobs):
         job_seed, first, end = _span(number, days, seed)
         length = (end - 1) // SHIFTS - first // SHIFTS + 1
-        sampled = sample_job(job_seed, days=length, has_own_hosts=False, most_ops=most_ops)
-        fields = draw_fields(child_rng(job_seed, "fields"), sampled.plan.shape, STATUS_ANALYSED)
-        drawn.append(FleetJob(_name(number), first, end, sampled, fields))
+        plan = sample_job(job_seed, days=length, has_own_hosts=False, most_ops=most_ops)
+        fields = paper.draw_fields(child_rng(job_seed, "fields"), plan.shape, STATUS_ANALYSED)
+        drawn.append(FleetJob(_name(number), first, end, plan, fields))
     return replace(_placed(drawn, days, seed, SPELLS_PER_JOB), first_day=first_day, has_truth=True)
 
 
@@ -53,8 +50,8 @@ def plan_history(jobs: int, days: int, seed: int, first_day: date, ops: int) -> 
     drawn = []
     for number in range(jobs):
         job_seed, first, end = _span(number, days, seed)
-        sampled, fields, status = draw_like_the_papers(job_seed)
-        drawn.append(FleetJob(_name(number), first, end, sampled, fields, status=status))
+        plan, fields, status = paper.draw_like_the_papers(job_seed)
+        drawn.append(FleetJob(_name(number), first, end, plan, fields, status=status))
     fleet = _placed(_with_ops(drawn, ops), days, seed, paper.SPELLS_PER_JOB)
     return replace(fleet, first_day=first_day)
 
@@ -107,7 +104,7 @@ def _with_hosts(jobs: Sequence[FleetJob], rng: np.random.Generator) -> list[Flee
         for ended in [other for other in running if other.end <= job.first]:
             running.remove(ended)
             free += ended.hosts
-        needed = -(-job.shape.world_size // GPUS_PER_HOST)
+        needed = job.shape.hosts
         while len(free) < needed:
             free.append(f"node-{known:04d}")
             known += 1
@@ -136,7 +133,7 @@ def _spells(
 def _with_ops(jobs: Sequence[FleetJob], ops: int) -> list[FleetJob]:
     """Give every job steps and microbatches, so that all of them together record about `ops` ops."""
     units = sum(len(job.days) for job in jobs)
-    normal = [child_rng(job.sampled.plan.seed, "ops").standard_normal() for job in jobs]
+    normal = [child_rng(job.plan.seed, "ops").standard_normal() for job in jobs]
     weights = np.exp(SPREAD * np.array(normal) - SPREAD**2 / 2)
     asked, sized = ops / units, list(jobs)
     for _ in range(ROUNDS):
@@ -149,8 +146,7 @@ def _with_ops(jobs: Sequence[FleetJob], ops: int) -> list[FleetJob]:
 
 
 def _sized(job: FleetJob, ops: float) -> FleetJob:
-    plan = job.sampled.plan
-    shape = shape_of_ops(plan.shape, ops, plan.seed)
+    shape = paper.shape_of_ops(job.shape, ops, job.plan.seed)
     if job.status == STATUS_TOO_FEW_STEPS:
-        shape = replace(shape, steps=plan.shape.steps)
-    return replace(job, sampled=SampledJob(replace(plan, shape=shape), job.sampled.lost_ranks))
+        shape = replace(shape, steps=job.shape.steps)
+    return replace(job, plan=replace(job.plan, shape=shape))

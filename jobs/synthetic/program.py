@@ -4,10 +4,46 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from jobs.synthetic.schedule import Compute, compute_order
 from jobs.synthetic.shape import JobShape
 
 DP_COLLECTIVES = ("params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce")
+
+
+@dataclass(frozen=True)
+class Compute:
+    """One pass of one microbatch through one chunk of a stage."""
+
+    direction: str
+    microbatch: int
+    chunk: int
+
+
+def compute_order(shape: JobShape, pp_rank: int) -> list[Compute]:
+    """List the computes of a stage as scheduled: warm-up, one forward one backward, cool-down.
+
+    Source: Narayanan et al., SC '21 (arXiv 2104.04473), section 2.2.
+    """
+    forwards = [Compute("forward", mb, chunk) for mb, chunk in _passes(shape)]
+    backwards = [Compute("backward", mb, shape.vpp_size - 1 - chunk) for mb, chunk in _passes(shape)]
+    behind = shape.pp_size - 1 - pp_rank
+    if shape.vpp_size > 1:
+        behind = 2 * behind + (shape.vpp_size - 1) * shape.pp_size
+    warm_up = min(behind, len(forwards))
+    order = forwards[:warm_up]
+    for forward, backward in zip(forwards[warm_up:], backwards, strict=False):
+        order += [forward, backward]
+    return order + backwards[len(forwards) - warm_up :]
+
+
+def _passes(shape: JobShape) -> list[tuple[int, int]]:
+    """List (microbatch, chunk) of the forwards: pp_size microbatches through chunk 0, then chunk 1, ..."""
+    group = shape.pp_size if shape.vpp_size > 1 else 1
+    return [
+        (first + place, chunk)
+        for first in range(0, shape.microbatches, group)
+        for chunk in range(shape.vpp_size)
+        for place in range(group)
+    ]
 
 
 @dataclass(eq=False)
@@ -45,12 +81,12 @@ def build_program(shape: JobShape) -> list[ProgramOp]:
     return ops
 
 
-def meetings(ops: Sequence[ProgramOp]) -> dict[Hashable, list[ProgramOp]]:
-    """Ops that meet, by their meeting."""
-    found: dict[Hashable, list[ProgramOp]] = defaultdict(list)
+def meetings(ops: Sequence[ProgramOp]) -> dict[Hashable, list[int]]:
+    """Numbers of the ops that meet, by their meeting."""
+    found: dict[Hashable, list[int]] = defaultdict(list)
     for op in ops:
         if op.meeting is not None:
-            found[op.meeting].append(op)
+            found[op.meeting].append(op.number)
     return found
 
 
@@ -115,7 +151,10 @@ class _Stage:
         has_receiver = in_model != (last if forward else 0)
         if self.shape.pp_size > 1 and (has_receiver or self.shape.noop_transfers != "none"):
             send = self._add(f"{compute.direction}-send", [op.number], f"{compute.direction}-send")
-            send.call, send.moves_data = self._call_of_send(place, compute, len(done) - 1), has_receiver
+            send.moves_data = has_receiver
+            if self.shape.batched:  # with the next recv, that way or (no virtual pipeline) the other
+                key = (compute.direction, len(done)) if self.shape.vpp_size > 1 else (place + 1,)
+                send.call = (self.pp_rank, *key)
             if has_receiver:
                 send.meeting = (compute.direction, compute.microbatch, in_model)
                 send.chunk_in_model = in_model
@@ -132,27 +171,15 @@ class _Stage:
         if not forward and not done and place >= 2:
             waits = [self.compute_ops[place - 2]]
         recv = self._add(f"{compute.direction}-recv", waits, f"{compute.direction}-recv")
-        recv.call, recv.moves_data = self._call_of_recv(place, compute, len(done)), has_sender
+        recv.moves_data = has_sender
+        if self.shape.batched and self.shape.vpp_size > 1:
+            recv.call = (self.pp_rank, compute.direction, len(done))
+        elif self.shape.batched and place > 0 and self.order[place - 1].direction != compute.direction:
+            recv.call = (self.pp_rank, place)
         if has_sender:
             sender = in_model - 1 if forward else in_model + 1
             recv.meeting, recv.chunk_in_model = (compute.direction, compute.microbatch, sender), in_model
         return recv.number
-
-    def _call_of_send(self, place: int, compute: Compute, ordinal: int) -> Hashable:
-        """Name the call this send shares with the next recv, that way or (no virtual pipeline) the other."""
-        if not self.shape.batched:
-            return None
-        if self.shape.vpp_size > 1:
-            return (self.pp_rank, compute.direction, ordinal + 1)
-        return (self.pp_rank, place + 1)
-
-    def _call_of_recv(self, place: int, compute: Compute, ordinal: int) -> Hashable:
-        if not self.shape.batched:
-            return None
-        if self.shape.vpp_size > 1:
-            return (self.pp_rank, compute.direction, ordinal)
-        turns = place > 0 and self.order[place - 1].direction != compute.direction
-        return (self.pp_rank, place) if turns else None
 
     def _add_noop(self, op_type: str, after: int) -> None:
         """Record a transfer that moves nothing, which no compute could have needed."""

@@ -6,10 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from jobs.synthetic.mechanisms.data import PackedSequences
-from jobs.synthetic.mechanisms.loading import SlowStorage
-from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.mechanisms.network import CongestedNetwork, FlappingLink
+from jobs.synthetic.mechanisms.mechanism import ALWAYS, Mechanism, Window
 from jobs.synthetic.mechanisms.nuisances import (
     ClockSkew,
     ExpertImbalance,
@@ -17,13 +14,21 @@ from jobs.synthetic.mechanisms.nuisances import (
     PlannedGc,
     UnlikeGpus,
 )
-from jobs.synthetic.mechanisms.pauses import AllocatorStalls, UnsynchronisedGc
-from jobs.synthetic.mechanisms.stages import LossLayer, UnevenLayers
-from jobs.synthetic.mechanisms.workers import SickHost, ThermalThrottling, WeakGpu
-from jobs.synthetic.sample_layout import log_uniform
-from jobs.synthetic.shape import JobShape
-from jobs.synthetic.window import ALWAYS, Window
-from jobs.synthetic.workload import Workload
+from jobs.synthetic.mechanisms.transfers import CongestedNetwork, FlappingLink, SlowStorage
+from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences, UnevenLayers
+from jobs.synthetic.mechanisms.workers import (
+    AllocatorStalls,
+    SickHost,
+    ThermalThrottling,
+    UnsynchronisedGc,
+    WeakGpu,
+)
+from jobs.synthetic.shape import JobShape, Workload
+
+
+def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
+    """Draw between two bounds, each doubling as likely as the next."""
+    return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
 @dataclass(frozen=True)

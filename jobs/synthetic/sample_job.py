@@ -1,74 +1,42 @@
 """Random jobs: layout, usual times, faults and nuisances, all from one seed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 import numpy as np
 
-from jobs.synthetic.identity import GPUS_PER_HOST, JobIdentity
-from jobs.synthetic.job import GeneratedJob, recorded_job
 from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.sample_faults import FAULTS, Setting, nuisances
-from jobs.synthetic.sample_layout import child_rng, sample_shape, sample_workload
-from jobs.synthetic.shape import JobShape
-from jobs.synthetic.simulation import JobPlan, Simulation
+from jobs.synthetic.sample_faults import FAULTS, Setting, log_uniform, nuisances
+from jobs.synthetic.shape import GPUS_PER_HOST, USUAL_S, JobIdentity, JobShape, LineOrder, Workload
+from jobs.synthetic.simulation import BURST, JobPlan, Kind, child_rng
 
-Kind = Literal["healthy", "single", "several"]
 KINDS: Final[dict[Kind, float]] = {"healthy": 0.25, "single": 0.45, "several": 0.3}
 """Shares of jobs with no fault, with one, and with two to four of different causes."""
 LOST_LOGS: Final = 0.3
 """Share of jobs that lost the logs of some ranks, of those that record more than one rank of a worker."""
 SEEDS: Final = 2**63
+MOST_OPS: Final = 150_000
+"""Most recorded ops of a job on a day, about."""
+
+DP_SIZES: Final = (1, 2, 2, 3, 4, 4, 6, 8, 8, 12, 16)
+PP_SIZES: Final = (1, 1, 2, 2, 3, 4, 4, 6, 8)
+TP_SIZES: Final = (1, 2, 4, 8)
+CP_SIZES: Final = (1, 1, 1, 1, 2)
+"""A size that occurs twice is twice as likely."""
+UNRECORDED: Final = ("gc", "layernorm-grads-all-reduce", "optimizer")
+"""Op types that some profilers leave out without hiding who waits for whom."""
+OPS_PER_COMPUTE: Final = 3
+"""Recorded ops over computes, roughly."""
 
 
-@dataclass(frozen=True)
-class SampledJob:
-    """A job over all of its days.
-
-    plan       : windows of its mechanisms count the recorded steps of all days
-    lost_ranks : ranks whose logs are lost
-    """
-
-    plan: JobPlan
-    lost_ranks: Sequence[int] = ()
-
-    @property
-    def causes(self) -> list[str]:
-        """Causes of its mechanisms, nuisances left out."""
-        return sorted({each.cause for each in self.plan.mechanisms if each.cause is not None})
-
-    @property
-    def kind(self) -> Kind:
-        """How many causes were drawn; the truth says what they cost."""
-        kinds: tuple[Kind, ...] = ("healthy", "single", "several")
-        return kinds[min(len(self.causes), 2)]
-
-    def day(self, day: int, seed: int, identity: JobIdentity, more: Sequence[Mechanism] = ()) -> JobPlan:
-        """The job on one of its days, counted from 0.
-
-        seed : of that day's draws
-        more : further mechanisms, whose windows count the recorded steps of that day
-        """
-        steps = self.plan.shape.steps
-        parts = [mechanism.part(day * steps, (day + 1) * steps) for mechanism in self.plan.mechanisms]
-        there = [part for part in parts if part is not None]
-        return replace(self.plan, mechanisms=(*there, *more), seed=seed, identity=identity)
-
-
-def sample_job(
-    seed: int,
-    *,
-    days: int = 1,
-    has_own_hosts: bool = True,
-    most_ops: int = 150_000,
-) -> SampledJob:
+def sample_job(seed: int, *, days: int = 1, has_own_hosts: bool = True, most_ops: int = MOST_OPS) -> JobPlan:
     """Draw a job.
 
     The layout is that of sample_shape, usual times are those of sample_workload, strengths and chances stand
     with the functions of sample_faults, shares of healthy and faulty jobs in KINDS.
 
-    days          : over which the windows of its mechanisms may stretch
+    days          : over which the windows of its mechanisms may stretch: they count the steps of all days
     has_own_hosts : one of several hosts may be sick (only other jobs can show that all of a job is slow);
                     without, hosts get sick by themselves, as in a fleet
     most_ops      : most recorded ops on a day, about
@@ -81,20 +49,87 @@ def sample_job(
     kind = list(KINDS)[int(rng.choice(len(KINDS), p=list(KINDS.values())))]
     faults = _faults(rng, kind, setting)
     mechanisms = (*faults, *nuisances(child_rng(seed, "nuisances"), setting))
-    lost = _lost_ranks(child_rng(seed, "lost"), shape)
-    return SampledJob(JobPlan(shape, mechanisms, seed, workload=workload), lost)
-
-
-def run_sampled(plan: JobPlan, lost_ranks: Sequence[int]) -> tuple[GeneratedJob, Simulation]:
-    """Run and record a job, as far as its logs were not lost; the simulation is there for its truth."""
-    simulation = Simulation(plan)
-    job = recorded_job(simulation)
-    return (job.without_ranks(lost_ranks) if lost_ranks else job), simulation
+    lost_ranks = _lost_ranks(child_rng(seed, "lost"), shape)
+    return JobPlan(shape, mechanisms, seed, workload=workload, lost_ranks=lost_ranks)
 
 
 def own_hosts(shape: JobShape, identity: JobIdentity) -> tuple[str, ...]:
     """List the hosts of a job, in the order of its ranks."""
     return tuple(dict.fromkeys(identity.host_of(rank) for rank in range(0, shape.world_size, GPUS_PER_HOST)))
+
+
+def sample_shape(seed: int, most_ops: int = MOST_OPS) -> JobShape:
+    """Draw a layout.
+
+    dp, pp, tp and cp sizes are those above. 4 to 40 recorded steps; one job in ten has less than ten, which
+    is too few to be analysed. 1 to 16 microbatches; of jobs with a pipeline one in three is virtual, with 2
+    or 3 chunks and microbatches in multiples of pp. Half overlap gradients, half of the pipelines batch
+    transfers, one job in four has two buckets. No-op transfers: all, all but the first recv, or (not if
+    virtual) none. One job in four lacks one of the op types of UNRECORDED. One in four records two ranks per
+    worker, if it has two. Steps, and then microbatches, are cut until no more than about `most_ops` ops
+    are recorded.
+    """
+    rng = child_rng(seed, "shape")
+    pp_size = int(rng.choice(PP_SIZES))
+    vpp_size = int(rng.integers(2, 4)) if pp_size > 1 and rng.random() < 1 / 3 else 1
+    group = pp_size if vpp_size > 1 else 1
+    microbatches = group * int(rng.integers(1, 1 + max(16 // group, 1)))
+    tp_size, cp_size = int(rng.choice(TP_SIZES)), int(rng.choice(CP_SIZES))
+    records_two = bool(rng.random() < 0.25)
+    habits: list[Literal["all", "first_missing", "none"]] = ["all", "first_missing", "none"]
+    orders: list[LineOrder] = ["start", "schedule", "op_type", "shuffled"]
+    shape = JobShape(
+        dp_size=int(rng.choice(DP_SIZES)),
+        pp_size=pp_size,
+        microbatches=microbatches,
+        steps=int(rng.integers(4, 10) if rng.random() < 0.1 else rng.integers(10, 41)),
+        vpp_size=vpp_size,
+        tp_size=tp_size,
+        cp_size=cp_size,
+        overlapped=bool(rng.random() < 0.5),
+        batched=bool(rng.random() < 0.5),
+        noop_transfers=habits[int(rng.integers(0, 2 if vpp_size > 1 else 3))],
+        absent=frozenset({str(rng.choice(UNRECORDED))} if rng.random() < 0.25 else ()),
+        buckets=2 if rng.random() < 0.25 else 1,
+        recorded_tp_ranks=2 if records_two and tp_size > 1 else 1,
+        recorded_cp_ranks=2 if records_two and tp_size == 1 and cp_size > 1 else 1,
+        line_order=orders[int(rng.integers(0, 4))],
+    )
+    return _cut(shape, group, most_ops)
+
+
+def _cut(shape: JobShape, group: int, most_ops: int) -> JobShape:
+    """Cut steps down to ten, then microbatches, until the ops are few enough."""
+    workers = len(shape.cells) * shape.recorded_tp_ranks * shape.recorded_cp_ranks
+    per_step = workers * shape.microbatches * shape.vpp_size * 2 * OPS_PER_COMPUTE
+    if shape.steps > 2 * BURST:
+        shape = replace(shape, steps=int(np.clip(most_ops // per_step, 2 * BURST, shape.steps)))
+    per_group = per_step * shape.steps * group // shape.microbatches
+    groups = int(np.clip(most_ops // per_group, 1, shape.microbatches // group))
+    return replace(shape, microbatches=groups * group)
+
+
+def sample_workload(seed: int, shape: JobShape) -> Workload:
+    """Draw usual times.
+
+    A forward-compute takes 5 to 120 ms, a backward-compute 1.5 to 2.5 times that, all log-uniform. Pipeline
+    transfers take 0.1 to 1 times USUAL_S, collectives 0.3 to 2 times; the host 5 to 30 us before each op.
+    Noise is 0.5 to 6 %, log-uniform: half of the jobs are below 1.7 %.
+    """
+    rng = child_rng(seed, "workload")
+    forward_s = log_uniform(rng, 0.005, 0.12) * shape.vpp_size
+    transfer, collective = log_uniform(rng, 0.1, 1.0), log_uniform(rng, 0.3, 2.0)
+    usual_s = {
+        op_type: time_s * (transfer if op_type.endswith(("-send", "-recv")) else collective)
+        for op_type, time_s in USUAL_S.items()
+    }
+    return Workload(
+        forward_s=forward_s,
+        backward_ratio=log_uniform(rng, 1.5, 2.5),
+        launch_s=log_uniform(rng, 5e-6, 30e-6),
+        noise=log_uniform(rng, 0.005, 0.06),
+        usual_s=usual_s,
+    )
 
 
 def _faults(rng: np.random.Generator, kind: Kind, setting: Setting) -> list[Mechanism]:
@@ -108,9 +143,8 @@ def _faults(rng: np.random.Generator, kind: Kind, setting: Setting) -> list[Mech
     return found
 
 
-def _lost_ranks(rng: np.random.Generator, shape: JobShape) -> tuple[int, ...]:
+def _lost_ranks(rng: np.random.Generator, shape: JobShape) -> Sequence[int]:
     """Draw ranks to lose: some workers' first, whose place another recorded rank then takes."""
     if shape.recorded_tp_ranks * shape.recorded_cp_ranks == 1 or rng.random() > LOST_LOGS:
         return ()
-    workers = [(dp_rank, pp_rank) for pp_rank in range(shape.pp_size) for dp_rank in range(shape.dp_size)]
-    return tuple(shape.rank(*worker) for worker in workers if rng.random() < 0.3)
+    return tuple(shape.rank(*cell) for cell in shape.cells if rng.random() < 0.3)

@@ -1,11 +1,14 @@
-"""How a generated job is laid out and what its profiler records."""
+"""What a generated job is when nothing goes wrong: its layout, its usual times, who it is, where it runs."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
 from schemas.vocabulary import OP_TYPES
 
 TRANSFERS = ("forward-send", "forward-recv", "backward-send", "backward-recv")
+GPUS_PER_HOST: Final = 8
 
 LineOrder = Literal["schedule", "start", "op_type", "shuffled"]
 """In which order a line lists its ops: as issued, by start, by op type then start, or in none."""
@@ -63,6 +66,11 @@ class JobShape:
         return self.dp_size * self.pp_size * self.tp_size * self.cp_size
 
     @property
+    def hosts(self) -> int:
+        """Hosts that its GPUs fill."""
+        return -(-self.world_size // GPUS_PER_HOST)
+
+    @property
     def last_chunk(self) -> int:
         """Number of the model's last chunk; chunk c of stage p is chunk c * pp_size + p of the model."""
         return self.vpp_size * self.pp_size - 1
@@ -70,3 +78,70 @@ class JobShape:
     def rank(self, dp_rank: int, pp_rank: int, cp_rank: int = 0, tp_rank: int = 0) -> int:
         """Global rank: tensor parallelism varies fastest, the pipeline slowest."""
         return ((pp_rank * self.dp_size + dp_rank) * self.cp_size + cp_rank) * self.tp_size + tp_rank
+
+    @property
+    def cells(self) -> list[tuple[int, int]]:
+        """(dp_rank, pp_rank) of each worker, stage after stage."""
+        return [(dp_rank, pp_rank) for pp_rank in range(self.pp_size) for dp_rank in range(self.dp_size)]
+
+
+USUAL_S: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        **dict.fromkeys(TRANSFERS, 0.002),
+        "params-all-gather": 0.015,
+        "grads-reduce-scatter": 0.025,
+        "separate-grads-all-reduce": 0.005,
+        "layernorm-grads-all-reduce": 0.00004,
+        "embedding-grads-all-reduce": 0.01,
+        "optimizer-clip-main-grad": 0.001,
+        "optimizer": 0.004,
+        "gc": 0.0,
+    }
+)
+"""Typical times of everything but computes, in the range of the published traces [s]."""
+NOOP_TRANSFER_S: Final = 10e-6
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A job in which nothing goes wrong. Times in seconds.
+
+    forward_s      : work linear in tokens of a full microbatch's forward pass through a stage, all its chunks
+    backward_ratio : backward over forward of the linear work; two matrix products for one
+    attention_backward_ratio : the same of the work quadratic in length; five products for two, because
+                     attention is recomputed (Dao, arXiv 2307.08691, section 3.1)
+    launch_s       : mean delay of the host before any op, exponentially distributed
+    noise          : standard deviation of the log of any time
+    usual_s        : time of everything but computes, by op type
+    """
+
+    forward_s: float = 0.05
+    backward_ratio: float = 2.0
+    attention_backward_ratio: float = 2.5
+    launch_s: float = 0.00002
+    noise: float = 0.01
+    usual_s: Mapping[str, float] = field(default_factory=lambda: USUAL_S)
+
+
+@dataclass(frozen=True)
+class JobIdentity:
+    """Who the job is, where it runs and when.
+
+    first_t0_us : Unix time at which the first recorded step starts [us]
+    recorded_s  : time over which the bursts of recorded steps are spread; None: the steps between them take
+                  as long as those recorded
+    fields      : further fields of the manifest
+    """
+
+    job_id: str = "generated"
+    run_id: str = "r0"
+    first_step: int = 0
+    first_t0_us: int = 1_767_600_000_000_000
+    hosts: Sequence[str] = ()
+    recorded_s: float | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def host_of(self, rank: int) -> str:
+        """Host of a global rank; named by its place where the job has no list of hosts."""
+        place = rank // GPUS_PER_HOST
+        return self.hosts[place % len(self.hosts)] if self.hosts else f"node-{place:04d}"

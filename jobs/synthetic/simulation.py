@@ -3,39 +3,78 @@
 import zlib
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.synthetic.conditions import Conditions
-from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.conditions import Conditions, Place
 from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.place import Place
 from jobs.synthetic.program import build_program
-from jobs.synthetic.shape import JobShape
+from jobs.synthetic.shape import JobIdentity, JobShape, Workload
 from jobs.synthetic.timeline import EventSimulation, Timeline, Times
-from jobs.synthetic.workload import Workload
-from schemas.vocabulary import CAUSES
+from schemas.vocabulary import CAUSE_UNEXPLAINED, CAUSES
 
-LAUNCH_DELAY = "launch_delay"
-UNEXPLAINED = "unexplained"
-LABELS = tuple(cause for cause in CAUSES if cause != UNEXPLAINED)
+LABELS = tuple(cause for cause in CAUSES if cause != CAUSE_UNEXPLAINED)
 """The causes that mechanisms have."""
 ROUNDING = 1e-9
 """Relative difference of two times below which they differ by rounding alone."""
+BURST = 5
+"""Profilers record steps in bursts of about this many."""
+BETWEEN_BURSTS = 100
+"""Steps that are not recorded after each burst."""
+
+Kind = Literal["healthy", "single", "several"]
+
+
+def child_rng(seed: int, name: str) -> np.random.Generator:
+    """Draws for one purpose, so that those for others do not shift them."""
+    return np.random.default_rng([seed, zlib.crc32(name.encode())])
 
 
 @dataclass(frozen=True)
 class JobPlan:
-    """All that makes a job: the same plan gives the same job, to the last bit."""
+    """All that makes a job: the same plan gives the same job, to the last bit.
+
+    lost_ranks : ranks whose logs are lost
+    """
 
     shape: JobShape
     mechanisms: Sequence[Mechanism] = ()
     seed: int = 0
     identity: JobIdentity = field(default_factory=JobIdentity)
     workload: Workload = field(default_factory=Workload)
+    lost_ranks: Sequence[int] = ()
+
+    @property
+    def causes(self) -> list[str]:
+        """Causes of its mechanisms, nuisances left out."""
+        return sorted({each.cause for each in self.mechanisms if each.cause is not None})
+
+    @property
+    def kind(self) -> Kind:
+        """How many causes it has; the truth says what they cost."""
+        kinds: tuple[Kind, ...] = ("healthy", "single", "several")
+        return kinds[min(len(self.causes), 2)]
+
+    @property
+    def step_numbers(self) -> list[int]:
+        """Numbers of the recorded steps: bursts with gaps between them."""
+        steps = range(self.shape.steps)
+        return [self.identity.first_step + step + step // BURST * BETWEEN_BURSTS for step in steps]
+
+    def day(self, day: int, seed: int, identity: JobIdentity, more: Sequence[Mechanism] = ()) -> "JobPlan":
+        """One of the days, counted from 0, of a plan whose windows count the recorded steps of all days.
+
+        seed : of that day's draws
+        more : further mechanisms, whose windows count the recorded steps of that day
+        """
+        steps = self.shape.steps
+        parts = [mechanism.part(day * steps, (day + 1) * steps) for mechanism in self.mechanisms]
+        there = [part for part in parts if part is not None]
+        return replace(self, mechanisms=(*there, *more), seed=seed, identity=identity)
 
 
 class Simulation:
@@ -57,7 +96,7 @@ class Simulation:
 
     def rng(self, name: str) -> np.random.Generator:
         """Draws that depend on the job's seed and on what they are for, and on nothing else."""
-        return np.random.default_rng([self.plan.seed, zlib.crc32(name.encode())])
+        return child_rng(self.plan.seed, name)
 
     def conditions(self, without: Collection[int] = ()) -> Conditions:
         """Conditions under all mechanisms, those of the given places undone."""
@@ -97,15 +136,10 @@ class Simulation:
 
         Ops that merely wait for others are not among them.
         """
-        stages = [
-            [op.number for op in self.place.ops if op.pp_rank == p] for p in range(self.plan.shape.pp_size)
-        ]
-        slower = [
-            with_it > without_it * (1 + ROUNDING)
-            for with_it, without_it in zip(self._times_as_it_ran, self.times_us({number}), strict=True)
-        ]
-        either = slower[0] | slower[1]
-        return np.stack([either[rows].any(axis=0) for rows in stages], axis=-1)
+        both = zip(self._times_as_it_ran, self.times_us({number}), strict=True)
+        busy, delay = (with_it > without_it * (1 + ROUNDING) for with_it, without_it in both)
+        of_stage = [self.place.pp_rank == pp_rank for pp_rank in range(self.plan.shape.pp_size)]
+        return np.stack([(busy | delay)[rows].any(axis=0) for rows in of_stage], axis=-1)
 
     def step_us(self, timeline: Timeline) -> NDArray[np.float64]:
         """Actual step times: latest end minus earliest start of the recorded ops, by true clocks. [us]"""

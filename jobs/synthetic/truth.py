@@ -1,15 +1,12 @@
 """The truth about a job: what each cause, and each mechanism, really costs it."""
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.simulation import LABELS, LAUNCH_DELAY, Simulation
+from jobs.synthetic.simulation import LABELS, Simulation
 
 
 @dataclass(frozen=True)
@@ -32,13 +29,8 @@ class Truth:
     mechanisms: list[dict[str, Any]]
 
 
-def true_savings(simulation: Simulation, step_numbers: Collection[int] = ()) -> Truth:
-    """Run the very same job without each cause and without each mechanism.
-
-    step_numbers : numbers of the recorded steps, as logged; counted from 0 where empty
-    """
-    plan = simulation.plan
-    numbers = list(step_numbers) or list(range(plan.shape.steps))
+def true_savings(simulation: Simulation) -> Truth:
+    """Run the very same job without each cause and without each mechanism."""
 
     @cache
     def mean_us(without: frozenset[int], *, is_launch_free: bool) -> float:
@@ -50,36 +42,32 @@ def true_savings(simulation: Simulation, step_numbers: Collection[int] = ()) -> 
     def saved(without: frozenset[int], *, is_launch_free: bool = False) -> float:
         return (actual_us - mean_us(without, is_launch_free=is_launch_free)) / actual_us
 
-    by_cause = {
-        cause: saved(simulation.places_of({cause}), is_launch_free=cause == LAUNCH_DELAY) for cause in LABELS
-    }
     return Truth(
         actual_step_s=actual_us / 1e6,
-        time_saved_fraction=by_cause,
+        time_saved_fraction={
+            cause: saved(simulation.places_of({cause}), is_launch_free=cause == "launch_delay")
+            for cause in LABELS
+        },
         all_causes_fraction=saved(simulation.places_of(LABELS), is_launch_free=True),
         nuisances_fraction=saved(simulation.places_of({None})),
         mechanisms=[
             {
-                **_described(mechanism),
+                "mechanism": type(mechanism).__name__,
+                "cause": mechanism.cause,
+                "parameters": mechanism.parameters(),
                 "time_saved_fraction": saved(frozenset({place})),
                 "culprits": dict(mechanism.culprits(simulation.place)),
-                **_struck(simulation.slowed_by(place), numbers),
+                **_struck(simulation, place),
             }
-            for place, mechanism in enumerate(plan.mechanisms)
+            for place, mechanism in enumerate(simulation.plan.mechanisms)
         ],
     )
 
 
-def _described(mechanism: Mechanism) -> dict[str, Any]:
-    """Name, cause and parameters of a mechanism."""
-    parameters = {name: value for name, value in mechanism.parameters().items() if name != "window"}
-    return {"mechanism": type(mechanism).__name__, "cause": mechanism.cause, "parameters": parameters}
-
-
-def _struck(slowed: NDArray[np.bool_], step_numbers: Sequence[int]) -> dict[str, Any]:
-    """Numbers of the steps, and the workers, in which something is slowed."""
-    steps = np.flatnonzero(slowed.any(axis=(1, 2))).tolist()
+def _struck(simulation: Simulation, place: int) -> dict[str, Any]:
+    """Numbers of the steps, and the workers, in which a mechanism slows something."""
+    slowed, numbers = simulation.slowed_by(place), simulation.plan.step_numbers
     return {
-        "slowed_steps": [step_numbers[step] for step in steps],
+        "slowed_steps": [numbers[step] for step in np.flatnonzero(slowed.any(axis=(1, 2)))],
         "slowed_workers": np.argwhere(slowed.any(axis=0)).tolist(),
     }

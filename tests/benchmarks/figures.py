@@ -1,13 +1,24 @@
-"""What a benchmark found, beside what was found when the baseline was written.
+"""How benchmarks measure time and memory, and how they show it, beside what the baseline says.
 
 Machines differ and are shared, so that a time is compared as a ratio to something that ran in those minutes.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from os import getpid
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
+
+import numpy as np
+import psutil
+
+Measured: TypeAlias = tuple[float, float]
+"""Seconds, and peak memory of JVM, Python workers and this process together [MiB]."""
 
 BASELINE: Final = Path(__file__).with_name("baseline.json")
 
@@ -55,3 +66,102 @@ def write_baseline(figures: Iterable[Figure]) -> None:
     """Let later runs be compared with these."""
     ratios = {figure.name: round(figure.ratio, 4) for figure in figures}
     BASELINE.write_text(json.dumps(ratios, indent=2) + "\n")
+
+
+REPEATS = 20
+
+
+def yardstick_ms() -> float:
+    """10,000 sums of 640 float64 [ms]; 7 ms on the machine for which the targets were set."""
+    values, out = np.ones(640), np.empty(640)
+    started = time.perf_counter()
+    for _ in range(10_000):
+        np.add(values, values, out=out)
+    return (time.perf_counter() - started) * 1e3
+
+
+def median_ms(work: Callable[[], object], repeats: int = REPEATS) -> tuple[float, float]:
+    """Median time of `work` and of the yardstick run before each repeat [ms]."""
+    work()
+    times, yards = [], []
+    for _ in range(repeats):
+        yards.append(yardstick_ms())
+        started = time.perf_counter()
+        work()
+        times.append((time.perf_counter() - started) * 1e3)
+    return statistics.median(times), statistics.median(yards)
+
+
+PAUSE_S: Final = 0.2
+MIB: Final = 1 << 20
+_JVM: Final = "java"
+
+
+@dataclass
+class Peak:
+    """Highest resident memory seen [MiB]: the JVM, all Python workers, this process; all at a time.
+
+    Between its fork and its exec a child is as large as what started it, and has the name of one of its
+    threads: a JVM that starts a command looks like two. Such a child is passed over; its program is still its
+    parent's.
+    """
+
+    jvm: float = 0.0
+    workers: float = 0.0
+    driver: float = 0.0
+    together: float = 0.0
+
+    def look(self) -> None:
+        """Take one sample."""
+        this = psutil.Process()
+        jvm = workers = 0.0
+        for child in this.children(recursive=True):
+            try:
+                size = child.memory_info().rss / MIB
+                is_jvm, is_forking = _program(child) == _JVM, _is_forking(child)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+            if not is_forking:
+                jvm += size * is_jvm
+                workers += size * (not is_jvm)
+        driver = this.memory_info().rss / MIB
+        self.jvm, self.workers = max(self.jvm, jvm), max(self.workers, workers)
+        self.driver, self.together = max(self.driver, driver), max(self.together, jvm + workers + driver)
+
+
+def _program(process: psutil.Process) -> str:
+    return Path(process.exe()).name
+
+
+def _is_forking(child: psutil.Process) -> bool:
+    """Whether this is a JVM beneath a JVM, or a Python process right beneath this one: not started yet."""
+    above = child.parent()
+    can_be = above is not None and (_program(child) == _JVM or above.pid == getpid())
+    return can_be and above.exe() == child.exe()
+
+
+@contextmanager
+def watched() -> Iterator[Peak]:
+    """Sample in the background until the block ends."""
+    peak, done = Peak(), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(PAUSE_S):
+            peak.look()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        thread.join()
+
+
+def watch(work: Callable[[], object]) -> Measured:
+    """Run something; returns seconds and peak memory."""
+    with watched() as peak:
+        started = time.perf_counter()
+        work()
+        took_s = time.perf_counter() - started
+    return took_s, peak.together

@@ -2,12 +2,11 @@
 
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -16,23 +15,18 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from jobs import aggregate_fleet, ingest_rank_logs, publish_night, simulate_what_if
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings, load_settings
-from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.log_files import write_rank_logs
 from jobs.synthetic.mechanisms.workers import WeakGpu
-from jobs.synthetic.rank_log_files import write_rank_logs
-from jobs.synthetic.shape import JobShape
+from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.warehouse.local_tables import keys_of
 from jobs.warehouse.stored_units import StoredUnit, read_units, stored_units, units_frame
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, RANK_STEPS
-from tests.benchmarks.figures import Figure
-from tests.benchmarks.memory import watched
+from tests.benchmarks.figures import Figure, Measured, watch
 from tests.support.random_jobs import generate_job
 from udfs.simulate.unit_batches import RESULT_SCHEMA, simulate_batches, simulate_unit
 from udfs.what_if import SimulationSettings
-
-Measured: TypeAlias = tuple[float, float]
-"""Seconds, and peak memory of JVM, Python workers and this process together [MiB]."""
 
 DAY: Final = date(2026, 1, 5)
 JOBS_OF_THE_DAY: Final = 24
@@ -114,12 +108,3 @@ def _kernel(spark: SparkSession, settings: Settings) -> None:
     for batch in units_frame(spark, _stored(spark, settings, [DAY]), 1).toArrow().to_batches():
         for unit in read_units([batch]):
             simulate_unit(unit, SimulationSettings())
-
-
-def watch(work: Callable[[], object]) -> Measured:
-    """Run something; returns seconds and peak memory."""
-    with watched() as peak:
-        started = time.perf_counter()
-        work()
-        took_s = time.perf_counter() - started
-    return took_s, peak.together

@@ -16,10 +16,9 @@ from jobs.runtime.arguments import Arguments, command, not_negative, option, pos
 from jobs.synthetic.job import GeneratedJob, recorded_job
 from jobs.synthetic.mechanisms.nuisances import ClockSkew
 from jobs.synthetic.sample_job import own_hosts, sample_job
-from jobs.synthetic.sample_layout import child_rng
-from jobs.synthetic.simulation import JobPlan, Simulation
+from jobs.synthetic.simulation import JobPlan, Simulation, child_rng
 from schemas.vocabulary import EXIT_DONE, JOB_CAUSES, JOB_SLOWDOWN, STATUS_ANALYSED, STATUS_CORRUPT_TRACE
-from tests.evaluation.answers import Row
+from tests.evaluation.judge import Row
 from tests.evaluation.report import FORMATS, Section, rendered
 from tests.evaluation.skews import SKEWS, draw_clocks
 from udfs.errors import TraceError
@@ -61,10 +60,8 @@ def judge(seed: int, skew: str = "", most_ops: int = 15_000) -> Row | None:
               one clock: with what the simulator makes of the clocks, and (`ignored_`) with them as they are
     """
     drawn = sample_job(seed, most_ops=most_ops)
-    plan = replace(
-        drawn.plan,
-        mechanisms=tuple(each for each in drawn.plan.mechanisms if not isinstance(each, ClockSkew)),
-    )
+    others = tuple(each for each in drawn.mechanisms if not isinstance(each, ClockSkew))
+    plan = replace(drawn, mechanisms=others)
     hosts = own_hosts(plan.shape, plan.identity)
     if len(hosts) < 2 or kind_of(plan) == "one worker":
         return None
@@ -72,8 +69,8 @@ def judge(seed: int, skew: str = "", most_ops: int = 15_000) -> Row | None:
     chosen = skew or str(rng.choice(list(SKEWS)))
     clocks = draw_clocks(rng, hosts, plan.shape.steps, chosen)
     job, skewed = (
-        recorded_job(Simulation(replace(plan, mechanisms=mechanisms))).without_ranks(drawn.lost_ranks)
-        for mechanisms in (plan.mechanisms, (*plan.mechanisms, clocks))
+        recorded_job(Simulation(replace(plan, mechanisms=mechanisms)))
+        for mechanisms in (others, (*others, clocks))
     )
     true, ignored = _simulated(job, FROM_ONE_CLOCK), _simulated(skewed, FROM_ONE_CLOCK)
     found = _simulated(skewed, SimulationSettings())

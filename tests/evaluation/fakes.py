@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from jobs.synthetic.simulation import LABELS
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
-from tests.evaluation.answers import Diagnose
+from tests.evaluation.judge import Diagnose
 
 Culprits = Sequence[tuple[int | None, int | None]]
 """(dp_rank, pp_rank), worst first; None: all."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from jobs.synthetic.place import Cell
+from jobs.synthetic.conditions import Cell
 from tests.evaluation.recording import Recording
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Ints, Mask

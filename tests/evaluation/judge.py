@@ -1,20 +1,78 @@
 """Generated jobs, each diagnosed and set beside its truth."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Any, Final
 
-from jobs.synthetic.mechanisms.mechanism import Mechanism, Windowed
-from jobs.synthetic.sample_job import SampledJob, own_hosts, run_sampled, sample_job
-from jobs.synthetic.sample_layout import child_rng
+import pyarrow as pa
+
+from jobs.synthetic.conditions import Cell
+from jobs.synthetic.job import recorded_job
+from jobs.synthetic.mechanisms.mechanism import ALWAYS, Mechanism, Windowed
+from jobs.synthetic.sample_job import own_hosts, sample_job
 from jobs.synthetic.shape import JobShape
-from jobs.synthetic.simulation import LABELS
+from jobs.synthetic.simulation import LABELS, JobPlan, Simulation, child_rng
 from jobs.synthetic.truth import Truth, true_savings
-from jobs.synthetic.window import ALWAYS
-from tests.evaluation.answers import Diagnose, DiagnosedJob, Row, diagnosed
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, STATUS_CORRUPT_TRACE
 from tests.evaluation.skews import draw_clocks
+from udfs.errors import TraceError
 from udfs.what_if import simulate_job
+
+NO_ANSWER: Final = "no answer"
+"""Flag of a cause that the diagnosis has no row for."""
+
+Row = dict[str, Any]
+Diagnose = Callable[[pa.Table, Mapping[str, object] | None], Mapping[str, pa.Table]]
+"""Rows of rank_steps and the manifest in; tables job_slowdown and job_causes out, as of simulate_job."""
+
+
+@dataclass(frozen=True)
+class DiagnosedJob:
+    """What was said about a job.
+
+    job    : row of job_slowdown; of a trace that was refused its status alone
+    causes : rows of job_causes, by cause; none of a trace that was refused
+    """
+
+    job: Row
+    causes: Mapping[str, Row]
+
+    @property
+    def is_flagged(self) -> bool:
+        """Whether any cause has a flag, the unexplained rest among them."""
+        return any(self.answer(cause)["flag"] is not None for cause in {*LABELS, *self.causes})
+
+    def answer(self, cause: str) -> Row:
+        """Columns predicted, is_cause and flag; a cause without a row saves nothing and is no label."""
+        row = self.causes.get(cause, {})
+        saved = row.get("time_saved_fraction")
+        return {
+            "predicted": saved or 0.0,
+            "is_cause": bool(row.get("is_cause")),
+            "flag": row.get("flag_reason") or (NO_ANSWER if saved is None else None),
+        }
+
+    def worst_cells(self, cause: str, dp_size: int, pp_size: int) -> frozenset[Cell]:
+        """Cells that the culprit named worst stands for: null is all of them. Empty where none is named."""
+        culprits = self.causes.get(cause, {}).get("culprits") or []
+        return frozenset(
+            (dp_rank, pp_rank)
+            for worst in culprits[:1]
+            for dp_rank in (range(dp_size) if worst["dp_rank"] is None else [worst["dp_rank"]])
+            for pp_rank in (range(pp_size) if worst["pp_rank"] is None else [worst["pp_rank"]])
+        )
+
+
+def diagnosed(diagnose: Diagnose, rank_steps: pa.Table, manifest: Mapping[str, object]) -> DiagnosedJob:
+    """Let a job be diagnosed; a trace that is refused is an answer too, without causes."""
+    try:
+        tables = diagnose(rank_steps, manifest)
+    except TraceError:
+        return DiagnosedJob({"status": STATUS_CORRUPT_TRACE}, {})
+    (job,) = tables[JOB_SLOWDOWN].to_pylist()
+    return DiagnosedJob(job, {row["cause"]: row for row in tables[JOB_CAUSES].to_pylist()})
+
 
 THRESHOLD: Final = 0.025
 """A cause holds if its fix saves this share of the actual step time."""
@@ -39,9 +97,8 @@ class Variant:
     steps: int | None = None
     is_skewed: bool = False
 
-    def of(self, job: SampledJob) -> SampledJob:
+    def of(self, plan: JobPlan) -> JobPlan:
         """Return the job under these conditions."""
-        plan = job.plan
         if self.noise is not None:
             plan = replace(plan, workload=replace(plan.workload, noise=self.noise))
         if self.steps is not None:
@@ -51,7 +108,7 @@ class Variant:
             hosts = own_hosts(plan.shape, plan.identity)
             clocks = draw_clocks(child_rng(plan.seed, "clocks"), hosts, plan.shape.steps)
             plan = replace(plan, mechanisms=(*plan.mechanisms, clocks))
-        return replace(job, plan=plan)
+        return plan
 
 
 USUAL: Final = Variant("as drawn")
@@ -75,16 +132,16 @@ def judge_job(
                is_located: the cells named worst are truly slow, None without a true slow worker
     """
     drawn = variant.of(sample_job(seed, most_ops=most_ops))
-    job, simulation = run_sampled(drawn.plan, drawn.lost_ranks)
-    truth = true_savings(simulation)
+    simulation = Simulation(drawn)
+    job, truth = recorded_job(simulation), true_savings(simulation)
     found = diagnosed(diagnose, job.rank_steps, job.manifest)
-    shape = drawn.plan.shape
+    shape = drawn.shape
     of_job = {
         "seed": seed,
         "variant": variant.name,
         "kind": drawn.kind,
         **{name: getattr(shape, name) for name in ("dp_size", "pp_size", "vpp_size", "steps")},
-        "noise": drawn.plan.workload.noise,
+        "noise": drawn.workload.noise,
         "status": found.job["status"],
         "is_detectable": not any(is_hidden(mechanism, shape) for mechanism in truth.mechanisms),
         "is_flagged": found.is_flagged,

@@ -11,9 +11,8 @@ import pyarrow as pa
 
 from jobs.synthetic.simulation import LABELS
 from schemas.vocabulary import JOB_CAUSES
-from tests.evaluation.answers import Diagnose, DiagnosedJob, Row, diagnosed
 from tests.evaluation.inject import FAULTS, STRENGTHS
-from tests.evaluation.judge import THRESHOLD
+from tests.evaluation.judge import THRESHOLD, Diagnose, DiagnosedJob, Row, diagnosed
 from tests.evaluation.recording import Recording, read_recording
 from tests.evaluation.score import percent
 from tests.support import published

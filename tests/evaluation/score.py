@@ -1,17 +1,54 @@
-"""Scores of answers, rows as of `sample.tables`: errors of the saved fraction, labels, calibration."""
+"""Scores of answers, by classes of jobs: errors of the saved fraction, labels, calibration."""
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from tests.evaluation.answers import NO_ANSWER
-from tests.evaluation.classes import CLASSES, JobClass
+from tests.evaluation.judge import NO_ANSWER
 
 Frame = pd.DataFrame
 
+
+@dataclass(frozen=True)
+class JobClass:
+    """Answers that are judged together, and what they are to reach; None where nothing is asked.
+
+    mae, p95   : errors, as fractions of the actual step time
+    jobs_share : part of all jobs that the class is to hold
+    """
+
+    title: str
+    holds: Callable[[Frame], "pd.Series[bool]"]
+    mae: float | None = None
+    p95: float | None = None
+    f1: float | None = None
+    jobs_share: float | None = None
+
+
+CLASSES: Final[dict[str, JobClass]] = {
+    "dp4pp2": JobClass(
+        "dp >= 4, pp >= 2, >= 4 steps",
+        lambda rows: (rows.dp_size >= 4) & (rows.pp_size >= 2) & (rows.steps >= 4),
+        0.0025,
+        0.01,
+        0.99,
+    ),
+    "dp2pp2": JobClass(
+        "dp >= 2, pp >= 2", lambda rows: (rows.dp_size >= 2) & (rows.pp_size >= 2), 0.0035, 0.015, 0.985
+    ),
+    "dp1": JobClass("dp = 1", lambda rows: rows.dp_size == 1),
+    "pp1": JobClass("pp = 1", lambda rows: rows.pp_size == 1),
+    "unflagged": JobClass(
+        "all without a flag (jobs)", lambda rows: ~rows.is_flagged, 0.003, 0.01, 0.99, 0.75
+    ),
+    "unflagged_rows": JobClass("all without a flag (rows)", lambda rows: rows.flag.isna()),
+    "detectable": JobClass("all detectable", lambda rows: rows.is_detectable, 0.01, 0.04, 0.96),
+    "all": JobClass("all", lambda rows: rows.dp_size >= 1),
+}
 
 STRAGGLES: Final = 1.1
 """A job straggles from this slowdown on."""
@@ -29,11 +66,8 @@ CALIBRATION_EDGES: Final = (-1.0, 0.0, 0.005, 0.015, 0.025, 0.035, 0.05, 0.1, 0.
 def labels(predicted: "pd.Series[bool]", true: "pd.Series[bool]") -> dict[str, float]:
     """Labels against the truth: counts, precision, recall and F1, their harmonic mean; nan: none."""
     flagged, holds = np.asarray(predicted, bool), np.asarray(true, bool)
-    hits, false, missed = (
-        int((flagged & holds).sum()),
-        int((flagged & ~holds).sum()),
-        int((~flagged & holds).sum()),
-    )
+    both = (flagged & holds, flagged & ~holds, ~flagged & holds)
+    hits, false, missed = (int(each.sum()) for each in both)
     return {
         "true": hits + missed,
         "false": false,
@@ -44,11 +78,11 @@ def labels(predicted: "pd.Series[bool]", true: "pd.Series[bool]") -> dict[str, f
     }
 
 
-def by_class(answers: Frame, classes: Mapping[str, JobClass] = CLASSES) -> Frame:
+def by_class(answers: Frame) -> Frame:
     """One row per class: all causes together, with the targets beside."""
     every_job = answers.seed.nunique()
     rows = []
-    for each in classes.values():
+    for each in CLASSES.values():
         inside = answers[each.holds(answers)]
         scores = _scores(inside)
         rows.append(
@@ -70,12 +104,12 @@ def by_class(answers: Frame, classes: Mapping[str, JobClass] = CLASSES) -> Frame
     return Frame(rows)
 
 
-def by_cause(answers: Frame, classes: Mapping[str, JobClass] = CLASSES) -> Frame:
+def by_cause(answers: Frame) -> Frame:
     """One row per class and cause."""
     return Frame(
         [
             {"class": each.title, "cause": cause, **_scores(rows)}
-            for each in classes.values()
+            for each in CLASSES.values()
             for cause, rows in answers[each.holds(answers)].groupby("cause", sort=False)
         ]
     )
@@ -92,10 +126,10 @@ def healthy_labels(answers: Frame) -> Frame:
     return found
 
 
-def located(answers: Frame, classes: Mapping[str, JobClass] = CLASSES) -> Frame:
+def located(answers: Frame) -> Frame:
     """Of jobs with a true slow worker, in how many the cell named worst is one that is truly slow."""
     rows = []
-    for each in classes.values():
+    for each in CLASSES.values():
         inside = answers[each.holds(answers) & (answers.cause == "slow_worker") & answers.is_true]
         labelled = inside[inside.is_cause]
         hits, hits_labelled = int(inside.is_located.sum()), int(labelled.is_located.sum())

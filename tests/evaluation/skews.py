@@ -6,9 +6,8 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from jobs.synthetic.conditions import Conditions
+from jobs.synthetic.conditions import Conditions, Place
 from jobs.synthetic.mechanisms.mechanism import Culprits, Mechanism
-from jobs.synthetic.place import Place
 
 PPM: Final = 1e-6
 

@@ -1,11 +1,44 @@
-"""The evaluation of clocks: what it prints, and that a job on good clocks is the one it is compared with."""
+"""Clocks of a generated job that are off: the record shows them, nothing else does, and all are undone."""
 
 import json
 
+import numpy as np
 import pytest
 
+from jobs.synthetic.shape import JobShape
+from jobs.synthetic.simulation import JobPlan, Simulation
+from jobs.synthetic.truth import true_savings
 from tests.evaluation.clocks import judge, main
-from tests.evaluation.skews import SKEWS
+from tests.evaluation.skews import SKEWS, HostClock, HostClocks
+from tests.support.random_jobs import generate_job
+
+SHAPE = JobShape(dp_size=2, steps=12, tp_size=8, absent=frozenset({"gc"}))
+BAD = HostClock("node-0001", offset_s=0.02, drift_ppm=100.0, jump_s=-0.005, jump_step=7)
+
+
+def last_ends_us(*mechanisms: HostClocks) -> np.ndarray:
+    """Unix time at which each worker's last op ends in each step, shape (step, dp_rank). [us]"""
+    rows = generate_job(SHAPE, mechanisms, seed=1).rank_steps.sort_by(
+        [("step", "ascending"), ("dp_rank", "ascending")]
+    )
+    ends = [
+        row["t0_us"] + max(s + d for s, d in zip(row["start_us"], row["duration_us"], strict=True))
+        for row in rows.to_pylist()
+    ]
+    return np.array(ends).reshape(-1, 2)
+
+
+def test_offset_drift_and_jump() -> None:
+    true_us, found_us = last_ends_us(), last_ends_us(HostClocks((BAD,)))
+    since_s = (true_us[:, 1] - true_us[0, 1]) * 1e-6
+    ahead_s = 0.02 + 100e-6 * since_s - 0.005 * (np.arange(12) >= 7)
+    assert np.abs(found_us[:, 0] - true_us[:, 0]).max() < 2.0
+    assert np.abs((found_us[:, 1] - true_us[:, 1]) * 1e-6 - ahead_s).max() < 1e-4
+
+
+def test_the_truth_names_the_clocks_and_costs_nothing() -> None:
+    (found,) = true_savings(Simulation(JobPlan(SHAPE, [HostClocks((BAD,))], seed=1))).mechanisms
+    assert (found["culprits"], found["time_saved_fraction"]) == ({"hosts": ["node-0001"]}, 0.0)
 
 
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.evaluation.classes import CLASSES
 from tests.evaluation.diagnosis import main
 from tests.evaluation.fakes import zero
 
@@ -31,13 +30,9 @@ def test_all_tables_from_one_process_and_from_two(capsys: pytest.CaptureFixture[
     assert printed(capsys, *SMALL, "--workers", "2") == (heading, sections)
 
 
-def test_lists_and_filters(capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = ["--only-cause", "pause", "--class", "dp2pp2", "--class", "pp1"]
-    _, sections = printed(capsys, *SMALL, "--list-wrong", "--list-worst", "3", *chosen)
-    found = [row["class"] for row in sections["Classes"]]
-    assert found == [CLASSES[name].title for name in ("dp2pp2", "pp1")]
-    assert {row["cause"] for row in sections["Causes"]} == {"pause"}
-    assert [row["cause"] for row in sections["Largest errors"]] == ["pause"] * 3
+def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
+    _, sections = printed(capsys, *SMALL, "--list-wrong", "--list-worst", "3")
+    assert len(sections["Largest errors"]) == 3
     assert {row["label"] for row in sections["Wrong labels"]} <= {"no"}
 
 

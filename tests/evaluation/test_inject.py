@@ -13,8 +13,7 @@ import pytest
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.workers import WeakGpu
-from jobs.synthetic.shape import JobShape
-from jobs.synthetic.workload import Workload
+from jobs.synthetic.shape import JobShape, Workload
 from tests.evaluation import inject
 from tests.evaluation.fakes import rows_by, saying, zero
 from tests.evaluation.inject import FAULTS
@@ -27,32 +26,23 @@ from tests.evaluation.published import (
     trace_folders,
 )
 from tests.evaluation.recording import Recording, read_recording
-from tests.support.random_jobs import generate_job
+from tests.support.random_jobs import EXACT, PAIR, PAIR_STEP_S, generate_job
 from udfs.kernel import op_type as ot
 from udfs.what_if import simulate_job
 
-EXACT = Workload(
-    forward_s=0.1,
-    launch_s=0.0,
-    noise=0.0,
-    usual_s={"params-all-gather": 0.01, "grads-reduce-scatter": 0.02, "optimizer": 0.005},
-)
-PAIR = JobShape(dp_size=2, microbatches=1, steps=4)
 PIPELINE = JobShape(dp_size=3, pp_size=2, microbatches=4, steps=5)
-PAIR_S = 0.01 + 0.1 + 0.2 + 0.02 + 0.005
-"""Step of PAIR: gather, forward, backward, scatter, optimizer."""
 Strike = Callable[[Recording, float, np.random.Generator], inject.Struck]
 TICK_S = 2e-7
 """Logs keep a tenth of a microsecond of start and of duration."""
 
 
-def recorded(shape: JobShape, *mechanisms: Mechanism, workload: Workload = EXACT) -> Recording:
-    job = generated(shape, *mechanisms, workload=workload)
-    return read_recording(job.rank_steps, job.manifest)
-
-
 def generated(shape: JobShape, *mechanisms: Mechanism, workload: Workload = EXACT) -> GeneratedJob:
     return generate_job(shape, mechanisms, seed=3, workload=workload)
+
+
+def recorded(shape: JobShape, *mechanisms: Mechanism) -> Recording:
+    job = generated(shape, *mechanisms)
+    return read_recording(job.rank_steps, job.manifest)
 
 
 def rng() -> np.random.Generator:
@@ -97,12 +87,12 @@ def test_jobs_of_unlike_steps_are_refused() -> None:
         (inject.slow_cell, 0.15),
         (inject.slow_cell_in_some_steps, 0.15 * 2 / 4),
         (inject.slow_dp_rank, 0.15),
-        (inject.late_data, PAIR_S * 0.5 * 2 / 4),
+        (inject.late_data, PAIR_STEP_S * 0.5 * 2 / 4),
     ],
 )
 def test_a_fault_costs_what_it_adds(strike: Strike, costs_s: float) -> None:
     struck = strike(recorded(PAIR), 0.5, rng())
-    assert struck.recording.mean_step_s() == pytest.approx(PAIR_S + costs_s, abs=TICK_S)
+    assert struck.recording.mean_step_s() == pytest.approx(PAIR_STEP_S + costs_s, abs=TICK_S)
 
 
 def test_a_slow_cell_is_that_of_the_generator() -> None:

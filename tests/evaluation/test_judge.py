@@ -8,13 +8,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from jobs.synthetic.sample_job import SampledJob, sample_job
+from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.shape import JobShape
-from jobs.synthetic.simulation import LABELS, Simulation
+from jobs.synthetic.simulation import LABELS, JobPlan, Simulation
 from jobs.synthetic.truth import Truth, true_savings
-from tests.evaluation.answers import NO_ANSWER, Diagnose
 from tests.evaluation.fakes import Culprits, rows_by, saying
-from tests.evaluation.judge import USUAL, VARIANTS, healthy_seeds, is_hidden, judge_job
+from tests.evaluation.judge import NO_ANSWER, USUAL, VARIANTS, Diagnose, healthy_seeds, is_hidden, judge_job
 from tests.evaluation.score import by_class
 from tests.evaluation.skews import HostClocks
 from udfs.errors import TraceError
@@ -24,20 +23,20 @@ SMALL = 2000
 
 
 @cache
-def drawn(seed: int) -> SampledJob:
+def drawn(seed: int) -> JobPlan:
     return sample_job(seed, most_ops=SMALL)
 
 
 @cache
 def truth(seed: int) -> Truth:
-    return true_savings(Simulation(drawn(seed).plan))
+    return true_savings(Simulation(drawn(seed)))
 
 
 @cache
 def slow_worker_seed() -> int:
     """First job of more than one worker that a slow one costs at least 2.5 %."""
     for seed in range(100):
-        shape = drawn(seed).plan.shape
+        shape = drawn(seed).shape
         if shape.dp_size * shape.pp_size > 1 and truth(seed).time_saved_fraction["slow_worker"] >= 0.025:
             return seed
     raise AssertionError
@@ -72,7 +71,7 @@ def test_no_word_of_the_page_is_missed() -> None:
 
 def test_a_worker_is_located_where_all_cells_named_worst_are_slow() -> None:
     seed = slow_worker_seed()
-    shape = drawn(seed).plan.shape
+    shape = drawn(seed).shape
     (slow,) = (each for each in truth(seed).mechanisms if each["cause"] == "slow_worker")
     cells: Culprits = [(dp_rank, pp_rank) for dp_rank, pp_rank in slow["culprits"]["workers"]]
     every = [(dp_rank, pp_rank) for dp_rank in range(shape.dp_size) for pp_rank in range(shape.pp_size)]
@@ -106,8 +105,8 @@ def test_healthy_seeds_are_the_next_without_a_fault() -> None:
 
 def test_variants_change_noise_steps_and_clocks_alone() -> None:
     job = drawn(slow_worker_seed())
-    usual, noisy, few, both, skewed = (variant.of(job).plan for variant in (USUAL, *VARIANTS))
-    assert usual == job.plan
+    usual, noisy, few, both, skewed = (variant.of(job) for variant in (USUAL, *VARIANTS))
+    assert usual == job
     assert [plan.workload.noise for plan in (noisy, both)] == [0.06, 0.06]
     assert [plan.shape.steps for plan in (few, both)] == [4, 4]
     assert (few.workload, noisy.shape, skewed.workload) == (usual.workload, usual.shape, usual.workload)

@@ -1,14 +1,17 @@
-"""Scores of answers worked out by hand."""
+"""Scores of answers worked out by hand, and tables of them as people and programs get them."""
 
+import json
 import math
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from tests.evaluation import score
-from tests.evaluation.classes import CLASSES
 from tests.evaluation.fakes import rows_by
+from tests.evaluation.report import Section, rendered
+from tests.evaluation.score import CLASSES
 
 DEFAULTS: dict[str, Any] = {
     "variant": "as drawn",
@@ -82,7 +85,8 @@ def test_the_targets_are_those_agreed() -> None:
 
 def test_causes_by_hand() -> None:
     both = pd.concat([FOUR, FOUR.assign(cause="slow_worker", predicted=0.0, is_cause=False)])
-    rows = rows_by(score.by_cause(both, {"all": CLASSES["all"]}), "cause")
+    found = rows_by(score.by_cause(both), "class", "cause")
+    rows = {cause: row for (title, cause), row in found.items() if title == "all"}
     assert rows["pause"]["MAE [%]"] == pytest.approx(2.0)
     assert [rows["slow_worker"][name] for name in ("true", "false", "missed")] == [2, 0, 2]
     assert rows["slow_worker"]["MAE [%]"] == pytest.approx((12 + 2 + 5) / 4)
@@ -109,8 +113,7 @@ def test_located_counts_true_slow_workers_alone() -> None:
             {**slow, "predicted": 0.0, "is_located": False},
             {**slow, "predicted": 0.0, "true": 0.01},
             {"predicted": 0.2, "true": 0.2, "is_located": True},
-        ),
-        {"all": CLASSES["all"]},
+        )
     )
     row = rows_by(rows, "class")["all"]
     assert [row[name] for name in ("jobs with a slow worker", "located", "labelled")] == [3, 1, 2]
@@ -175,3 +178,23 @@ def test_indicators_label_only_where_the_job_straggles() -> None:
     assert found["all", "data_imbalance", "correlation >= 0.9"]["F1"] == 1.0
     three = found["all", "all three", "any of them, for its cause"]
     assert (three["precision"], three["recall"]) == (pytest.approx(2 / 3), 0.4)
+
+
+ROWS = pd.DataFrame({"name": ["one", "two"], "MAE [%]": [0.256, np.nan], "F1": [None, 0.98765]})
+SECTIONS = [Section("Scores", "What they are.", ROWS), Section("No rows", "", ROWS.head(0))]
+
+
+def test_markdown_rounds_and_json_is_exact() -> None:
+    assert rendered("Seeds 1 to 2.", SECTIONS, "markdown") == (
+        "Seeds 1 to 2.\n\n### Scores\n\nWhat they are.\n\n"
+        "| name | MAE [%] | F1 |\n"
+        "| --- | ---: | ---: |\n"
+        "| one | 0.26 | - |\n"
+        "| two | - | 0.988 |\n\n"
+        "### No rows\n\nNone.\n"
+    )
+    assert "\n\nSCORES\n\n" in rendered("Seeds 1 to 2.", SECTIONS, "text")
+    assert json.loads(rendered("Seeds 1 to 2.", SECTIONS, "json"))["sections"][0]["rows"] == [
+        {"name": "one", "MAE [%]": 0.256, "F1": None},
+        {"name": "two", "MAE [%]": None, "F1": pytest.approx(0.98765)},
+    ]

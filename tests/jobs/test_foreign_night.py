@@ -12,11 +12,9 @@ from pyspark.sql import SparkSession
 from jobs import run_nightly
 from jobs.report.links import job_page_path
 from jobs.runtime.settings import Settings
-from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.log_files import write_inspector_logs, write_rank_logs
 from jobs.synthetic.mechanisms.workers import WeakGpu
-from jobs.synthetic.nccl_inspector_files import write_inspector_logs
-from jobs.synthetic.rank_log_files import write_rank_logs
-from jobs.synthetic.shape import JobShape
+from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.warehouse.spark_schema import spark_schema
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES

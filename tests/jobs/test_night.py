@@ -14,12 +14,11 @@ from pyspark.sql import SparkSession
 from jobs import publish_night, report_job, run_nightly
 from jobs.report.write import report_root
 from jobs.runtime.settings import Settings, SettingsError
-from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.job import GeneratedJob
-from jobs.synthetic.mechanisms.loading import SlowStorage
+from jobs.synthetic.log_files import write_rank_logs
+from jobs.synthetic.mechanisms.transfers import SlowStorage
 from jobs.synthetic.mechanisms.workers import WeakGpu
-from jobs.synthetic.rank_log_files import write_rank_logs
-from jobs.synthetic.shape import JobShape
+from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import CAUSES, PIPELINE_RUNS, PUBLISHED_TABLES, RESULT_TABLES, TABLE_NAMES

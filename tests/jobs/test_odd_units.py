@@ -10,8 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.gates.audit import broken_rows
+from jobs.synthetic.job import recorded_job
 from jobs.synthetic.mechanisms.nuisances import ClockSkew
-from jobs.synthetic.sample_job import run_sampled, sample_job
+from jobs.synthetic.sample_job import sample_job
+from jobs.synthetic.simulation import Simulation
 from schemas.tables import TABLES
 from schemas.vocabulary import OP_TYPES, RESULT_TABLES
 from tests.support.examples import DAY
@@ -53,7 +55,7 @@ def results(way: str, seed: int) -> dict[str, pa.Table]:
     """Result tables of a drawn job that was recorded in such a way; raises TraceError where it has none."""
     drawn = sample_job(seed, most_ops=1500)
     skew = (ClockSkew(0.015),) if way == "clocks that differ" else ()
-    job, _ = run_sampled(replace(drawn.plan, mechanisms=(*drawn.plan.mechanisms, *skew)), drawn.lost_ranks)
+    job = recorded_job(Simulation(replace(drawn, mechanisms=(*drawn.mechanisms, *skew))))
     rng = np.random.default_rng(seed)
     lines = job.rank_steps.to_pylist()
     for line in lines:

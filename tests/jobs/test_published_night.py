@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from jobs import run_nightly
 from jobs.runtime.settings import Settings
 from jobs.synthetic.job import GeneratedJob
-from jobs.synthetic.rank_log_files import write_rank_logs
+from jobs.synthetic.log_files import write_rank_logs
 from schemas.vocabulary import HOST_CLOCK, RESULT_TABLES, UNIT_KEY
 from tests.jobs.test_night import DAY, Night, read_tables
 from tests.support import published

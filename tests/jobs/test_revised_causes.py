@@ -13,13 +13,12 @@ from jobs import backfill, revise_causes, run_nightly, simulate_what_if
 from jobs.history.fingerprints import recorded
 from jobs.run_nightly import PHASES
 from jobs.runtime.settings import Settings
-from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.log_files import write_rank_logs
 from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.mechanisms.network import CongestedNetwork
-from jobs.synthetic.mechanisms.stages import LossLayer
+from jobs.synthetic.mechanisms.transfers import CongestedNetwork
+from jobs.synthetic.mechanisms.work import LossLayer
 from jobs.synthetic.mechanisms.workers import SickHost
-from jobs.synthetic.rank_log_files import write_rank_logs
-from jobs.synthetic.shape import JobShape
+from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import CAUSE_DAY, JOB_CAUSES, JOB_SLOWDOWN, JUDGED_BY_HISTORY

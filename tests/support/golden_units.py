@@ -15,13 +15,10 @@ import pyarrow.parquet as pq
 
 from jobs.runtime.project import PROJECT
 from jobs.synthetic.job import GeneratedJob
-from jobs.synthetic.mechanisms.data import PackedSequences
-from jobs.synthetic.mechanisms.loading import SlowStorage
-from jobs.synthetic.mechanisms.network import FlappingLink
 from jobs.synthetic.mechanisms.nuisances import ClockSkew, HeavyTailedNoise
-from jobs.synthetic.mechanisms.pauses import UnsynchronisedGc
-from jobs.synthetic.mechanisms.stages import LossLayer
-from jobs.synthetic.mechanisms.workers import WeakGpu
+from jobs.synthetic.mechanisms.transfers import FlappingLink, SlowStorage
+from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences
+from jobs.synthetic.mechanisms.workers import UnsynchronisedGc, WeakGpu
 from jobs.synthetic.shape import TRANSFERS, JobShape
 from schemas.vocabulary import OP_CODES
 from tests.support.skewed import job_on_hosts

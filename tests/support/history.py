@@ -15,10 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs import backfill
 from jobs.emitter.rank_log_writer import finish_day
 from jobs.runtime.settings import Settings
-from jobs.synthetic.identity import JobIdentity
+from jobs.synthetic.log_files import run_folder, write_rank_logs
 from jobs.synthetic.mechanisms.workers import WeakGpu
-from jobs.synthetic.rank_log_files import run_folder, write_rank_logs
-from jobs.synthetic.shape import JobShape
+from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.warehouse.publication import publication
 from jobs.warehouse.staged_rows import StagedRows
 from jobs.warehouse.tables import Warehouse

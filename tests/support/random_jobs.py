@@ -7,17 +7,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.job import GeneratedJob, recorded_job
-from jobs.synthetic.mechanisms.data import PackedSequences
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.nuisances import ClockSkew
-from jobs.synthetic.mechanisms.stages import LossLayer
+from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.sample_job import sample_job
-from jobs.synthetic.shape import TRANSFERS, JobShape
+from jobs.synthetic.shape import TRANSFERS, JobIdentity, JobShape, Workload
 from jobs.synthetic.simulation import JobPlan, Simulation
-from jobs.synthetic.workload import Workload
 from schemas.vocabulary import OP_CODES
 from udfs.op_lists import LISTS
 
@@ -58,6 +55,16 @@ UNEVEN_DATA: Final = PackedSequences(token_limit=8192, median_tokens=2000, sprea
 FAULTS: Final[tuple[Mechanism, ...]] = (WeakGpu(0, 0, 1.4), LossLayer(0.004, 0.008), UNEVEN_DATA)
 NOISY: Final = Workload(forward_s=0.02, launch_s=0.0005, noise=0.05)
 """Everything a little uneven, so that no two results are equal by accident."""
+
+EXACT: Final = Workload(
+    forward_s=0.1,
+    launch_s=0.0,
+    noise=0.0,
+    usual_s={"params-all-gather": 0.01, "grads-reduce-scatter": 0.02, "optimizer": 0.005},
+)
+PAIR: Final = JobShape(dp_size=2, microbatches=1, steps=4)
+PAIR_STEP_S: Final = 0.01 + 0.1 + 0.2 + 0.02 + 0.005
+"""Step of PAIR under EXACT: gather, forward, backward, scatter, optimizer."""
 
 LATER: Final = JobIdentity(first_step=10_000)
 
@@ -102,7 +109,7 @@ def random_job(seed: int) -> GeneratedJob:
     the simulator lets pass; in some no time is noisy.
     """
     rng = np.random.default_rng(seed)
-    plan = sample_job(seed, most_ops=1000).plan
+    plan = sample_job(seed, most_ops=1000)
     shape = replace(plan.shape, steps=int(rng.integers(1, 4)))
     workload = replace(plan.workload, noise=0.0, launch_s=0.0) if rng.random() < 0.2 else plan.workload
     mechanisms = [*plan.mechanisms, *([ClockSkew(0.03)] if rng.random() < 0.1 else [])]

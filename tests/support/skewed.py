@@ -6,11 +6,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.shape import JobShape
-from jobs.synthetic.workload import Workload
+from jobs.synthetic.shape import JobIdentity, JobShape, Workload
 from tests.support.random_jobs import generate_job
 from udfs.what_if import SimulationSettings, simulate_job
 

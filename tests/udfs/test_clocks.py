@@ -8,8 +8,8 @@ import pytest
 
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.mechanisms.network import FlappingLink
-from jobs.synthetic.mechanisms.stages import LossLayer
+from jobs.synthetic.mechanisms.transfers import FlappingLink
+from jobs.synthetic.mechanisms.work import LossLayer
 from jobs.synthetic.mechanisms.workers import SickHost, WeakGpu
 from jobs.synthetic.shape import TRANSFERS, JobShape
 from schemas.vocabulary import OP_CODES

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import strategies as st
 
 from jobs.synthetic.job import GeneratedJob
-from jobs.synthetic.mechanisms.loading import SlowStorage
-from jobs.synthetic.mechanisms.stages import LossLayer
+from jobs.synthetic.mechanisms.transfers import SlowStorage
+from jobs.synthetic.mechanisms.work import LossLayer
 from jobs.synthetic.mechanisms.workers import WeakGpu
-from jobs.synthetic.shape import JobShape
-from jobs.synthetic.workload import Workload
+from jobs.synthetic.shape import JobShape, Workload
 from tests.oracle import WhatIf, what_if
 from tests.oracle.readers import read_layout, read_rank_steps
 from tests.support.random_jobs import UNEVEN_DATA, generate_job

@@ -1,1 +1,1 @@
-"""What goes wrong in a generated job: a module per cause, and one for what is no cause."""
+"""What goes wrong in a generated job: workers, uneven work, late transfers and data, and what is no cause."""

@@ -4,18 +4,44 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.synthetic.conditions import Conditions
-from jobs.synthetic.place import Place
-from jobs.synthetic.window import ALWAYS, Window
+from jobs.synthetic.conditions import Conditions, Place
 
 Culprits = Mapping[str, Any]
 """Who is to blame: `workers` as [dp_rank, pp_rank], `stages`, `chunks` of the model, `hosts`, `op_types`."""
 NO_CULPRIT: Culprits = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Window:
+    """Recorded steps from `first` up to `end`, which is left out; None: to the last.
+
+    Both count recorded steps from 0. `first` is negative where it began before them.
+    """
+
+    first: int = 0
+    end: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a window that ends before it begins."""
+        if self.end is not None and self.end < self.first:
+            raise ValueError(f"a window that starts at step {self.first} cannot end at {self.end}")
+
+    def mask(self, steps: int) -> NDArray[np.bool_]:
+        """Whether each step is within, shape (step,)."""
+        step = np.arange(steps)
+        return (step >= self.first) & (step < (steps if self.end is None else self.end))
+
+    def later(self, steps: int) -> "Window":
+        """The same window, counted from `steps` steps later on."""
+        return Window(self.first - steps, None if self.end is None else self.end - steps)
+
+
+ALWAYS: Final = Window()
 
 
 class Mechanism(ABC):
@@ -24,26 +50,26 @@ class Mechanism(ABC):
     cause : the cause that a diagnosis should name; None for a nuisance, which it should name under no cause
     """
 
-    cause: ClassVar[str | None]
+    cause: ClassVar[str | None] = None
 
     @abstractmethod
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
         """Change the conditions. Draws what it needs whatever the conditions are, and from `rng` alone."""
 
-    def without(self) -> "Mechanism | None":
+    def without(self) -> Self | None:
         """What remains when its harm is undone: nothing, or the same work evenly spread."""
         return None
 
     def parameters(self) -> dict[str, Any]:
-        """What it is made with, in types that JSON knows."""
-        return dict(vars(self))
+        """What it is made with, in types that JSON knows; its window left out."""
+        return {name: value for name, value in vars(self).items() if name != "window"}
 
     def culprits(self, place: Place) -> Culprits:
         """Who is to blame."""
         del place
         return NO_CULPRIT
 
-    def part(self, first: int, end: int) -> "Mechanism | None":
+    def part(self, first: int, end: int) -> Self | None:
         """What of it falls into recorded steps [first, end), counted from there; None if nothing does."""
         del first, end
         return self
@@ -55,7 +81,7 @@ class Windowed(Mechanism):
 
     window: Window = field(default=ALWAYS, kw_only=True)
 
-    def part(self, first: int, end: int) -> "Mechanism | None":
+    def part(self, first: int, end: int) -> Self | None:
         """Shift the window; None where it does not reach into the steps."""
         inside = self.window.later(first)
         return replace(self, window=inside) if inside.mask(end - first).any() else None
@@ -63,3 +89,8 @@ class Windowed(Mechanism):
     def steps_hit(self, steps: int, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
         """Draw the steps, within the window, in which it shows: a share of them. Shape (step,)."""
         return self.window.mask(steps) & (rng.random(steps) < share)
+
+
+def workers_of(place: Place, pp_rank: int, dp_rank: int | None) -> list[list[int]]:
+    """Workers of a stage as culprits name them: that of one dp rank, or all."""
+    return [[each, pp_rank] for each in (range(place.shape.dp_size) if dp_rank is None else [dp_rank])]

@@ -1,15 +1,15 @@
 """What makes a diagnosis harder without being a separate cause.
 
 Planned garbage collection stops all workers in the same step, recorded as gc: no worker waits for a
-straggler,
-so it is none of the causes, but rare long gc ops must not be taken for one. Expert imbalance makes the work
-differ by microbatch and layer at once: it is neither a microbatch heavier on all stages (data_imbalance) nor
-a stage heavier on all microbatches (stage_imbalance), so what it costs is left over as unexplained. Healthy
-GPUs are not equally fast either: no worker is to blame for being on one side of the middle.
+straggler, so it is none of the causes, but rare long gc ops must not be taken for one. Expert imbalance makes
+the work differ by microbatch and layer at once: it is neither a microbatch heavier on all stages
+(data_imbalance) nor a stage heavier on all microbatches (stage_imbalance), so what it costs is left over as
+unexplained. Healthy GPUs are not equally fast either: no worker is to blame for being on one side of the
+middle.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 
@@ -29,14 +29,11 @@ class PlannedGc(Windowed):
     pause_s: float
     every_steps: int
 
-    cause: ClassVar[str | None] = None
-
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
         """Lengthen the gc ops of those steps."""
-        place = conditions.place
-        step = np.arange(place.shape.steps)
+        step = np.arange(conditions.lanes[0])
         hit = self.window.mask(len(step)) & ((step - self.window.first + 1) % self.every_steps == 0)
-        rows = place.of_type("gc")
+        rows = conditions.place.rows("gc")
         pause_s = self.pause_s * np.exp(GC_SPREAD * rng.standard_normal((len(rows), *conditions.lanes)))
         conditions.added_s[rows] += np.where(hit[:, None], pause_s, 0.0)
 
@@ -50,15 +47,13 @@ class ExpertImbalance(Windowed):
 
     spread: float
 
-    cause: ClassVar[str | None] = None
-
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
         """Scale the computes; mean 1."""
-        place = conditions.place
+        place, rows = conditions.place, conditions.place.computes
         shape = (place.shape.microbatches, place.shape.last_chunk + 1, *conditions.lanes)
         factor = np.exp(self.spread * rng.standard_normal(shape) - self.spread**2 / 2)
-        factor = np.where(self.window.mask(place.shape.steps)[:, None], factor, 1.0)
-        conditions.factor[place.computes] *= factor[place.microbatch, place.chunk]
+        factor = np.where(self.window.mask(conditions.lanes[0])[:, None], factor, 1.0)
+        conditions.factor[rows] *= factor[place.microbatch[rows], place.chunk[rows]]
 
 
 @dataclass(frozen=True)
@@ -70,13 +65,11 @@ class UnlikeGpus(Mechanism):
 
     spread: float
 
-    cause: ClassVar[str | None] = None
-
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
         """Scale the computes of every worker."""
-        place = conditions.place
+        place, rows = conditions.place, conditions.place.computes
         factor = np.exp(self.spread * rng.standard_normal((place.shape.pp_size, place.shape.dp_size)))
-        conditions.factor[place.computes] *= factor[place.pp_rank][:, None, :]
+        conditions.factor[rows] *= factor[place.pp_rank[rows]][:, None, :]
 
 
 @dataclass(frozen=True)
@@ -89,8 +82,6 @@ class HeavyTailedNoise(Windowed):
 
     share: float
     scale: float
-
-    cause: ClassVar[str | None] = None
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
         """Stretch random ops."""
@@ -106,8 +97,6 @@ class ClockSkew(Mechanism):
     """The clock of each host is off by up to `most_s`, either way; nothing but the record shows it."""
 
     most_s: float
-
-    cause: ClassVar[str | None] = None
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
         """Set the hosts' clocks, none behind the start of the step."""

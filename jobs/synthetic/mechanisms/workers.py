@@ -1,13 +1,15 @@
-"""Slow workers: cause slow_worker. Without them their cells are as fast as their peers."""
+"""What single workers suffer: slow ones, cause slow_worker, and pauses, cause pause.
+
+Without it their cells are as fast as their peers, the spikes are gone, and all else stays.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
 
-from jobs.synthetic.conditions import Conditions
+from jobs.synthetic.conditions import Conditions, Place
 from jobs.synthetic.mechanisms.mechanism import Culprits, Windowed
-from jobs.synthetic.place import Place
 
 WOBBLE: Final = 0.15
 """By what part of its depth throttling varies about its drift."""
@@ -43,11 +45,10 @@ class WeakGpu(OneWorker):
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
         """Slow the worker's computes."""
-        hit = self.steps_hit(conditions.place.shape.steps, self.step_share, rng)
+        hit = self.steps_hit(conditions.lanes[0], self.step_share, rng)
         backward = self.factor if self.backward_factor is None else self.backward_factor
-        place = conditions.place
-        conditions.slow_down(place.forwards(self.pp_rank), self.dp_rank, np.where(hit, self.factor, 1.0))
-        conditions.slow_down(place.backwards(self.pp_rank), self.dp_rank, np.where(hit, backward, 1.0))
+        factors = (np.where(hit, factor, 1.0) for factor in (self.factor, backward))
+        conditions.slow_down((self.dp_rank, self.pp_rank), *factors)
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class ThermalThrottling(OneWorker):
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
         """Slow the worker's computes, more from step to step."""
-        steps, place = conditions.place.shape.steps, conditions.place
+        steps = conditions.lanes[0]
         age = np.arange(steps) - self.window.first + 1
         drift = 1 - np.exp(-np.maximum(age, 0) / self.rise_steps)
         waver = np.empty(steps)
@@ -71,8 +72,7 @@ class ThermalThrottling(OneWorker):
             waver[step] = last = MEMORY * last + np.sqrt(1 - MEMORY**2) * shock
         factor = 1 + self.depth * np.maximum(drift * (1 + WOBBLE * waver), 0.0)
         factor = np.where(self.window.mask(steps), factor, 1.0)
-        for rows in (place.forwards(self.pp_rank), place.backwards(self.pp_rank)):
-            conditions.slow_down(rows, self.dp_rank, factor)
+        conditions.slow_down((self.dp_rank, self.pp_rank), factor, factor)
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,62 @@ class SickHost(Windowed):
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
         """Slow the computes of every worker that has a rank on the host."""
-        place = conditions.place
-        hit = self.steps_hit(place.shape.steps, self.step_share, rng)
+        hit = self.steps_hit(conditions.lanes[0], self.step_share, rng)
         factor = np.where(hit, self.factor, 1.0)
-        for dp_rank, pp_rank in place.cells_on(self.host):
-            for rows in (place.forwards(pp_rank), place.backwards(pp_rank)):
-                conditions.slow_down(rows, dp_rank, factor)
+        for cell in conditions.place.cells_on(self.host):
+            conditions.slow_down(cell, factor, factor)
 
     def culprits(self, place: Place) -> Culprits:
         """Name the host, and its workers in this job."""
         return {"hosts": [self.host], "workers": [list(cell) for cell in place.cells_on(self.host)]}
+
+
+@dataclass(frozen=True)
+class UnsynchronisedGc(Windowed):
+    """Each worker's interpreter collects garbage when it likes, within some forward-compute.
+
+    pause_s     : mean length of a collection [s]
+    every_steps : mean number of steps between two collections of a worker
+    spread      : standard deviation of the log of the length
+    """
+
+    pause_s: float
+    every_steps: float
+    spread: float = 0.2
+
+    cause: ClassVar[str | None] = "pause"
+
+    def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
+        """Add pauses to random forward-computes."""
+        place, (steps, dp_size) = conditions.place, conditions.lanes
+        forwards = np.stack([place.forwards(pp_rank) for pp_rank in range(place.shape.pp_size)])
+        workers = (len(forwards), steps, dp_size)
+        hit = rng.random(workers) < 1 / self.every_steps
+        which = rng.integers(forwards.shape[1], size=workers)
+        pause_s = self.pause_s * np.exp(self.spread * rng.standard_normal(workers) - self.spread**2 / 2)
+        hit &= self.window.mask(steps)[:, None]
+        pp_rank, step, dp_rank = np.nonzero(hit)
+        np.add.at(conditions.added_s, (forwards[pp_rank, which[hit]], step, dp_rank), pause_s[hit])
+
+
+@dataclass(frozen=True)
+class AllocatorStalls(Windowed):
+    """The memory allocator gives cached blocks back and asks for new ones, in the midst of a compute.
+
+    stall_s       : mean length of a stall, exponentially distributed [s]
+    compute_share : share of forward-computes that stall; the backward reuses what the forward got
+    """
+
+    stall_s: float
+    compute_share: float
+
+    cause: ClassVar[str | None] = "pause"
+
+    def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
+        """Add stalls to random forward-computes of all workers."""
+        rows, (steps, dp_size) = conditions.place.rows("forward-compute"), conditions.lanes
+        count = rng.poisson(self.compute_share * len(rows) * steps * dp_size)
+        step = rng.integers(steps, size=count)
+        where = rows[rng.integers(len(rows), size=count)], step, rng.integers(dp_size, size=count)
+        stall_s = rng.exponential(self.stall_s, count) * self.window.mask(steps)[step]
+        np.add.at(conditions.added_s, where, stall_s)

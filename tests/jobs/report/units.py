@@ -6,10 +6,9 @@ from typing import Any
 import pyarrow as pa
 
 from jobs.report.rows import UnitTables
-from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.workers import SickHost
-from jobs.synthetic.shape import JobShape
+from jobs.synthetic.shape import JobIdentity, JobShape
 from tests.support.random_jobs import generate_job
 from udfs.what_if import simulate_job
 

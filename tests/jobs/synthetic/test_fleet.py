@@ -9,13 +9,11 @@ import pytest
 
 from jobs.synthetic import paper
 from jobs.synthetic.fleet import SHIFTS, Fleet, FleetJob, SickSpell
-from jobs.synthetic.identity import GPUS_PER_HOST
+from jobs.synthetic.mechanisms.mechanism import Window
 from jobs.synthetic.mechanisms.workers import SickHost
 from jobs.synthetic.plan_fleet import plan_fleet, plan_history, recorded_ops
-from jobs.synthetic.sample_job import SampledJob
-from jobs.synthetic.shape import JobShape
+from jobs.synthetic.shape import GPUS_PER_HOST, JobShape
 from jobs.synthetic.simulation import JobPlan
-from jobs.synthetic.window import Window
 from schemas.vocabulary import STATUS_ANALYSED, STATUS_CORRUPT_TRACE, STATUS_NO_MANIFEST
 from udfs.errors import TraceError
 from udfs.what_if import SimulationSettings, simulate_job
@@ -98,8 +96,7 @@ def test_a_sick_host_is_sick_in_all_that_it_serves_meanwhile(fleet: Fleet) -> No
 
 
 def test_a_spell_is_cut_to_the_shifts_of_a_job() -> None:
-    sampled = SampledJob(JobPlan(JobShape(steps=20)))
-    job = FleetJob("job", 2, 6, sampled, hosts=["a"])  # on days 1 and 2
+    job = FleetJob("job", 2, 6, JobPlan(JobShape(steps=20)), hosts=["a"])  # on days 1 and 2
     spell = SickSpell("a", 1.3, first=3, end=5)
     assert spell.in_job(job, 1) == SickHost("a", 1.3, window=Window(10, 20))
     assert spell.in_job(job, 2) == SickHost("a", 1.3, window=Window(0, 10))
@@ -145,7 +142,7 @@ def test_one_team_balances_its_sequences_from_one_day_on(papers: Fleet) -> None:
         job
         for job in papers.jobs
         if job.fields["team"] == paper.FIXED_TEAM
-        and "data_imbalance" in job.sampled.causes
+        and "data_imbalance" in job.plan.causes
         and job.status == STATUS_ANALYSED
         and len(job.days) > 1
     )

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from jobs.synthetic.identity import JobIdentity
-from jobs.synthetic.shape import JobShape
+from jobs.synthetic.shape import JobIdentity, JobShape
 from tests.oracle import what_if
 from tests.oracle.readers import read_layout, read_rank_steps
 from tests.support.random_jobs import (

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.synthetic.mechanisms.workers import WeakGpu
-from jobs.synthetic.shape import JobShape
-from jobs.synthetic.workload import Workload
+from jobs.synthetic.shape import JobShape, Workload
 from schemas.vocabulary import OP_TYPES
 from tests.support import published
 from tests.support.random_jobs import generate_job, named_job

@@ -5,13 +5,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.job import recorded_job
 from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.shape import JobShape
+from jobs.synthetic.shape import JobIdentity, JobShape, Workload
 from jobs.synthetic.simulation import JobPlan, Simulation
 from jobs.synthetic.truth import true_savings
-from jobs.synthetic.workload import Workload
 from schemas.vocabulary import CAUSES, JOB_CAUSES
 from udfs.kernel.what_if import OPS_TOGETHER
 from udfs.what_if import SimulationSettings, simulate_job

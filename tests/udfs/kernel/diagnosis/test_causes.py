@@ -5,15 +5,17 @@ from typing import Final
 
 import pytest
 
-from jobs.synthetic.mechanisms.data import PackedSequences
-from jobs.synthetic.mechanisms.loading import SlowStorage
-from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.mechanisms.network import CongestedNetwork, FlappingLink
-from jobs.synthetic.mechanisms.pauses import AllocatorStalls, UnsynchronisedGc
-from jobs.synthetic.mechanisms.stages import LossLayer, UnevenLayers
-from jobs.synthetic.mechanisms.workers import SickHost, ThermalThrottling, WeakGpu
+from jobs.synthetic.mechanisms.mechanism import Mechanism, Window
+from jobs.synthetic.mechanisms.transfers import CongestedNetwork, FlappingLink, SlowStorage
+from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences, UnevenLayers
+from jobs.synthetic.mechanisms.workers import (
+    AllocatorStalls,
+    SickHost,
+    ThermalThrottling,
+    UnsynchronisedGc,
+    WeakGpu,
+)
 from jobs.synthetic.shape import JobShape
-from jobs.synthetic.window import Window
 from tests.udfs.kernel.diagnosis.generated import OVERLAPPED, USUAL, VIRTUAL, diagnosed
 
 NEAR: Final = 0.005

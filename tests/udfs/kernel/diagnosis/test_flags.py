@@ -6,13 +6,12 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from jobs.synthetic.mechanisms.data import PackedSequences
 from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.mechanisms.network import CongestedNetwork
 from jobs.synthetic.mechanisms.nuisances import ClockSkew, ExpertImbalance
+from jobs.synthetic.mechanisms.transfers import CongestedNetwork
+from jobs.synthetic.mechanisms.work import PackedSequences
 from jobs.synthetic.mechanisms.workers import WeakGpu
-from jobs.synthetic.shape import JobShape
-from jobs.synthetic.workload import Workload
+from jobs.synthetic.shape import JobShape, Workload
 from schemas.vocabulary import CAUSES, FLAG_REASONS
 from tests.udfs.kernel.diagnosis.generated import USUAL, WORKLOAD, Diagnosed, diagnosed
 from udfs.kernel import cause

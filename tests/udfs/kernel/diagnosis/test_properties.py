@@ -1,5 +1,6 @@
 """What holds of every diagnosis, whatever the layout and whatever went wrong."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, reject, settings
 from hypothesis import strategies as st
 
-from jobs.synthetic.job import GeneratedJob
-from jobs.synthetic.sample_job import run_sampled, sample_job
+from jobs.synthetic.job import GeneratedJob, recorded_job
+from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.shape import JobShape
+from jobs.synthetic.simulation import Simulation
 from tests.support.random_jobs import LAYOUTS, named_job, random_job
 from tests.udfs.kernel.diagnosis.generated import Rows, causes_of
 from tests.udfs.twin import shapes, slow_job
@@ -88,7 +90,7 @@ def test_blocks_of_steps_change_nothing_where_clocks_seem_a_millisecond_apart_in
     seed: int,
 ) -> None:
     """A flag once went by the worst block."""
-    job, _ = run_sampled(sample_job(seed, most_ops=8000).plan, ())
+    job = recorded_job(Simulation(replace(sample_job(seed, most_ops=8000), lost_ranks=())))
     assert_same_by_blocks(job)
 
 

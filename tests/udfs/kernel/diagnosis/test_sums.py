@@ -5,8 +5,7 @@ from typing import Final
 
 import pytest
 
-from jobs.synthetic.shape import JobShape
-from jobs.synthetic.workload import Workload
+from jobs.synthetic.shape import JobShape, Workload
 from tests.support.random_jobs import LAYOUTS, generate_job, named_job
 from tests.udfs.kernel.diagnosis.generated import OVERLAPPED, USUAL, VIRTUAL, WORKLOAD
 from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of, mean_step_s

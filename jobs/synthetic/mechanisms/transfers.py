@@ -1,13 +1,15 @@
-"""Slow transfers: cause communication. Without them every transfer takes its usual time."""
+"""What comes late: transfers, cause communication, and data, cause launch_delay.
+
+Without it every transfer takes its usual time, and no stage's first forward-compute is delayed by its host.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
 import numpy as np
 
-from jobs.synthetic.conditions import Conditions
-from jobs.synthetic.mechanisms.mechanism import NO_CULPRIT, Culprits, Windowed
-from jobs.synthetic.place import Place, Rows
+from jobs.synthetic.conditions import Conditions, Place, Rows
+from jobs.synthetic.mechanisms.mechanism import NO_CULPRIT, Culprits, Windowed, workers_of
 
 EXTRA_SPREAD: Final = 0.3
 """Standard deviation of the log of what a flap adds to a transfer."""
@@ -32,11 +34,11 @@ class FlappingLink(Windowed):
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
         """Add to both ends of the transfers that are hit."""
-        lanes, transfers = conditions.lanes, conditions.place.transfers_from(self.pp_rank)
+        lanes = conditions.lanes
         flaps = (rng.random(lanes) < self.step_share) & self.window.mask(lanes[0])[:, None]
         if self.dp_rank is not None:
             flaps &= np.arange(lanes[1]) == self.dp_rank
-        for rows in transfers:
+        for rows in conditions.place.transfers_from(self.pp_rank):
             hit = flaps & (rng.random(lanes) < self.transfer_share)
             extra_s = self.extra_s * np.exp(EXTRA_SPREAD * rng.standard_normal(lanes))
             conditions.added_s[rows] += np.where(hit, extra_s, 0.0)
@@ -45,8 +47,7 @@ class FlappingLink(Windowed):
         """Name the stage that sends, and on which dp rank where it is one."""
         if not place.transfers_from(self.pp_rank):
             return NO_CULPRIT
-        dp_ranks = range(place.shape.dp_size) if self.dp_rank is None else [self.dp_rank]
-        return {"stages": [self.pp_rank], "workers": [[dp_rank, self.pp_rank] for dp_rank in dp_ranks]}
+        return {"stages": [self.pp_rank], "workers": workers_of(place, self.pp_rank, self.dp_rank)}
 
 
 @dataclass(frozen=True)
@@ -79,3 +80,30 @@ class CongestedNetwork(Windowed):
             return place.collectives
         sent = [rows for pp_rank in range(place.shape.pp_size) for rows in place.transfers_from(pp_rank)]
         return np.concatenate(sent) if sent else np.array([], np.int64)
+
+
+@dataclass(frozen=True)
+class SlowStorage(Windowed):
+    """The first stage's first microbatch comes late, on one dp rank or on each by itself.
+
+    mean_s     : mean wait beyond all that the compute waits for anyway, exponentially distributed [s]
+    step_share : share of the steps in which storage is slow, for all dp ranks alike
+    """
+
+    mean_s: float
+    step_share: float = 1.0
+    dp_rank: int | None = None
+
+    cause: ClassVar[str | None] = "launch_delay"
+
+    def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
+        """Delay the first forward-compute of the first stage."""
+        hit = self.steps_hit(conditions.lanes[0], self.step_share, rng)[:, None]
+        wait_s = rng.exponential(self.mean_s, conditions.lanes)
+        if self.dp_rank is not None:
+            hit = hit & (np.arange(conditions.lanes[1]) == self.dp_rank)
+        conditions.loading_s[0] += np.where(hit, wait_s, 0.0)
+
+    def culprits(self, place: Place) -> Culprits:
+        """Name the workers that wait."""
+        return {"workers": workers_of(place, 0, self.dp_rank)}

@@ -1,6 +1,6 @@
 """A month of nights by Airflow's real scheduler, last day first, some at a time; then some tasks are cleared.
 
-`python -m tests.benchmarks.month_of_nights` takes some minutes for each night on two cores. Its
+`python -m tests.dags.month_of_nights` takes some minutes for each night on two cores. Its
 tables are compared with those of one backfill of these days in one process, which are those of nights
 in order (`tests/jobs/test_backfill.py`).
 """
@@ -95,7 +95,7 @@ def measure(airflow: LocalAirflow, days: Sequence[date], at_a_time: int) -> None
 
 def main() -> None:
     """Generate the month, run it, and compare its tables with those of nights in order."""
-    parser = argparse.ArgumentParser(prog="tests.benchmarks.month_of_nights", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests.dags.month_of_nights", description=__doc__)
     parser.add_argument("--days", type=positive, default=28)
     parser.add_argument("--at-a-time", type=positive, default=3)
     args = parser.parse_args()

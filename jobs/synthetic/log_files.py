@@ -1,7 +1,11 @@
-"""Writes a generated job into a landing folder as rank logs; Arrow makes the text, a column at a time."""
+"""Writes a generated job into a landing folder: rank logs, and logs of NCCL Inspector.
+
+Arrow makes the text of rank logs, a column at a time.
+"""
 
 import gzip
 import json
+from collections import Counter, defaultdict
 from datetime import date
 from itertools import chain, groupby
 from pathlib import Path
@@ -11,11 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.synthetic.job import GeneratedJob
-from schemas.vocabulary import OP_TYPES, RANK_LOG_FORMAT
+from schemas.vocabulary import OP_CODES, OP_TYPES, RANK_LOG_FORMAT
 from udfs.op_lists import LISTS
 
 SCALARS: Final = ("rank", "dp_rank", "pp_rank", "tp_rank", "cp_rank", "host", "gpu", "step", "t0_us")
 WORDS: Final = pa.array([json.dumps(op_type) for op_type in OP_TYPES], pa.string())
+COLLECTIVES: Final = {
+    OP_CODES["params-all-gather"]: "AllGather",
+    OP_CODES["grads-reduce-scatter"]: "ReduceScatter",
+}
+"""As NCCL Inspector names them, by our code."""
 FROM_THE_START: Final = pa.array([0], pa.int32())
 ROWS_AT_ONCE: Final = 1000
 """Lines made at once: their text has to stay below the 2 GiB of an Arrow array."""
@@ -37,6 +46,28 @@ def write_rank_logs(landing: Path, log_date: date, job: GeneratedJob, *, compres
         else:
             (folder / f"rank-{rank:05d}.jsonl").write_bytes(data)
     return folder
+
+
+def write_inspector_logs(folder: Path, job: GeneratedJob) -> None:
+    """Write one log for each recorded rank: how long it was in collectives of its data-parallel group."""
+    lines: dict[str, list[str]] = defaultdict(list)
+    numbers: Counter[tuple[int, str]] = Counter()
+    for row in job.rank_steps.sort_by([("rank", "ascending"), ("step", "ascending")]).to_pylist():
+        rank, host = row["rank"], row["host"]
+        header = {
+            "id": f"0x{row['pp_rank']:016x}",
+            "rank": row["dp_rank"],
+            "n_ranks": job.manifest["dp_size"],
+        }
+        for op, inside_us in zip(row["op"], row["duration_us"], strict=True):
+            if (coll := COLLECTIVES.get(op)) is None:
+                continue
+            numbers[rank, coll] += 1
+            done = {"coll": coll, "coll_sn": numbers[rank, coll], "coll_exec_time_us": inside_us}
+            line = {"header": header, "metadata": {"hostname": host, "pid": rank}, "coll_perf": done}
+            lines[f"{host}-pid{rank}.log"].append(json.dumps(line))
+    for name, some in lines.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in some))
 
 
 def run_folder(landing: Path, log_date: date, job_id: str, run_id: str) -> Path:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.synthetic import rank_log_files
+from jobs.synthetic import log_files
 from jobs.synthetic.job import GeneratedJob
-from jobs.synthetic.rank_log_files import write_rank_logs
+from jobs.synthetic.log_files import write_rank_logs
 from schemas.vocabulary import OP_TYPES
 from tests.support.random_jobs import named_job, random_job
 
@@ -44,7 +44,7 @@ def test_lines_are_the_same_however_many_are_made_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = named_job("usual")
-    monkeypatch.setattr(rank_log_files, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(log_files, "ROWS_AT_ONCE", 5)
     assert _read(write_rank_logs(tmp_path, DAY, job)) == _wanted(job)
 
 
