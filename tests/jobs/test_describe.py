@@ -101,23 +101,6 @@ def test_a_table_a_view_and_a_query(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("name,meaning,reads,sql\ntrend,")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["job_slowdwn"], "Invalid value for 'TABLE': 'job_slowdwn' is unknown: did you mean job_slowdown?"),
-        (["--html", "/nowhere/at/all.html"], "--html: /nowhere/at/all.html: No such file or directory"),
-        (
-            ["--format", "xml"],
-            "Invalid value for '--format': 'xml' is unknown: choose from table, csv, json, markdown",
-        ),
-    ],
-)
-def test_an_error_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
-    assert main(arguments) == 2
-    (printed,) = capsys.readouterr().err.splitlines()
-    assert printed.startswith(f"describe: error: {message}")
-
-
 def test_the_page_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path, page: str) -> None:
     target = tmp_path / "dictionary.html"
     assert main(["--html", str(target)]) == 0

@@ -69,30 +69,6 @@ def test_the_slowest_step_is_packed_the_same_each_time(
     assert json.loads(gzip.decompress(before))["otherData"]["step"] == 9
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["--step", "8"],
-            "no step 8 among the 2 complete ones, 7 to 9: next to it are 7, 9; 1 recorded ones",
-        ),
-        (["--worker", "2,0"], "--worker 2,0: the job has dp ranks 0 to 1 and stages 0 to 0"),
-        (["--worker", "7"], "--worker 7: no worker is replayed by that rank; name it as DP,PP"),
-        (["--worker", "a"], "Invalid value for '--worker': 'a' is not a whole number"),
-        (["--stage", "1"], "--stage 1: the job has stages 0 to 0"),
-        (["--step", "-1"], "Invalid value for '--step': -1 is less than 0"),
-        (["--run-id", "r4"], 'job llm "a"/ü has no run r4'),
-        (["--out", "/nowhere/at/all.json"], "--out: /nowhere/at/all.json: No such file or directory"),
-    ],
-)
-def test_what_does_not_exist_gives_one_line(
-    capsys: pytest.CaptureFixture[str], warehouse: str, arguments: list[str], message: str
-) -> None:
-    assert ask(warehouse, *arguments) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"export_timeline: error: {message}")
-
-
 def test_one_worker_is_shown_by_its_rank_and_the_others_are_counted(
     capsys: pytest.CaptureFixture[str], warehouse: str, tmp_path: Path
 ) -> None:
