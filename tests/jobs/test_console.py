@@ -53,6 +53,7 @@ RELEASE a => Invalid value for '--accept': 'a' is not table.expectation, as the 
 release --log-date DAY --by ' ' --because b --accept a.b => Invalid value for '--by': must not be empty
 release --log-date DAY --by a --because ' ' --accept a.b => Invalid value for '--because': must not be
 RELEASE stage_slowdown.key_is_unique => Invalid value for '--accept': stage_slowdown.key_is_unique: without it
+backfill --from 2026-01-06 --to DAY => --to DAY lies before --from 2026-01-06
 describe job_slowdwn => Invalid value for 'TABLE': 'job_slowdwn' is unknown: did you mean job_slowdown?
 describe --html /nowhere/at/all.html => --html: /nowhere/at/all.html: No such file or directory
 describe --format xml => Invalid value for '--format': 'xml' is unknown: choose from table, csv, json, markdow

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from pathlib import Path
 
 import pytest
 
@@ -65,10 +66,12 @@ def test_causes_are_fixed_by_their_names_beside_predicates(ask: Ask) -> None:
     assert found == {"pause": ("fixed", None), "all causes": ("fixed", None), FORWARD: ("ideal", 2)}
 
 
-def test_an_earlier_day_and_csv(ask: Ask) -> None:
+def test_an_earlier_day_and_csv_and_nothing_is_written(ask: Ask, warehouse: str) -> None:
+    before = {*Path(warehouse).rglob("*")}
     status, out, _ = ask(main, "--job-id", "llm-a", "--log-date", DAY, "--fix", "TRUE", "--format", "csv")
     (row,) = csv.DictReader(io.StringIO(out))
     assert (status, row["step_s"], row["time_saved_s"], row["gpu_hours_saved"]) == (0, "2.0", "0.0", "0.0")
+    assert {*Path(warehouse).rglob("*")} == before
 
 
 @pytest.mark.parametrize(
