@@ -28,7 +28,7 @@ from jobs.gates.quality_docs import LATER, Page, TableChecks, table_checks, writ
 from jobs.gates.releases import NEVER, released
 from jobs.history.fingerprints import Fingerprint, record
 from jobs.landing.files import Unit
-from jobs.reading.conditions import on_units
+from jobs.reading.reader import on_units
 from jobs.warehouse.publication import publication
 from jobs.warehouse.staged_rows import StagedRows
 from jobs.warehouse.tables import Warehouse

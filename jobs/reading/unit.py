@@ -7,9 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.reading.conditions import on_units
 from jobs.reading.question import AnswerError, QuestionError
-from jobs.reading.reader import Reader
+from jobs.reading.reader import Reader, on_units
 from jobs.runtime.arguments import Arguments
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.progress import working

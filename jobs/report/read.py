@@ -7,9 +7,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.reading.conditions import on_units
 from jobs.reading.question import QuestionError
-from jobs.reading.reader import Reader
+from jobs.reading.reader import Reader, on_units
 from jobs.report.host_page import hosts_with_pages
 from jobs.report.rows import FleetTables, UnitTables
 from schemas.queries import QUERIES
