@@ -27,7 +27,7 @@ from jobs.gates.audit import (
 from jobs.gates.quality_docs import LATER, Page, TableChecks, table_checks, write_docs
 from jobs.gates.releases import NEVER, released
 from jobs.history.fingerprints import Fingerprint, record
-from jobs.reading.conditions import on_units
+from jobs.reading.reader import on_units
 from jobs.warehouse.publication import publication
 from jobs.warehouse.staged_rows import StagedRows
 from jobs.warehouse.tables import Warehouse

@@ -7,9 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.reading.conditions import on_units
 from jobs.reading.question import AnswerError, QuestionError
-from jobs.reading.reader import Reader
+from jobs.reading.reader import Reader, on_units
 from jobs.runtime.arguments import Arguments
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.progress import working
@@ -37,17 +36,12 @@ def find_unit(reader: Reader, job_id: str, run_id: str | None, day: date | None)
     Raises NoSuchUnitError if none fits, or if several runs fit and none is named.
     """
     found = reader.rows(f"SELECT DISTINCT {_KEY} FROM {JOBS} WHERE job_id = {sql_strings([job_id])}")
-    if found.num_rows:
-        return choose_unit([Unit(**row) for row in found.to_pylist()], run_id, day)
-    names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")["job_id"].to_pylist()
-    if not names:
-        raise NoSuchUnitError(f"no jobs in {reader.root}: run a night first, or name another --warehouse")
-    raise NoSuchUnitError(f"no job {job_id}: {suggestion(job_id, names)}")
-
-
-def choose_unit(units: Collection[Unit], run_id: str | None, day: date | None) -> Unit:
-    """Choose among the units of one job; see find_unit."""
-    job_id = next(iter(units)).job_id
+    units = [Unit(**row) for row in found.to_pylist()]
+    if not units:
+        names = reader.rows(f"SELECT DISTINCT job_id FROM {JOBS} ORDER BY job_id")["job_id"].to_pylist()
+        if not names:
+            raise NoSuchUnitError(f"no jobs in {reader.root}: run a night first, or name another --warehouse")
+        raise NoSuchUnitError(f"no job {job_id}: {suggestion(job_id, names)}")
     fitting = [unit for unit in units if run_id in (None, unit.run_id) and day in (None, unit.log_date)]
     if not fitting:
         missing = "nothing" if run_id is None else f"no run {run_id}"

@@ -7,8 +7,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.reading.conditions import on_units
-from jobs.reading.reader import Reader
+from jobs.reading.question import QuestionError
+from jobs.reading.reader import Reader, on_units
 from jobs.report.host_page import hosts_with_pages
 from jobs.report.rows import FleetTables, UnitTables
 from schemas.queries import QUERIES
@@ -67,6 +67,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
     """Rows of the pages of these units.
 
     hosts : of read_fleet.
+    Raises QuestionError for a unit that was ingested and not simulated.
     """
     if not units:
         return []
@@ -74,6 +75,10 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
     rows = {}
     for name, key in _OF_UNITS.items():
         rows[name] = _by_unit(_sorted(reader.rows(f"SELECT * FROM {name} WHERE {are_asked_for}"), *key))
+    for unit in units:
+        if unit not in rows[_JOB_DAYS]:
+            todo = f"straggler simulate --log-date {unit.log_date}"
+            raise QuestionError(f"job {unit.job_id} has no results of {unit.log_date}: {todo}")
     rejects = _by_unit(reader.rows(rejects_of(are_asked_for)))
     record = {row["host"]: row for row in hosts.to_pylist()}
     return [

@@ -93,6 +93,9 @@ def option(
 class Command(click.Command):
     """A command: called, with its arguments or those of the process, it runs and returns the exit status.
 
+    body : does the work and returns the exit status; wrong arguments that it finds are a click.UsageError
+    epilog : lines printed as they are below the description of the arguments
+    described_by : whose docstring is the command's description; the body itself if left out
     one_of : names of arguments of which exactly one is given
     explain : what is said of an error that is no PlainError; without it, such an error is raised
     """
@@ -100,12 +103,21 @@ class Command(click.Command):
     def __init__(
         self,
         name: str,
+        body: Callable[[Arguments], int | None],
+        options: Sequence[click.Parameter],
         *,
+        epilog: str | None = None,
+        described_by: object = None,
         one_of: Sequence[str] = (),
         explain: Callable[[Exception], str] | None = None,
-        **how: Any,  # noqa: ANN401  # what click's Command takes
     ) -> None:
-        super().__init__(name, **how)
+        super().__init__(
+            name,
+            params=list(options),
+            callback=lambda **given: body(Arguments(**given, arguments=_context().meta[_TYPED])),
+            help=cleandoc((described_by or body).__doc__ or ""),
+            epilog=f"\b\n{epilog}" if epilog else None,
+        )
         self._one_of, self._explain = one_of, explain
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
@@ -139,40 +151,16 @@ class Command(click.Command):
 
 
 _TYPED: Final = f"{__name__}.typed"
+_context: Final = click.get_current_context
 
 
 def command(
     name: str,
     *options: click.Parameter,
-    epilog: str | None = None,
-    described_by: object = None,
-    one_of: Sequence[str] = (),
-    explain: Callable[[Exception], str] | None = None,
+    **how: Any,  # noqa: ANN401  # what else Command takes
 ) -> Callable[[Callable[[Arguments], int | None]], Command]:
-    """Make a command of the function that does its work and returns the exit status.
-
-    Wrong arguments that it finds are a click.UsageError.
-
-    epilog : lines printed as they are below the description of the arguments
-    described_by : whose docstring is the command's description; the function itself if left out
-    one_of, explain : as of Command
-    """
-
-    def of(body: Callable[[Arguments], int | None]) -> Command:
-        def work(**given: object) -> int | None:
-            return body(Arguments(**given, arguments=click.get_current_context().meta[_TYPED]))
-
-        return Command(
-            name,
-            params=list(options),
-            callback=work,
-            help=cleandoc((described_by or body).__doc__ or ""),
-            epilog=f"\b\n{epilog}" if epilog else None,
-            one_of=one_of,
-            explain=explain,
-        )
-
-    return of
+    """Make a command of the function that does its work."""
+    return lambda body: Command(name, body, options, **how)
 
 
 def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
@@ -199,7 +187,7 @@ def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
 
 def called() -> str:
     """Return the running command as it was called, such as `straggler night`."""
-    return click.get_current_context().command_path
+    return _context().command_path
 
 
 def log_date(text: str) -> date:

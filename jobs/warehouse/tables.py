@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from jobs.landing.staging import Staging
-from jobs.reading.conditions import on_days, on_units
+from jobs.reading.reader import on_days, on_units
 from jobs.runtime.settings import Settings
 from jobs.warehouse import local_tables, stored
 from jobs.warehouse.publication import Published, Versions, latest_publication

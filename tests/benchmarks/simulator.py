@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobShape
+from schemas.unit import Unit
 from tests.benchmarks.figures import Figure, median_ms, yardstick_ms
 from tests.conftest import TRACES
 from tests.support import published
@@ -28,7 +29,7 @@ BASE: Final = JobShape(dp_size=16, pp_size=8, microbatches=16, steps=40)
 TIMES: Final = (1, 10, 100)
 LARGE_TIMES: Final = 42
 ROWS_PER_BATCH: Final = 2000
-KEY: Final = (date(2026, 1, 5), "one", "r1")
+KEY: Final = Unit(date(2026, 1, 5), "one", "r1")
 
 SIMULATED_ALONE: Final = SimulationSettings(diagnosed=False)
 

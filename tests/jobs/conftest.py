@@ -1,9 +1,10 @@
 """What tests of jobs share: a small history, done once, with copies to spoil; and the demo, made once."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
@@ -24,6 +25,29 @@ class Demo:
     def report(self) -> Path:
         """Folder of its reports."""
         return self.warehouse / REPORT
+
+
+class Said(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    status: int
+    out: str
+    err: str
+
+
+Ask = Callable[..., Said]
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, warehouse: str) -> Ask:
+    """Run a command over the warehouse of the test's module, with these arguments."""
+    monkeypatch.setenv("STRAGGLER_WAREHOUSE", warehouse)
+
+    def run(command: Callable[[list[str]], int], *arguments: object) -> Said:
+        status = command([str(each) for each in arguments])
+        return Said(status, *capsys.readouterr())
+
+    return run
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

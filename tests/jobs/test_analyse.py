@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -21,6 +22,7 @@ from jobs.landing.read_landing import Where, read_landing
 from jobs.reading.analysis import analysis
 from jobs.synthetic.fleet import FIRST_DAY
 from schemas.vocabulary import JOB_SLOWDOWN, RANK_STEPS, RESULT_TABLES
+from tests.jobs.conftest import Said
 from tests.jobs.landing.land import OneWorker
 from udfs.what_if import simulate_job
 
@@ -40,6 +42,26 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """The chart library takes seconds to put together: its tests do that."""
     monkeypatch.setattr("jobs.analyse.chart_library", lambda _: b"charts_library()")
+
+
+@pytest.fixture
+def run(landing: Path, tmp_path: Path) -> Path:
+    """A copy of one run's folder, to spoil."""
+    return shutil.copytree(run_folders(landing)[0], tmp_path / "run")
+
+
+Analyse = Callable[..., Said]
+
+
+@pytest.fixture
+def analyse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Analyse:
+    """Run the command on a folder; its page is page.html."""
+
+    def run(folder: Path, *arguments: str) -> Said:
+        status = main([str(folder), "--page", str(tmp_path / "page.html"), *arguments])
+        return Said(status, *capsys.readouterr())
+
+    return run
 
 
 def run_folders(landing: Path) -> list[Path]:
@@ -80,127 +102,93 @@ def test_published_traces_have_their_slowdown(published_traces: Path, name: str,
     assert found.tables.job["slowdown"] == pytest.approx(slowdown, rel=1e-6)
 
 
-def test_it_prints_the_answer_and_writes_one_page(
-    landing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "my-run"
-    shutil.copytree(run_folders(landing)[0], run)
+def test_it_prints_the_answer_and_writes_one_page(run: Path, analyse: Analyse, tmp_path: Path) -> None:
     log = min(run.glob("rank-*.jsonl*"))
     log.write_text(log.read_text() + '{"format": "rank-log/1"\n')
-    page = tmp_path / "page.html"
-    assert main([str(run), "--page", str(page)]) == 0
-    printed = capsys.readouterr().out
+    status, said, _ = analyse(run)
     slowdown = analysis(runs_in(run)[0]).tables.job["slowdown"]
+    assert status == 0
     for words in (
-        f"slowdown {slowdown:.2f}",
-        "recorded, ",
-        "status: analysed",
-        "Rejects, lines or files: 1 not_json",
-        f"{log.name}, line ",
-        f"Page: {page}",
+        *(f"slowdown {slowdown:.2f}", "recorded, ", "status: analysed"),
+        *("Rejects, lines or files: 1 not_json", f"{log.name}, line ", f"Page: {tmp_path}/page.html"),
     ):
-        assert words in printed
-    text = page.read_text()
+        assert words in said
+    text = (tmp_path / "page.html").read_text()
     assert "charts_library()" in text
     assert not re.search(r'(?:src|href)="\.', text), "the page needs a file beside it"
     assert "See it op by op" not in text, "no warehouse to ask"
     assert "not_json</th>" in text
 
 
-def test_a_run_without_a_manifest_fails_with_the_reason(
-    landing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(run_folders(landing)[0], run)
+def test_a_run_without_a_manifest_fails_with_the_reason(run: Path, analyse: Analyse, tmp_path: Path) -> None:
+    fields = json.loads((run / "job.json").read_text())
     (run / "job.json").unlink()
-    assert main([str(run), "--page", str(tmp_path / "page.html")]) == 1
-    said = capsys.readouterr().out
+    status, said, _ = analyse(run)
+    assert status == 1
     assert "Not analysed: no manifest (job.json)" in said
-    fields = json.loads((run_folders(landing)[0] / "job.json").read_text())
-    sizes = {name: fields[name] for name in ("job_id", "run_id", *SIZES)}
     (template,) = [each for each in said.splitlines() if each.startswith("  {")]
-    assert json.loads(template) == sizes
+    assert json.loads(template) == {name: fields[name] for name in ("job_id", "run_id", *SIZES)}
     assert "Rejects: none" in said
     assert "and analyse them again" in (tmp_path / "page.html").read_text()
 
 
-def test_a_run_that_lacks_workers_names_them_and_why_nothing_was_read_of_them(
-    landing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(run_folders(landing)[0], run)
+def test_a_run_that_lacks_workers_names_them_and_why_nothing_was_read(run: Path, analyse: Analyse) -> None:
     lost, misspelt, *_ = sorted(run.glob("rank-*.jsonl"))
     missing = [json.loads(each.read_text().splitlines()[0]) for each in (lost, misspelt)]
     lost.unlink()
     misspelt.write_text(misspelt.read_text().replace('"forward-compute"', '"forward-comput"'))
-    assert main([str(run), "--page", str(tmp_path / "page.html")]) == 1
-    said = capsys.readouterr().out
+    status, said, _ = analyse(run)
+    assert status == 1
     assert all(f"dp_rank {each['dp_rank']}, pp_rank {each['pp_rank']}" in said for each in missing)
     assert f"{misspelt.name}: none of its " in said
     assert 'could be read: unknown op "forward-comput": did you mean forward-compute?' in said
 
 
-def test_several_runs_are_listed_and_one_is_taken_by_its_name(
-    landing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    jobs = [json.loads((folder / "job.json").read_text())["job_id"] for folder in run_folders(landing)]
-    assert main([str(landing)]) == 2
-    said = capsys.readouterr().err
+def test_several_runs_are_listed_and_one_is_taken_by_its_name(landing: Path, analyse: Analyse) -> None:
+    folders = run_folders(landing)
+    jobs = [json.loads((folder / "job.json").read_text())["job_id"] for folder in folders]
+    status, _, said = analyse(landing)
+    assert status == 2
     assert "2 runs; name the folder of one, or choose by --job-id" in said
-    assert all(
-        f"{folder}: job {job}, run " in said for folder, job in zip(run_folders(landing), jobs, strict=True)
-    )
-    assert main([str(landing), "--job-id", f"{jobs[0]}x"]) == 2
-    assert "did you mean" in capsys.readouterr().err
-    assert main([str(landing), "--job-id", jobs[0], "--page", str(tmp_path / "page.html")]) == 0
+    assert all(f"{folder}: job {job}, run " in said for folder, job in zip(folders, jobs, strict=True))
+    status, _, said = analyse(landing, "--job-id", f"{jobs[0]}x")
+    assert (status, "did you mean" in said) == (2, True)
+    assert analyse(landing, "--job-id", jobs[0]).status == 0
 
 
-def test_the_error_for_a_folder_without_a_run_says_what_was_wanted_and_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_without_a_run_says_what_was_wanted_and_found(tmp_path: Path, analyse: Analyse) -> None:
     (tmp_path / "notes.txt").write_text("none")
     with pytest.raises(NoRunError, match=r"looked for rank-\*\.jsonl.*; found notes.txt"):
         runs_in(tmp_path)
     (tmp_path / "my-logs").mkdir()
-    assert main([str(tmp_path / "my-log")]) == 2
-    (printed,) = capsys.readouterr().err.splitlines()
-    assert printed.endswith("my-log does not exist: did you mean my-logs?")
+    status, _, said = analyse(tmp_path / "my-log")
+    assert (status, said.count("\n")) == (2, 1)
+    assert said.endswith("my-log does not exist: did you mean my-logs?\n")
 
 
 @pytest.mark.parametrize("job_id", ["red \x1b[31m", "half \ud83d"])
-def test_odd_names_are_spelt_out_and_end_nothing(
-    landing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], job_id: str
-) -> None:
-    run = tmp_path / os.fsdecode(b"run-\xff")
-    shutil.copytree(run_folders(landing)[0], run)
-    for file in run.iterdir():
-        named = json.loads((run / "job.json").read_text())["job_id"]
+def test_odd_names_are_spelt_out_and_end_nothing(run: Path, analyse: Analyse, job_id: str) -> None:
+    odd = run.rename(run.with_name(os.fsdecode(b"run-\xff")))
+    for file in odd.iterdir():
+        named = json.loads((odd / "job.json").read_text())["job_id"]
         if file.name != "job.json":
             file.write_text(file.read_text().replace(json.dumps(named), json.dumps(job_id)))
-    manifest = run / "job.json"
+    manifest = odd / "job.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"job_id": job_id}))
-    main([str(run), "--page", str(tmp_path / "page.html")])
-    said = capsys.readouterr().out
+    said = analyse(odd).out
     assert "\x1b" not in said
     assert r"job red \x1b[31m" in said or r"job run-\xff" in said
 
 
-def test_a_day_is_no_name_of_a_run_outside_a_landing(
-    landing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copytree(run_folders(landing)[0], tmp_path / "run")
-    assert main([str(tmp_path / "run"), "--log-date", f"{FIRST_DAY}"]) == 2
-    assert "no such run among 1; " in (said := capsys.readouterr().err)
+def test_a_day_is_no_name_of_a_run_outside_a_landing(run: Path, analyse: Analyse) -> None:
+    status, _, said = analyse(run, "--log-date", f"{FIRST_DAY}")
+    assert (status, "no such run among 1; " in said) == (2, True)
     assert said.endswith("no date, 25 files\n")
 
 
-def test_a_page_that_cannot_be_is_refused_before_the_run_is_read(
-    landing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(run_folders(landing)[0]), "--page", str(tmp_path / "none" / "page.html")]) == 2
-    said = capsys.readouterr()
-    assert "--page" in said.err
-    assert said.out == ""
+def test_a_page_that_cannot_be_is_refused_before_the_run_is_read(run: Path, analyse: Analyse) -> None:
+    status, out, said = analyse(run, "--page", str(run / "none" / "page.html"))
+    assert (status, out, "--page" in said) == (2, "", True)
 
 
 def test_one_file_will_do(tmp_path: Path, published_traces: Path) -> None:

@@ -1,5 +1,6 @@
-"""The console command: all commands by what they are for, each imported when it is called."""
+"""The console command: all commands by what they are for, and what each says of wrong arguments."""
 
+import shlex
 import subprocess
 import sys
 from importlib import import_module
@@ -10,6 +11,10 @@ import pytest
 from jobs.console import COMMANDS, GROUPS, main
 from jobs.runtime.arguments import Command
 from jobs.runtime.project import PROJECT
+from schemas.vocabulary import JOB_SLOWDOWN, WORKER_SLOWDOWN
+from tests.jobs.conftest import Ask
+from tests.jobs.reading.warehouses import replicated, warehouse_of
+from tests.support.examples import table_rows
 
 NOT_COMMANDS = {"console", "delta_jars", "java", "package"}
 """Modules of jobs/ that a make target starts, or this command itself."""
@@ -34,28 +39,120 @@ def test_help_lists_all_commands_by_purpose(capsys: pytest.CaptureFixture[str]) 
     assert all(f"\n  {name} " in message for name in COMMANDS)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nigth"], "straggler: error: No such command 'nigth'. Did you mean 'night'?"),
-        (["named_query"], "straggler: error: No such command 'named_query': it is called 'headline'."),
-        (["query", "--formt", "csv"], "straggler query: error: No such option '--formt'. Did you mean"),
-        (["headline", "stragling"], "straggler headline: error: Invalid value for 'NAME'"),
-        (["trend"], "straggler: error: 'trend' is a headline: straggler headline trend"),
-        (["night"], "straggler night: error: Missing option '--log-date'."),
-    ],
-)
-def test_an_error_is_one_line_with_the_closest_name(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+WRONG = """\
+nigth => No such command 'nigth'. Did you mean 'night'?
+named_query => No such command 'named_query': it is called 'headline'.
+trend => 'trend' is a headline: straggler headline trend
+night => Missing option '--log-date'.
+night --log-date 2026-02-30 => Invalid value for '--log-date': '2026-02-30' is not a date such as DAY
+night --log-date 20260105 => Invalid value for '--log-date': '20260105' is not a date such as DAY
+night --log-date 2026-W01-1 => Invalid value for '--log-date': '2026-W01-1' is not a date
+night --log-date DAY --land x => No such option '--land'. Did you mean '--landing'?
+night --log-date DAY --settings absent.toml => absent.toml: No such file or directory
+RELEASE a => Invalid value for '--accept': 'a' is not table.expectation, as the refusal named it
+release --log-date DAY --by ' ' --because b --accept a.b => Invalid value for '--by': must not be empty
+release --log-date DAY --by a --because ' ' --accept a.b => Invalid value for '--because': must not be
+RELEASE stage_slowdown.key_is_unique => Invalid value for '--accept': stage_slowdown.key_is_unique: without it
+backfill --from 2026-01-06 --to DAY => --to DAY lies before --from 2026-01-06
+describe job_slowdwn => Invalid value for 'TABLE': 'job_slowdwn' is unknown: did you mean job_slowdown?
+describe --html /nowhere/at/all.html => --html: /nowhere/at/all.html: No such file or directory
+describe --format xml => Invalid value for '--format': 'xml' is unknown: choose from table, csv, json, markdow
+headline => Missing argument 'NAME'
+headline stragling => Invalid value for 'NAME': 'stragling' is unknown: did you mean straggling?
+headline nope => Invalid value for 'NAME': 'nope' is unknown: choose from coverage
+headline trend --from May => Invalid value for '--from': 'May' is not a date
+headline trend --from 2026-02-01 --to 2026-01-01 => --to 2026-01-01 lies before --from 2026-02-01
+headline trend --warehouse EMPTY => no tables in EMPTY: run a night first, or name another --warehouse
+cookbook --warehouse EMPTY => no tables in EMPTY
+export EMPTY/x.duckdb --warehouse EMPTY => no tables in EMPTY
+export EMPTY/none/x.duckdb => EMPTY/none/x.duckdb: no such folder
+what-if --job-id llm-a --fix TRUE --warehouse EMPTY => no tables in EMPTY
+query 'SELECT 1' --warehouse EMPTY => no tables in EMPTY
+query 'SELECT 1' --warehouse WAREHOUSEx => no tables in WAREHOUSEx: did you mean wh in PARENT?
+query 'SELECT 1' --warehouse WAREHOUSEx --engine spark => no tables in WAREHOUSEx: did you mean wh in PARENT?
+query 'SELECT 1' --warehouse file://EMPTY => no tables in file://EMPTY
+query 'SELECT 1' --warehouse viewfs://a/b --engine duckdb => viewfs://a/b: DuckDB does not reach this store: -
+query --formt csv => No such option '--formt'. Did you mean
+query --limit -1 => Invalid value for '--limit': -1 is less than 0
+query 'SELEC 1' => Invalid expression / Unexpected token: line 1, column 7, at '1'
+query 'SELECT slowdwn FROM job_slowdown' => no column slowdwn: did you mean slowdown?
+query 'SELECT j.worlds_size FROM job_slowdown AS j' => no column worlds_size: did you mean world_size?
+query 'SELECT frist_day FROM job_history' => no column frist_day: did you mean first_day?
+query 'SELECT a FROM (SELECT 1 AS aa)' => no column a: did you mean aa?
+query 'SELECT zzz FROM (SELECT 1 AS b, 2 AS c)' => no column zzz: choose from b
+query 'SELECT team FROM job_slowdown' => no column team in job_slowdown: jobs have it
+query 'SELECT * FROM job_slowdwn' => no table or view job_slowdwn: did you mean job_slowdown?
+query 'SELECT * FROM zzz' => no table or view zzz: choose from rank_steps, jobs, rejects,
+query '' => only one SELECT can be asked
+fix-effect --date DAY => give one of --job-id, --team, --host, --fleet
+fix-effect --date DAY --team a --job-id b => give one of --job-id, --team, --host, --fleet
+fix-effect --date DAY --fleet --label b => Invalid value for '--label': 'b' is not a label such as
+fix-effect --date DAY --fleet --days 0 => Invalid value for '--days': 0 is less than 1
+fix-effect --date DAY --fleet --confidence 95 => Invalid value for '--confidence': '95' is not a prob
+fix-effect --date DAY --team languge => no team languge: did you mean language?
+fix-effect --date DAY --job-id llm-c => no job llm-c: did you mean llm-
+fix-effect --date DAY --host node-012 => no host node-012: did you mean node-0123?
+what-if => Missing option '--job-id'.
+what-if --job-id a --fix 'stage = 3' => Invalid value for '--fix': no column stage: did you mean pp_rank?; use
+what-if --job-id a --fix slowworker => Invalid value for '--fix': slowworker is no cause and no condition: did
+what-if --job-id a --fix TRUE --set -1 => Invalid value for '--set': '-1' is not a number of at least 0
+what-if --job-id a --fix TRUE --set nan => Invalid value for '--set': 'nan' is not a number of at least 0
+what-if --job-id a --fix TRUE --set fast => Invalid value for '--set': 'fast' is not a number of at least 0
+what-if --job-id llm-c --fix TRUE => no job llm-c: did you mean llm-
+what-if --job-id zzz --fix TRUE => no job zzz: choose from bad, llm-a, llm-b
+what-if --job-id llm-b --fix TRUE => job llm-b has several runs, name one by --run-id: run r1 on DAY, ru
+what-if --job-id llm-a --log-date 2026-01-09 --fix TRUE => job llm-a has nothing on 2026-01-09: it has run
+what-if --job-id llm-a --run-id r1 --fix TRUE => job llm-a has no run r1: it has run r3 on DAY,
+what-if UNIT --fix pause --set 0.5 => --set (factor): scales the ops of a predicate, and pause is a cause
+what-if UNIT --fix FALSE => no op of this unit matches FALSE
+what-if UNIT --fix TRUE --fix 'pp_rank = 8' => no op of this unit matches pp_rank = 8: its pp_rank is 0 to 0
+what-if UNIT --fix "host = 'nod-1'" => no op of this unit matches host = 'nod-1': no host nod-1: did you
+what-if UNIT --fix "op_type = 'params-all-gather'" => no op of this unit matches op_type = 'params-all-gather'
+timeline UNIT --step 8 => no step 8 among the 1 complete ones, 7 to 7: next to it are 7
+timeline UNIT --worker 2,0 => --worker 2,0: the job has dp ranks 0 to 1 and stages 0 to 0
+timeline UNIT --worker 7 => --worker 7: no worker is replayed by that rank; name it as DP,PP
+timeline UNIT --worker a => Invalid value for '--worker': 'a' is not a whole number
+timeline UNIT --stage 1 => --stage 1: the job has stages 0 to 0
+timeline UNIT --step -1 => Invalid value for '--step': -1 is less than 0
+timeline UNIT --out /nowhere/at/all.json => --out: /nowhere/at/all.json: No such file or directory
+job-page UNIT => job llm-b has no results of DAY: straggler simulate --log-date DAY
+report --log-date 2026-01-07 => no rows of 2026-01-07 in WAREHOUSE: the nearest days with rows are DAY
+"""
+"""Command lines, and how the one line begins that each gives."""
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The units of what-if's tests, with a result and a worker."""
+    root = tmp_path_factory.mktemp("wrong") / "wh"
+    results = {name: table_rows(name) for name in (JOB_SLOWDOWN, WORKER_SLOWDOWN)}
+    return warehouse_of(root, **replicated(), **results).root
+
+
+@pytest.mark.parametrize("case", WRONG.splitlines())
+def test_wrong_arguments_give_one_line(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, warehouse: str, case: str
 ) -> None:
-    assert main(arguments) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(message)
+    for place in ("jobs.runtime.cli.session", "jobs.runtime.session.session"):
+        monkeypatch.setattr(place, lambda *_: pytest.fail("a session was made"))
+    monkeypatch.setattr("jobs.report.files.chart_library", lambda _: b"")
+    (tmp_path / "empty").mkdir()
+    before = contents(Path(warehouse))
+    names = {"WAREHOUSE": warehouse, "PARENT": str(Path(warehouse).parent), "EMPTY": str(tmp_path / "empty")}
+    names["RELEASE"] = "release --log-date DAY --by a --because b --accept"
+    names |= {"DAY": "2026-01-05", "UNIT": "--job-id llm-b --run-id r1"}
+    for name, meant in names.items():
+        case = case.replace(name, meant)
+    line, message = case.split(" => ")
+    status, out, err = ask(main, *shlex.split(line))
+    assert (status, out) == (2, "")
+    (said,) = err.splitlines()
+    assert said.partition(": error: ")[2].startswith(message)
+    assert contents(Path(warehouse)) == before
 
 
-def test_without_a_command_it_says_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    assert "\n  analyse " in capsys.readouterr().err
+def contents(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(
@@ -94,4 +191,6 @@ def _outcome(*arguments: str, **environment: str) -> str:
 
 def test_alone_it_prints_its_help_as_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    assert capsys.readouterr().err.startswith("Usage: straggler [OPTIONS] COMMAND [ARGS]...\n\n")
+    said = capsys.readouterr().err
+    assert said.startswith("Usage: straggler [OPTIONS] COMMAND [ARGS]...\n\n")
+    assert "\n  analyse " in said

@@ -1,7 +1,6 @@
 """The cookbook: every question is understood, and its answers are those that the demo's fleet gives."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -39,13 +38,6 @@ def test_each_question_has_its_sql_and_an_answer() -> None:
         assert recipe.meaning.endswith("?")
         assert chapter.startswith(f"{recipe.meaning}\n\n```sql\n{recipe.sql}\n```\n")
         assert len(cells(chapter)) > 1
-
-
-def test_a_warehouse_without_tables_is_a_wrong_argument(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert main(["--warehouse", str(tmp_path)]) == 2
-    assert f"cookbook: error: no tables in {tmp_path}" in capsys.readouterr().err
 
 
 def test_the_demo_gives_the_printed_answers(capsys: pytest.CaptureFixture[str], demo: Demo) -> None:

@@ -63,12 +63,3 @@ def test_the_old_file_stays_where_the_new_cannot_be_written(
     assert main([str(target), "--warehouse", warehouse]) == 1
     assert capsys.readouterr().err == f"export_database: error: {target} could not be written: disk full\n"
     assert [(file, file.read_text()) for file in tmp_path.iterdir()] == [(target, "before")]
-
-
-def test_a_missing_folder_is_a_wrong_argument(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, warehouse: str
-) -> None:
-    assert main([str(tmp_path / "none" / "fleet.duckdb"), "--warehouse", warehouse]) == 2
-    assert "no such folder" in capsys.readouterr().err
-    assert main([str(tmp_path / "fleet.duckdb"), "--warehouse", str(tmp_path)]) == 2
-    assert "no tables in" in capsys.readouterr().err

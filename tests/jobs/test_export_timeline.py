@@ -3,34 +3,23 @@
 import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobs.export_timeline import file_name, main
 from schemas.unit import Unit
 from schemas.vocabulary import JOBS, RANK_STEPS
-from tests.jobs.reading.warehouses import warehouse_of
+from tests.jobs.reading.warehouses import SIZES, replicas, warehouse_of
 from tests.support.examples import DAY, table_rows
-from tests.udfs.lines import Ops, line
 
-SIZES = {"dp_size": 2, "pp_size": 1, "tp_size": 1, "cp_size": 1, "vpp_size": 1, "world_size": 2}
 KEY: dict[str, object] = {"job_id": 'llm "a"/ü', "run_id": "r3", "log_date": DAY}
-
-
-def replica(step: int, dp_rank: int, slow_s: float) -> dict[str, Any]:
-    forward_s = slow_s if dp_rank else 1
-    ops: Ops = [
-        ("forward-compute", 0, forward_s),
-        ("grads-reduce-scatter", forward_s, slow_s + 1 - forward_s),
-    ]
-    return KEY | line(step, dp_rank, 0, ops, host=f"node-{dp_rank}")
 
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
     """One job with three steps, the second the slowest, the last without one of its workers."""
-    rows = [replica(7, 0, 2), replica(7, 1, 2), replica(9, 0, 3), replica(9, 1, 3), replica(11, 0, 9)]
+    lines = [*replicas(2, 7), *replicas(3, 9), *replicas(9, 11)[:1]]
+    rows = [KEY | line for line in lines]
     tables = {JOBS: table_rows(JOBS, [KEY | SIZES]), RANK_STEPS: table_rows(RANK_STEPS, rows)}
     return warehouse_of(tmp_path_factory.mktemp("warehouse"), **tables).root
 
@@ -67,30 +56,6 @@ def test_the_slowest_step_is_packed_the_same_each_time(
     assert ask(warehouse) == 0
     assert written.read_bytes() == before
     assert json.loads(gzip.decompress(before))["otherData"]["step"] == 9
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["--step", "8"],
-            "no step 8 among the 2 complete ones, 7 to 9: next to it are 7, 9; 1 recorded ones",
-        ),
-        (["--worker", "2,0"], "--worker 2,0: the job has dp ranks 0 to 1 and stages 0 to 0"),
-        (["--worker", "7"], "--worker 7: no worker is replayed by that rank; name it as DP,PP"),
-        (["--worker", "a"], "Invalid value for '--worker': 'a' is not a whole number"),
-        (["--stage", "1"], "--stage 1: the job has stages 0 to 0"),
-        (["--step", "-1"], "Invalid value for '--step': -1 is less than 0"),
-        (["--run-id", "r4"], 'job llm "a"/ü has no run r4'),
-        (["--out", "/nowhere/at/all.json"], "--out: /nowhere/at/all.json: No such file or directory"),
-    ],
-)
-def test_what_does_not_exist_gives_one_line(
-    capsys: pytest.CaptureFixture[str], warehouse: str, arguments: list[str], message: str
-) -> None:
-    assert ask(warehouse, *arguments) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"export_timeline: error: {message}")
 
 
 def test_one_worker_is_shown_by_its_rank_and_the_others_are_counted(

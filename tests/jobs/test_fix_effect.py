@@ -1,6 +1,7 @@
 """The command: planted effects are found, others are not, and what it says of wrong arguments."""
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -8,12 +9,14 @@ import pytest
 
 from jobs.fix_effect import main
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS, WORKER_SLOWDOWN
+from tests.jobs.conftest import Ask
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.support.examples import DAY, table_rows
 
 SPAN = 5
 FIXED = DAY + timedelta(days=SPAN)
 Row = dict[str, Any]
+Found = Callable[..., dict[str, Row]]
 
 
 def units() -> tuple[list[Row], list[Row], list[Row]]:
@@ -45,79 +48,48 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
     return warehouse_of(tmp_path_factory.mktemp("warehouse"), **tables).root
 
 
-def ask(capsys: pytest.CaptureFixture[str], warehouse: str, *arguments: str) -> dict[str, Row]:
+@pytest.fixture
+def found(ask: Ask) -> Found:
     """Rows of the answer by what was compared."""
-    given = ["--date", str(FIXED), "--warehouse", warehouse, "--format", "json", *arguments]
-    assert main(given) == 0
-    return {row["compared"]: row for row in json.loads(capsys.readouterr().out)}
+
+    def rows(*arguments: str) -> dict[str, Row]:
+        said = ask(main, "--date", FIXED, "--format", "json", *arguments)
+        return {row["compared"]: row for row in json.loads(said.out)}
+
+    return rows
 
 
-def test_a_team_gets_better_and_all_others_do_not(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
-    found = ask(capsys, warehouse, "--team", "speech")
-    assert found["chosen"]["effect"] == pytest.approx(-0.2, abs=0.01)
-    assert found["chosen"]["low"] < -0.2 < found["chosen"]["high"] < 0
-    assert (found["chosen"]["verdict"], found["chosen"]["before"]) == ("better", 4)
-    assert found["chosen"]["saved_gpu_hours"] == pytest.approx(0.2 * 4 * SPAN * 100, rel=0.05)
-    assert found["chosen, same jobs"]["verdict"] == "better"
-    assert found["all others"]["verdict"] == "not enough evidence: the interval holds 0"
+def test_a_team_gets_better_and_all_others_do_not(found: Found) -> None:
+    rows = found("--team", "speech")
+    assert rows["chosen"]["effect"] == pytest.approx(-0.2, abs=0.01)
+    assert rows["chosen"]["low"] < -0.2 < rows["chosen"]["high"] < 0
+    assert (rows["chosen"]["verdict"], rows["chosen"]["before"]) == ("better", 4)
+    assert rows["chosen"]["saved_gpu_hours"] == pytest.approx(0.2 * 4 * SPAN * 100, rel=0.05)
+    assert rows["chosen, same jobs"]["verdict"] == "better"
+    assert rows["all others"]["verdict"] == "not enough evidence: the interval holds 0"
 
 
-def test_a_setting_is_compared_with_days_without_it(
-    capsys: pytest.CaptureFixture[str], warehouse: str
-) -> None:
-    found = ask(capsys, warehouse, "--team", "speech", "--label", "balancing=on")
-    assert (found["chosen"]["after"], found["chosen"]["verdict"]) == (4, "better")
-    fleet = ask(capsys, warehouse, "--fleet", "--label", "balancing=on")
+def test_a_setting_is_compared_with_days_without_it(found: Found) -> None:
+    rows = found("--team", "speech", "--label", "balancing=on")
+    assert (rows["chosen"]["after"], rows["chosen"]["verdict"]) == (4, "better")
+    fleet = found("--fleet", "--label", "balancing=on")
     assert (fleet["chosen"]["before"], fleet["chosen"]["after"]) == (8, 4)
     assert (fleet["all others"]["before"], fleet["all others"]["after"]) == (8, 4)
-    answer = ask(capsys, warehouse, "--fleet", "--label", "balancing=sometimes")
+    answer = found("--fleet", "--label", "balancing=sometimes")
     assert answer["chosen"]["verdict"] == "not enough evidence: 0 jobs after, wanted 3"
 
 
-def test_a_job_by_its_days_within_the_window(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
-    found = ask(capsys, warehouse, "--job-id", "speech-0", "--days", "4")
-    assert (found["chosen"]["trials"], found["chosen"]["before"], found["chosen"]["after"]) == ("days", 4, 4)
-    assert found["chosen"]["verdict"] == "better"
-    short = ask(capsys, warehouse, "--job-id", "speech-0", "--days", "2")
+def test_a_job_by_its_days_within_the_window(found: Found) -> None:
+    rows = found("--job-id", "speech-0", "--days", "4")
+    assert (rows["chosen"]["trials"], rows["chosen"]["before"], rows["chosen"]["after"]) == ("days", 4, 4)
+    assert rows["chosen"]["verdict"] == "better"
+    short = found("--job-id", "speech-0", "--days", "2")
     assert short["chosen"]["verdict"] == "not enough evidence: 2 days before and 2 days after, wanted 3"
 
 
-def test_a_host_beside_the_others_of_its_jobs(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
-    found = ask(capsys, warehouse, "--host", "sick-0", "--confidence", "0.5")
-    assert found["chosen"]["mean_before"] == pytest.approx(1.4, abs=0.01)
-    assert found["chosen"]["effect"] == pytest.approx(-0.4, abs=0.01)
-    assert found["chosen"]["saved_gpu_hours"] is None
-    assert found["all others"]["mean_after"] == pytest.approx(1.01, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--team", "speach"], "no team speach: did you mean speech?"),
-        (["--job-id", "speech-9"], "no job speech-9: did you mean speech-"),
-        (["--host", "sik-0"], "no host sik-0: did you mean sick-0?"),
-    ],
-)
-def test_a_name_that_no_row_has_is_a_wrong_argument(
-    capsys: pytest.CaptureFixture[str], warehouse: str, arguments: list[str], complaint: str
-) -> None:
-    assert main(["--date", str(FIXED), "--warehouse", warehouse, *arguments]) == 2
-    assert complaint in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ([], "give one of --job-id, --team, --host, --fleet"),
-        (["--team", "a", "--job-id", "b"], "give one of --job-id, --team, --host, --fleet"),
-        (["--fleet", "--label", "balancing"], "is not a label such as"),
-        (["--fleet", "--days", "0"], "0 is less than 1"),
-        (["--fleet", "--confidence", "95"], "is not a probability"),
-    ],
-)
-def test_wrong_arguments_give_one_line(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
-) -> None:
-    assert main(["--date", "2026-01-05", *arguments]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert complaint in line
+def test_a_host_beside_the_others_of_its_jobs(found: Found) -> None:
+    rows = found("--host", "sick-0", "--confidence", "0.5")
+    assert rows["chosen"]["mean_before"] == pytest.approx(1.4, abs=0.01)
+    assert rows["chosen"]["effect"] == pytest.approx(-0.4, abs=0.01)
+    assert rows["chosen"]["saved_gpu_hours"] is None
+    assert rows["all others"]["mean_after"] == pytest.approx(1.01, abs=0.01)

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from jobs.query import main
 from jobs.reading.database import Database
@@ -20,6 +19,7 @@ from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
 from schemas.views import mentioned
 from schemas.vocabulary import JOB_SLOWDOWN, TABLE_NAMES
+from tests.jobs.conftest import Ask
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.support.examples import table_rows
 
@@ -34,136 +34,55 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
     return warehouse_of(tmp_path_factory.mktemp("warehouse"), job_slowdown=rows).root
 
 
-def ask(capsys: pytest.CaptureFixture[str], warehouse: str, *arguments: str) -> tuple[int, str, str]:
-    """Exit status, standard output and standard error."""
-    status = main([*arguments, "--warehouse", warehouse])
-    printed = capsys.readouterr()
-    return status, printed.out, printed.err
-
-
-def test_the_answer_is_a_table(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
-    status, out, _ = ask(capsys, warehouse, BY_SLOWDOWN)
+def test_the_answer_is_a_table_or_json(ask: Ask) -> None:
+    status, out, _ = ask(main, BY_SLOWDOWN)
     assert status == 0
     head, _, *rows = (line.split() for line in out.splitlines() if line.strip())
     assert head == ["job_id", "round(slowdown,", "2)", "status"]
     assert rows == [["gpt-175b", "1.25", "analysed"], ["b", "null", "no_ops"]]
+    status, out, _ = ask(main, "SELECT job_id, days FROM job_history ORDER BY 1", "--format", "json")
+    assert (status, json.loads(out)) == (0, [{"job_id": "b", "days": 1}, {"job_id": "gpt-175b", "days": 1}])
 
 
-def test_the_answer_is_json(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
-    status, out, _ = ask(
-        capsys, warehouse, "SELECT job_id, days FROM job_history ORDER BY 1", "--format", "json"
-    )
-    assert status == 0
-    assert json.loads(out) == [{"job_id": "b", "days": 1}, {"job_id": "gpt-175b", "days": 1}]
-
-
-def test_rows_beyond_the_limit_are_left_out_and_it_says_so(
-    capsys: pytest.CaptureFixture[str], warehouse: str
-) -> None:
-    status, out, err = ask(
-        capsys, warehouse, "SELECT job_id FROM job_slowdown", "--format", "csv", "--limit", "1"
-    )
+def test_rows_beyond_the_limit_are_left_out_and_it_says_so(ask: Ask) -> None:
+    asked = ("SELECT job_id FROM job_slowdown", "--format", "csv", "--limit")
+    status, out, err = ask(main, *asked, 1)
     assert (status, len(out.splitlines())) == (0, 2)
     assert err.endswith("only the first 1 rows are shown (--limit 0 shows all)\n")
-    _, out, err = ask(capsys, warehouse, "SELECT job_id FROM job_slowdown", "--format", "csv", "--limit", "0")
+    _, out, err = ask(main, *asked, 0)
     assert (len(out.splitlines()), "first" in err) == (3, False)
 
 
-@pytest.mark.parametrize(
-    ("sql", "reason"),
-    [
-        ("SELEC 1", "Unexpected token: line 1, column 7, at '1'"),
-        ("SELECT slowdwn FROM job_slowdown", "no column slowdwn: did you mean slowdown?"),
-        ("SELECT j.worlds_size FROM job_slowdown AS j", "no column worlds_size: did you mean world_size?"),
-        ("SELECT frist_day FROM job_history", "no column frist_day: did you mean first_day?"),
-        ("SELECT a FROM (SELECT 1 AS aa)", "no column a: did you mean aa?"),
-        ("SELECT zzz FROM (SELECT 1 AS b, 2 AS c)", "no column zzz: choose from b"),
-        ("SELECT team FROM job_slowdown", "no column team in job_slowdown: jobs have it"),
-        ("SELECT * FROM slow_hosts", "no table or view slow_hosts: choose from rank_steps, jobs,"),
-        ("SELECT * FROM job_slowdwn", "no table or view job_slowdwn: did you mean job_slowdown?"),
-        ("SELECT * FROM zzz", "no table or view zzz: choose from rank_steps, jobs, rejects,"),
-        ("SELECT nosuch(steps) FROM job_slowdown", "nosuch does not exist! (--engine spark may know it)"),
-        ("", "only one SELECT can be asked"),
-    ],
-)
-def test_a_query_that_cannot_be_parsed_gives_one_line(
-    capsys: pytest.CaptureFixture[str], warehouse: str, sql: str, reason: str
-) -> None:
-    status, out, err = ask(capsys, warehouse, sql)
-    assert (status, out) == (2, "")
-    (line,) = err.splitlines()
-    assert line.startswith("query: error: ")
-    assert reason in line
-
-
-def test_a_query_that_fails_on_the_data_gives_one_line(
-    capsys: pytest.CaptureFixture[str], warehouse: str
-) -> None:
-    status, out, err = ask(capsys, warehouse, "SELECT 1 / (steps - steps) FROM job_slowdown")
-    assert (status, out) == (1, "")
+def test_a_query_that_fails_on_the_data_gives_one_line(ask: Ask) -> None:
+    status, out, err = ask(main, "SELECT 1 / (steps - steps) FROM job_slowdown")
+    assert (status, out, err.count("\n")) == (1, "", 1)
     assert err.startswith("query: error: ")
     assert "Division by zero" in err
-    assert err.count("\n") == 1
 
 
-def test_spark_says_what_is_wrong_in_the_same_words(
-    capsys: pytest.CaptureFixture[str], spark: SparkSession, warehouse: str
-) -> None:
+def test_a_function_that_duckdb_lacks_may_be_sparks(ask: Ask) -> None:
+    status, _, err = ask(main, "SELECT nosuch(steps) FROM job_slowdown")
+    assert status == 2
+    assert "nosuch does not exist! (--engine spark may know it)" in err
+
+
+@pytest.mark.usefixtures("spark")
+def test_spark_says_what_is_wrong_in_the_same_words(ask: Ask) -> None:
     by_spark = ("--engine", "spark", "--format", "csv")
-    assert ask(capsys, warehouse, "SELECT count(*) AS n FROM job_slowdown", *by_spark)[:2] == (0, "n\n2\n")
-    status, _, err = ask(capsys, warehouse, "SELECT slowdwn FROM job_slowdown", *by_spark)
-    assert (status, err) == (2, "query: error: no column slowdwn: did you mean slowdown?\n")
-    status, _, err = ask(capsys, warehouse, "SELECT 1 / (steps - steps) FROM job_slowdown", *by_spark)
-    assert status == 1
-    assert "DIVIDE_BY_ZERO" in err.splitlines()[-1]
-    status, _, err = ask(capsys, warehouse, "SELECT * FROM text.`/etc/hostname`", *by_spark)
-    assert status == 2
-    assert "no table or view text./etc/hostname" in err
+    assert ask(main, "SELECT count(*) AS n FROM job_slowdown", *by_spark)[:2] == (0, "n\n2\n")
+    for sql, wanted, said in (
+        ("SELECT slowdwn FROM job_slowdown", 2, "query: error: no column slowdwn: did you mean slowdown?"),
+        ("SELECT 1 / (steps - steps) FROM job_slowdown", 1, "DIVIDE_BY_ZERO"),
+        ("SELECT * FROM text.`/etc/hostname`", 2, "no table or view text./etc/hostname"),
+    ):
+        status, _, err = ask(main, sql, *by_spark)
+        assert status == wanted
+        assert said in err.splitlines()[-1]
 
 
-def test_a_warehouse_in_a_store_that_deltalake_does_not_reach_is_sparks(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    status, _, err = ask(capsys, "viewfs://fleet/warehouse", BY_SLOWDOWN, "--engine", "duckdb")
-    assert status == 2
-    assert "DuckDB does not reach this store: --engine spark reads it" in err
-
-
-def test_a_warehouse_in_a_store_is_read_by_its_url(
-    capsys: pytest.CaptureFixture[str], warehouse: str
-) -> None:
-    status, out, _ = ask(capsys, f"file://{warehouse}", BY_SLOWDOWN, "--format", "csv")
-    assert (status, out) == ask(capsys, warehouse, BY_SLOWDOWN, "--format", "csv")[:2]
-    status, _, err = ask(capsys, f"file://{warehouse}x", BY_SLOWDOWN)
-    assert (status, "no tables in file://" in err) == (2, True)
-
-
-def test_a_folder_without_tables_is_a_wrong_argument(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    status, out, err = ask(capsys, str(empty), BY_SLOWDOWN)
-    assert (status, out) == (2, "")
-    assert err == f"query: error: no tables in {empty}: run a night first, or name another --warehouse\n"
-
-
-@pytest.mark.parametrize("engine", ["duckdb", "spark"])
-def test_the_error_for_a_misspelt_folder_suggests_the_closest_name(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, warehouse: str, engine: str
-) -> None:
-    monkeypatch.setattr("jobs.runtime.session.session", lambda *_: pytest.fail("a session was made"))
-    misspelt = f"{warehouse}x"
-    status, _, err = ask(capsys, misspelt, BY_SLOWDOWN, "--engine", engine)
-    assert status == 2
-    folder = Path(warehouse)
-    assert err == f"query: error: no tables in {misspelt}: did you mean {folder.name} in {folder.parent}?\n"
-
-
-@pytest.mark.parametrize("arguments", [[BY_SLOWDOWN, "--format", "xml"], [BY_SLOWDOWN, "--limit", "-1"]])
-def test_wrong_arguments_give_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    assert main(arguments) == 2
-    assert capsys.readouterr().err.startswith("query: error: ")
+def test_a_warehouse_in_a_store_is_read_by_its_url(ask: Ask, warehouse: str) -> None:
+    asked = (BY_SLOWDOWN, "--format", "csv")
+    assert ask(main, *asked, "--warehouse", f"file://{warehouse}") == ask(main, *asked)
 
 
 class Keyboard(io.StringIO):
@@ -175,17 +94,17 @@ class Keyboard(io.StringIO):
 
 @pytest.mark.parametrize("arguments", [[], ["-"]])
 def test_sql_comes_from_standard_input(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, warehouse: str, arguments: list[str]
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("-- which\nSELECT count(*) AS n\nFROM job_slowdown;\n"))
-    status, out, _ = ask(capsys, warehouse, *arguments, "--format", "csv")
-    assert (status, out) == (0, "n\n2\n")
+    assert ask(main, *arguments, "--format", "csv")[:2] == (0, "n\n2\n")
 
 
+@pytest.mark.parametrize("has_home", [True, False])
 def test_without_sql_and_at_a_keyboard_it_is_a_prompt(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, warehouse: str, tmp_path: Path
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, has_home: bool
 ) -> None:
-    """A wrong question ends nothing; the end of input does."""
+    """A wrong question ends nothing; the end of input does. It needs no home that can be written."""
     typed = iter(["SELECT count(*) AS n", "FROM job_slowdown;", "", "SELECT slowdwn FROM jobs;", "SELECT 7;"])
 
     def line(prompt: str) -> str:
@@ -194,26 +113,14 @@ def test_without_sql_and_at_a_keyboard_it_is_a_prompt(
         except StopIteration:
             raise EOFError from None
 
+    history = (tmp_path if has_home else tmp_path / "no-home") / "history"
     monkeypatch.setattr(sys, "stdin", Keyboard())
     monkeypatch.setattr("builtins.input", line)
-    monkeypatch.setattr("jobs.reading.prompt.HISTORY", tmp_path / "history")
-    status, out, err = ask(capsys, warehouse, "--format", "csv")
+    monkeypatch.setattr("jobs.reading.prompt.HISTORY", history)
+    status, out, err = ask(main, "--format", "csv")
     assert (status, out) == (0, "n\n2\n7\n7\n")
     assert "error: no column slowdwn" in err
-    assert (tmp_path / "history").is_file()
-
-
-def test_the_prompt_needs_no_home_that_can_be_written(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, warehouse: str, tmp_path: Path
-) -> None:
-    def end(_: str) -> str:
-        raise EOFError
-
-    monkeypatch.setattr(sys, "stdin", Keyboard())
-    monkeypatch.setattr("builtins.input", end)
-    monkeypatch.setattr("jobs.reading.prompt.HISTORY", tmp_path / "no-home" / "history")
-    status, _, err = ask(capsys, warehouse)
-    assert (status, "error" in err) == (0, False)
+    assert history.is_file() is has_home
 
 
 def test_letters_that_the_terminal_lacks_end_nothing(warehouse: str) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from jobs import backfill, release_night
 from jobs.gates.audit import GateRefusedError, Rule
 from jobs.gates.quality_docs import Check, Page, TableChecks, html
-from jobs.gates.releases import NEVER, Release, record_release, refused
+from jobs.gates.releases import Release, record_release, refused
 from jobs.gates.write_audit_publish import publish
 from jobs.report.links import docs_path
 from jobs.runtime.run_log import recorded_run
@@ -95,28 +95,6 @@ def test_what_a_table_cannot_be_written_without_is_never_released(
     twice = {STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN, [{}, {}])}
     with pytest.raises(GateRefusedError, match="key_is_unique"):
         publish("simulate", warehouse, twice, [DAY])
-
-
-@pytest.mark.parametrize(
-    ("accepted", "message"),
-    [
-        ("stage_slowdown", "is not table.expectation"),
-        *((f"stage_slowdown.{name}", "cannot be written") for name in NEVER),
-    ],
-)
-def test_a_release_of_what_cannot_be_released_is_a_wrong_argument(
-    accepted: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["--log-date", "2026-01-05", "--accept", accepted, "--by", "anna", "--because", "why not"]
-    assert release_night.main(arguments) == EXIT_WRONG_SETTINGS
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["--by", "--because"])
-def test_a_release_needs_a_name_and_a_reason(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    given = {"--log-date": "2026-01-05", "--accept": REFUSED, "--by": "anna", "--because": "so", name: " "}
-    assert release_night.main([word for pair in given.items() for word in pair]) == EXIT_WRONG_SETTINGS
-    assert f"Invalid value for '{name}': must not be empty" in capsys.readouterr().err
 
 
 def test_a_release_by_command_is_found_by_the_next_run(warehouse: Warehouse) -> None:

@@ -1,5 +1,6 @@
 """A warehouse as readers see it: as of one publication, whatever its files were written with."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,15 @@ from schemas.vocabulary import FLEET_DAY, JOB_SLOWDOWN, JOBS, PHASE_SIMULATE, PI
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.support.examples import DAY, NEXT_DAY, table_rows
 
+Spelled = Callable[[Path], str]
 JOB_IDS = "SELECT job_id FROM job_slowdown ORDER BY job_id"
+
+
+@pytest.fixture(params=[str, Path.as_uri], ids=["folder", "store"])
+def spelled(request: pytest.FixtureRequest) -> Spelled:
+    """A folder by its path; by a URL it is read as a store is."""
+    found: Spelled = request.param
+    return found
 
 
 def ask(root: str | Path, sql: str, ingested: str | None = None) -> Result:
@@ -26,7 +35,7 @@ def values(root: str | Path, sql: str) -> list[object]:
     return [value for row in ask(root, sql).rows for value in row]
 
 
-def test_all_tables_are_read_as_of_the_latest_publication(tmp_path: Path) -> None:
+def test_all_tables_are_read_as_of_the_latest_publication(tmp_path: Path, spelled: Spelled) -> None:
     made = warehouse_of(tmp_path)
     for job in ("first", "second"):
         with publication(made, PHASE_SIMULATE, [DAY], [JOB_SLOWDOWN]):
@@ -34,10 +43,10 @@ def test_all_tables_are_read_as_of_the_latest_publication(tmp_path: Path) -> Non
     made.replace(TABLES[JOB_SLOWDOWN], table_rows(JOB_SLOWDOWN, [{"job_id": "unpublished"}]), [DAY])
     made.replace(TABLES[FLEET_DAY], table_rows(FLEET_DAY), [DAY])
     made.append(TABLES[PIPELINE_RUNS], table_rows(PIPELINE_RUNS))
-    assert values(tmp_path, JOB_IDS) == ["second"]
-    assert values(tmp_path, "SELECT count(*) FROM fleet_day") == [0]
-    assert values(tmp_path, "SELECT count(*) FROM pipeline_runs") == [1]
-    assert values(tmp_path, "SELECT max(publication) FROM publications") == [made.published.number]
+    assert values(spelled(tmp_path), JOB_IDS) == ["second"]
+    assert values(spelled(tmp_path), "SELECT count(*) FROM fleet_day") == [0]
+    assert values(spelled(tmp_path), "SELECT count(*) FROM pipeline_runs") == [1]
+    assert values(spelled(tmp_path), "SELECT max(publication) FROM publications") == [made.published.number]
 
 
 def test_a_reader_stays_with_its_publication_while_another_is_written(tmp_path: Path) -> None:
@@ -58,13 +67,13 @@ def test_a_warehouse_without_publications_is_read_as_it_is_now(tmp_path: Path) -
     assert values(tmp_path, JOB_IDS) == ["new"]
 
 
-def test_a_column_that_files_were_written_without_is_null(tmp_path: Path) -> None:
+def test_a_column_that_files_were_written_without_is_null(tmp_path: Path, spelled: Spelled) -> None:
     old = table_rows(JOBS).drop_columns(["team", "labels"])
     write_deltalake(tmp_path / JOBS, old, partition_by=["log_date"])
-    assert values(tmp_path, "SELECT team, labels FROM jobs") == [None, None]
+    assert values(spelled(tmp_path), "SELECT team, labels FROM jobs") == [None, None]
     new = table_rows(JOBS, [{"log_date": NEXT_DAY}]).drop_columns("labels")
     write_deltalake(tmp_path / JOBS, new, mode="append", schema_mode="merge", partition_by=["log_date"])
-    found = ask(tmp_path, "SELECT log_date, team, labels FROM jobs ORDER BY log_date")
+    found = ask(spelled(tmp_path), "SELECT log_date, team, labels FROM jobs ORDER BY log_date")
     assert list(found.rows) == [(DAY, None, None), (NEXT_DAY, "language", None)]
 
 
@@ -84,12 +93,12 @@ def test_a_warehouse_may_lie_in_a_folder_of_any_name(tmp_path: Path, name: str) 
     assert list(found.rows) == [(DAY, "gpt-175b")]
 
 
-def test_a_missing_file_gives_one_line(tmp_path: Path) -> None:
-    made = warehouse_of(tmp_path, job_slowdown=table_rows(JOB_SLOWDOWN))
+def test_a_missing_file_gives_one_line(tmp_path: Path, spelled: Spelled) -> None:
+    warehouse_of(tmp_path, job_slowdown=table_rows(JOB_SLOWDOWN))
     (file,) = (tmp_path / JOB_SLOWDOWN).glob("*/*.parquet")
     file.unlink()
     with pytest.raises(AnswerError, match=file.name):
-        ask(made.root, JOB_IDS)
+        ask(spelled(tmp_path), JOB_IDS)
 
 
 def test_times_are_text_in_utc(tmp_path: Path) -> None:

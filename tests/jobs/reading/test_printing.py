@@ -127,22 +127,10 @@ def test_no_rows_are_shown_in_every_format() -> None:
     assert written(empty, "table").split()[0] == "a"
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, "null"),
-        (1.25, "1.25"),
-        (0.0, "0.0"),
-        (-0.0123456789, "-0.012346"),
-        (4.2e-7, "4.2e-07"),
-        (1767600000.125, "1767600000.125"),
-        (math.nan, "nan"),
-        (True, "True"),
-        (7, "7"),
-    ],
-)
-def test_numbers_are_shown_with_sensible_digits(value: object, text: str) -> None:
-    assert shown(value) == text
+def test_numbers_are_shown_with_sensible_digits() -> None:
+    values = [None, 1.25, 0.0, -0.0123456789, 4.2e-7, 1767600000.125, math.nan, True, 7]
+    texts = ["null", "1.25", "0.0", "-0.012346", "4.2e-07", "1767600000.125", "nan", "True", "7"]
+    assert [*map(shown, values)] == texts
 
 
 def test_rows_of_a_frame_are_cut_at_the_limit_and_times_are_utc_wherever_this_runs(

@@ -4,18 +4,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from deltalake import write_deltalake
 
-from jobs.reading.conditions import on_units
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
-from jobs.reading.question import NAMES, AnswerError, QuestionError
-from jobs.warehouse.publication import publication
+from jobs.reading.question import NAMES, AnswerError
+from jobs.reading.reader import on_units
 from schemas.cookbook import RECIPES
 from schemas.queries import QUERIES
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import JOB_SLOWDOWN, JOBS, PHASE_SIMULATE, PIPELINE_RUNS, RANK_STEPS
+from schemas.vocabulary import JOBS, PIPELINE_RUNS, RANK_STEPS
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.support.examples import DAY, NEXT_DAY, table_rows
 
@@ -59,37 +57,10 @@ def test_a_unit_is_found_among_others(readers: tuple[DuckDbReader, DuckDbReader]
     assert store.rows(sql)["log_date"].to_pylist() == [DAY]
 
 
-def test_a_column_that_files_were_written_without_is_null(tmp_path: Path) -> None:
-    old = table_rows(JOBS).drop_columns(["team", "labels"])
-    write_deltalake(tmp_path / JOBS, old, partition_by=["log_date"])
-    new = table_rows(JOBS, [{"log_date": NEXT_DAY}]).drop_columns("labels")
-    write_deltalake(tmp_path / JOBS, new, mode="append", schema_mode="merge", partition_by=["log_date"])
-    reader = DuckDbReader(Database(tmp_path.as_uri()))
-    found = reader.ask("SELECT log_date, team, labels FROM jobs ORDER BY log_date")
-    assert list(found.rows) == [(DAY, None, None), (NEXT_DAY, "language", None)]
-
-
 def test_a_column_of_which_the_log_says_nothing_is_found(readers: tuple[DuckDbReader, DuckDbReader]) -> None:
     """Delta's log has least and greatest values of keys alone: no reason to skip files."""
     found = readers[0].ask("SELECT DISTINCT team FROM jobs WHERE team >= 'a'")
     assert list(found.rows) == [("language",)]
-
-
-def test_it_is_read_as_of_the_latest_publication(tmp_path: Path) -> None:
-    made = warehouse_of(tmp_path)
-    with publication(made, PHASE_SIMULATE, [DAY], [JOB_SLOWDOWN]):
-        made.replace(TABLES[JOB_SLOWDOWN], table_rows(JOB_SLOWDOWN, [{"job_id": "published"}]), [DAY])
-    made.replace(TABLES[JOB_SLOWDOWN], table_rows(JOB_SLOWDOWN, [{"job_id": "unpublished"}]), [DAY])
-    reader = DuckDbReader(Database(tmp_path.as_uri()))
-    assert list(reader.ask("SELECT job_id FROM job_slowdown").rows) == [("published",)]
-
-
-def test_a_file_that_is_gone_is_named_in_one_line(tmp_path: Path) -> None:
-    warehouse_of(tmp_path, job_slowdown=table_rows(JOB_SLOWDOWN))
-    (file,) = (tmp_path / JOB_SLOWDOWN).glob("*/*.parquet")
-    file.unlink()
-    with pytest.raises(AnswerError, match=file.name):
-        DuckDbReader(Database(tmp_path.as_uri())).ask("SELECT job_id FROM job_slowdown")
 
 
 @pytest.mark.parametrize("ask", [Database.check_exists, lambda database: database.unused_files(JOBS)])
@@ -99,8 +70,3 @@ def test_a_store_that_cannot_be_asked_is_named_with_the_reason(
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
     with pytest.raises(AnswerError, match=r"^az://fleet/warehouse: .*: Account must be specified; give .*$"):
         ask(Database("az://fleet/warehouse"))
-
-
-def test_a_place_without_tables_is_no_warehouse(tmp_path: Path) -> None:
-    with pytest.raises(QuestionError, match="no tables in file://"):
-        Database(tmp_path.as_uri()).check_exists()

@@ -20,13 +20,17 @@ def unpacked(columns: Mapping[str, Any]) -> pd.DataFrame:
     )
 
 
+VOID = {"meta", "input", "br", "wbr", "link", "circle", "line", "polyline"}
+
+
 class Page(HTMLParser):
-    """A parsed page."""
+    """A parsed page; `open` has the elements that are not closed where they should be."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.words: list[str] = []
+        self.open: list[str] = []
         self._inside = ""
         self._data = ""
         self.feed(content.decode())
@@ -48,10 +52,13 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
+        self.open += [] if tag in VOID else [tag]
         self._inside = tag
 
     def handle_endtag(self, tag: str) -> None:
         self._inside = ""
+        if self.open[-1:] == [tag]:
+            self.open.pop()
 
     def handle_data(self, data: str) -> None:
         if self._inside == "script":

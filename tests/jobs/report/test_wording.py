@@ -1,5 +1,7 @@
 """Words and numbers: units, digits, and no vocabulary without its words."""
 
+from collections.abc import Callable
+
 import pytest
 
 from jobs.report import wording
@@ -7,51 +9,29 @@ from schemas.vocabulary import CAUSES, FLAG_REASONS, JUDGED_BY_HISTORY, STATUS_A
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("as_text", "shown"),
     [
-        (None, wording.MISSING),
-        (0.0, "0"),
-        (-0.0, "0"),
-        (2109.4, "2,109"),
-        (99.96, "100"),
-        (86.64, "86.6"),
-        (0.01234, "0.0123"),
-        (-5.5, "-5.5"),
-        (1_407_769.0, "1.41 million"),
+        (
+            wording.hours,
+            {None: "\N{EN DASH}", 0.0: "0", 2109.4: "2,109", 99.96: "100", 86.64: "86.6", 0.01234: "0.0123"},
+        ),
+        (wording.hours, {-0.0: "0", -5.5: "-5.5", 1_407_769.0: "1.41 million"}),
+        (
+            wording.percent,
+            {None: "\N{EN DASH}", 0.174: "17.4 %", 0.0: "0 %", 0.0004: "< 0.1 %", -0.0004: "-< 0.1 %"},
+        ),
+        (wording.percent, {1.22: "122 %"}),
+        (
+            wording.seconds,
+            {None: "\N{EN DASH}", 9.11: "9.11 s", 0.0123: "12.3 ms", 4.2e-5: "42 µs", 0.0: "0 s"},
+        ),
+        (wording.seconds, {-0.5: "-500 ms"}),
     ],
 )
-def test_hours_have_three_digits_or_are_whole(value: float | None, shown: str) -> None:
-    assert wording.hours(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (None, wording.MISSING),
-        (0.174, "17.4 %"),
-        (0.0, "0 %"),
-        (0.0004, "< 0.1 %"),
-        (-0.0004, "-< 0.1 %"),
-        (1.22, "122 %"),
-    ],
-)
-def test_percentages_have_one_decimal(value: float | None, shown: str) -> None:
-    assert wording.percent(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (None, wording.MISSING),
-        (9.11, "9.11 s"),
-        (0.0123, "12.3 ms"),
-        (4.2e-5, "42 µs"),
-        (0.0, "0 s"),
-        (-0.5, "-500 ms"),
-    ],
-)
-def test_times_have_the_unit_that_fits(value: float | None, shown: str) -> None:
-    assert wording.seconds(value) == shown
+def test_numbers_have_the_digits_and_units_that_fit(
+    as_text: Callable[[float | None], str], shown: dict[float | None, str]
+) -> None:
+    assert {value: as_text(value) for value in shown} == shown
 
 
 def test_everything_that_the_vocabulary_names_has_words() -> None:

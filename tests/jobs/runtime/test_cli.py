@@ -54,39 +54,6 @@ def runs(spark: SparkSession, warehouse: Path) -> list[Row]:
     return Warehouse(spark, str(warehouse)).read(TABLE).collect()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "Missing option '--log-date'."),
-        (
-            ["--log-date", "2026-02-30"],
-            "Invalid value for '--log-date': '2026-02-30' is not a date such as 2026-01-05",
-        ),
-        (
-            ["--log-date", "20260105"],
-            "Invalid value for '--log-date': '20260105' is not a date such as 2026-01-05",
-        ),
-        (["--log-date", "2026-W01-1"], "Invalid value for '--log-date': '2026-W01-1' is not a date"),
-        ([*DAY, "--land", "x"], "No such option '--land'. Did you mean '--landing'?"),
-        ([*DAY, "--settings", "absent.toml"], "absent.toml: No such file or directory"),
-    ],
-)
-def test_wrong_arguments_give_one_line_before_spark_starts(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
-) -> None:
-    monkeypatch.setattr("jobs.runtime.cli.session", lambda *_: pytest.fail("a session was made"))
-    assert entry_point("night", LOG_DATE)(doing_nothing)(arguments) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.startswith("night: error: ")
-    assert error.count("\n") == 1
-
-
-def test_help_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
-    assert entry_point("night", LOG_DATE)(doing_nothing)(["--help"]) == 0
-    assert "--landing DIR" in capsys.readouterr().out
-
-
 def test_a_run_hands_settings_and_arguments_to_its_body_and_leaves_a_row(
     spark: SparkSession, tmp_path: Path
 ) -> None:

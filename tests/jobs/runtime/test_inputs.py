@@ -82,11 +82,6 @@ def test_a_first_night_makes_its_warehouse_but_not_the_folder_above(
     assert [each.name for each in tmp_path.iterdir()] == ["landing"]
 
 
-def test_a_range_that_runs_backwards_is_an_error_before_spark(landing: Path, tmp_path: Path) -> None:
-    backwards = ["--from", "2026-01-06", "--to", "2026-01-05"]
-    assert backfill.main([*backwards, *folders(landing=landing, warehouse=tmp_path / "warehouse")]) == 2
-
-
 @pytest.mark.parametrize("command", [run_nightly.main, ingest_rank_logs.main], ids=["night", "ingest"])
 def test_a_day_without_logs_is_done_at_once_and_leaves_its_row(
     command: Main, landing: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -26,18 +26,13 @@ def test_without_arguments_the_local_overlay_lies_on_the_base() -> None:
     assert settings.paths.landing == str(PROJECT / "landing")
 
 
-@pytest.mark.parametrize("name", [name for name in SHIPPED if name not in {"base", "local"}])
-def test_overlays_of_clusters_leave_the_master_to_spark_submit(name: str) -> None:
-    settings = load_settings(name)
-    assert settings.spark.master is None
-    assert "spark.driver.memory" not in settings.spark.conf
-    assert settings.spark.conf["spark.sql.shuffle.partitions"] == "400"
-
-
-def test_executors_come_and_go_where_the_cluster_can_spare_them() -> None:
-    for name in ("kubernetes", "yarn"):
-        assert load_settings(name).spark.conf["spark.dynamicAllocation.enabled"] == "true"
-    assert "spark.dynamicAllocation.enabled" not in load_settings("cluster").spark.conf
+@pytest.mark.parametrize(("name", "is_dynamic"), [("cluster", False), ("kubernetes", True), ("yarn", True)])
+def test_overlays_of_clusters_leave_the_master_to_spark_submit(name: str, *, is_dynamic: bool) -> None:
+    assert name in SHIPPED
+    spark = load_settings(name).spark
+    assert (spark.master, spark.conf["spark.sql.shuffle.partitions"]) == (None, "400")
+    assert "spark.driver.memory" not in spark.conf
+    assert (spark.conf.get("spark.dynamicAllocation.enabled") == "true") is is_dynamic
 
 
 def test_a_file_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
@@ -108,6 +103,10 @@ def test_paths_of_the_command_line_start_where_it_is_called(
     monkeypatch.chdir(tmp_path)
     paths = load_settings(None, "logs", "/tables").paths
     assert (paths.landing, paths.warehouse) == (str(tmp_path / "logs"), "/tables")
+    urls = load_settings(
+        overlay(tmp_path, '[paths]\nlanding = "hdfs://a/logs"\n'), warehouse="s3a://b/c"
+    ).paths
+    assert (urls.landing, urls.warehouse) == ("hdfs://a/logs", "s3a://b/c")
 
 
 def test_the_report_lies_in_a_warehouse_of_this_machine_unless_it_is_put_elsewhere(tmp_path: Path) -> None:
@@ -115,12 +114,6 @@ def test_the_report_lies_in_a_warehouse_of_this_machine_unless_it_is_put_elsewhe
     file = overlay(tmp_path, '[paths]\nreport = "pages"\n')
     assert load_settings(file, None, "s3a://bucket/tables").report_folder == PROJECT / "pages"
     assert load_settings(None, None, "s3a://bucket/tables").report_folder is None
-
-
-def test_a_url_stays_what_it_is(tmp_path: Path) -> None:
-    file = overlay(tmp_path, '[paths]\nlanding = "hdfs://store/logs"\n')
-    paths = load_settings(file, warehouse="s3a://bucket/tables").paths
-    assert (paths.landing, paths.warehouse) == ("hdfs://store/logs", "s3a://bucket/tables")
 
 
 def test_settings_and_views_are_read_from_inside_the_zip(tmp_path: Path) -> None:
