@@ -102,14 +102,26 @@ def _check(tree: exp.Expr) -> None:
     for lateral in tree.find_all(exp.Lateral):
         if not isinstance(lateral.this, _EXPLODES):
             raise QuestionError(f"LATERAL {lateral.this.sql('spark')}: only explode and its like")
-    known = {*NAMES, *(each.alias.lower() for each in tree.find_all(exp.CTE))}
     for table in tree.find_all(exp.Table):
         name = table.name.lower() if isinstance(table.this, exp.Identifier) and not table.db else None
-        if name not in known or table.args.get("version"):
+        if (name not in NAMES and name not in _named_around(table)) or table.args.get("version"):
             asked = table.copy()
             asked.set("alias", None)
             name = asked.sql("spark", comments=False, identify=False).replace("`", "")
             raise QuestionError(f"no table or view {name}: {suggestion(name, NAMES)}")
+
+
+def _named_around(table: exp.Table) -> set[str]:
+    """Return what WITH clauses call the rows that a table's name may mean in its place."""
+    names: list[exp.Expr] = []
+    inner: exp.Expr = table
+    while (outer := inner.parent) is not None:
+        if isinstance(outer, exp.With):  # a name is known after its own definition
+            names += outer.expressions[: None if outer.recursive else outer.expressions.index(inner)]
+        elif (clause := outer.args.get("with_")) is not None and clause is not inner:
+            names += clause.expressions
+        inner = outer
+    return {each.alias.lower() for each in names}
 
 
 def _first(error: SqlglotError) -> str:

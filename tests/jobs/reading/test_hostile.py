@@ -83,6 +83,9 @@ STATEMENTS = [
     "SELECT * FROM text.`{secret}`",
     "SELECT * FROM `text`.`{secret}`",
     "SELECT * FROM job_slowdown VERSION AS OF 0",
+    "SELECT * FROM (WITH sqlite_master AS (SELECT 1) SELECT * FROM sqlite_master) t, sqlite_master",
+    "WITH sqlite_master AS (SELECT * FROM sqlite_master) SELECT * FROM sqlite_master",
+    "WITH a AS (SELECT * FROM duckdb_secrets), duckdb_secrets AS (SELECT 1) SELECT * FROM a",
     "SELECT * FROM IDENTIFIER('text.`{secret}`')",
     "SELECT * FROM (DELETE FROM job_slowdown)",
     "DESCRIBE HISTORY delta.`{folder}/warehouse/job_slowdown`",
@@ -154,6 +157,12 @@ def test_duckdb_refuses_it_even_without_the_check(
 
 
 def test_what_only_reads_is_answered(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    for sql in ("SELECT count(*) FROM job_slowdown", "DESCRIBE job_slowdown", "SHOW TABLES"):
+    for sql in (
+        "SELECT count(*) FROM job_slowdown",
+        "WITH a AS (SELECT 1 AS x), b AS (SELECT * FROM a) SELECT * FROM b WHERE EXISTS (SELECT 1 FROM a)",
+        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT n FROM r",
+        "DESCRIBE job_slowdown",
+        "SHOW TABLES",
+    ):
         assert main([sql, "--warehouse", str(folder / "warehouse")]) == 0
         assert capsys.readouterr().out
