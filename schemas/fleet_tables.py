@@ -4,12 +4,10 @@ from typing import Final
 
 from schemas.fields import (
     ANALYSED_S,
-    GPU_HOURS,
     LOG_DATE,
     LOST_GPU_HOURS,
     LOST_S,
     count,
-    described,
     fraction,
     gpu_hours,
     ratio,
@@ -43,7 +41,7 @@ FLEET_DAY: Final = Table(
         *(count(status, f"units with status {status}") for status in STATUSES),
         count("replayed", f"units replayed: status {', '.join(REPLAYED_STATUSES)}"),
         count("straggling", f"analysed units with slowdown >= {STRAGGLING_SLOWDOWN}"),
-        described(GPU_HOURS, "GPU-hours of all units that state them; null if none does"),
+        gpu_hours("gpu_hours", "GPU-hours of all units that state them; null if none does"),
         gpu_hours("analysed_gpu_hours", "GPU-hours of analysed units; null if none states them"),
         gpu_hours(
             "wasted_gpu_hours",
@@ -149,7 +147,7 @@ COVERAGE_DAY: Final = Table(
         LOG_DATE,
         text("status", "status of the units, see job_slowdown", allowed=STATUSES),
         count("jobs", "units with this status"),
-        described(GPU_HOURS, "their GPU-hours, over units that state them; null if none does"),
+        gpu_hours("gpu_hours", "their GPU-hours, over units that state them; null if none does"),
     ),
     expectations=(Expectation("has_jobs", "jobs >= 1", "a status without units has no row"),),
 )

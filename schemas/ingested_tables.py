@@ -14,7 +14,6 @@ from schemas.fields import (
     STEP,
     UNIT,
     count,
-    described,
     instant,
     integer,
     number32,
@@ -231,8 +230,10 @@ COLLECTIVE_ARRIVAL: Final = Table(
     columns=(
         *UNIT,
         text("communicator", "as the tool names it: NCCL's hash, or a process group"),
-        described(
-            RANK, "as the tool numbers it: NCCL within the communicator, torch.profiler within the job"
+        number32(
+            "rank",
+            "as the tool numbers it: NCCL within the communicator, torch.profiler within the job",
+            minimum=0,
         ),
         HOST,
         count("collectives", "collectives recorded by all ranks of the communicator"),

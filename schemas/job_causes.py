@@ -6,9 +6,7 @@ import pyarrow as pa
 
 from schemas.fields import (
     IDEAL_STEP,
-    LOST_GPU_HOURS,
     UNIT,
-    described,
     flag,
     fraction,
     gpu_hours,
@@ -100,7 +98,7 @@ JOB_CAUSES: Final = Table(
             nullable=True,
             minimum=0,
         ),
-        described(LOST_GPU_HOURS, "gpu_hours x lost_fraction; null if either is"),
+        gpu_hours("lost_gpu_hours", "gpu_hours x lost_fraction; null if either is", minimum=0),
         text(
             "flag_reason",
             "why to trust the row less than others; null: no reason. "
