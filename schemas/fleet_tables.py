@@ -2,19 +2,7 @@
 
 from typing import Final
 
-from schemas.fields import (
-    ANALYSED_S,
-    GPU_HOURS,
-    LOG_DATE,
-    LOST_GPU_HOURS,
-    LOST_S,
-    count,
-    described,
-    fraction,
-    gpu_hours,
-    ratio,
-    text,
-)
+from schemas import columns as col
 from schemas.groups import DIMENSIONS
 from schemas.part_tables import COUNTED_OP_TYPES
 from schemas.table import Expectation, Table
@@ -38,21 +26,24 @@ FLEET_DAY: Final = Table(
     "units that state none, and are null if no unit states any.",
     grain=("log_date",),
     columns=(
-        LOG_DATE,
-        count("jobs", "units of the day"),
-        *(count(status, f"units with status {status}") for status in STATUSES),
-        count("replayed", f"units replayed: status {', '.join(REPLAYED_STATUSES)}"),
-        count("straggling", f"analysed units with slowdown >= {STRAGGLING_SLOWDOWN}"),
-        described(GPU_HOURS, "GPU-hours of all units that state them; null if none does"),
-        gpu_hours("analysed_gpu_hours", "GPU-hours of analysed units; null if none states them"),
-        gpu_hours(
+        col.LOG_DATE,
+        col.count("jobs", "units of the day"),
+        *(col.count(status, f"units with status {status}") for status in STATUSES),
+        col.count("replayed", f"units replayed: status {', '.join(REPLAYED_STATUSES)}"),
+        col.count("straggling", f"analysed units with slowdown >= {STRAGGLING_SLOWDOWN}"),
+        col.gpu_hours("gpu_hours", "GPU-hours of all units that state them; null if none does"),
+        col.gpu_hours("analysed_gpu_hours", "GPU-hours of analysed units; null if none states them"),
+        col.gpu_hours(
             "wasted_gpu_hours",
             "wasted GPU-hours of analysed units, against the paper's ideal; null if none states them",
         ),
-        LOST_GPU_HOURS,
-        ANALYSED_S,
-        LOST_S,
-        *(fraction(f"waste_p{part}", f"{part} {_WASTES_AT_MOST}", nullable=True) for part in (50, 90, 99)),
+        col.LOST_GPU_HOURS,
+        col.ANALYSED_S,
+        col.LOST_S,
+        *(
+            col.fraction(f"waste_p{part}", f"{part} {_WASTES_AT_MOST}", nullable=True)
+            for part in (50, 90, 99)
+        ),
     ),
     expectations=(
         Expectation(
@@ -87,21 +78,21 @@ CAUSE_DAY: Final = Table(
     "fleet_day.",
     grain=("log_date", "cause"),
     columns=(
-        LOG_DATE,
-        text("cause", "see job_causes", allowed=CAUSES),
-        count("replayed", "units of the day that were replayed, the same for all causes"),
-        count("jobs", "of these, units with the cause (is_cause), flagged or not"),
-        count("flagged_jobs", "of these, units in which the cause is flagged"),
-        gpu_hours(
+        col.LOG_DATE,
+        col.text("cause", "see job_causes", allowed=CAUSES),
+        col.count("replayed", "units of the day that were replayed, the same for all causes"),
+        col.count("jobs", "of these, units with the cause (is_cause), flagged or not"),
+        col.count("flagged_jobs", "of these, units in which the cause is flagged"),
+        col.gpu_hours(
             "attributed_gpu_hours",
             "its share of what all fixes together return; null if no unit states GPU-hours",
         ),
-        gpu_hours(
+        col.gpu_hours(
             "recoverable_gpu_hours", "what fixing this cause alone returns; null if no unit states GPU-hours"
         ),
-        count("analysed_jobs", "analysed units with the cause", nullable=True),
-        LOST_GPU_HOURS,
-        LOST_S,
+        col.count("analysed_jobs", "analysed units with the cause", nullable=True),
+        col.LOST_GPU_HOURS,
+        col.LOST_S,
     ),
     expectations=(
         Expectation(
@@ -118,13 +109,13 @@ HOST_DAY: Final = Table(
     "are left out. Counts all replayed units.",
     grain=("log_date", "host"),
     columns=(
-        LOG_DATE,
-        text("host", "machine"),
-        count("workers", "workers replayed on it, over all units"),
-        count("jobs", "units with a worker on it"),
-        count("times_slowest", "how often one of its workers was among the slowest 3 % of its unit"),
-        ratio("worker_slowdown_max", "highest slowdown of its workers, each alone"),
-        ratio("worker_slowdown_median", "median slowdown of its workers, each alone (exact)"),
+        col.LOG_DATE,
+        col.text("host", "machine"),
+        col.count("workers", "workers replayed on it, over all units"),
+        col.count("jobs", "units with a worker on it"),
+        col.count("times_slowest", "how often one of its workers was among the slowest 3 % of its unit"),
+        col.ratio("worker_slowdown_max", "highest slowdown of its workers, each alone"),
+        col.ratio("worker_slowdown_median", "median slowdown of its workers, each alone (exact)"),
     ),
     expectations=(
         Expectation("has_workers", "workers >= 1 AND jobs >= 1", "a host without a worker has no row"),
@@ -146,10 +137,10 @@ COVERAGE_DAY: Final = Table(
     "One row per log date and status that occurs on that day.",
     grain=("log_date", "status"),
     columns=(
-        LOG_DATE,
-        text("status", "status of the units, see job_slowdown", allowed=STATUSES),
-        count("jobs", "units with this status"),
-        described(GPU_HOURS, "their GPU-hours, over units that state them; null if none does"),
+        col.LOG_DATE,
+        col.text("status", "status of the units, see job_slowdown", allowed=STATUSES),
+        col.count("jobs", "units with this status"),
+        col.gpu_hours("gpu_hours", "their GPU-hours, over units that state them; null if none does"),
     ),
     expectations=(Expectation("has_jobs", "jobs >= 1", "a status without units has no row"),),
 )
@@ -164,28 +155,28 @@ GROUP_DAY: Final = Table(
     "analysed and analysed_gpu_hours show how much of the group the figures cover.",
     grain=("log_date", "dimension", "value"),
     columns=(
-        LOG_DATE,
-        text("dimension", "what the units are grouped by", allowed=DIMENSIONS),
-        text("value", f"the group; {NOT_STATED} if the manifest does not state it"),
-        count("jobs", "units of the group"),
-        count("replayed", "of these, units that were replayed"),
-        count("analysed", "of these, analysed units"),
-        count("straggling", f"of these, units with slowdown >= {STRAGGLING_SLOWDOWN}"),
-        count("worker_driven", f"of these, units with slow_worker_share > {WHOLE_SHARE}"),
-        count("stage_driven", f"straggling units with last_stage_share >= {WHOLE_SHARE}"),
-        count(
+        col.LOG_DATE,
+        col.text("dimension", "what the units are grouped by", allowed=DIMENSIONS),
+        col.text("value", f"the group; {NOT_STATED} if the manifest does not state it"),
+        col.count("jobs", "units of the group"),
+        col.count("replayed", "of these, units that were replayed"),
+        col.count("analysed", "of these, analysed units"),
+        col.count("straggling", f"of these, units with slowdown >= {STRAGGLING_SLOWDOWN}"),
+        col.count("worker_driven", f"of these, units with slow_worker_share > {WHOLE_SHARE}"),
+        col.count("stage_driven", f"straggling units with last_stage_share >= {WHOLE_SHARE}"),
+        col.count(
             "sequence_driven",
             f"straggling units with forward_backward_correlation >= {MOST_SIMILAR_CORRELATION}",
         ),
-        gpu_hours("gpu_hours", f"GPU-hours of all units; {_STATED}"),
-        gpu_hours("analysed_gpu_hours", f"GPU-hours of analysed units; {_STATED}"),
-        gpu_hours("straggling_gpu_hours", f"GPU-hours of straggling units; {_STATED}"),
-        gpu_hours(
+        col.gpu_hours("gpu_hours", f"GPU-hours of all units; {_STATED}"),
+        col.gpu_hours("analysed_gpu_hours", f"GPU-hours of analysed units; {_STATED}"),
+        col.gpu_hours("straggling_gpu_hours", f"GPU-hours of straggling units; {_STATED}"),
+        col.gpu_hours(
             "wasted_gpu_hours", f"wasted GPU-hours of analysed units, against the paper's ideal; {_STATED}"
         ),
-        LOST_GPU_HOURS,
-        ANALYSED_S,
-        LOST_S,
+        col.LOST_GPU_HOURS,
+        col.ANALYSED_S,
+        col.LOST_S,
     ),
     expectations=(
         Expectation(
@@ -203,12 +194,12 @@ OP_TYPE_DAY: Final = Table(
     "wastes with all others ideal: days add up, op types do not, because one can hide behind another.",
     grain=("log_date", "op_type"),
     columns=(
-        LOG_DATE,
-        text("op_type", "see op_type_slowdown", allowed=COUNTED_OP_TYPES),
-        count("jobs", "analysed units that have it"),
-        count("slowed", f"of these, units that it alone slows to at least {STRAGGLING_SLOWDOWN}"),
-        gpu_hours("gpu_hours", "GPU-hours of these units; null if none states them"),
-        gpu_hours(
+        col.LOG_DATE,
+        col.text("op_type", "see op_type_slowdown", allowed=COUNTED_OP_TYPES),
+        col.count("jobs", "analysed units that have it"),
+        col.count("slowed", f"of these, units that it alone slows to at least {STRAGGLING_SLOWDOWN}"),
+        col.gpu_hours("gpu_hours", "GPU-hours of these units; null if none states them"),
+        col.gpu_hours(
             "wasted_gpu_hours",
             "gpu_hours x waste_fraction of the op type alone, summed; null if no unit states GPU-hours",
         ),

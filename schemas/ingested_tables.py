@@ -4,24 +4,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from schemas.fields import (
-    DP_RANK,
-    GPU_HOURS,
-    HOST,
-    PP_RANK,
-    RANK,
-    SOURCE_FILE,
-    STEP,
-    UNIT,
-    count,
-    described,
-    instant,
-    integer,
-    number32,
-    real,
-    size,
-    text,
-)
+from schemas import columns as col
 from schemas.table import Column, Expectation, Table, sql_strings
 from schemas.vocabulary import (
     FILE_REASONS,
@@ -44,16 +27,16 @@ RANK_STEPS: Final = Table(
     "The view ops shows one row per op, with names.",
     grain=(*UNIT_KEY, "step", "rank"),
     columns=(
-        *UNIT,
-        STEP,
-        RANK,
-        DP_RANK,
-        PP_RANK,
-        number32("tp_rank", "tensor-parallel coordinate; null if not logged", nullable=True, minimum=0),
-        number32("cp_rank", "context-parallel coordinate; null if not logged", nullable=True, minimum=0),
-        HOST,
-        number32("gpu", "GPU index on its host; null if not logged", nullable=True),
-        integer(
+        *col.UNIT,
+        col.STEP,
+        col.RANK,
+        col.DP_RANK,
+        col.PP_RANK,
+        col.number32("tp_rank", "tensor-parallel coordinate; null if not logged", nullable=True, minimum=0),
+        col.number32("cp_rank", "context-parallel coordinate; null if not logged", nullable=True, minimum=0),
+        col.HOST,
+        col.number32("gpu", "GPU index on its host; null if not logged", nullable=True),
+        col.integer(
             "t0_us",
             "Unix time of the row's zero; null in published traces, whose zero is the step's start",
             unit="us",
@@ -75,7 +58,7 @@ RANK_STEPS: Final = Table(
             "model chunk within the stage; meaningful on computes and on collectives of one chunk",
             _NUMBERS,
         ),
-        SOURCE_FILE,
+        col.SOURCE_FILE,
     ),
     alike=("op", "start_us", "duration_us", "microbatch", "model_chunk"),
 )
@@ -96,44 +79,44 @@ JOBS: Final = Table(
     "came where they fit.",
     grain=UNIT_KEY,
     columns=(
-        *UNIT,
-        *(size(name, meaning, nullable=True) for name, meaning in _SIZES.items()),
-        size("ep_size", "expert-parallel size", nullable=True),
-        text("cluster", "cluster on which the job ran", nullable=True),
-        text("team", "team that owns the job", nullable=True),
-        text("model", "model in training", nullable=True),
-        text("framework", "training framework", nullable=True),
-        text("gpu_type", "type of the GPUs", nullable=True),
-        instant("started_at", "start of the run", nullable=True),
-        instant("ended_at", "end of the run", nullable=True),
-        GPU_HOURS,
-        size("restarts", "restarts of the run", nullable=True),
+        *col.UNIT,
+        *(col.size(name, meaning, nullable=True) for name, meaning in _SIZES.items()),
+        col.size("ep_size", "expert-parallel size", nullable=True),
+        col.text("cluster", "cluster on which the job ran", nullable=True),
+        col.text("team", "team that owns the job", nullable=True),
+        col.text("model", "model in training", nullable=True),
+        col.text("framework", "training framework", nullable=True),
+        col.text("gpu_type", "type of the GPUs", nullable=True),
+        col.instant("started_at", "start of the run", nullable=True),
+        col.instant("ended_at", "end of the run", nullable=True),
+        col.GPU_HOURS,
+        col.size("restarts", "restarts of the run", nullable=True),
         Column("labels", "free labels, as text", pa.map_(pa.string(), pa.string()), nullable=True),
-        text(
+        col.text(
             "manifest_status",
             "null: the manifest is good; otherwise the status that it, or a log of no use, gives its unit",
             nullable=True,
             allowed=(STATUS_NO_MANIFEST, STATUS_BAD_LAYOUT, STATUS_UNUSABLE_LOG),
         ),
-        text(
+        col.text(
             "manifest_detail",
             "what is wrong with the manifest or the log; null if manifest_status is",
             nullable=True,
         ),
-        text(
+        col.text(
             "source_format",
             "format of the log: rank-log/1, published-trace, or the tool that wrote it; null without a log "
             "and in rows of an earlier version",
             nullable=True,
         ),
-        text(
+        col.text(
             "transfers",
             "whether the log's transfers were measured, inferred from gaps between computes, or are absent; "
             "null like source_format, then taken as measured",
             nullable=True,
             allowed=TRANSFERS,
         ),
-        size(
+        col.size(
             "warm_up_steps",
             "first recorded steps that are stored and not replayed, because the job was still warming up; "
             "null: none",
@@ -173,12 +156,12 @@ REJECTS: Final = Table(
     "One row per rejected line or file. A rejected line costs its rank's step and nothing else.",
     grain=(*UNIT_KEY, "source_file", "line"),
     columns=(
-        *UNIT,
-        SOURCE_FILE,
-        integer("line", "1-based, blank lines counted; null: the whole file", nullable=True, minimum=1),
-        text("reason", "why, the first that applies", allowed=REJECT_REASONS),
-        text("detail", "what was wrong, in a sentence"),
-        text("text", "the line's first 2,000 characters; null: the whole file", nullable=True),
+        *col.UNIT,
+        col.SOURCE_FILE,
+        col.integer("line", "1-based, blank lines counted; null: the whole file", nullable=True, minimum=1),
+        col.text("reason", "why, the first that applies", allowed=REJECT_REASONS),
+        col.text("detail", "what was wrong, in a sentence"),
+        col.text("text", "the line's first 2,000 characters; null: the whole file", nullable=True),
     ),
     expectations=(
         Expectation(
@@ -201,16 +184,16 @@ SOURCE_FILES: Final = Table(
     "counted by the text reader, not by the parser.",
     grain=(*UNIT_KEY, "source_file"),
     columns=(
-        *UNIT,
-        SOURCE_FILE,
-        count("bytes", "size of the file", unit="B"),
-        count(
+        *col.UNIT,
+        col.SOURCE_FILE,
+        col.count("bytes", "size of the file", unit="B"),
+        col.count(
             "lines",
             "lines that are not blank; null: not readable to its end, or not made of lines",
             nullable=True,
         ),
-        count("rows", "rows of rank_steps that came from it"),
-        count("rejects", "rows of rejects that name it"),
+        col.count("rows", "rows of rank_steps that came from it"),
+        col.count("rejects", "rows of rejects that name it"),
     ),
     expectations=(
         Expectation(
@@ -229,16 +212,18 @@ COLLECTIVE_ARRIVAL: Final = Table(
     "before: they show where to look, not what it costs.",
     grain=(*UNIT_KEY, "communicator", "rank"),
     columns=(
-        *UNIT,
-        text("communicator", "as the tool names it: NCCL's hash, or a process group"),
-        described(
-            RANK, "as the tool numbers it: NCCL within the communicator, torch.profiler within the job"
+        *col.UNIT,
+        col.text("communicator", "as the tool names it: NCCL's hash, or a process group"),
+        col.number32(
+            "rank",
+            "as the tool numbers it: NCCL within the communicator, torch.profiler within the job",
+            minimum=0,
         ),
-        HOST,
-        count("collectives", "collectives recorded by all ranks of the communicator"),
-        count("times_last", "collectives to which this rank came last; ties to the lower rank"),
-        real("mean_late_us", "how long after the first rank it came, on average", unit="us", minimum=0),
-        real("mean_wait_us", "how long it waited for the last rank, on average", unit="us", minimum=0),
+        col.HOST,
+        col.count("collectives", "collectives recorded by all ranks of the communicator"),
+        col.count("times_last", "collectives to which this rank came last; ties to the lower rank"),
+        col.real("mean_late_us", "how long after the first rank it came, on average", unit="us", minimum=0),
+        col.real("mean_wait_us", "how long it waited for the last rank, on average", unit="us", minimum=0),
     ),
     expectations=(
         Expectation(

@@ -4,19 +4,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from schemas.fields import (
-    IDEAL_STEP,
-    LOST_GPU_HOURS,
-    UNIT,
-    described,
-    flag,
-    fraction,
-    gpu_hours,
-    real,
-    seconds,
-    size,
-    text,
-)
+from schemas import columns as col
 from schemas.table import Column, Expectation, Table, sql_strings
 from schemas.vocabulary import (
     CAUSE_UNEXPLAINED,
@@ -85,23 +73,23 @@ JOB_CAUSES: Final = Table(
     "still has the best estimate: the flag says why to trust it less.",
     grain=(*UNIT_KEY, "cause"),
     columns=(
-        *UNIT,
-        text("cause", "why the unit may be slow", allowed=CAUSES),
-        flag("is_cause", "its fix alone saves enough, with enough evidence"),
-        fraction("time_saved_fraction", "(T_actual - step time with this cause alone fixed) / T_actual"),
-        fraction(
+        *col.UNIT,
+        col.text("cause", "why the unit may be slow", allowed=CAUSES),
+        col.flag("is_cause", "its fix alone saves enough, with enough evidence"),
+        col.fraction("time_saved_fraction", "(T_actual - step time with this cause alone fixed) / T_actual"),
+        col.fraction(
             "attributed_fraction", "its share of what all fixes together save, over T_actual (Shapley value)"
         ),
-        gpu_hours("recoverable_gpu_hours", "gpu_hours x time_saved_fraction; null without gpu_hours"),
-        gpu_hours("attributed_gpu_hours", "gpu_hours x attributed_fraction; null without gpu_hours"),
-        fraction(
+        col.gpu_hours("recoverable_gpu_hours", "gpu_hours x time_saved_fraction; null without gpu_hours"),
+        col.gpu_hours("attributed_gpu_hours", "gpu_hours x attributed_fraction; null without gpu_hours"),
+        col.fraction(
             "lost_fraction",
             "its part of what the unit loses, over T_actual; null unless the unit is analysed",
             nullable=True,
             minimum=0,
         ),
-        described(LOST_GPU_HOURS, "gpu_hours x lost_fraction; null if either is"),
-        text(
+        col.gpu_hours("lost_gpu_hours", "gpu_hours x lost_fraction; null if either is", minimum=0),
+        col.text(
             "flag_reason",
             "why to trust the row less than others; null: no reason. "
             f"{JUDGED_BY_HISTORY}: decided by other jobs or earlier days, as the unit's steps could not",
@@ -188,20 +176,20 @@ JOB_BASELINE: Final = Table(
     "never revised.",
     grain=UNIT_KEY,
     columns=(
-        *UNIT,
-        text("status", "as in job_slowdown", allowed=REPLAYED_STATUSES),
-        text("model", "model being trained, from the manifest", nullable=True),
-        text("gpu_type", "from the manifest", nullable=True),
-        size("dp_size", "replicas", minimum=1),
-        size("pp_size", "stages", minimum=1),
-        size("cp_size", "context-parallel size", minimum=1),
-        size("vpp_size", "model chunks per stage", minimum=1),
-        size("world_size", "ranks of the run", minimum=1),
-        text("ideal", "how ideal durations were chosen"),
-        text("simulator_version", "version of the simulator that wrote the row"),
-        real("ops_per_step", "replayed ops over steps", unit="count", minimum=0),
-        seconds("actual_step_s", "as in job_slowdown", minimum=0),
-        IDEAL_STEP,
+        *col.UNIT,
+        col.text("status", "as in job_slowdown", allowed=REPLAYED_STATUSES),
+        col.text("model", "model being trained, from the manifest", nullable=True),
+        col.text("gpu_type", "from the manifest", nullable=True),
+        col.size("dp_size", "replicas", minimum=1),
+        col.size("pp_size", "stages", minimum=1),
+        col.size("cp_size", "context-parallel size", minimum=1),
+        col.size("vpp_size", "model chunks per stage", minimum=1),
+        col.size("world_size", "ranks of the run", minimum=1),
+        col.text("ideal", "how ideal durations were chosen"),
+        col.text("simulator_version", "version of the simulator that wrote the row"),
+        col.real("ops_per_step", "replayed ops over steps", unit="count", minimum=0),
+        col.seconds("actual_step_s", "as in job_slowdown", minimum=0),
+        col.IDEAL_STEP,
         Column(
             "stages",
             "each stage, by pp_rank. usual_compute_s: time of the computes of one of its workers in a "

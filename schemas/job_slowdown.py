@@ -5,24 +5,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from schemas.fields import (
-    GPU_HOURS,
-    SAME_FORMULA,
-    SAME_SUM,
-    UNIT,
-    WASTE_FRACTION,
-    WASTE_OF_SLOWDOWN,
-    count,
-    flag,
-    fraction,
-    gpu_hours,
-    ratio,
-    real,
-    same,
-    seconds,
-    size,
-    text,
-)
+from schemas import columns as col
 from schemas.table import Column, Expectation, Table, sql_strings
 from schemas.vocabulary import (
     REPLAYED_STATUSES,
@@ -33,41 +16,41 @@ from schemas.vocabulary import (
 )
 
 _WHEN_REPLAYED: Final = (
-    ratio(
+    col.ratio(
         "slowdown",
         "summed simulated over summed ideal step time: a ratio of means, never a mean of ratios (S, Eq. 1)",
     ),
-    WASTE_FRACTION,
-    seconds("actual_step_s", "recorded step time, mean over the replayed steps (T_actual)"),
-    seconds("simulated_step_s", "step time replayed with recorded durations, mean over steps (T)"),
-    seconds("ideal_step_s", "step time replayed with every duration ideal, mean over steps (T_ideal)"),
-    seconds("actual_total_s", "recorded step times, summed over the replayed steps"),
-    seconds("simulated_total_s", "replayed step times (T), summed over steps"),
-    seconds("ideal_total_s", "ideal step times (T_ideal), summed over steps"),
-    fraction("discrepancy", "|T_actual - T| / T_actual", minimum=0),
-    ratio("launch_slowdown", "T_actual / T: what the graph does not explain"),
-    text("ideal", "how the ideal durations were chosen; slowdown depends on it strongly"),
-    count("steps", "steps replayed"),
-    count("steps_dropped", "steps left out because a worker is missing in them"),
-    count("workers", "workers (dp_rank, pp_rank) replayed"),
-    count("ops", "ops replayed"),
-    count("graphs", "distinct dependency graphs (orders of ops) among steps and replicas"),
-    count("clamped_transfers", "transfers of -10 ms or less, which clocks may explain; taken as 0"),
-    count(
+    col.WASTE_FRACTION,
+    col.seconds("actual_step_s", "recorded step time, mean over the replayed steps (T_actual)"),
+    col.seconds("simulated_step_s", "step time replayed with recorded durations, mean over steps (T)"),
+    col.seconds("ideal_step_s", "step time replayed with every duration ideal, mean over steps (T_ideal)"),
+    col.seconds("actual_total_s", "recorded step times, summed over the replayed steps"),
+    col.seconds("simulated_total_s", "replayed step times (T), summed over steps"),
+    col.seconds("ideal_total_s", "ideal step times (T_ideal), summed over steps"),
+    col.fraction("discrepancy", "|T_actual - T| / T_actual", minimum=0),
+    col.ratio("launch_slowdown", "T_actual / T: what the graph does not explain"),
+    col.text("ideal", "how the ideal durations were chosen; slowdown depends on it strongly"),
+    col.count("steps", "steps replayed"),
+    col.count("steps_dropped", "steps left out because a worker is missing in them"),
+    col.count("workers", "workers (dp_rank, pp_rank) replayed"),
+    col.count("ops", "ops replayed"),
+    col.count("graphs", "distinct dependency graphs (orders of ops) among steps and replicas"),
+    col.count("clamped_transfers", "transfers of -10 ms or less, which clocks may explain; taken as 0"),
+    col.count(
         "buffered_sends",
         "sends that ended 10 ms or more before their recv began on the same host; not changed",
     ),
-    count("clamped_launch_delays", "launch delays of -10 ms or less, taken as 0"),
-    count("clocks", "clocks of the recorded times: hosts, or ranks without a logged host"),
-    seconds("clock_offset_s", "largest mean offset found for a clock (host_clock)"),
-    real("clock_drift_ppm", "largest drift found for a clock", unit="ppm", minimum=0),
-    seconds(
+    col.count("clamped_launch_delays", "launch delays of -10 ms or less, taken as 0"),
+    col.count("clocks", "clocks of the recorded times: hosts, or ranks without a logged host"),
+    col.seconds("clock_offset_s", "largest mean offset found for a clock (host_clock)"),
+    col.real("clock_drift_ppm", "largest drift found for a clock", unit="ppm", minimum=0),
+    col.seconds(
         "clock_residual_s",
         "median difference of ends that should agree, after correcting the clocks",
         minimum=0,
     ),
-    flag("is_clock_corrected", "whether the times were corrected by the clocks found"),
-    count("odd_rank_steps", "rank-steps unlike their peers; their steps are among steps_dropped"),
+    col.flag("is_clock_corrected", "whether the times were corrected by the clocks found"),
+    col.count("odd_rank_steps", "rank-steps unlike their peers; their steps are among steps_dropped"),
 )
 
 SLOW_COMPUTES: Final = pa.list_(
@@ -84,52 +67,52 @@ SLOW_COMPUTES: Final = pa.list_(
 )
 
 _COLUMNS: Final = (
-    *UNIT,
-    text("status", "how far the analysis of the unit came, the first that applies", allowed=STATUSES),
-    text("status_detail", "the facts behind the status, in a line; null: none needed", nullable=True),
-    text("failure_traceback", "of a failed unit: where this software failed", nullable=True),
+    *col.UNIT,
+    col.text("status", "how far the analysis of the unit came, the first that applies", allowed=STATUSES),
+    col.text("status_detail", "the facts behind the status, in a line; null: none needed", nullable=True),
+    col.text("failure_traceback", "of a failed unit: where this software failed", nullable=True),
     *(replace(column, nullable=True) for column in _WHEN_REPLAYED),
-    fraction(
+    col.fraction(
         "slow_worker_share",
         "part of the loss by the slowest 3 % of workers (M_W, Eq. 5); null where T - T_ideal < 1e-9 T",
         nullable=True,
     ),
-    fraction(
+    col.fraction(
         "last_stage_share",
         "part of the loss by the last stage (M_S); 0 without a pipeline; null like slow_worker_share",
         nullable=True,
     ),
-    ratio(
+    col.ratio(
         "forward_backward_correlation",
         "Pearson, of forward and backward times of the same microbatch within each worker, median over "
         "workers; null if no worker has two different values of both",
         nullable=True,
     ),
-    size("world_size", "ranks of the run, from the manifest", nullable=True),
-    GPU_HOURS,
-    gpu_hours("wasted_gpu_hours", "gpu_hours x waste_fraction; null if either is"),
-    count(
+    col.size("world_size", "ranks of the run, from the manifest", nullable=True),
+    col.GPU_HOURS,
+    col.gpu_hours("wasted_gpu_hours", "gpu_hours x waste_fraction; null if either is"),
+    col.count(
         "odd_ranks",
         "ranks with times in another unit, or exchanged; null without recorded ops",
         nullable=True,
     ),
-    count(
+    col.count(
         "other_day_lines",
         "lines with times of another day: left out, unless all are; null without recorded ops",
         nullable=True,
     ),
-    text(
+    col.text(
         "unshown_sizes",
         "sizes above 1 in the manifest that no rank shows, as vpp_size without chunk 1; null: none",
         nullable=True,
     ),
-    ratio(
+    col.ratio(
         "slowdown_low",
         "of a partial trace: the least slowdown, whether transfers took all gaps between computes, or no "
         "time; null for all others",
         nullable=True,
     ),
-    ratio(
+    col.ratio(
         "slowdown_high",
         "of a partial trace: the greatest slowdown, likewise; null for all others",
         nullable=True,
@@ -142,8 +125,8 @@ _COLUMNS: Final = (
         SLOW_COMPUTES,
         nullable=True,
     ),
-    text("simulator_version", "version of the simulator that wrote the row"),
-    text(
+    col.text("simulator_version", "version of the simulator that wrote the row"),
+    col.text(
         "simulation_settings",
         "settings that the row was written with, as JSON, without those that change results by no more "
         "than rounding",
@@ -160,36 +143,36 @@ def _there_when_replayed(column: Column) -> Expectation:
 
 
 _IDENTITIES: Final = (
-    WASTE_OF_SLOWDOWN,
-    same(
+    col.WASTE_OF_SLOWDOWN,
+    col.same(
         "slowdown_is_ratio_of_sums",
         "slowdown * ideal_total_s",
         "simulated_total_s",
-        SAME_SUM,
+        col.SAME_SUM,
         "slowdown = simulated_total_s / ideal_total_s",
     ),
     *(
-        same(
+        col.same(
             f"{kind}_step_s_is_mean",
             f"{kind}_step_s * steps",
             f"{kind}_total_s",
-            SAME_SUM,
+            col.SAME_SUM,
             f"{kind}_step_s = {kind}_total_s / steps",
         )
         for kind in ("actual", "simulated", "ideal")
     ),
-    same(
+    col.same(
         "discrepancy_of_step_times",
         "discrepancy * actual_step_s",
         "abs(actual_step_s - simulated_step_s)",
-        SAME_FORMULA,
+        col.SAME_FORMULA,
         "discrepancy = |actual_step_s - simulated_step_s| / actual_step_s",
     ),
-    same(
+    col.same(
         "launch_slowdown_of_step_times",
         "launch_slowdown * simulated_step_s",
         "actual_step_s",
-        SAME_FORMULA,
+        col.SAME_FORMULA,
         "launch_slowdown = actual_step_s / simulated_step_s",
     ),
 )
@@ -209,7 +192,7 @@ JOB_SLOWDOWN: Final = Table(
             "wasted_gpu_hours_of_waste",
             "CASE WHEN gpu_hours IS NULL OR waste_fraction IS NULL THEN wasted_gpu_hours IS NULL"
             " ELSE abs(wasted_gpu_hours - gpu_hours * waste_fraction)"
-            f" <= {SAME_FORMULA!r} * greatest(1, abs(gpu_hours)) END",
+            f" <= {col.SAME_FORMULA!r} * greatest(1, abs(gpu_hours)) END",
             "wasted_gpu_hours = gpu_hours x waste_fraction",
         ),
         Expectation(

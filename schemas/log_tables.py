@@ -4,7 +4,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from schemas.fields import UNIT, count, instant, seconds, text, texts
+from schemas import columns as col
 from schemas.table import Column, Table
 from schemas.vocabulary import PHASE_NAMES, PUBLISHERS, RUN_OUTCOMES, UNIT_KEY
 
@@ -19,17 +19,17 @@ UNIT_FINGERPRINTS: Final = Table(
     grain=(*UNIT_KEY, "stage"),
     partition_by=("log_date", "stage"),  # replaces a phase's days without reading files
     columns=(
-        *UNIT,
-        text("stage", "phase of the night", allowed=PHASE_NAMES),
-        text(
+        *col.UNIT,
+        col.text("stage", "phase of the night", allowed=PHASE_NAMES),
+        col.text(
             "inputs",
             "SHA-256 of what the phase read: the unit's files (names, sizes, contents), or inputs, settings "
             "and version of the phase before; of revise also those of the days that it looks back on",
         ),
-        text("settings", "settings that matter to the phase, as JSON"),
-        text("version", "version of the phase's code; of simulate the simulator version"),
-        count("bytes", "bytes of the unit's files"),
-        count("ops", "ops stored in rank_steps"),
+        col.text("settings", "settings that matter to the phase, as JSON"),
+        col.text("version", "version of the phase's code; of simulate the simulator version"),
+        col.count("bytes", "bytes of the unit's files"),
+        col.count("ops", "ops stored in rank_steps"),
         Column(
             "files",
             "ingest only: the unit's files. name; bytes; modified_us: Unix time of the last change; digest: "
@@ -47,9 +47,9 @@ PUBLICATIONS: Final = Table(
     grain=("publication",),
     partition_by=(),
     columns=(
-        count("publication", "number of the publication; the highest is the latest"),
-        instant("published_at", "when it was complete"),
-        text(
+        col.count("publication", "number of the publication; the highest is the latest"),
+        col.instant("published_at", "when it was complete"),
+        col.text(
             "phase",
             "phase that published; upkeep: old rows removed or files compacted; recover: an unfinished one "
             "was undone; begin: the tables as they were before the first publication",
@@ -87,20 +87,20 @@ PIPELINE_RUNS: Final = Table(
     grain=("pipeline_run_id",),
     partition_by=(),
     columns=(
-        text("pipeline_run_id", "UUID of the run"),
-        text("entry_point", "which entry point, by module name"),
-        text("arguments", "its arguments, as a shell would take them"),
+        col.text("pipeline_run_id", "UUID of the run"),
+        col.text("entry_point", "which entry point, by module name"),
+        col.text("arguments", "its arguments, as a shell would take them"),
         Column("log_date", "the log date of its work; null unless exactly one", pa.date32(), nullable=True),
-        instant("started_at", "when it started"),
-        seconds(
+        col.instant("started_at", "when it started"),
+        col.seconds(
             "seconds",
             "how long it took, without the start of Spark; null while it runs, and if it was killed",
             minimum=0,
             nullable=True,
         ),
-        count("rows_in", "rows read; null if not known", nullable=True),
-        count("rows_out", "rows published; null if nothing was", nullable=True),
-        text(
+        col.count("rows_in", "rows read; null if not known", nullable=True),
+        col.count("rows_out", "rows published; null if nothing was", nullable=True),
+        col.text(
             "outcome",
             "how it ended; started: it runs, or was killed and no later writer has marked it killed",
             allowed=RUN_OUTCOMES,
@@ -119,12 +119,12 @@ PIPELINE_RUNS: Final = Table(
             pa.list_(REFUSAL),
             nullable=True,
         ),
-        texts(
+        col.texts(
             "accepted",
             "of release_night: refusals (table.expectation) that no longer stop the log date; else null",
             nullable=True,
         ),
-        text("accepted_by", "who released them; else null", nullable=True),
-        text("accepted_because", "why; else null", nullable=True),
+        col.text("accepted_by", "who released them; else null", nullable=True),
+        col.text("accepted_because", "why; else null", nullable=True),
     ),
 )

@@ -4,26 +4,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from schemas.fields import (
-    DP_RANK,
-    HOST,
-    IDEAL_STEP,
-    PP_RANK,
-    RANK,
-    SAME_FORMULA,
-    STEP,
-    UNIT,
-    WASTE_FRACTION,
-    WASTE_OF_SLOWDOWN,
-    count,
-    described,
-    flag,
-    ratio,
-    real,
-    same,
-    seconds,
-    text,
-)
+from schemas import columns as col
 from schemas.table import Column, Expectation, Table
 from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES, UNIT_KEY
 
@@ -32,22 +13,22 @@ STEP_SLOWDOWN: Final = Table(
     "One row per replayed step of a replayed unit.",
     grain=(*UNIT_KEY, "step"),
     columns=(
-        *UNIT,
-        STEP,
-        seconds(
+        *col.UNIT,
+        col.STEP,
+        col.seconds(
             "actual_step_s",
             "recorded step time: latest end minus earliest start of the replayed ranks' ops (T_actual)",
         ),
-        seconds("simulated_step_s", "step time replayed with recorded durations (T)"),
-        IDEAL_STEP,
-        ratio("slowdown", "simulated_step_s / ideal_step_s of this step"),
+        col.seconds("simulated_step_s", "step time replayed with recorded durations (T)"),
+        col.IDEAL_STEP,
+        col.ratio("slowdown", "simulated_step_s / ideal_step_s of this step"),
     ),
     expectations=(
-        same(
+        col.same(
             "slowdown_of_step_times",
             "slowdown * ideal_step_s",
             "simulated_step_s",
-            SAME_FORMULA,
+            col.SAME_FORMULA,
             "slowdown = simulated_step_s / ideal_step_s",
         ),
     ),
@@ -61,15 +42,15 @@ OP_TYPE_SLOWDOWN: Final = Table(
     "One row per op type of a replayed unit.",
     grain=(*UNIT_KEY, "op_type"),
     columns=(
-        *UNIT,
-        text("op_type", "op type; send and recv of one direction as one", allowed=COUNTED_OP_TYPES),
-        ratio(
+        *col.UNIT,
+        col.text("op_type", "op type; send and recv of one direction as one", allowed=COUNTED_OP_TYPES),
+        col.ratio(
             "slowdown",
             "step time with this op type as recorded and all else ideal, over T_ideal (S_t, Eq. 2)",
         ),
-        WASTE_FRACTION,
+        col.WASTE_FRACTION,
     ),
-    expectations=(WASTE_OF_SLOWDOWN,),
+    expectations=(col.WASTE_OF_SLOWDOWN,),
 )
 
 STAGE_SLOWDOWN: Final = Table(
@@ -77,9 +58,11 @@ STAGE_SLOWDOWN: Final = Table(
     "One row per stage of a replayed unit, even if it has only one.",
     grain=(*UNIT_KEY, "pp_rank"),
     columns=(
-        *UNIT,
-        PP_RANK,
-        ratio("slowdown", "step time with this stage as recorded and all else ideal, over T_ideal (S_pp)"),
+        *col.UNIT,
+        col.PP_RANK,
+        col.ratio(
+            "slowdown", "step time with this stage as recorded and all else ideal, over T_ideal (S_pp)"
+        ),
     ),
 )
 
@@ -88,9 +71,11 @@ DP_RANK_SLOWDOWN: Final = Table(
     "One row per dp rank of a replayed unit, even if it has only one.",
     grain=(*UNIT_KEY, "dp_rank"),
     columns=(
-        *UNIT,
-        DP_RANK,
-        ratio("slowdown", "step time with this dp rank as recorded and all else ideal, over T_ideal (S_dp)"),
+        *col.UNIT,
+        col.DP_RANK,
+        col.ratio(
+            "slowdown", "step time with this dp rank as recorded and all else ideal, over T_ideal (S_dp)"
+        ),
     ),
 )
 
@@ -100,17 +85,19 @@ WORKER_SLOWDOWN: Final = Table(
     "judged by one of its ranks, the lowest (cp_rank, tp_rank) recorded: its other hosts are not seen.",
     grain=(*UNIT_KEY, "dp_rank", "pp_rank"),
     columns=(
-        *UNIT,
-        DP_RANK,
-        PP_RANK,
-        described(RANK, "global rank of the rank that was replayed for the worker"),
-        described(HOST, "host of the rank that was replayed; null if not logged"),
-        ratio("slowdown", "step time with this worker alone as recorded, over T_ideal (exact S_w, Eq. 4)"),
-        ratio(
+        *col.UNIT,
+        col.DP_RANK,
+        col.PP_RANK,
+        col.number32("rank", "global rank of the rank that was replayed for the worker", minimum=0),
+        col.text("host", "host of the rank that was replayed; null if not logged", nullable=True),
+        col.ratio(
+            "slowdown", "step time with this worker alone as recorded, over T_ideal (exact S_w, Eq. 4)"
+        ),
+        col.ratio(
             "slowdown_approx",
             "the paper's shortcut: the lower one of the slowdowns of the worker's stage and dp rank",
         ),
-        flag("is_slowest", "one of the 3 % of workers that slow_worker_share uses, by slowdown_approx"),
+        col.flag("is_slowest", "one of the 3 % of workers that slow_worker_share uses, by slowdown_approx"),
         Column(
             "step_slowdowns",
             "slowdown of each replayed step, in the order of step_slowdown.step: the step with this "
@@ -130,20 +117,20 @@ HOST_CLOCK: Final = Table(
     "against the median clock of the hosts so joined: each of two hosts shows half their difference.",
     grain=(*UNIT_KEY, "clock"),
     columns=(
-        *UNIT,
-        text("clock", "the host; without a logged host, its rank"),
-        described(HOST, "machine of the clock; null if not logged"),
-        described(RANK, "lowest replayed rank whose times are from this clock"),
-        count("part", "clocks with equal numbers are joined by transfers or collectives"),
-        seconds("offset_s", "how far the clock is ahead, mean over steps"),
-        seconds("largest_offset_s", "offset at the greatest distance from the median clock, signed"),
-        real("drift_ppm", "how fast it gains on the median clock", unit="ppm"),
-        count("jumps", "how often it was set within the recorded steps"),
-        seconds("largest_jump_s", "the largest of these, signed; 0 without one"),
-        seconds(
+        *col.UNIT,
+        col.text("clock", "the host; without a logged host, its rank"),
+        col.text("host", "machine of the clock; null if not logged", nullable=True),
+        col.number32("rank", "lowest replayed rank whose times are from this clock", minimum=0),
+        col.count("part", "clocks with equal numbers are joined by transfers or collectives"),
+        col.seconds("offset_s", "how far the clock is ahead, mean over steps"),
+        col.seconds("largest_offset_s", "offset at the greatest distance from the median clock, signed"),
+        col.real("drift_ppm", "how fast it gains on the median clock", unit="ppm"),
+        col.count("jumps", "how often it was set within the recorded steps"),
+        col.seconds("largest_jump_s", "the largest of these, signed; 0 without one"),
+        col.seconds(
             "error_s", "standard error of offset_s; null for a clock with nothing to compare", nullable=True
         ),
-        flag("is_corrected", "whether the replay used times corrected by these offsets"),
+        col.flag("is_corrected", "whether the replay used times corrected by these offsets"),
     ),
     expectations=(
         Expectation(

@@ -7,7 +7,7 @@ import duckdb
 import pyarrow as pa
 
 from jobs.gates.audit import GateError, Rule
-from schemas.fields import SAME_FORMULA, SAME_SUM
+from schemas.columns import SAME_FORMULA, SAME_SUM
 from schemas.table import sql_strings
 from schemas.vocabulary import (
     CAUSE_DAY,

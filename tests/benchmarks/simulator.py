@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from schemas.unit import Unit
 from tests.benchmarks.figures import Figure, median_ms, yardstick_ms
 from tests.conftest import TRACES
 from tests.support import published
-from tests.support.random_jobs import generate_job
+from tests.support.random_jobs import LONG, WIDE, generate_job
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_unit
 from udfs.what_if import SimulationSettings, simulate_job
 
@@ -34,11 +35,9 @@ KEY: Final = Unit(date(2026, 1, 5), "one", "r1")
 SIMULATED_ALONE: Final = SimulationSettings(diagnosed=False)
 
 GENERATED: Final = {
-    "dp 4, pp 4, 32 microbatches, 44 steps": JobShape(dp_size=4, pp_size=4, microbatches=32, steps=44),
-    "dp 64, pp 8, 16 microbatches, 10 steps": JobShape(dp_size=64, pp_size=8, microbatches=16, steps=10),
-    "the same, virtual pipeline of 2": JobShape(
-        dp_size=64, pp_size=8, microbatches=16, steps=10, vpp_size=2, noop_transfers="all"
-    ),
+    "dp 4, pp 4, 32 microbatches, 44 steps": LONG,
+    "dp 64, pp 8, 16 microbatches, 10 steps": WIDE,
+    "the same, virtual pipeline of 2": replace(WIDE, vpp_size=2, noop_transfers="all"),
 }
 
 

@@ -1,10 +1,11 @@
-"""Declarations, what is derived from them, and the comparison of a schema with its table."""
+"""Declarations and what is derived from them: rules, the data dictionary, differences of a schema."""
 
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
+from schemas.dictionary import entries, type_name
 from schemas.table import Column, SchemaError, Table, same_type
 from schemas.tables import TABLES
 from schemas.vocabulary import INGESTED_TABLES, JOB_SLOWDOWN, RESULT_TABLES, TABLE_NAMES, UNIT_KEY
@@ -126,3 +127,28 @@ def test_expectations_follow_from_the_columns() -> None:
 def test_a_declaration_that_contradicts_itself_is_refused() -> None:
     with pytest.raises(SchemaError, match="declared twice \\['id'\\], key columns not declared \\['nr'\\]"):
         replace(ORDERS, grain=("nr",), columns=(*ORDERS.columns, ORDERS.columns[0]))
+
+
+def test_every_column_of_every_table_has_its_entry() -> None:
+    listed = [(entry.table, entry.column, entry.is_nullable) for entry in entries()]
+    assert listed == [
+        (table.name, column.name, column.nullable) for table in TABLES.values() for column in table.columns
+    ]
+
+
+def test_an_entry_has_type_unit_key_and_bounds() -> None:
+    found = {(entry.table, entry.column): entry for entry in entries()}
+    op = found["rank_steps", "op"]
+    assert (op.type, op.unit, op.is_key, op.is_nullable) == ("array<tinyint>", "", False, False)
+    assert op.meaning.endswith("at least 0; at most 13")
+    assert found["rank_steps", "rank"].is_key
+    assert found["step_slowdown", "ideal_step_s"].unit == "s"
+    assert "one of unusable_log, no_manifest, bad_layout" in found["job_slowdown", "status"].meaning
+
+
+def test_a_type_that_has_no_name_in_sql_is_an_error() -> None:
+    assert type_name(pa.map_(pa.string(), pa.string())) == "map<string,string>"
+    structs = pa.list_(pa.struct([("rank", pa.int32()), ("host", pa.string())]))
+    assert type_name(structs) == "array<struct<rank:int,host:string>>"
+    with pytest.raises(KeyError):
+        type_name(pa.float16())

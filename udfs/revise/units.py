@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from schemas.fields import SAME_FORMULA
+from schemas.columns import SAME_FORMULA
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import (

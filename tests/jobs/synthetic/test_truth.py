@@ -83,6 +83,7 @@ def test_the_usual_delay_of_the_first_computes_counts_as_a_launch_delay() -> Non
     truth = true_savings(simulation)
     saved_s = truth.time_saved_fraction["launch_delay"] * truth.actual_step_s
     assert late.min(axis=1).mean() / 1e6 <= saved_s <= late.max(axis=1).mean() / 1e6
+    assert truth.all_causes_fraction == truth.time_saved_fraction["launch_delay"]
 
 
 def test_where_mechanisms_struck() -> None:

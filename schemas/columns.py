@@ -3,7 +3,6 @@
 A kind is a Column without its name and meaning: `seconds("actual_step_s", "recorded step time")`.
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -68,11 +67,6 @@ ANALYSED_S: Final = seconds(
     nullable=True,
     minimum=0,
 )
-
-
-def described(column: Column, meaning: str) -> Column:
-    """Return the column with another meaning."""
-    return replace(column, meaning=meaning)
 
 
 def same(name: str, left: str, right: str, tolerance: float, meaning: str) -> Expectation:
