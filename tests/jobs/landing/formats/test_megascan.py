@@ -81,7 +81,7 @@ def files_of(job: GeneratedJob, lacking: Collection[int] = ()) -> dict[str, byte
             log.append({"name": NAMES[names], "ph": "B", "rel_ts": times[0]})
             args = {"micro_batch_index": microbatch}
             log.append({"name": NAMES[names], "ph": "E", "rel_ts": times[1], "args": args})
-        log.append({"name": "iteration", "ph": "E", "rel_ts": times[1]})
+        log.append({"name": "iteration", "ph": "E", "rel_ts": log[-1]["rel_ts"]})
     return {name: as_json(each) for name, each in events.items()}
 
 
