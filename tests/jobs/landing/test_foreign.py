@@ -162,12 +162,14 @@ def test_traces_say_who_came_last_even_where_no_replay_can_be_made(made: Landing
 
 def test_traces_of_two_jobs_in_one_run_are_refused(made: Landing) -> None:
     for ranks in (2, 3):
-        text = data_parallel_traces(random_durations(3, is_sharded=False, steps=2, ranks=ranks))[0]
-        made.put("two", f"of-{ranks}.json", text)
+        texts = data_parallel_traces(random_durations(3, is_sharded=False, steps=2, ranks=ranks))
+        for rank, text in enumerate(texts[:2]):
+            made.put("two", f"of-{ranks}-{rank}.json", text)
     found = landed(made)
-    words = r"traces of different jobs: of-2\.json has world_size 2; .*, of-3\.json has world_size 3; "
+    words = r"traces of different jobs: of-2-0\.json has world_size 2; .*, of-3-0\.json has world_size 3; "
     assert re.search(words, found.job("two")["manifest_detail"])
     assert (len(found.steps("two")), set(found.reasons("two").values())) == (0, {"unusable_log"})
+    assert len(found.accounts["two"].files) == 4, "none is accounted for twice"
 
 
 def test_an_empty_manifest_is_filled_from_the_log_and_says_so(made: Landing) -> None:
