@@ -106,12 +106,7 @@ def test_beside_rank_logs_and_while_it_is_uploaded_nothing_of_others_is_opened(m
 
 @pytest.mark.parametrize("broken", ["a.json", "z.json"])
 @pytest.mark.parametrize(
-    "content",
-    [
-        TIMELINE[:-40],
-        as_json([op(ts=10**320), STAGE]),
-        as_json([op(name="\ud800"), STAGE])[:-1],
-    ],
+    "content", [TIMELINE[:-40], as_json([op(ts=10**320), STAGE]), as_json([op(name="\ud800"), STAGE])[:-1]]
 )
 def test_no_file_of_a_run_costs_another(made: Landing, broken: str, content: bytes) -> None:
     made.put("t", "m.json", TIMELINE)
