@@ -86,28 +86,23 @@ class Arrivals:
         counts = np.diff(first, append=len(meetings))
         shortest_us = np.repeat(inside_us[first], counts)
         longest_us = np.repeat(np.maximum.reduceat(inside_us, first) if len(first) else inside_us, counts)
-
-        def total(of: npt.NDArray[np.int64], values: npt.NDArray[np.float64] | None = None) -> list[float]:
-            sums: list[float] = np.bincount(of, values, minlength=len(rank)).tolist()
-            return sums
-
-        sums = zip(
-            self._members,
-            self._hosts,
-            total(member),
-            total(member[first]),
-            total(member, longest_us - inside_us),
-            total(member, inside_us - shortest_us),
-            strict=True,
-        )
-        rows = [
-            (communicator, rank, host, there, last, late_us / there, wait_us / there)
-            for (communicator, rank), host, there, last, late_us, wait_us in sums
-            if there
+        there = np.bincount(member, minlength=len(rank))
+        late_us = np.bincount(member, longest_us - inside_us, len(rank))
+        wait_us = np.bincount(member, inside_us - shortest_us, len(rank))
+        known = np.flatnonzero(there)
+        columns = [
+            pa.array([communicator for communicator, _ in self._members], pa.string()).take(known),
+            rank[known],
+            pa.array(self._hosts, pa.string()).take(known),
+            there[known],
+            np.bincount(member[first], minlength=len(rank))[known],
+            late_us[known] / there[known],
+            wait_us[known] / there[known],
         ]
-        names = TABLE.value_schema.names
-        records = [dict(zip(names, row, strict=True)) for row in sorted(rows, key=lambda row: row[:2])]
-        return pa.Table.from_pylist(records, TABLE.value_schema)
+        schema = TABLE.value_schema
+        arrays = [pa.array(values).cast(each.type) for values, each in zip(columns, schema, strict=True)]
+        rows = pa.Table.from_arrays(arrays, schema=schema)
+        return rows.sort_by([("communicator", "ascending"), ("rank", "ascending")])
 
 
 def _whole(

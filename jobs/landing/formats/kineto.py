@@ -13,7 +13,7 @@ from jobs.landing.formats.arrivals import Arrivals, Attendance
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
 from jobs.landing.formats.kineto_dp import dp_ops
 from jobs.landing.formats.kineto_ops import StepOps, step_of
-from jobs.landing.formats.kineto_place import TOOL, Place, place_of, ranks_of
+from jobs.landing.formats.kineto_place import Place, place_of, ranks_of, refusal
 from jobs.landing.formats.kineto_pp import actions_of, pp_ops
 from jobs.landing.formats.kineto_trace import SEND_RECV, Collective, RankTrace, read_rank
 from jobs.landing.formats.rows import LISTS, NO_ROWS, SCALARS, Bounds, FileError, Reject, Rows
@@ -62,7 +62,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
             continue
         break
     else:
-        raise RefusalError(TOOL, "no trace was found", "Record every rank")
+        raise refusal("no trace was found", "Record every rank")
 
     def parts() -> Iterator[Part]:
         yield from done
@@ -93,8 +93,8 @@ def read_arrivals(file: SourceFile, found: Arrivals) -> None:
         _add_arrivals(read_rank(opened), found)
 
 
-def _unusable(refusal: RefusalError) -> Reject:
-    return Reject(REASON_UNREADABLE_FILE, str(refusal))
+def _unusable(error: RefusalError) -> Reject:
+    return Reject(REASON_UNREADABLE_FILE, str(error))
 
 
 def _refuse_other_layout(first: _Read, other: _Read) -> None:
@@ -102,8 +102,7 @@ def _refuse_other_layout(first: _Read, other: _Read) -> None:
     layouts = [each.place.manifest() for each in (first, other)]
     if layouts[0] != layouts[1]:
         sizes = ["; ".join(f"{name} {size}" for name, size in layout.items()) for layout in layouts]
-        raise RefusalError(
-            TOOL,
+        raise refusal(
             f"traces of different jobs: {first.part.name} has {sizes[0]}, {other.part.name} has {sizes[1]}",
             "Put the traces of one run into a separate run folder",
         )
@@ -145,21 +144,19 @@ class _Reader:
 def _refuse(trace: RankTrace, place: Place) -> None:
     """Raise RefusalError for a trace that says too little, or of a kind that the model has no place for."""
     if not trace.steps:
-        raise RefusalError(
-            TOOL, "no ProfilerStep: it is unknown where a step begins", "Call prof.step() after each step"
+        raise refusal(
+            "no ProfilerStep: it is unknown where a step begins", "Call prof.step() after each step"
         )
     if not len(trace.computes.start_us):
         instead = "Record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
-        raise RefusalError(TOOL, "no kernel with its launch: one of CPU and CUDA was not recorded", instead)
+        raise refusal("no kernel with its launch: one of CPU and CUDA was not recorded", instead)
     if place.sizes["pp"] > 1 and not trace.actions:
-        raise RefusalError(
-            TOOL,
+        raise refusal(
             "a pipeline without PP: annotations: its microbatches are unknown",
             "Record a schedule of torch.distributed.pipelining that runs by _PipelineScheduleRuntime",
         )
     if not trace.actions and not trace.computes.is_backward.any():
-        raise RefusalError(
-            TOOL,
+        raise refusal(
             "no backward pass: no kernel was launched by a thread of autograd",
             "Record without CUDA graphs of whole iterations, with ProfilerActivity.CPU",
         )

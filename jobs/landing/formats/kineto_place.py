@@ -8,8 +8,6 @@ from typing import Any, Final, NamedTuple
 from jobs.landing.formats.foreign import RefusalError
 from jobs.landing.formats.kineto_stream import DistributedInfo, Group
 
-TOOL: Final = "torch.profiler (Kineto)"
-
 _AXES: Final = {
     "PIPELINE_MODEL_PARALLEL_GROUP": "pp",
     "TENSOR_MODEL_PARALLEL_GROUP": "tp",
@@ -28,6 +26,11 @@ _AXES: Final = {
 _NO_GRADIENTS: Final = ("pp", "tp", "cp")
 _FASTEST_FIRST: Final = ("tp", "cp", "dp", "pp")
 """How Megatron, and a DeviceMesh (pp, dp, cp, tp), number their ranks."""
+
+
+def refusal(reason: str, instead: str) -> RefusalError:
+    """A trace that no replay can be made of: why, and what to record instead."""
+    return RefusalError("torch.profiler (Kineto)", reason, instead)
 
 
 class Place(NamedTuple):
@@ -55,8 +58,7 @@ class Place(NamedTuple):
         if axis in _NO_GRADIENTS or (group or "").upper().startswith("EXPERT"):
             return False
         if group is None and group_size is None and self.sizes["tp"] > 1:
-            raise RefusalError(
-                TOOL,
+            raise refusal(
                 "collectives do not name their groups, and those of tensor parallelism look like others",
                 "Record with a newer torch, which writes Process Group Description",
             )
@@ -71,8 +73,7 @@ class Place(NamedTuple):
 def place_of(info: DistributedInfo, manifest: Mapping[str, Any]) -> Place:
     """Where a rank stands. Raises RefusalError for a layout that is unknown, or given in two ways."""
     if info.rank is None or info.world_size is None:
-        raise RefusalError(
-            TOOL,
+        raise refusal(
             "a trace does not say its rank",
             "Start the profiler after torch.distributed.init_process_group: it then writes distributedInfo",
         )
@@ -109,14 +110,12 @@ def _sizes(
     for axis in _FASTEST_FIRST:
         size = manifest.get(f"{axis}_size")
         if isinstance(size, int) and sizes.setdefault(axis, size) != size:
-            raise RefusalError(
-                TOOL,
+            raise refusal(
                 f"job.json says {axis}_size {size}, the process groups of a trace {sizes[axis]}",
                 "Correct job.json, or leave the sizes out of it",
             )
     if not sizes and not info.pg_config:
-        raise RefusalError(
-            TOOL,
+        raise refusal(
             "the layout is unknown: the traces name no process groups",
             "Write dp_size, pp_size, tp_size and cp_size into job.json, or record with a newer torch",
         )
@@ -125,8 +124,7 @@ def _sizes(
         others *= sizes.setdefault(axis, 1)
     sizes.setdefault("dp", max(world_size // others, 1))
     if others * sizes["dp"] != world_size:
-        raise RefusalError(
-            TOOL,
+        raise refusal(
             f"sizes {sizes} do not make up the {world_size} ranks of the job",
             "Write dp_size, pp_size, tp_size and cp_size into job.json",
         )
@@ -157,8 +155,7 @@ def _position(group: Group, rank: int) -> int | None:
 
 
 def _hybrid(size: int, ranks: int) -> RefusalError:
-    return RefusalError(
-        TOOL,
+    return refusal(
         f"gradients are reduced in groups of {size} of {ranks} ranks (hybrid sharding), which the model of a "
         "step has no place for",
         "Record a job that shards over all data-parallel ranks",

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from jobs.landing.formats import kineto_ops as ops
-from jobs.landing.formats.foreign import RefusalError, count
+from jobs.landing.formats.foreign import count
 from jobs.landing.formats.kineto_ops import BACKWARD, FORWARD, Ops
-from jobs.landing.formats.kineto_place import TOOL, Place
+from jobs.landing.formats.kineto_place import Place, refusal
 from jobs.landing.formats.kineto_trace import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -60,15 +60,13 @@ def actions_of(annotations: Sequence[Annotation], place: Place) -> Actions:
     for each in annotations:
         found = _ACTION.fullmatch(each.name)
         if found is None:
-            raise RefusalError(TOOL, f"{each.name}: an action of a schedule that overlaps passes", _INSTEAD)
+            raise refusal(f"{each.name}: an action of a schedule that overlaps passes", _INSTEAD)
         stage, action, microbatch = int(found[1]), found[2], int(found[3] or ops.NO_MICROBATCH)
         if action in ("I", "W"):
-            raise RefusalError(
-                TOOL, f"{each.name}: a zero-bubble schedule, which splits the backward pass", _INSTEAD
-            )
+            raise refusal(f"{each.name}: a zero-bubble schedule, which splits the backward pass", _INSTEAD)
         if stage % pp_size != pp_rank:
             reason = f"{each.name} ran on pp_rank {pp_rank} of {pp_size}: stages lie in a V"
-            raise RefusalError(TOOL, reason, _INSTEAD)
+            raise refusal(reason, _INSTEAD)
         op = _OPS.get(action, _NO_OP)
         rows.append((each.start_us, each.end_us, op, microbatch, stage // pp_size))
     start_us, end_us, *labels = np.array(rows, np.float64).reshape(-1, 5).T

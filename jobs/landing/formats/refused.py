@@ -18,7 +18,7 @@ class _Tool(NamedTuple):
     """What a log of a tool holds, and why that is not enough."""
 
     name: str
-    sign: re.Pattern[bytes]
+    sign: bytes
     reason: str
     instead: str = _SPANS
 
@@ -26,47 +26,33 @@ class _Tool(NamedTuple):
 _TOOLS: Final = (
     _Tool(
         "PyTorch Flight Recorder",
-        re.compile(
-            rb'\A\x80[\x02-\x05].*(?:nccl_version|comm_lib_version|pg_config|pg_status)|"nccl_version".*"entries"',
-            re.DOTALL,
-        ),
+        rb'(?s)\A\x80[\x02-\x05].*(?:nccl_version|comm_lib_version|pg_config|pg_status)|"nccl_version".*"entries"',
         "calls of collectives as the host saw them, no computes; and a pickle may run code: it is not opened",
     ),
-    _Tool(
-        "a pickle",
-        re.compile(rb"\A\x80[\x02-\x05]"),
-        "a pickle may run code: it is not opened",
-        "Write JSON instead",
-    ),
+    _Tool("a pickle", rb"\A\x80[\x02-\x05]", "a pickle may run code: it is not opened", "Write JSON instead"),
     _Tool(
         "Megatron's OpenTelemetry spans",
-        re.compile(rb'"(?:resourceSpans|resource_spans|startTimeUnixNano|start_time_unix_nano)"|SpanKind\.'),
+        rb'"(?:resourceSpans|resource_spans|startTimeUnixNano|start_time_unix_nano)"|SpanKind\.',
         "spans in the time of the host, which does not wait for the GPU",
     ),
     _Tool(
         "Megatron's timers",
-        re.compile(rb"elapsed time per iteration \(ms\)|time across ranks \(ms\)"),
+        rb"elapsed time per iteration \(ms\)|time across ranks \(ms\)",
         "sums over an iteration, least and greatest over ranks, instead of single ops",
     ),
-    _Tool(
-        "Megatron's StragglerDetector",
-        re.compile(rb"MnRtt/Rnk|MxRtt/Rnk"),
-        "scores of ranks instead of single ops",
-    ),
+    _Tool("Megatron's StragglerDetector", rb"MnRtt/Rnk|MxRtt/Rnk", "scores of ranks instead of single ops"),
     _Tool(
         "NVIDIA Resiliency Extension",
-        re.compile(rb"STRAGGLER DETECTION WARNING|GPUs? (?:relative|individual) perf(?:ormance| scores):"),
+        rb"STRAGGLER DETECTION WARNING|GPUs? (?:relative|individual) perf(?:ormance| scores):",
         "scores of ranks instead of single ops",
     ),
     _Tool(
         "DeepSpeed's wall clock breakdown",
-        re.compile(
-            rb"\b(?:fwd|bwd|bwd_inner|bwd_allreduce|step)_microstep: "
-            rb"|time \(ms\) \| (?:fwd|forward|optimizer)"
-        ),
+        rb"\b(?:fwd|bwd|bwd_inner|bwd_allreduce|step)_microstep: |time \(ms\) \| (?:fwd|forward|optimizer)",
         "sums over a step instead of single ops",
     ),
 )
+"""Each with a pattern of how its logs look; the first that fits names the log."""
 
 
 def recognises(head: bytes) -> bool:
@@ -82,4 +68,4 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
 
 
 def _tool(head: bytes) -> _Tool | None:
-    return next((tool for tool in _TOOLS if tool.sign.search(head)), None)
+    return next((tool for tool in _TOOLS if re.search(tool.sign, head)), None)

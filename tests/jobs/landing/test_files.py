@@ -9,16 +9,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from jobs.landing.files import (
-    MANIFEST,
-    META,
-    PACKED_RANK_LOG,
-    RANK_LOG,
-    TRACE,
-    LandedFile,
-    Landing,
-    NoLandingError,
-)
+from jobs.landing.files import Landing, NoLandingError
 from jobs.landing.stores import store_of
 from schemas.unit import Unit
 from tests.support.night import DAY, EMPTY_DAY, NEXT_DAY
@@ -26,10 +17,6 @@ from tests.support.night import Landing as Folders
 
 ODD = ("plain", "a,b", "[x]*y?", "{c,d}", "50%20 off", "back\\slash", "a:b", "köln", "日本")
 """Job ids that a glob, a URL, a list of names or a locale could take for something else."""
-
-
-def landed(job_id: str, name: str, size: int = 100) -> LandedFile:
-    return LandedFile(DAY, job_id, "r", f"log_date=2026-01-05/job_id={job_id}/run_id=r/{name}", name, size)
 
 
 @pytest.fixture(scope="module")
@@ -40,24 +27,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
         made.put(job_id, "job.json", b"", day=NEXT_DAY)
     (made.root / f"log_date={DAY}" / "_SUCCESS").touch()
     return made
-
-
-@pytest.mark.parametrize(
-    ("name", "pattern"),
-    [
-        ("rank-00017.jsonl", RANK_LOG),
-        ("rank-00017.jsonl.gz", PACKED_RANK_LOG),
-        ("trace-SE.parquet", TRACE),
-        ("meta-SE.yaml", META),
-        ("job.json", MANIFEST),
-        ("rank-00017.jsonl.tmp", None),
-        ("rank.jsonl", None),
-    ],
-)
-def test_a_file_is_what_its_name_says(name: str, pattern: str | None) -> None:
-    kinds = (RANK_LOG, PACKED_RANK_LOG, TRACE, META, MANIFEST)
-    found = [each for each in kinds if landed("a", name).is_one_of(each)]
-    assert found == ([pattern] if pattern else [])
 
 
 @pytest.mark.parametrize("job_id", ODD)
@@ -75,12 +44,9 @@ def test_one_unit_is_found_whatever_its_name(folders: Folders, job_id: str, sche
         assert opened.read() == job_id.encode()
 
 
-def test_units_that_are_all_gone_are_none(folders: Folders) -> None:
-    landing = Landing(str(folders.root), [DAY], {Unit(DAY, "absent", "r1")})
-    assert (landing.units, landing.misplaced) == ({}, [])
-
-
 def test_a_day_is_finished_when_its_marker_exists(folders: Folders) -> None:
+    gone = Landing(str(folders.root), [DAY], {Unit(DAY, "absent", "r1")})
+    assert (gone.units, gone.misplaced) == ({}, [])
     days = [DAY, NEXT_DAY, EMPTY_DAY]
     assert Landing(str(folders.root), days).finished_days() == {DAY}
 
@@ -104,6 +70,9 @@ def test_what_is_no_input_is_misplaced_and_not_silently_gone(tmp_path: Path) -> 
     made = Folders(tmp_path)
     made.put("a", "rank-0.jsonl", b"")
     made.put("a", "rank-1.jsonl.tmp", b"")
+    made.put("a", "rank.jsonl", b"")
+    for name in ("rank-2.jsonl.gz", "trace-SE.parquet", "meta-SE.yaml", "job.json"):
+        made.put("b", name, b"")
     made.put("a", ".hidden", b"")
     made.put("only notes", "notes.txt", b"")
     made.put("a", "log_date=2026-01-04/job_id=b/run_id=r/rank-0.jsonl", b"")
@@ -115,7 +84,8 @@ def test_what_is_no_input_is_misplaced_and_not_silently_gone(tmp_path: Path) -> 
     (day / "job=x" / "run_id=r" / "rank-0.jsonl").touch()
     (tmp_path / "log_date=soon").mkdir()
     misplaced, units = misplaced_and_units(tmp_path)
-    assert units == {"a/r3": {"rank-0.jsonl": ""}, "only notes/r3": {}}
+    named = dict.fromkeys(("job.json", "meta-SE.yaml", "rank-2.jsonl.gz", "trace-SE.parquet"), "")
+    assert units == {"a/r3": {"rank-0.jsonl": ""}, "b/r3": named, "only notes/r3": {}}
     assert misplaced == {
         "README",
         "job=x/run_id=r/rank-0.jsonl",
@@ -124,6 +94,7 @@ def test_what_is_no_input_is_misplaced_and_not_silently_gone(tmp_path: Path) -> 
         "job_id=a/run_id=r3/log_date=2026-01-04 (not a file but a folder)",
         "job_id=a/run_id=r3/log_date=2026-01-04/job_id=b/run_id=r/rank-0.jsonl",
         "job_id=a/run_id=r3/rank-1.jsonl.tmp",
+        "job_id=a/run_id=r3/rank.jsonl",
         "job_id=only notes/run_id=r3/notes.txt",
     }
 

@@ -106,12 +106,7 @@ def test_beside_rank_logs_and_while_it_is_uploaded_nothing_of_others_is_opened(m
 
 @pytest.mark.parametrize("broken", ["a.json", "z.json"])
 @pytest.mark.parametrize(
-    "content",
-    [
-        TIMELINE[:-40],
-        as_json([op(ts=10**320), STAGE]),
-        as_json([op(name="\ud800"), STAGE])[:-1],
-    ],
+    "content", [TIMELINE[:-40], as_json([op(ts=10**320), STAGE]), as_json([op(name="\ud800"), STAGE])[:-1]]
 )
 def test_no_file_of_a_run_costs_another(made: Landing, broken: str, content: bytes) -> None:
     made.put("t", "m.json", TIMELINE)
@@ -162,12 +157,14 @@ def test_traces_say_who_came_last_even_where_no_replay_can_be_made(made: Landing
 
 def test_traces_of_two_jobs_in_one_run_are_refused(made: Landing) -> None:
     for ranks in (2, 3):
-        text = data_parallel_traces(random_durations(3, is_sharded=False, steps=2, ranks=ranks))[0]
-        made.put("two", f"of-{ranks}.json", text)
+        texts = data_parallel_traces(random_durations(3, is_sharded=False, steps=2, ranks=ranks))
+        for rank, text in enumerate(texts[:2]):
+            made.put("two", f"of-{ranks}-{rank}.json", text)
     found = landed(made)
-    words = r"traces of different jobs: of-2\.json has world_size 2; .*, of-3\.json has world_size 3; "
+    words = r"traces of different jobs: of-2-0\.json has world_size 2; .*, of-3-0\.json has world_size 3; "
     assert re.search(words, found.job("two")["manifest_detail"])
     assert (len(found.steps("two")), set(found.reasons("two").values())) == (0, {"unusable_log"})
+    assert len(found.accounts["two"].files) == 4, "none is accounted for twice"
 
 
 def test_an_empty_manifest_is_filled_from_the_log_and_says_so(made: Landing) -> None:

@@ -51,10 +51,7 @@ def test_a_list_of_ranks_that_is_cut_goes_on_as_it_began(
 
 
 def test_replicas_of_a_mesh_are_dp_ranks_unless_each_is_sharded_again() -> None:
-    replicas, shards = (
-        Group("mesh_dp_replicate", 4, [0, 1, 2, 3]),
-        Group("mesh_dp_shard", 2, [3, 7]),
-    )
+    replicas, shards = (Group("mesh_dp_replicate", 4, [0, 1, 2, 3]), Group("mesh_dp_shard", 2, [3, 7]))
     tensor, alone = Group("mesh_tp", 2, [3, 7]), Group("mesh_dp_shard", 1, [3])
     assert place_of(DistributedInfo(3, 8, [replicas, tensor]), {}).row()["dp_rank"] == 3
     assert place_of(DistributedInfo(3, 8, [replicas, tensor, alone]), {}).row()["dp_rank"] == 3

@@ -3,7 +3,7 @@
 import io
 import json
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -59,13 +59,6 @@ def read(*files: SourceFile | bytes, bounds: Bounds | None = None) -> Read:
     return Read(found.table(), {name: each for name, each in rejects.items() if each}, found.left_out)
 
 
-def attended(*each: Attendance, most: int = 1000) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    found = Arrivals(most)
-    for one in each:
-        found.add(one)
-    return found.table().to_pylist(), found.left_out
-
-
 def test_the_rank_that_was_in_a_collective_for_the_shortest_time_came_last() -> None:
     found = read(
         line(0, 1, 500) + line(0, 2, 100) + line(0, 1, 90, "AllGather"),
@@ -119,32 +112,43 @@ def test_a_file_that_breaks_off_loses_itself_alone() -> None:
     assert found.left_out == {"collectives with an unrecorded rank": 1}
 
 
-def test_a_tie_goes_to_the_lower_rank() -> None:
-    rows, left_out = attended(*(Attendance("world", 1, rank, 3, 100.0) for rank in (2, 1, 0)))
-    assert ([row["times_last"] for row in rows], left_out) == ([1, 0, 0], {})
-
-
-def test_a_rank_counts_once_in_a_collective() -> None:
-    twice = [Attendance("world", 1, 0, 2, 100.0)] * 2
-    assert attended(*twice) == ([], {"collectives with an unrecorded rank": 1})
-    rows, _ = attended(*twice, Attendance("world", 1, 1, 2, 50.0))
-    assert [(row["collectives"], row["times_last"]) for row in rows] == [(1, 0), (1, 1)]
+ONE = Attendance("world", 1, 0, 2, 100.0)
+IMPOSSIBLE = {"collectives of a single rank, or with numbers that cannot be": 1}
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"rank": -1}, {"rank": 2**31}, {"size": 1}, {"size": 2**40}, {"inside_us": -1.0}, {"inside_us": 1e300}],
+    ("attendances", "counted", "left_out"),
+    [
+        # a tie goes to the lower rank
+        ([ONE._replace(rank=rank, size=3) for rank in (2, 1, 0)], [(1, 1), (1, 0), (1, 0)], {}),
+        # a rank counts once in a collective
+        ([ONE, ONE], [], {"collectives with an unrecorded rank": 1}),
+        ([ONE, ONE, ONE._replace(rank=1, inside_us=50.0)], [(1, 0), (1, 1)], {}),
+        # more than the limit
+        (
+            [ONE._replace(meeting=number, rank=rank) for number in (1, 2) for rank in (0, 1)],
+            [(1, 1), (1, 0)],
+            {"ranks in collectives beyond the first 3": 1, "collectives with an unrecorded rank": 1},
+        ),
+        *(
+            ([each], [], IMPOSSIBLE)
+            for each in (
+                *(ONE._replace(rank=rank) for rank in (-1, 2**31)),
+                *(ONE._replace(size=size) for size in (1, 2**40)),
+                *(ONE._replace(inside_us=inside_us) for inside_us in (-1.0, 1e300)),
+            )
+        ),
+    ],
 )
-def test_numbers_that_cannot_be_are_counted(changes: dict[str, Any]) -> None:
-    rows, left_out = attended(Attendance("world", 1, 0, 2, 100.0)._replace(**changes))
-    assert (rows, left_out) == ([], {"collectives of a single rank, or with numbers that cannot be": 1})
-
-
-def test_more_than_the_limit_is_counted() -> None:
-    both = [Attendance("world", number, rank, 2, 100.0) for number in (1, 2) for rank in (0, 1)]
-    rows, left_out = attended(*both, most=2)
-    assert [row["collectives"] for row in rows] == [1, 1]
-    assert left_out == {"ranks in collectives beyond the first 2": 2}
+def test_who_counts_as_last(
+    attendances: list[Attendance], counted: list[tuple[int, int]], left_out: dict[str, int]
+) -> None:
+    found = Arrivals(3)
+    for each in attendances:
+        found.add(each)
+    rows = found.table().to_pylist()
+    assert [(row["collectives"], row["times_last"]) for row in rows] == counted
+    assert found.left_out == left_out
 
 
 def test_a_log_is_recognised_by_its_first_line() -> None:
