@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.sample_job import run_sampled, sample_job
 from jobs.synthetic.shape import JobShape
-from tests.support.random_jobs import LAYOUTS, named_job, random_job
+from tests.support.random_jobs import random_job
 from tests.udfs.kernel.diagnosis.generated import Rows, causes_of
 from tests.udfs.twin import shapes, slow_job
 from udfs.errors import TraceError
@@ -90,11 +90,6 @@ def test_blocks_of_steps_change_nothing_where_clocks_seem_a_millisecond_apart_in
     """A flag once went by the worst block."""
     job, _ = run_sampled(sample_job(seed, most_ops=8000).plan, ())
     assert_same_by_blocks(job)
-
-
-@pytest.mark.parametrize("name", [*LAYOUTS, "disagreeing"])
-def test_blocks_of_steps_change_nothing_in_any_layout(name: str) -> None:
-    assert_same_by_blocks(named_job(name))
 
 
 def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
