@@ -38,7 +38,7 @@ def test_codes_of_the_kernel_are_positions_in_the_vocabulary() -> None:
         "many_slow_workers": "MANY_SLOW_CELLS",
     }
     codes = [getattr(kernel, spelled.get(reason, reason.upper())) for reason in FLAG_REASONS]
-    assert codes == list(range(kernel.NO_FLAG + 1, kernel.FLAGS))
+    assert codes == list(range(kernel.NO_FLAG + 1, len(FLAG_REASONS) + 1))
 
 
 def test_every_cause_has_its_row_and_its_fractions_as_they_came(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,18 @@ def test_equally_long_rows(rows: list[Row], before: int) -> None:
     assert_each_row_sorted(rows, before)
 
 
+@pytest.mark.parametrize(
+    ("lines", "classes"),
+    [("AAB ABB", 2), ("AAB BAA ABB", 2), ("AAB AAA ABB", 3), ("AABB ABBB AAAB", 3), ("ABBC AABC ABCC", 3)],
+)
+def test_counts_that_differ_at_equal_length(lines: str, classes: int) -> None:
+    """Over all rows there may be as many of a type as if each row were like the first."""
+    types = {"A": ot.FORWARD_COMPUTE, "B": ot.OPTIMIZER, "C": ot.GC}
+    rows = [[Op(types[each], float(at), 10.0 + at) for at, each in enumerate(row)] for row in lines.split()]
+    assert_each_row_sorted(rows)
+    assert len(classify(stage_of(rows))) == classes
+
+
 @settings(max_examples=100, deadline=None)
 @given(rows=st.lists(st.lists(ops, min_size=1, max_size=4), min_size=1, max_size=5), before=st.integers(0, 2))
 def test_rows_of_any_length(rows: list[Row], before: int) -> None:
