@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.vocabulary import OP_CODES, OP_TYPES
 from udfs.errors import TraceError, UnknownOpError
@@ -53,6 +54,11 @@ def list_lengths(table: pa.Table) -> Ints:
     """Number of ops of each row."""
     parts = [np.diff(chunk.offsets.to_numpy()) for chunk in table.column("op").chunks]
     return np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64)
+
+
+def flat_codes(table: pa.Table) -> npt.NDArray[np.int8]:
+    """Codes of the ops of all rows."""
+    return op_codes(pc.list_flatten(table.column("op")).combine_chunks())
 
 
 def _flatten(table: pa.Table) -> _Flat:

@@ -127,7 +127,7 @@ def simulate_job(
             names = "; ".join(named_exchanged(exchanged, rows)[:MOST_NAMED])
             return refused(STATUS_ODD_RANKS, names, odd_ranks=2 * len(exchanged))
         status, detail_or_none = _status(found, rows, chosen)
-        replayed = Replayed(found, rows, of_day, chosen.ideal, facts)
+        replayed = Replayed(found, rows, chosen.ideal, facts)
         return result_tables(job_row(facts, chosen.text, status, detail_or_none) | records, replayed)
 
 

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from jobs.synthetic.job import GeneratedJob
-from tests.support import published
 from tests.support.random_jobs import LAYOUTS, NOISY, USUAL, generate_job, named_job
 from tests.support.regressions import REGRESSIONS
 from tests.udfs.equal_results import assert_same_results, in_chunks, shuffled_rows
@@ -46,13 +44,6 @@ def assert_same_by_blocks(rows: pa.Table, facts: dict[str, Any]) -> None:
 def test_blocks_give_what_the_whole_gives(name: str | int) -> None:
     job = job_of(name)
     assert_same_by_blocks(job.rank_steps, job.manifest)
-
-
-@pytest.mark.parametrize("name", published.NAMES)
-def test_blocks_of_published_traces(name: str, published_traces: Path) -> None:
-    assert_same_by_blocks(
-        published.rank_steps(published_traces, name), published.manifest(published_traces, name)
-    )
 
 
 @pytest.mark.parametrize(

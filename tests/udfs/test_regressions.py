@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from jobs.synthetic.job import GeneratedJob
+from jobs.synthetic.shape import JobShape
 from tests.oracle import WhatIf
+from tests.support.random_jobs import without_ops
 from tests.support.regressions import REGRESSIONS
-from tests.udfs.twin import assert_equal_results, oracle_of
+from tests.udfs.twin import assert_equal_results, oracle_of, slow_job
 from udfs.kernel.recorded.trace import Trace, build_trace
 from udfs.kernel.replay.ideal import IDEALS
 from udfs.layout import read_layout
@@ -99,3 +101,10 @@ def test_clamps_are_counted_once_in_every_block(
 ) -> None:
     found = job_of(name, ops_together)
     assert (found["clamped_transfers"], found["clamped_launch_delays"]) == (transfers, delays)
+
+
+def test_graphs_are_counted() -> None:
+    """Where op lists differ, every step and replica keeps a separate graph."""
+    job = slow_job(JobShape(dp_size=2, pp_size=2, steps=4), 0)
+    for rows, graphs in ((job.rank_steps, 1), (without_ops(job.rank_steps, "gc", [0]), 2)):
+        assert simulate_job(rows, job.manifest)["job_slowdown"]["graphs"].to_pylist() == [graphs]

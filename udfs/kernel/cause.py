@@ -24,8 +24,7 @@ MANY_SLOW_CELLS: Final = 6
 CLOCK_SKEW: Final = 7
 MOSTLY_UNEXPLAINED: Final = 8
 HIGH_DISCREPANCY: Final = 9
-FLAGS: Final = 10
-"""Why to trust an answer less than others, and the number of reasons, including none."""
+"""Why to trust an answer less than others."""
 
 ALL: Final = -1
 """Stage or dp rank of a culprit that is not one of them."""

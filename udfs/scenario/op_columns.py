@@ -60,12 +60,9 @@ class WorkerRows:
         at = pa.array(rows.replayed_row.ravel())
         shape = rows.replayed_row.shape
         rank = rows.table.column("rank").take(at).to_numpy().astype(np.int64).reshape(shape)
-        hosts: list[str] = []
-        host = np.zeros(shape, dtype=np.int64)
-        if "host" in rows.table.column_names:
-            names = rows.table.column("host").take(at).combine_chunks().cast(pa.string()).dictionary_encode()
-            hosts = names.dictionary.to_pylist()
-            host = names.indices.fill_null(len(hosts)).to_numpy().astype(np.int64).reshape(shape)
+        names = rows.table.column("host").take(at).combine_chunks().cast(pa.string()).dictionary_encode()
+        hosts: list[str] = names.dictionary.to_pylist()
+        host = names.indices.fill_null(len(hosts)).to_numpy().astype(np.int64).reshape(shape)
         return cls(_once(rank), _once(host), hosts)
 
 

@@ -55,7 +55,7 @@ def cause_rows(
     gpu_hours : of the unit, None where its manifest does not say. [GPU h]
     """
     # Once, because Arrow makes a column anew at every look.
-    hosts = rows.table.column("host") if "host" in rows.table.column_names else None
+    hosts = rows.table.column("host")
     causes = [
         _row(code, found, rows, hosts, gpu_hours)
         for code, found in zip(range(len(CAUSES)), diagnosis.causes, strict=True)
@@ -65,7 +65,7 @@ def cause_rows(
 
 
 def _row(
-    code: int, found: CauseFound, rows: ReplayedRows, hosts: pa.ChunkedArray | None, gpu_hours: float | None
+    code: int, found: CauseFound, rows: ReplayedRows, hosts: pa.ChunkedArray, gpu_hours: float | None
 ) -> Row:
     saved = found.time_saved_fraction
     attributed = found.attributed_fraction
@@ -83,16 +83,14 @@ def _row(
     }
 
 
-def _culprit(culprit: Culprit, rows: ReplayedRows, hosts: pa.ChunkedArray | None) -> Row:
+def _culprit(culprit: Culprit, rows: ReplayedRows, hosts: pa.ChunkedArray) -> Row:
     stage, dp_rank = culprit.stage, culprit.dp_rank
     is_one_worker = ALL not in (stage, dp_rank)
     return {
         "pp_rank": None if stage == ALL else stage,
         "dp_rank": None if dp_rank == ALL else dp_rank,
         "rank": int(rows.worker_rank[stage, dp_rank]) if is_one_worker else None,
-        "host": hosts[int(rows.worker_row[stage, dp_rank])].as_py()
-        if is_one_worker and hosts is not None
-        else None,
+        "host": hosts[int(rows.worker_row[stage, dp_rank])].as_py() if is_one_worker else None,
         "effect": culprit.effect,
         "share_of_steps": culprit.share_of_steps,
         "pattern": CULPRIT_PATTERNS[culprit.pattern],
@@ -222,8 +220,6 @@ def _compute_of_rows(table: pa.Table) -> Floats:
 
 def _hosts(rows: ReplayedRows, stage: int) -> list[str] | None:
     """Hosts of a stage's workers, each once; None where one is not known."""
-    if "host" not in rows.table.column_names:
-        return None
     column = rows.table.column("host")
     hosts = {column[row].as_py() for row in rows.worker_row[stage].tolist()}
     return None if None in hosts else sorted(hosts)

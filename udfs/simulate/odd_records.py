@@ -17,7 +17,7 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.exchanged import Exchanged
-from udfs.op_lists import list_lengths, op_codes
+from udfs.op_lists import flat_codes, list_lengths
 from udfs.simulate.rank_rows import ReplayedRows
 
 DAY_US: Final = 86_400_000_000
@@ -132,7 +132,7 @@ def missing_workers(rows: ReplayedRows, layout: Layout) -> str:
 
 def rows_without_transfers(rows: ReplayedRows) -> int:
     """Number of replayed rows of a pipeline that hold computes and no transfer: those were not recorded."""
-    codes = np.concatenate([op_codes(_values(chunk)) for chunk in rows.table.column("op").chunks])
+    codes = flat_codes(rows.table)
     edges = np.concatenate([[0], np.cumsum(list_lengths(rows.table))])
     holds = []
     for kinds in (ot.COMPUTE, ot.TRANSFERS):
@@ -145,18 +145,13 @@ def rows_without_transfers(rows: ReplayedRows) -> int:
 
 def _op_counts(rows: ReplayedRows) -> Ints:
     """Ops of each type that others wait for; shape (stage, step, dp_rank, op type)."""
-    codes = np.concatenate([op_codes(_values(chunk)) for chunk in rows.table.column("op").chunks])
+    codes = flat_codes(rows.table)
     lengths = list_lengths(rows.table)
     row = np.repeat(np.arange(len(lengths)), lengths)
     counts = np.bincount(row * ot.COUNT + codes, minlength=len(lengths) * ot.COUNT).reshape(-1, ot.COUNT)
     counts[:, list(OPTIONAL)] = 0
     chosen: Ints = counts[rows.replayed_row]
     return chosen
-
-
-def _values(chunk: pa.ListArray) -> pa.Array:
-    offsets = chunk.offsets.to_numpy()
-    return chunk.values.slice(offsets[0], offsets[-1] - offsets[0])
 
 
 def in_other_units(rows: ReplayedRows) -> list[str]:
@@ -169,8 +164,8 @@ def in_other_units(rows: ReplayedRows) -> list[str]:
         return []
     some = rows.table.select(["op", "duration_us"]).take(pa.array(at.ravel()))
     lengths = list_lengths(some)
-    codes = np.concatenate([op_codes(_values(chunk)) for chunk in some.column("op").chunks])
-    duration_us = np.concatenate([_values(chunk).to_numpy() for chunk in some.column("duration_us").chunks])
+    codes = flat_codes(some)
+    duration_us = pc.list_flatten(some.column("duration_us")).to_numpy()
     row = np.repeat(np.arange(len(lengths)), lengths)
     found: dict[int, str] = {}
     for op_type in TIMED:
@@ -225,8 +220,6 @@ def unshown_sizes(rank_steps: pa.Table, facts: Mapping[str, object]) -> str | No
 def _shows(rank_steps: pa.Table, name: str) -> bool:
     if name not in rank_steps.column_names:
         return False
-    return any(
-        len(values) > 0 and (pc.max(values).as_py() or 0) > 0
-        for chunk in rank_steps.column(name).chunks
-        for values in [_values(chunk) if pa.types.is_list(chunk.type) else chunk]
-    )
+    column = rank_steps.column(name)
+    values = pc.list_flatten(column) if pa.types.is_list(column.type) else column
+    return (pc.max(values).as_py() or 0) > 0

@@ -24,7 +24,7 @@ RANK_CLOCK: Final = "rank"
 class ReplayedRows:
     """The rows of a unit that are replayed: one per (stage, step, dp_rank), every step complete.
 
-    table         : all rows of the unit.
+    table         : all rows of the unit, with a host, null where the log names none.
     steps         : int64, shape (step,); training step numbers, ascending.
     steps_dropped : steps in which a worker is missing.
     worker_rank   : int, shape (stage, dp_rank); lowest rank that was replayed for each worker.
@@ -55,8 +55,6 @@ class ReplayedRows:
     @property
     def worker_host(self) -> Ints:
         """Host of each worker: equal numbers are one host, -1 where unknown; shape (stage, dp_rank)."""
-        if "host" not in self.table.column_names:
-            return np.full(self.worker_row.shape, -1)
         hosts = self.table.column("host").take(pa.array(self.worker_row.ravel()))
         codes = hosts.combine_chunks().dictionary_encode().indices.fill_null(-1)
         return np.asarray(codes).reshape(self.worker_row.shape)
@@ -74,11 +72,9 @@ class ReplayedRows:
     @property
     def host_of_clock(self) -> list[str | None]:
         """Host of each clock; None of one that is known by its rank."""
-        if "host" not in self.table.column_names:
-            return [None] * len(self.clock_names)
-        hosts: list[str | None] = (
-            self.table.column("host").take(pa.array(self._first_row_of_clock)).to_pylist()
-        )
+        _, first = np.unique(self.clock.ravel(), return_index=True)
+        rows = pa.array(self.replayed_row.ravel()[first])
+        hosts: list[str | None] = self.table.column("host").take(rows).to_pylist()
         return hosts
 
     @property
@@ -88,25 +84,16 @@ class ReplayedRows:
         np.minimum.at(rank, self.clock.ravel(), _integers(self.table, "rank")[self.replayed_row.ravel()])
         return rank
 
-    @property
-    def _first_row_of_clock(self) -> Ints:
-        _, first = np.unique(self.clock.ravel(), return_index=True)
-        row: Ints = self.replayed_row.ravel()[first]
-        return row
-
     @cached_property
     def _clocks(self) -> tuple[Ints, list[str]]:
         """Numbers of the rows' clocks, and their names."""
         rows = pa.array(self.replayed_row.ravel())
-        if "host" in self.table.column_names and not self.table.column("host").null_count:
-            names = self.table.column("host").take(rows)
-        else:
+        names = self.table.column("host").take(rows)
+        if self.table.column("host").null_count:
             ranks = pc.cast(self.table.column("rank").take(rows), pa.string())
-            names = pc.binary_join_element_wise(RANK_CLOCK, ranks, " ")
-            if "host" in self.table.column_names:
-                names = pc.coalesce(self.table.column("host").take(rows).cast(pa.string()), names)
-        if isinstance(names, pa.ChunkedArray):
-            names = names.combine_chunks()
+            by_rank = pc.binary_join_element_wise(RANK_CLOCK, ranks, " ")
+            names = pc.coalesce(names.cast(pa.string()), by_rank)
+        names = names.combine_chunks()
         encoded = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()
         return np.asarray(encoded.indices).reshape(self.replayed_row.shape), encoded.dictionary.to_pylist()
 
@@ -145,6 +132,8 @@ def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
 
     raises : TraceError where a row lies outside the layout.
     """
+    if "host" not in rank_steps.column_names:
+        rank_steps = rank_steps.append_column("host", pa.nulls(rank_steps.num_rows, pa.string()))
     lengths = list_lengths(rank_steps)
     if not lengths.any():
         return _nothing(rank_steps, len(np.unique(_integers(rank_steps, "step"))), recorded=False)

@@ -43,7 +43,6 @@ class Replayed(NamedTuple):
 
     found: WhatIf
     rows: ReplayedRows
-    rank_steps: pa.Table
     ideal: str
     facts: Mapping[str, object]
 
@@ -166,7 +165,7 @@ def _by_op_type(by_type_s: dict[int, Floats], ideal_s: float) -> dict[str, Colum
 
 
 def _by_worker(replayed: Replayed, ideal_s: float) -> dict[str, Column]:
-    found, table = replayed.found, replayed.rank_steps
+    found, table = replayed.found, replayed.rows.table
     stages, dp_ranks = found.is_slowest.shape
     row = pa.array(replayed.rows.worker_row.T.ravel())
     by_step = (found.times.by_worker / found.times.ideal).transpose(1, 0, 2).reshape(len(row), -1)
@@ -174,7 +173,7 @@ def _by_worker(replayed: Replayed, ideal_s: float) -> dict[str, Column]:
         "dp_rank": np.repeat(np.arange(dp_ranks, dtype=np.int32), stages),
         "pp_rank": np.tile(np.arange(stages, dtype=np.int32), dp_ranks),
         "rank": table.column("rank").take(row),
-        "host": table.column("host").take(row) if "host" in table.column_names else pa.nulls(len(row)),
+        "host": table.column("host").take(row),
         "slowdown": (found.times.by_worker.mean(axis=2) / ideal_s).T.ravel(),
         "slowdown_approx": found.worker_slowdown_approx.T.ravel(),
         "is_slowest": found.is_slowest.T.ravel(),

@@ -25,7 +25,6 @@ Event: TypeAlias = dict[str, Any]
 TITLES: Final = {RECORDED: "recorded", REPLAYED: "replayed (T)", IDEAL: "ideal (T_ideal)"}
 CRITICAL: Final = "critical"
 """Category of ops on the critical path, beside their own."""
-CRITICAL_PATH: Final = "critical path"
 LAUNCH_DELAY: Final = "launch delay"
 """What lies between two ops of a recorded critical path: the host came late."""
 ALL_THERE: Final = "all there"

@@ -1,6 +1,8 @@
 """What other runs say of a unit: each conclusion with a unit where it must be drawn, and one where not."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 import pytest
 
@@ -25,90 +27,64 @@ def run(
 ELSEWHERE = [run(hosts="efgh"), run(hosts="ijkl")]
 
 
-def test_a_stage_that_others_run_faster_is_slow() -> None:
-    found = slow_stages(run([1.0, 1.5, 1.0, 1.0]), ELSEWHERE, {}, 2)
+HEAVY = [1.0, 1.0, 1.0, 1.5]
+FAST = [1.0, 1.0]
+
+
+class Case(NamedTuple):
+    """A unit and what is known beside it; the stages that are slow, None where history cannot decide."""
+
+    unit: Run
+    runs: list[Run]
+    slow: dict[int, float] | None
+    saved_s: float = 0.0
+    kept: float = 1.0
+    slow_hosts: Mapping[str, SlowHost] = MappingProxyType({})
+
+
+CASES = {
+    "others run the stage faster": Case(run([1.0, 1.5, 1.0, 1.0]), ELSEWHERE, {1: 1.5}, 0.5, 0.0),
+    "as heavy on other hosts": Case(run(HEAVY), [run(HEAVY, "efgh"), run(HEAVY, "ijkl")], {}),
+    "as heavy on the same hosts": Case(run(HEAVY), [run(HEAVY), run(HEAVY)], None),
+    "as heavy, on hosts not known": Case(run(HEAVY, ""), [run(HEAVY, "efgh"), run(HEAVY, "ijkl")], None),
+    "a host that became slow": Case(run([1.0, 1.0, 1.4, 1.0]), [run(), run()], {2: 1.4}, 0.4, 0.0),
+    "one run is no history": Case(run([1.0, 1.5, 1.0, 1.0]), ELSEWHERE[:1], None),
+    "more work for all stages": Case(run([1.3] * 4), ELSEWHERE, {}),
+    "a host that was slow then": Case(run(FAST, "ab"), [run([1.0, 1.5], each) for each in ("ef", "gh")], {}),
+    "heavy and slow: the heavy part remains": Case(
+        run([1.0, 3.0], "ab"), [run([1.0, 2.0], each) for each in ("ef", "gh")], {1: 1.5}, 1.0, 0.5
+    ),
+    "heavy on a host that other jobs found slow": Case(
+        run([1.0, 1.0, 1.5, 1.0]), [], {2: 1.25}, 0.3, 0.4, {"c": SlowHost(3, 0.25)}
+    ),
+    "a slow host of two stages": Case(
+        run([1.0, 1.0, 1.5, 1.0], "abac"), [], None, slow_hosts={"a": SlowHost(3, 0.25)}
+    ),
+    "a slow host of another stage": Case(
+        run([1.0, 1.0, 1.5, 1.0]), [], None, slow_hosts={"d": SlowHost(3, 0.25)}
+    ),
+    "a whole job on one slow host": Case(
+        run([1.4, 1.4], "aa", 2.8), [run(FAST, "ee"), run(FAST, "ff")], {0: 1.4, 1: 1.4}, 0.8
+    ),
+    "a whole job with slower transfers too": Case(
+        run([1.4, 1.4], "aa", 2.8, forward_pp_comm=0.003), [run(FAST, "ef")] * 2, {}
+    ),
+    "a whole job on two hosts": Case(run([1.4, 1.4], "ab", 2.8), [run(FAST, "ef")] * 2, {}),
+    "a whole job on the same host": Case(run([1.4, 1.4], "aa", 2.8), [run(FAST, "aa")] * 2, None),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_stages_that_are_slow_for_their_hosts(case: Case) -> None:
+    """Runs are two where history decides by runs, jobs three where it decides by hosts."""
+    found = slow_stages(case.unit, case.runs, case.slow_hosts, 2)
+    if case.slow is None:
+        assert found is None
+        return
     assert found is not None
-    assert (found.factors, found.saved_s, found.kept, found.runs) == ({1: 1.5}, 0.5, 0.0, 2)
-
-
-def test_a_stage_that_is_as_heavy_on_other_hosts_is_heavy() -> None:
-    heavy = [1.0, 1.0, 1.0, 1.5]
-    found = slow_stages(run(heavy), [run(heavy, "efgh"), run(heavy, "ijkl")], {}, 2)
-    assert found is not None
-    assert (found.factors, found.saved_s, found.kept) == ({}, 0.0, 1.0)
-
-
-def test_a_stage_that_is_as_heavy_on_the_same_hosts_may_be_either() -> None:
-    heavy = [1.0, 1.0, 1.0, 1.5]
-    assert slow_stages(run(heavy), [run(heavy), run(heavy)], {}, 2) is None
-    assert slow_stages(run(heavy, ""), [run(heavy, "efgh"), run(heavy, "ijkl")], {}, 2) is None
-
-
-def test_a_host_that_became_slow_is_found_by_its_earlier_days() -> None:
-    found = slow_stages(run([1.0, 1.0, 1.4, 1.0]), [run(), run()], {}, 2)
-    assert found is not None
-    assert found.factors == {2: 1.4}
-
-
-def test_one_run_is_no_history() -> None:
-    assert slow_stages(run([1.0, 1.5, 1.0, 1.0]), ELSEWHERE[:1], {}, 2) is None
-
-
-def test_more_work_for_all_stages_is_no_slow_host() -> None:
-    found = slow_stages(run([1.3, 1.3, 1.3, 1.3]), ELSEWHERE, {}, 2)
-    assert found is not None
-    assert found.factors == {}
-
-
-def test_a_host_that_was_slow_then_makes_no_other_slow_now() -> None:
-    sick_then = [run([1.0, 1.5], "ef"), run([1.0, 1.5], "gh")]
-    found = slow_stages(run([1.0, 1.0], "ab"), sick_then, {}, 2)
-    assert found is not None
-    assert found.factors == {}
-
-
-def test_the_heavy_part_of_a_heavy_and_slow_stage_remains() -> None:
-    heavy = [run([1.0, 2.0], "ef"), run([1.0, 2.0], "gh")]
-    found = slow_stages(run([1.0, 3.0], "ab"), heavy, {}, 2)
-    assert found is not None
-    assert (found.factors, found.saved_s, found.kept) == ({1: 1.5}, 1.0, 0.5)
-
-
-def test_a_heavy_stage_on_a_slow_host_is_slow_as_far_as_in_other_jobs() -> None:
-    found = slow_stages(run([1.0, 1.0, 1.5, 1.0]), [], {"c": SlowHost(3, 0.25)}, 2)
-    assert found is not None
-    assert (found.factors, found.jobs) == ({2: 1.25}, 3)
-    assert found.saved_s == pytest.approx(0.3)
-
-
-@pytest.mark.parametrize("hosts", ["abac", "abcd"])
-def test_a_slow_host_is_no_excuse_for_stages_elsewhere(hosts: str) -> None:
-    """Host a holds two stages of which one is heavy; host d holds none that is."""
-    slow = {"a": SlowHost(3, 0.25)} if hosts == "abac" else {"d": SlowHost(3, 0.25)}
-    assert slow_stages(run([1.0, 1.0, 1.5, 1.0], hosts), [], slow, 2) is None
-
-
-def test_a_whole_job_on_one_slow_host() -> None:
-    others = [run([1.0, 1.0], "ee"), run([1.0, 1.0], "ff")]
-    found = slow_stages(run([1.4, 1.4], "aa", 2.8), others, {}, 2)
-    assert found is not None
-    assert (found.factors, found.kept) == ({0: 1.4, 1: 1.4}, 1.0)
-    assert found.saved_s == pytest.approx(0.8)
-
-
-@pytest.mark.parametrize(
-    ("unit", "on"),
-    [
-        (run([1.4, 1.4], "aa", 2.8, forward_pp_comm=0.003), "ef"),
-        (run([1.4, 1.4], "ab", 2.8), "ef"),
-        (run([1.4, 1.4], "aa", 2.8), "aa"),
-    ],
-    ids=["slower transfers too", "two hosts", "same host"],
-)
-def test_a_whole_job_with_more_to_do(unit: Run, on: str) -> None:
-    others = [run([1.0, 1.0], on), run([1.0, 1.0], on)]
-    found = slow_stages(unit, others, {}, 2)
-    assert found is None or found.factors == {}
+    assert found.factors == case.slow
+    assert (found.saved_s, found.kept) == pytest.approx((case.saved_s, case.kept))
+    assert (found.runs, found.jobs) == (len(case.runs), 3 if case.slow_hosts else 0)
 
 
 def test_transfers_slower_than_on_other_days() -> None:

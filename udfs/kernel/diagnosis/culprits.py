@@ -72,11 +72,8 @@ class Found(NamedTuple):
         return 0 if self.factors is None else self.factors.noise.shape[3]
 
 
-class Blame(NamedTuple):
-    """Culprits of one cause, worst first, and the numbers behind the worst."""
-
-    culprits: tuple[Culprit, ...]
-    evidence: Evidence
+Blame = tuple[tuple[Culprit, ...], Evidence]
+"""Culprits of one cause, worst first, and the numbers behind the worst."""
 
 
 def blame(each: int, found: Found, indicator: float) -> Blame:
@@ -87,7 +84,7 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
         return _blame_for_lost(_lost_to_delays(found), found, indicator)
     factors = found.factors
     if factors is None or each == cause.UNEXPLAINED:
-        return Blame((), Evidence(NAN, NAN, NAN, NAN, indicator))
+        return (), Evidence(NAN, NAN, NAN, NAN, indicator)
     if each == cause.PAUSE:
         return _blame_for_lost(factors.pause_s[:, 0].sum(axis=(1, 2)), found, indicator)
     stages, directions, chunks, microbatches, steps, dp_ranks = factors.noise.shape
@@ -96,7 +93,7 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
         measured = stages * directions * chunks
         error = factors.scatter / np.sqrt(measured)
         peers = microbatches * dp_ranks - 1
-        return Blame((), Evidence(factors.data.spread, error, peers, measured, indicator))
+        return (), Evidence(factors.data.spread, error, peers, measured, indicator)
     if each == cause.SLOW_WORKER:
         named, samples, peers = _workers(factors) or _on_slow_hosts(factors), per_cell, dp_ranks - 1
     else:
@@ -104,7 +101,7 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
     named = _worst_first(named)
     effect = named[0].effect if named else NAN
     error = MEDIAN_ERROR * factors.scatter / np.sqrt(samples)
-    return Blame(tuple(named), Evidence(effect, error, peers, samples, indicator))
+    return tuple(named), Evidence(effect, error, peers, samples, indicator)
 
 
 def _worst_first(named: list[Culprit]) -> list[Culprit]:
@@ -166,7 +163,7 @@ def _blame_for_lost(lost_s: Floats, found: Found, indicator: float) -> Blame:
     is_struck = lost_s > LEAST_LOST * found.job.actual_s
     peers = stages * dp_ranks - 1
     if not is_struck.any():
-        return Blame((), Evidence(NAN, NAN, peers, steps * dp_ranks, indicator))
+        return (), Evidence(NAN, NAN, peers, steps * dp_ranks, indicator)
     counts = is_struck.sum(axis=1).reshape(-1)
     totals_s = np.where(is_struck, lost_s, 0.0).sum(axis=1).reshape(-1)
     worst = np.argsort(-totals_s, kind="stable")[:MOST_CULPRITS]
@@ -180,9 +177,7 @@ def _blame_for_lost(lost_s: Floats, found: Found, indicator: float) -> Blame:
     where = named[0].stage, slice(None), named[0].dp_rank
     hits_s = lost_s[where][is_struck[where]]
     error_s = float(hits_s.std()) / np.sqrt(len(hits_s)) if len(hits_s) > 1 else NAN
-    return Blame(
-        tuple(named), Evidence(named[0].effect, error_s, stages * dp_ranks - 1, len(hits_s), indicator)
-    )
+    return tuple(named), Evidence(named[0].effect, error_s, peers, len(hits_s), indicator)
 
 
 def _lost_to_transfers(found: Found) -> Floats:

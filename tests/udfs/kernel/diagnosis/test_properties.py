@@ -14,7 +14,7 @@ from jobs.synthetic.job import GeneratedJob, recorded_job
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import Simulation
-from tests.support.random_jobs import LAYOUTS, named_job, random_job
+from tests.support.random_jobs import random_job
 from tests.udfs.kernel.diagnosis.generated import Rows, causes_of
 from tests.udfs.twin import shapes, slow_job
 from udfs.errors import TraceError
@@ -92,11 +92,6 @@ def test_blocks_of_steps_change_nothing_where_clocks_seem_a_millisecond_apart_in
     """A flag once went by the worst block."""
     job = recorded_job(Simulation(replace(sample_job(seed, most_ops=8000), lost_ranks=())))
     assert_same_by_blocks(job)
-
-
-@pytest.mark.parametrize("name", [*LAYOUTS, "disagreeing"])
-def test_blocks_of_steps_change_nothing_in_any_layout(name: str) -> None:
-    assert_same_by_blocks(named_job(name))
 
 
 def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
