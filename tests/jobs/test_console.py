@@ -116,7 +116,6 @@ timeline UNIT --stage 1 => --stage 1: the job has stages 0 to 0
 timeline UNIT --step -1 => Invalid value for '--step': -1 is less than 0
 timeline UNIT --out /nowhere/at/all.json => --out: /nowhere/at/all.json: No such file or directory
 job-page UNIT => job llm-b has no results of DAY: straggler simulate --log-date DAY
-report --log-date 2026-01-07 => no rows of 2026-01-07 in WAREHOUSE: the nearest days with rows are DAY
 """
 """Command lines, and how the one line begins that each gives."""
 
