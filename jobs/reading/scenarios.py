@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.reading.question import QuestionError
-from jobs.runtime.nearest import suggestion
+from jobs.runtime.nearest import close_match, suggestion
 from jobs.runtime.settings_sections import SimulationSettings
 from schemas.vocabulary import CAUSE_UNEXPLAINED, CAUSES, OP_TYPES
 from udfs import what_if
@@ -19,6 +19,8 @@ from udfs.scenario.op_predicate import OpPredicate, parse_predicate
 
 FIXABLE: Final = tuple(cause for cause in CAUSES if cause != CAUSE_UNEXPLAINED)
 """Causes that have a fix to replay."""
+_FEW: Final = 12
+"""Hosts or op types that are all listed where none is close."""
 _TEXT: Final = re.compile(r"'((?:[^']|'')*)'")
 
 Fix = OpPredicate | str
@@ -29,13 +31,14 @@ def read_fix(text: str) -> Fix:
     """Understand a cause or a predicate. Raises PredicateError, on one line."""
     if text in FIXABLE:
         return text
-    if text.replace("-", "_").isidentifier():  # one word: a cause was meant, no condition
-        try:
-            return parse_predicate(text)
-        except PredicateError:
-            message = f"{text} is no cause and no condition: {suggestion(text, FIXABLE)}"
-            raise PredicateError(message) from None
-    return parse_predicate(text)
+    try:
+        return parse_predicate(text)
+    except PredicateError:
+        if not text.replace("-", "_").isidentifier():
+            raise
+        # One word: a cause was meant, no condition.
+        message = f"{text} is no cause and no condition: {suggestion(text, FIXABLE)}"
+        raise PredicateError(message) from None
 
 
 def replay_fixes(
@@ -47,8 +50,9 @@ def replay_fixes(
 ) -> list[Answers]:
     """Replay a unit with each of these causes fixed, and with the ops of each predicate ideal or scaled.
 
-    rank_steps, manifest, factor : as udfs.custom_scenario.replay_scenarios takes them, and raises
-    Raises QuestionError for a factor beside a cause, and for a predicate that chooses no op.
+    rank_steps, manifest, factor : as udfs.custom_scenario.replay_scenarios takes them
+    Raises QuestionError for a factor beside a cause and for a predicate that chooses no op, and what
+    replay_scenarios raises.
     """
     causes = [each for each in fixes if isinstance(each, str)]
     predicates = [each for each in fixes if not isinstance(each, str)]
@@ -79,6 +83,7 @@ def _has(predicate: OpPredicate, rank_steps: pa.Table) -> Iterator[str]:
             known = [OP_TYPES[code] for code in found] if name == "op_type" else found
             for text in texts:
                 if text not in known and (name == "op_type") == (text in OP_TYPES):
-                    yield f"no {name} {text}: {suggestion(text, known) if known else 'none is stated'}"
+                    others = ", ".join(known) or "none" if len(known) <= _FEW else f"{len(known):,} others"
+                    yield f"no {name} {text}: {close_match(text, known) or f'it has {others}'}"
         elif numbers := [each for each in found if each >= 0]:  # below: ops for which it means nothing
             yield f"its {name} is {numbers[0]} to {numbers[-1]}"

@@ -11,13 +11,12 @@ from typing import Final
 from jobs.reading.question import QuestionError
 from jobs.reading.reader import Reader
 from jobs.report import files
-from jobs.report.fleet_page import fleet_page
+from jobs.report.fleet_page import fleet_page, headline
 from jobs.report.host_page import host_pages
 from jobs.report.job_page import job_page, links_of
 from jobs.report.links import HEADLINE_NAME, INDEX_NAME, docs_path, host_page_path, job_page_path
 from jobs.report.read import days_with_rows, read_fleet, read_units, straggling_units
 from jobs.report.rows import FleetTables, Publication, UnitTables
-from jobs.report.tiles import headline
 from jobs.report.wording import counted
 from jobs.runtime.project import data_root
 from jobs.runtime.settings import Settings, SettingsError

@@ -39,15 +39,21 @@ Ask = Callable[..., Said]
 
 
 @pytest.fixture
-def ask(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, warehouse: str) -> Ask:
-    """Run a command over the warehouse of the test's module, with these arguments."""
-    monkeypatch.setenv("STRAGGLER_WAREHOUSE", warehouse)
+def call(capsys: pytest.CaptureFixture[str]) -> Ask:
+    """Run a command with these arguments."""
 
     def run(command: Callable[[list[str]], int], *arguments: object) -> Said:
         status = command([str(each) for each in arguments])
         return Said(status, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def ask(call: Ask, monkeypatch: pytest.MonkeyPatch, warehouse: str) -> Ask:
+    """Run a command over the warehouse of the test's module."""
+    monkeypatch.setenv("STRAGGLER_WAREHOUSE", warehouse)
+    return call
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -22,7 +22,7 @@ from jobs.landing.read_landing import Where, read_landing
 from jobs.reading.analysis import analysis
 from jobs.synthetic.fleet import FIRST_DAY
 from schemas.vocabulary import JOB_SLOWDOWN, RANK_STEPS, RESULT_TABLES
-from tests.jobs.conftest import Said
+from tests.jobs.conftest import Ask, Said
 from tests.jobs.landing.land import OneWorker
 from udfs.what_if import simulate_job
 
@@ -54,14 +54,9 @@ Analyse = Callable[..., Said]
 
 
 @pytest.fixture
-def analyse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Analyse:
+def analyse(tmp_path: Path, call: Ask) -> Analyse:
     """Run the command on a folder; its page is page.html."""
-
-    def run(folder: Path, *arguments: str) -> Said:
-        status = main([str(folder), "--page", str(tmp_path / "page.html"), *arguments])
-        return Said(status, *capsys.readouterr())
-
-    return run
+    return lambda folder, *more: call(main, folder, "--page", tmp_path / "page.html", *more)
 
 
 def run_folders(landing: Path) -> list[Path]:

@@ -107,7 +107,7 @@ what-if UNIT --fix pause --set 0.5 => --set (factor): scales the ops of a predic
 what-if UNIT --fix FALSE => no op of this unit matches FALSE
 what-if UNIT --fix TRUE --fix 'pp_rank = 8' => no op of this unit matches pp_rank = 8: its pp_rank is 0 to 0
 what-if UNIT --fix "host = 'nod-1'" => no op of this unit matches host = 'nod-1': no host nod-1: did you
-what-if UNIT --fix "op_type = 'params-all-gather'" => no op of this unit matches op_type = 'params-all-gather'
+what-if UNIT --fix "GATHER" => no op of this unit matches GATHER: no op_type params-all-gather: it has forw
 timeline UNIT --step 8 => no step 8 among the 1 complete ones, 7 to 7: next to it are 7
 timeline UNIT --worker 2,0 => --worker 2,0: the job has dp ranks 0 to 1 and stages 0 to 0
 timeline UNIT --worker 7 => --worker 7: no worker is replayed by that rank; name it as DP,PP
@@ -116,7 +116,6 @@ timeline UNIT --stage 1 => --stage 1: the job has stages 0 to 0
 timeline UNIT --step -1 => Invalid value for '--step': -1 is less than 0
 timeline UNIT --out /nowhere/at/all.json => --out: /nowhere/at/all.json: No such file or directory
 job-page UNIT => job llm-b has no results of DAY: straggler simulate --log-date DAY
-report --log-date 2026-01-07 => no rows of 2026-01-07 in WAREHOUSE: the nearest days with rows are DAY
 """
 """Command lines, and how the one line begins that each gives."""
 
@@ -141,6 +140,7 @@ def test_wrong_arguments_give_one_line(
     names = {"WAREHOUSE": warehouse, "PARENT": str(Path(warehouse).parent), "EMPTY": str(tmp_path / "empty")}
     names["RELEASE"] = "release --log-date DAY --by a --because b --accept"
     names |= {"DAY": "2026-01-05", "UNIT": "--job-id llm-b --run-id r1"}
+    names["GATHER"] = "op_type = 'params-all-gather'"
     for name, meant in names.items():
         case = case.replace(name, meant)
     line, message = case.split(" => ")

@@ -14,6 +14,7 @@ import pytest
 
 from jobs.convert import main
 from jobs.landing.formats import json_stream, megascan
+from tests.jobs.conftest import Ask
 from tests.jobs.landing.formats.foreign_logs import LOGS, as_json
 from tests.jobs.landing.formats.test_timeline import STAGE, op
 from tests.jobs.landing.land import land
@@ -24,14 +25,12 @@ from udfs.what_if import simulate_job
 TO = ["--job-id", "j", "--run-id", "r", "--log-date", str(DAY)]
 
 
-def test_check_prints_the_result_and_writes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_prints_the_result_and_writes_nothing(tmp_path: Path, call: Ask) -> None:
     folder = tmp_path / "run"
     shutil.copytree(LOGS / "megascan", folder)
     before = sorted(tmp_path.rglob("*"))
-    assert main([str(folder), "--check"]) == 0
-    printed = capsys.readouterr().out
+    status, printed, _ = call(main, folder, "--check")
+    assert status == 0
     for words in (
         "format: megascan; transfers absent",
         "pp_size 4, tp_size 1, cp_size 1, vpp_size 4, world_size 4",
@@ -55,7 +54,7 @@ def test_check_prints_the_result_and_writes_nothing(
     ],
 )
 def test_the_page_of_formats_shows_what_a_check_prints(
-    log: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    log: str, words: str, tmp_path: Path, call: Ask
 ) -> None:
     path = LOGS / log
     if ".tar" in log:
@@ -63,8 +62,8 @@ def test_the_page_of_formats_shows_what_a_check_prints(
             archive.extractall(tmp_path, filter="data")
         (path,) = tmp_path.iterdir()
         (path / "job.json").write_text('{"dp_size": 8}')
-    assert main([str(path), "--check"]) == 0
-    assert words in capsys.readouterr().out
+    status, printed, _ = call(main, path, "--check")
+    assert (status, words in printed) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -101,45 +100,40 @@ def test_what_was_converted_gives_what_the_log_itself_gives(log: str, status: st
     ],
 )
 def test_what_cannot_be_converted_says_why(
-    content: bytes, exit_status: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    content: bytes, exit_status: int, words: str, tmp_path: Path, call: Ask
 ) -> None:
     (tmp_path / "run.log").write_bytes(content)
-    assert main([str(tmp_path / "run.log"), "--check"]) == exit_status
-    assert re.search(words, capsys.readouterr().err)
+    status, _, said = call(main, tmp_path / "run.log", "--check")
+    assert status == exit_status
+    assert re.search(words, said)
 
 
-def test_rank_logs_need_no_conversion_and_other_names_for_them_are_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rank_logs_need_no_conversion_and_other_names_for_them_are_said(tmp_path: Path, call: Ask) -> None:
     (tmp_path / "worker0.jsonl").write_bytes(line())
-    assert main([str(tmp_path), "--check"]) == 1
-    assert "worker0.jsonl: lines of rank-log/1: name it rank-*.jsonl" in capsys.readouterr().err
+    status, _, said = call(main, tmp_path, "--check")
+    assert status == 1
+    assert "worker0.jsonl: lines of rank-log/1: name it rank-*.jsonl" in said
     (tmp_path / "worker0.jsonl").rename(tmp_path / "rank-0.jsonl")
-    assert main([str(tmp_path), "--check"]) == 1
-    said = capsys.readouterr().err
-    assert said == (
-        "convert: error: rank-0.jsonl: a landing takes it as it is. Nothing to convert: straggler analyse "
-        f"{tmp_path}\n"
-    )
+    status, _, said = call(main, tmp_path, "--check")
+    assert status == 1
+    assert said.startswith("convert: error: rank-0.jsonl: a landing takes it as it is. Nothing to convert: ")
+    assert said.endswith(f"straggler analyse {tmp_path}\n")
 
 
-def test_nothing_is_written_over_and_a_target_is_needed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_written_over_and_a_target_is_needed(tmp_path: Path, call: Ask) -> None:
     (tmp_path / "t.json").write_bytes(as_json([op(), STAGE]))
-    arguments = [str(tmp_path / "t.json"), "--landing", str(tmp_path / "landing"), *TO]
-    assert (main(arguments), main(arguments)) == (0, 1)
-    assert "is not empty" in capsys.readouterr().err
-    assert main([str(tmp_path / "t.json")]) == 2
+    first, second = (call(main, tmp_path / "t.json", "--landing", tmp_path / "landing", *TO) for _ in "12")
+    assert (first.status, second.status, "is not empty" in second.err) == (0, 1, True)
+    assert call(main, tmp_path / "t.json").status == 2
 
 
-def test_a_step_landed_twice_is_stored_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_landed_twice_is_stored_once(tmp_path: Path, call: Ask) -> None:
     run = tmp_path / "run"
     run.mkdir()
     for name, dur in (("a.json", 2.0), ("b.json", 3.0)):
         (run / name).write_bytes(as_json([op(dur=dur), STAGE]))
-    assert main([str(run), "--landing", str(tmp_path / "landing"), *TO]) == 0
-    printed = capsys.readouterr().out
+    status, printed, _ = call(main, run, "--landing", tmp_path / "landing", *TO)
+    assert status == 0
     assert "understood: 1 ops of 1 ranks in 1 steps, 1 rows" in printed
     assert "left out: 1 x steps of a rank: rank 0, step 7 is already in a.json" in printed
     (log,) = tmp_path.rglob("rank-*.jsonl.gz")
@@ -148,7 +142,7 @@ def test_a_step_landed_twice_is_stored_once(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_a_job_json_says_what_files_do_not_and_broken_files_cost_no_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, call: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(megascan, "_ROWS_TOGETHER", 5)
     monkeypatch.setattr(json_stream, "_PIECE", 1 << 12)
@@ -157,8 +151,8 @@ def test_a_job_json_says_what_files_do_not_and_broken_files_cost_no_others(
         (tmp_path / file.name).write_bytes(content[:-9] if "pipeline-3" in file.name else content)
     (tmp_path / "job.json").write_text(json.dumps({"job_id": "other", "team": "nlp"}))
     landing = tmp_path / "landing"
-    assert main([str(tmp_path), "--landing", str(landing), *TO]) == 0
-    printed = capsys.readouterr().out
+    status, printed, _ = call(main, tmp_path, "--landing", landing, *TO)
+    assert status == 0
     assert "3,840 ops of 3 ranks in 20 steps" in printed
     assert "broken: benchmark-data-0-pipeline-3-tensor-0.json.gz: broken gzip" in printed
     (manifest,) = landing.rglob("job.json")

@@ -13,6 +13,7 @@ from schemas.queries import QUERIES
 from schemas.symbols import SYMBOLS
 from schemas.tables import TABLES
 from schemas.views import VIEWS
+from tests.jobs.conftest import Ask
 from tests.jobs.report.pages import Page
 
 
@@ -50,28 +51,23 @@ def test_every_symbol_stands_by_existing_columns(page: str) -> None:
     assert [symbol.equation for symbol in SYMBOLS if symbol.equation] == [f"Eq. {n}" for n in range(1, 6)]
 
 
-def test_the_list_of_tables_and_views(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--format", "json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
+def test_the_list_of_tables_and_views(call: Ask) -> None:
+    printed = json.loads(call(main, "--format", "json").out)
     assert [each["name"] for each in printed] == [*TABLES, *VIEWS, *QUERIES]
 
 
-def test_a_table_a_view_and_a_query(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["Worker_Slowdown", "--warehouse", "any"]) == 0
-    printed = capsys.readouterr().out
+def test_a_table_a_view_and_a_query(call: Ask) -> None:
+    printed = call(main, "Worker_Slowdown", "--warehouse", "any").out
     assert "One row per log_date, job_id, run_id, dp_rank, pp_rank." in printed
     assert re.search(r"\n slowdown_approx +double +ratio +the paper's shortcut", printed)
-    assert main(["fix_first"]) == 0
-    assert "Reads fix_parts.\n\nSELECT\n    cause," in capsys.readouterr().out
-    assert main(["trend", "--format", "csv"]) == 0
-    assert capsys.readouterr().out.startswith("name,meaning,reads,sql\ntrend,")
+    assert "Reads fix_parts.\n\nSELECT\n    cause," in call(main, "fix_first").out
+    assert call(main, "trend", "--format", "csv").out.startswith("name,meaning,reads,sql\ntrend,")
 
 
-def test_the_page_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path, page: str) -> None:
+def test_the_page_is_written(call: Ask, tmp_path: Path, page: str) -> None:
     target = tmp_path / "dictionary.html"
-    assert main(["--html", str(target)]) == 0
+    assert call(main, "--html", target).out.startswith(f"{target}: {len(TABLES)} tables, ")
     assert target.read_text(encoding="utf-8") == page
-    assert capsys.readouterr().out.startswith(f"{target}: {len(TABLES)} tables, ")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from jobs.export_database import OF_OPS, main
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 from schemas.vocabulary import JOB_SLOWDOWN, RANK_STEPS
+from tests.jobs.conftest import Ask
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.support.examples import table_rows
 
@@ -21,11 +22,12 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("with_ops", [False, True])
 def test_the_file_has_tables_and_views_with_their_meanings(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, warehouse: str, *, with_ops: bool
+    ask: Ask, tmp_path: Path, *, with_ops: bool
 ) -> None:
     target = tmp_path / "fleet.duckdb"
     target.write_text("what an earlier export left")
-    assert main([str(target), "--warehouse", warehouse, *(["--with-ops"] if with_ops else [])]) == 0
+    status, said, _ = ask(main, target, *(["--with-ops"] if with_ops else []))
+    assert (status, said.startswith(f"{target}: ")) == (0, True)
     assert [*tmp_path.iterdir()] == [target]
     wanted = {name: each.meaning for name, each in TABLES.items()}
     wanted |= {name: each.meaning for name, each in VIEWS.items()}
@@ -48,11 +50,10 @@ def test_the_file_has_tables_and_views_with_their_meanings(
         )
         if with_ops:
             assert file.execute("SELECT count(*) FROM ops").fetchone() == (3,)
-    assert capsys.readouterr().out.startswith(f"{target}: ")
 
 
 def test_the_old_file_stays_where_the_new_cannot_be_written(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, warehouse: str
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def full(*_: object) -> None:
         raise OSError("disk full")
@@ -60,6 +61,6 @@ def test_the_old_file_stays_where_the_new_cannot_be_written(
     target = tmp_path / "fleet.duckdb"
     target.write_text("before")
     monkeypatch.setattr("jobs.reading.database.create_views", full)
-    assert main([str(target), "--warehouse", warehouse]) == 1
-    assert capsys.readouterr().err == f"export_database: error: {target} could not be written: disk full\n"
+    status, _, said = ask(main, target)
+    assert (status, said) == (1, f"export_database: error: {target} could not be written: disk full\n")
     assert [(file, file.read_text()) for file in tmp_path.iterdir()] == [(target, "before")]

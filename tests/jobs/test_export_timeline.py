@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from jobs.export_timeline import file_name, main
 from schemas.unit import Unit
 from schemas.vocabulary import JOBS, RANK_STEPS
+from tests.jobs.conftest import Ask, Said
 from tests.jobs.reading.warehouses import SIZES, replicas, warehouse_of
 from tests.support.examples import DAY, table_rows
 
+Trace = Callable[..., Said]
 KEY: dict[str, object] = {"job_id": 'llm "a"/ü', "run_id": "r3", "log_date": DAY}
 
 
@@ -24,46 +27,43 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
     return warehouse_of(tmp_path_factory.mktemp("warehouse"), **tables).root
 
 
-def ask(warehouse: str, *arguments: str) -> int:
-    return main(["--job-id", str(KEY["job_id"]), "--warehouse", warehouse, *arguments])
+@pytest.fixture
+def trace(ask: Ask) -> Trace:
+    """Run the command on the job."""
+    return lambda *arguments: ask(main, "--job-id", KEY["job_id"], *arguments)
 
 
-def test_a_step_is_written_and_reported(
-    capsys: pytest.CaptureFixture[str], warehouse: str, tmp_path: Path
-) -> None:
+def test_a_step_is_written_and_reported(trace: Trace, tmp_path: Path) -> None:
     target = tmp_path / "trace.json"
-    assert ask(warehouse, "--step", "7", "--out", str(target)) == 0
-    first, second, shown, third = capsys.readouterr().out.splitlines()
+    first, second, shown, third = trace("--step", "7", "--out", target).out.splitlines()
     assert first == 'llm "a"/ü, run r3, 2026-01-05, step 7: 4 ops of 2 workers'
     assert second.startswith("step time: 3.0 s recorded, 3.0 s replayed, 2.75 s ideal (pooled-mean-median);")
     assert shown == "shown: 2 workers in 8 lanes"
-    trace = json.loads(target.read_text())
-    assert third.startswith(f"{target}: {len(trace['traceEvents'])} events, ")
-    about = trace["otherData"]
+    written = json.loads(target.read_text())
+    assert third.startswith(f"{target}: {len(written['traceEvents'])} events, ")
+    about = written["otherData"]
     assert (about["job_id"], about["step"], about["recorded_step_s"]) == (KEY["job_id"], 7, 3.0)
-    slow = [each for each in trace["traceEvents"] if each.get("args", {}).get("host") == "node-1"]
+    slow = [each for each in written["traceEvents"] if each.get("args", {}).get("host") == "node-1"]
     assert {each["args"]["rank"] for each in slow} == {100}
 
 
 def test_the_slowest_step_is_packed_the_same_each_time(
-    warehouse: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert ask(warehouse) == 0
+    assert trace().status == 0
     (written,) = tmp_path.iterdir()
     assert written.name == "timeline-llm_a_ü-r3-2026-01-05-step-9.json.gz"
     before = written.read_bytes()
-    assert ask(warehouse) == 0
+    assert trace().status == 0
     assert written.read_bytes() == before
     assert json.loads(gzip.decompress(before))["otherData"]["step"] == 9
 
 
-def test_one_worker_is_shown_by_its_rank_and_the_others_are_counted(
-    capsys: pytest.CaptureFixture[str], warehouse: str, tmp_path: Path
-) -> None:
+def test_one_worker_is_shown_by_its_rank_and_the_others_are_counted(trace: Trace, tmp_path: Path) -> None:
     target = tmp_path / "trace.json"
-    assert ask(warehouse, "--worker", "100", "--out", str(target)) == 0
-    assert "shown: 1 workers in 4 lanes; 1 others left out: --worker DP,PP" in capsys.readouterr().out
+    said = trace("--worker", "100", "--out", target).out
+    assert "shown: 1 workers in 4 lanes; 1 others left out: --worker DP,PP" in said
     names = [
         each["args"]["name"]
         for each in json.loads(target.read_text())["traceEvents"]

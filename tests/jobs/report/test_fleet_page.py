@@ -11,11 +11,10 @@ import pyarrow.compute as pc
 import pytest
 
 from jobs.report import templates
-from jobs.report.fleet_page import fleet_data, fleet_page
+from jobs.report.fleet_page import fleet_data, fleet_page, headline, tiles
 from jobs.report.host_page import host_pages
 from jobs.report.links import job_page_path
 from jobs.report.rows import FleetTables
-from jobs.report.tiles import headline, tiles
 from jobs.report.wording import hours, percent
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JOBS
 from tests.jobs.report.fleets import LAST, NAUGHTY, asked, fleet, publication

@@ -11,6 +11,7 @@ from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.report.write import write_reports
 from jobs.runtime.settings import load_settings
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS
+from tests.jobs.conftest import Ask
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.support.examples import DAY, NEXT_DAY, table_rows
 
@@ -21,30 +22,27 @@ def warehouse(tmp_path: Path) -> str:
     return warehouse_of(tmp_path / "warehouse", **tables).root
 
 
-def test_a_report_is_written_without_spark(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
-    assert report_fleet.main(["--warehouse", warehouse, "--log-date", str(DAY)]) == 0
-    assert capsys.readouterr().out == f"{warehouse}/_report/{DAY}/index.html\n"
-    assert report_job.main(["--warehouse", warehouse, "--job-id", "gpt-175b"]) == 0
-    assert Path(capsys.readouterr().out.strip()).is_file()
+def test_a_report_is_written_without_spark(ask: Ask, warehouse: str) -> None:
+    assert ask(report_fleet.main, "--log-date", DAY) == (0, f"{warehouse}/_report/{DAY}/index.html\n", "")
+    status, page, _ = ask(report_job.main, "--job-id", "gpt-175b")
+    assert (status, Path(page.strip()).is_file()) == (0, True)
 
 
 def test_a_job_page_is_one_file_where_one_is_named(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, warehouse: str, tmp_path: Path
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, warehouse: str, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("jobs.report.files.chart_library", lambda _: b"charts_library()")
     page = tmp_path / "page.html"
-    asked = ["--warehouse", warehouse, "--job-id", "gpt-175b"]
-    assert report_job.main([*asked, "--out", str(page)]) == 0
+    assert ask(report_job.main, "--job-id", "gpt-175b", "--out", page).status == 0
     assert not re.search(r'(?:src|href)="\.', page.read_text()), "it needs a file beside it"
     assert not Path(warehouse, "_report").exists()
-    assert report_job.main([*asked, "--out", str(tmp_path)]) == 2
-    assert f"--out: {tmp_path}: Is a directory" in capsys.readouterr().err
+    status, _, said = ask(report_job.main, "--job-id", "gpt-175b", "--out", tmp_path)
+    assert (status, f"--out: {tmp_path}: Is a directory" in said) == (2, True)
 
 
-def test_a_day_without_rows_gets_no_report(capsys: pytest.CaptureFixture[str], warehouse: str) -> None:
-    assert report_fleet.main(["--warehouse", warehouse, "--log-date", str(NEXT_DAY)]) == 2
+def test_a_day_without_rows_gets_no_report(ask: Ask, warehouse: str) -> None:
     message = f"no rows of {NEXT_DAY} in {warehouse}: the nearest days with rows are {DAY}"
-    assert capsys.readouterr().err == f"report_fleet: error: {message}\n"
+    assert ask(report_fleet.main, "--log-date", NEXT_DAY) == (2, "", f"report_fleet: error: {message}\n")
     assert not Path(warehouse, "_report").exists()
 
 
@@ -58,9 +56,7 @@ def test_a_night_without_rows_leaves_the_reports_of_others(
     assert f"no report is written: no rows of {NEXT_DAY}" in caplog.text
 
 
-def test_a_misspelt_warehouse_fails_before_anything_is_made(
-    capsys: pytest.CaptureFixture[str], warehouse: str
-) -> None:
-    assert report_fleet.main(["--warehouse", f"{warehouse}s", "--log-date", str(DAY)]) == 2
-    assert "did you mean warehouse in" in capsys.readouterr().err
+def test_a_misspelt_warehouse_fails_before_anything_is_made(ask: Ask, warehouse: str) -> None:
+    status, _, said = ask(report_fleet.main, "--warehouse", f"{warehouse}s", "--log-date", DAY)
+    assert (status, "did you mean warehouse in" in said) == (2, True)
     assert not Path(f"{warehouse}s").exists()

@@ -15,6 +15,7 @@ from jobs.runtime.session import log_file, log_on_error
 from jobs.warehouse import local_tables
 from schemas.tables import TABLES
 from schemas.vocabulary import JOBS, PIPELINE_RUNS
+from tests.jobs.conftest import Ask
 from tests.support.examples import table_rows
 from tests.support.night import Landing
 
@@ -46,39 +47,36 @@ def folders(*, landing: Path, warehouse: Path) -> list[str]:
     ids=["night", "ingest", "backfill"],
 )
 def test_a_landing_that_does_not_exist_is_an_error_before_anything_is_made(
-    command: Main,
-    arguments: Sequence[str],
-    landing: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    call: Ask, command: Main, arguments: Sequence[str], landing: Path, tmp_path: Path
 ) -> None:
     where = folders(landing=tmp_path / "landng", warehouse=tmp_path / "warehouse")
-    assert command([*arguments, *where]) == 2
-    error = capsys.readouterr().err
-    assert error.endswith(f"the landing {tmp_path}/landng does not exist: did you mean landing?\n")
+    status, _, said = call(command, *arguments, *where)
+    assert status == 2
+    assert said.endswith(f"the landing {tmp_path}/landng does not exist: did you mean landing?\n")
     assert not (tmp_path / "warehouse").exists()
 
 
 def test_a_warehouse_to_read_that_does_not_exist_is_an_error(
-    landing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    call: Ask, landing: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "warehouse").mkdir()
     where = folders(landing=landing, warehouse=tmp_path / "warehose")
-    assert simulate_what_if.main([*DAY, *where]) == 2
-    assert backfill.main([*RANGE, "--stages", "simulate", *where]) == 2
-    new = ["--warehouse-new", str(tmp_path / "warehouse")]
-    assert compare_versions.main([*new, *where]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 3
-    for line in lines:
-        assert line.endswith(f"the warehouse {tmp_path}/warehose does not exist: did you mean warehouse?")
+    for command, *arguments in (
+        (simulate_what_if.main, *DAY),
+        (backfill.main, *RANGE, "--stages", "simulate"),
+        (compare_versions.main, "--warehouse-new", tmp_path / "warehouse"),
+    ):
+        status, _, said = call(command, *arguments, *where)
+        assert (status, said.count("\n")) == (2, 1)
+        assert f"the warehouse {tmp_path}/warehose does not exist: did you mean warehouse?" in said
 
 
 def test_a_first_night_makes_its_warehouse_but_not_the_folder_above(
-    landing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    call: Ask, landing: Path, tmp_path: Path
 ) -> None:
-    assert run_nightly.main([*DAY, *folders(landing=landing, warehouse=tmp_path / "dta" / "warehouse")]) == 2
-    assert f"cannot be made: {tmp_path}/dta does not exist" in capsys.readouterr().err
+    where = folders(landing=landing, warehouse=tmp_path / "dta" / "warehouse")
+    status, _, said = call(run_nightly.main, *DAY, *where)
+    assert (status, f"cannot be made: {tmp_path}/dta does not exist" in said) == (2, True)
     assert [each.name for each in tmp_path.iterdir()] == ["landing"]
 
 
@@ -88,10 +86,8 @@ def test_a_day_without_logs_is_done_at_once_and_leaves_its_row(
 ) -> None:
     warehouse = tmp_path / "warehouse"
     assert command([*DAY, *folders(landing=landing, warehouse=warehouse)]) == 0
-    assert (
-        f"no run folder of 2026-02-05 in {landing}; the nearest days are 2026-02-01, 2026-02-07"
-        in caplog.text
-    )
+    near = "the nearest days are 2026-02-01, 2026-02-07"
+    assert f"no run folder of 2026-02-05 in {landing}; {near}" in caplog.text
     (row,) = DeltaTable(str(warehouse / PIPELINE_RUNS)).to_pyarrow_table().to_pylist()
     assert (row["outcome"], row["log_date"]) == ("done", date(2026, 2, 5))
 
