@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs import backfill
 from jobs.gates.write_audit_publish import publish
-from jobs.history.blocks import AFTER_SIMULATE
 from jobs.history.fingerprints import recorded
+from jobs.history.phases import OF_DAYS
+from jobs.history.plan import in_batches, plan
 from jobs.reading.printing import write
 from jobs.reading.spark_reader import collected
 from jobs.runtime import inputs
@@ -59,10 +60,9 @@ def make_current(
     """
     source, target = (Warehouse(spark, each.paths.warehouse) for each in (new, settings))
     counts: dict[str, int] = {}
-    size = settings.history.block_days
-    for days in (log_dates[first : first + size] for first in range(0, len(log_dates), size)):
+    for days in in_batches(log_dates, settings):
         added(counts, _publish(source, target, days))
-    todo = backfill.plan(target, settings, log_dates, AFTER_SIMULATE)
+    todo = plan(target, settings, log_dates, OF_DAYS)
     return added(counts, backfill.run(spark, settings, todo))
 
 

@@ -18,8 +18,9 @@ from jobs.gates.quality_docs import Page, TableChecks, write_docs
 from jobs.gates.result_rules import miscounted_causes, miscounted_loss, miscounted_units
 from jobs.gates.watch import RULE_BROKEN, Notice, night_warnings
 from jobs.gates.write_audit_publish import publish
-from jobs.history.changed_units import with_later_days
-from jobs.history.fingerprints import built_on, record, recorded
+from jobs.history.fingerprints import record
+from jobs.history.night import touched_days
+from jobs.history.records import Records
 from jobs.reading.spark_reader import reader_beside
 from jobs.report.write import write_reports
 from jobs.runtime.arguments import LOG_DATE, Arguments
@@ -61,14 +62,13 @@ def summaries(
     with_report : days that get a report; existing reports of other days are written anew
     """
     warehouse = Warehouse.of(spark, settings)
-    aggregated = recorded(warehouse, log_dates, phase=PHASE_AGGREGATE)[PHASE_AGGREGATE]
+    done = Records(warehouse, settings, log_dates, phase=PHASE_AGGREGATE).built_on(PHASE_PUBLISH)
     names = (FLEET_DAY, CAUSE_DAY, JOBS, JOB_CAUSES)
     tables = {name: warehouse.rows(TABLES[name], log_dates) for name in names}
     rules = [miscounted_units(tables), miscounted_causes(tables), miscounted_loss(tables)]
     checks = publish(PHASE_PUBLISH, warehouse, {}, log_dates, rules).checks
     with reader_beside(warehouse) as reader:
         write_reports(reader, settings, log_dates, with_report)
-    done = built_on(aggregated, PHASE_PUBLISH, settings)
     with publication(warehouse, PHASE_PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # after the reports
         record(warehouse, PHASE_PUBLISH, done, log_dates, None)
     notices = night_warnings(warehouse, settings.watch, log_dates)
@@ -110,7 +110,7 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
     """Check a log date, and later days that look back on it, across tables; log the night's summary."""
     day: date = args.log_date
     with working(f"publish_night: {day}"):
-        days = with_later_days(Warehouse.of(spark, settings), settings, PHASE_PUBLISH, [day])
+        days = touched_days(PHASE_PUBLISH, spark, settings, [day])
         found = summaries(spark, settings, days, with_report=[day])
     leave(found[days.index(day)], args.summary)
     return {}

@@ -13,6 +13,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs import backfill
+from jobs.history.plan import plan
 from jobs.landing.files import Landing
 from jobs.landing.read_landing import digests_by
 from jobs.runtime import inputs
@@ -41,10 +42,10 @@ def run(
         return {}
     with working("refresh_changed_days: looking for changes"):
         tables, by_workers = Warehouse.of(spark, settings), partial(digests_by, spark)
-        todo = backfill.plan(tables, settings, finished, data_only=True, digest=by_workers)
-    for block in todo.blocks:
-        for unit in sorted(set().union(*block.units.values())):
-            phases = [phase for phase, units in block.units.items() if unit in units]
+        todo = plan(tables, settings, finished, data_only=True, digest=by_workers)
+    for batch in todo.batches:
+        for unit in sorted(set().union(*batch.units.values())):
+            phases = [phase for phase, units in batch.units.items() if unit in units]
             _LOG.info("%s, job %s, run %s: %s", *unit, ", ".join(phases))
     _LOG.info("%d of %d finished days have changed", len(todo.log_dates), len(finished))
     counts = backfill.run(spark, settings, todo)

@@ -5,7 +5,6 @@ rank_steps, jobs -> job_slowdown and its companions, job_causes as the unit's st
 
 import logging
 import sys
-import time
 from collections.abc import Collection, Sequence
 from datetime import date
 from typing import Final
@@ -19,13 +18,9 @@ from jobs.gates.result_rules import (
     units_of_other_loss,
     units_without_result,
 )
-from jobs.gates.write_audit_publish import publish
-from jobs.history.fingerprints import built_on, recorded, simulation
+from jobs.history.night import PhaseRun, phase_command
+from jobs.history.phases import simulation
 from jobs.landing.files import Unit
-from jobs.runtime.arguments import LOG_DATE, Arguments
-from jobs.runtime.cli import entry_point
-from jobs.runtime.progress import working
-from jobs.runtime.run_log import phase_work
 from jobs.runtime.settings import Settings
 from jobs.transforms.what_if import simulated, simulated_by_shuffle
 from jobs.warehouse.local_tables import keys_of
@@ -35,7 +30,6 @@ from schemas.tables import TABLES
 from schemas.vocabulary import (
     JOB_SLOWDOWN,
     JOBS,
-    PHASE_INGEST,
     PHASE_SIMULATE,
     RANK_STEPS,
     RESULT_TABLES,
@@ -55,20 +49,16 @@ def run(
 
     units : only these; the results of one that is no longer in jobs are removed
     """
-    started = time.monotonic()
-    warehouse = Warehouse.of(spark, settings)
-    ingested = recorded(warehouse, log_dates, units, PHASE_INGEST)[PHASE_INGEST]
-    jobs = warehouse.rows(TABLES[JOBS], log_dates, units)
-    results = _simulate(warehouse, settings, jobs, log_dates, units)
+    phase = PhaseRun(PHASE_SIMULATE, spark, settings, log_dates, units)
+    jobs = phase.warehouse.rows(TABLES[JOBS], log_dates, units)
+    results = _simulate(phase.warehouse, settings, jobs, log_dates, units)
     rules = [
         incomplete_units(results),
         units_without_result(results, jobs),
         units_of_other_gpu_hours(results),
         units_of_other_loss(results),
     ]
-    done = built_on(ingested, PHASE_SIMULATE, settings)
-    rows, gates, _ = publish(PHASE_SIMULATE, warehouse, results, log_dates, rules, units, done)
-    return rows | phase_work(PHASE_SIMULATE, done, time.monotonic() - started, gates)
+    return phase.publish(results, rules)
 
 
 def _simulate(
@@ -98,12 +88,7 @@ def _simulate(
     return {name: pa.concat_tables([part[name] for part in parts]) for name in RESULT_TABLES}
 
 
-@entry_point("simulate_what_if", LOG_DATE)
-def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Simulate a log date: rank_steps to the result tables."""
-    with working(f"simulate_what_if: {args.log_date}"):
-        return run(spark, settings, [args.log_date])
-
+main = phase_command(PHASE_SIMULATE, run, "Simulate a log date: rank_steps to the result tables.")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -25,7 +25,7 @@ def opened(settings: Settings) -> Database:
     paths = settings.paths
     if not are_reached(settings):
         raise QuestionError(f"{paths.warehouse}: DuckDB does not reach this store: --engine spark reads it")
-    database = Database(paths.warehouse, paths.silver)
+    database = Database(paths.warehouse, paths.ingested)
     database.check_exists()
     return database
 
@@ -37,7 +37,7 @@ def are_reached(settings: Settings) -> bool:
 
 def _roots(settings: Settings) -> list[str]:
     paths = settings.paths
-    return [paths.warehouse, *([] if paths.silver is None else [paths.silver])]
+    return [paths.warehouse, *([] if paths.ingested is None else [paths.ingested])]
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def tables_of(settings: Settings, name: str) -> Iterator[TableReader]:
             if is_reached(root):
                 readers.append(stack.enter_context(closing(DuckDbReader(Database(root)))))
             else:
-                paths = settings.paths.model_copy(update={"warehouse": root, "silver": None})
+                paths = settings.paths.model_copy(update={"warehouse": root, "ingested": None})
                 of_root = settings.model_copy(update={"paths": paths})
                 readers.append(stack.enter_context(_by_spark(of_root, name)))
         yield Tables(*readers)

@@ -49,7 +49,7 @@ class Warehouse:
     @classmethod
     def of(cls, spark: SparkSession, settings: Settings) -> "Warehouse":
         """Return the warehouse that the settings name."""
-        return cls(spark, settings.paths.warehouse, settings.paths.silver)
+        return cls(spark, settings.paths.warehouse, settings.paths.ingested)
 
     def path(self, name: str) -> str:
         """Path of the table of this name."""

@@ -19,6 +19,7 @@ from typing import Any, Final
 from dags.operators.local_airflow import LocalAirflow
 from dags.operators.spark_submit import POOL
 from jobs import backfill
+from jobs.history.plan import plan
 from jobs.runtime.arguments import positive
 from jobs.runtime.project import PROJECT
 from jobs.runtime.session import session
@@ -114,7 +115,7 @@ def main() -> None:
             measure(airflow, days, args.at_a_time)
         together = load_settings(str(settings), str(landing), str(root / "together"))
         with session(together, "month_of_nights") as spark:
-            todo = backfill.plan(Warehouse.of(spark, together), together, days)
+            todo = plan(Warehouse.of(spark, together), together, days)
             backfill.run(spark, together, todo)
             expected = published(spark, root / "together")
             assert_same_tables(published(spark, root / "nights"), expected)

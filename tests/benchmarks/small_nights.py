@@ -18,8 +18,9 @@ from typing import Final, NamedTuple
 import psutil
 from pyspark.sql import SparkSession
 
+from jobs.history.night import Run
 from jobs.publish_night import run as publish_night
-from jobs.run_nightly import PHASES, Phase
+from jobs.run_nightly import RUNS
 from jobs.runtime.arguments import positive
 from jobs.runtime.session import session
 from jobs.runtime.settings import Settings, load_settings
@@ -76,7 +77,7 @@ def cpu_so_far() -> float:
 def night(spark: SparkSession, settings: Settings, day: date) -> dict[str, Cost]:
     """Run a night; returns what each phase cost."""
     found = {}
-    phases: dict[str, Phase] = {**PHASES, "publish": publish_night}
+    phases: dict[str, Run] = {**RUNS, "publish": publish_night}
     for name, phase in phases.items():
         before = time.perf_counter(), cpu_so_far(), jobs_so_far(spark)
         phase(spark, settings, [day])

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import backfill, revise_causes, run_nightly, simulate_what_if
+from jobs import backfill, ingest_rank_logs, revise_causes, run_nightly, simulate_what_if
 from jobs.history.fingerprints import recorded
-from jobs.run_nightly import PHASES
+from jobs.history.plan import plan
 from jobs.runtime.settings import Settings
 from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.mechanisms.mechanism import Mechanism
@@ -170,7 +170,7 @@ def test_a_unit_that_was_not_replayed_has_no_causes(
     assert of_last_day(nights, "not-replayed") == {}
 
 
-def test_days_again_in_one_block_give_the_same_rows(
+def test_days_again_in_one_batch_give_the_same_rows(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]]
 ) -> None:
     """Each day looks back on the same days, and on what was measured, not on what was revised."""
@@ -223,12 +223,12 @@ def test_a_night_that_died_while_it_revised_later_days_revises_them_when_it_runs
         with pytest.raises(KilledError):
             stages(spark, backwards, DAYS[:2])
     assert causes_by_day(spark, backwards) != causes_by_day(spark, settings)
-    todo = backfill.plan(Warehouse.of(spark, backwards), backwards, DAYS)
-    assert {unit[0] for block in todo.blocks for unit in block.units["aggregate"]} == set(DAYS)
+    todo = plan(Warehouse.of(spark, backwards), backwards, DAYS)
+    assert {unit[0] for batch in todo.batches for unit in batch.units["aggregate"]} == set(DAYS)
     stages(spark, backwards, DAYS[:2])
     assert read(spark, backwards) == nights
     assert causes_by_day(spark, backwards) == causes_by_day(spark, settings)
-    assert not backfill.plan(Warehouse.of(spark, backwards), backwards, DAYS).blocks
+    assert not plan(Warehouse.of(spark, backwards), backwards, DAYS).batches
 
 
 def test_what_of_earlier_days_is_done_late_is_looked_back_on(
@@ -236,14 +236,14 @@ def test_what_of_earlier_days_is_done_late_is_looked_back_on(
 ) -> None:
     """The job that knows the sick host comes last, alone, as late data does."""
     late = elsewhere(settings, tmp_path)
-    PHASES["ingest"](spark, late, DAYS)
+    ingest_rank_logs.run(spark, late, DAYS)
     units = set(recorded(Warehouse(spark, str(tmp_path)), DAYS)["ingest"])
     seen = {unit for unit in units if unit[1] == "seen"}
     simulate_what_if.run(spark, late, DAYS, units - seen)
-    backfill.run(spark, late, backfill.plan(Warehouse.of(spark, late), late, DAYS, ["revise"]))
+    backfill.run(spark, late, plan(Warehouse.of(spark, late), late, DAYS, ["revise"]))
     assert read(spark, late) != nights
-    todo = backfill.plan(Warehouse.of(spark, late), late, DAYS[:2])
-    assert set().union(*(block.units.get("simulate", ()) for block in todo.blocks)) == seen
+    todo = plan(Warehouse.of(spark, late), late, DAYS[:2])
+    assert set().union(*(batch.units.get("simulate", ()) for batch in todo.batches)) == seen
     backfill.run(spark, late, todo)
     assert read(spark, late) == nights
     assert causes_by_day(spark, late) == causes_by_day(spark, settings)

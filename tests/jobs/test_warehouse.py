@@ -72,7 +72,7 @@ def test_other_days_stay_as_they_are(spark: SparkSession, warehouse: Warehouse) 
     assert stored(warehouse, NEXT_DAY) == [(NEXT_DAY, 0, 2.0)]
 
 
-def test_a_block_of_days_is_replaced_whole_also_by_days_without_rows(
+def test_a_batch_of_days_is_replaced_whole_also_by_days_without_rows(
     spark: SparkSession, warehouse: Warehouse
 ) -> None:
     both = [NEXT_DAY, DAY, DAY]

@@ -2,18 +2,21 @@
 
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs import backfill
 from jobs.emitter.rank_log_writer import finish_day
+from jobs.history.phases import PHASES
+from jobs.history.plan import Plan, plan
 from jobs.landing.files import Unit
 from jobs.runtime.settings import Settings
 from jobs.synthetic.identity import JobIdentity
@@ -87,8 +90,8 @@ class History:
 
     def plan(
         self, stages: Sequence[str] = PHASE_NAMES, job_ids: Sequence[str] = (), *, data_only: bool = False
-    ) -> backfill.Plan:
-        return backfill.plan(
+    ) -> Plan:
+        return plan(
             Warehouse.of(self.spark, self.settings), self.settings, DAYS, stages, job_ids, data_only=data_only
         )
 
@@ -112,7 +115,7 @@ class History:
 
     def rows(self, name: str) -> Rows:
         paths = self.settings.paths
-        read = Warehouse(self.spark, paths.warehouse, paths.silver).read(TABLES[name]).toArrow()
+        read = Warehouse(self.spark, paths.warehouse, paths.ingested).read(TABLES[name]).toArrow()
         return sorted(read.to_pylist(maps_as_pydicts="strict"), key=repr)
 
     def tables(self) -> dict[str, Rows]:
@@ -129,11 +132,16 @@ class History:
         return found
 
 
-def units_of(todo: backfill.Plan) -> dict[str, set[tuple[str, str]]]:
+def another_version(patch: pytest.MonkeyPatch, phase: str) -> None:
+    """Let a phase have another version from now on."""
+    patch.setitem(PHASES, phase, replace(PHASES[phase], version="0.0"))
+
+
+def units_of(todo: Plan) -> dict[str, set[tuple[str, str]]]:
     """The work of a plan, (day, job_id) by phase."""
     return {
         stage: {
-            (unit[0].isoformat(), unit[1]) for block in todo.blocks for unit in block.units.get(stage, ())
+            (unit[0].isoformat(), unit[1]) for batch in todo.batches for unit in batch.units.get(stage, ())
         }
         for stage in todo.wants
     }
