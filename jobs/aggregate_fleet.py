@@ -12,10 +12,16 @@ from pyspark.sql import SparkSession
 
 from jobs.history.night import PhaseRun, phase_command
 from jobs.runtime.settings import Settings
-from jobs.transforms.causes import cause_day, with_lost
-from jobs.transforms.fleet import coverage_day, fleet_day, host_day
-from jobs.transforms.groups import group_day, op_type_day
-from jobs.warehouse.small_frames import collected
+from jobs.transforms.fleet import (
+    cause_day,
+    coverage_day,
+    fleet_day,
+    group_day,
+    host_day,
+    op_type_day,
+    with_lost,
+)
+from jobs.warehouse.frames import collected
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSE_DAY,

@@ -16,6 +16,7 @@ from jobs.gates.write_audit_publish import publish
 from jobs.history.fingerprints import recorded
 from jobs.history.phases import OF_DAYS
 from jobs.history.plan import in_batches, plan
+from jobs.landing.files import Unit
 from jobs.reading.printing import write
 from jobs.reading.spark_reader import collected
 from jobs.runtime import inputs
@@ -25,6 +26,7 @@ from jobs.runtime.progress import working
 from jobs.runtime.run_log import added
 from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
 from jobs.transforms.versions import changed_units, results_with_causes
+from jobs.warehouse.local_tables import keys_of
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -68,11 +70,16 @@ def make_current(
 
 def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict[str, int]:
     """Replace the results of these days by those of the other warehouse, with their fingerprints."""
-    ours, theirs = (warehouse.units(TABLES[JOB_SLOWDOWN], days) for warehouse in (target, source))
+    ours, theirs = (_units(warehouse, days) for warehouse in (target, source))
     units = None if ours <= theirs else theirs
     rows = {name: source.rows(TABLES[name], days) for name in RESULT_TABLES}
     done = recorded(source, days, phase=PHASE_SIMULATE)[PHASE_SIMULATE].values()
     return publish(PHASE_SIMULATE, target, rows, days, units=units, fingerprints=list(done)).rows
+
+
+def _units(warehouse: Warehouse, days: Sequence[date]) -> set[Unit]:
+    """Units with results on these days."""
+    return set(keys_of(warehouse.rows(TABLES[JOB_SLOWDOWN], days)))
 
 
 def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[date]:
@@ -116,7 +123,7 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
         with working("compare_versions: comparing"):
             result = collected(changes, args.limit)
         write(result, args.format, sys.stdout)
-        compared = len(Warehouse(spark, new.paths.warehouse).units(TABLES[JOB_SLOWDOWN], days))
+        compared = len(_units(Warehouse(spark, new.paths.warehouse), days))
         found = changes.groupBy("changed").count().orderBy("changed").collect()
     finally:
         changes.unpersist()

@@ -22,7 +22,7 @@ from jobs.landing.staging import STAGED_TABLES
 from jobs.runtime import inputs
 from jobs.runtime.run_log import ROWS_IN
 from jobs.runtime.settings import Settings, SettingsError
-from jobs.warehouse.staged_rows import StagedRows, staged_rows
+from jobs.warehouse.frames import StagedRows, staged_rows
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     COLLECTIVE_ARRIVAL,

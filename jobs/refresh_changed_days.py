@@ -6,7 +6,7 @@ for compare_versions before it. A day counts once its producers have written _SU
 
 import logging
 import sys
-from datetime import date, timedelta
+from datetime import date
 from functools import partial
 from typing import Final
 
@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from jobs import backfill
 from jobs.history.plan import plan
+from jobs.history.records import days_before
 from jobs.landing.files import Landing
 from jobs.landing.read_landing import digests_by
 from jobs.runtime import inputs
@@ -34,7 +35,7 @@ def run(
 
     summary : file for what was done, as JSON
     """
-    days = days_before(log_date, settings.history.look_back_days)
+    days = days_before([log_date], settings.history.look_back_days)  # the night itself does its own day
     finished = sorted(Landing(settings.paths.landing, days).finished_days() & set(days))
     if not finished:
         _LOG.warning("none of %s .. %s is finished in %s", days[0], days[-1], settings.paths.landing)
@@ -51,11 +52,6 @@ def run(
     counts = backfill.run(spark, settings, todo)
     leave(of_history(todo.log_dates, counts), summary)
     return counts
-
-
-def days_before(log_date: date, count: int) -> list[date]:
-    """The `days` days before `log_date`, which the night itself does."""
-    return [log_date - timedelta(days=back) for back in range(count, 0, -1)]
 
 
 @entry_point("refresh_changed_days", LOG_DATE, SUMMARY, reads=inputs.a_landing)

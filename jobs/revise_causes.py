@@ -10,7 +10,7 @@ from datetime import date
 
 from pyspark.sql import SparkSession
 
-from jobs.gates.result_rules import units_of_other_gpu_hours, units_of_other_loss
+from jobs.gates.result_rules import CAUSE_RULES
 from jobs.history.night import PhaseRun, phase_command
 from jobs.history.records import days_before
 from jobs.runtime.settings import Settings
@@ -25,8 +25,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     results = {name: phase.warehouse.rows(TABLES[name], log_dates) for name in REVISED_FROM}
     baselines = phase.warehouse.rows(TABLES[JOB_BASELINE], days_before(log_dates, revision.days))
     revised = {JOB_CAUSES: revised_causes(results, baselines, **revision.model_dump())}
-    rules = [rule(results | revised) for rule in (units_of_other_gpu_hours, units_of_other_loss)]
-    return phase.publish(revised, rules)
+    return phase.publish(revised, [rule(results | revised) for rule in CAUSE_RULES])
 
 
 main = phase_command(

@@ -7,7 +7,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.gates.audit import GateRefusedError
+from jobs.gates.checks import GateRefusedError
 from jobs.history.fingerprints import Wanted
 from jobs.history.phases import PHASES
 from jobs.history.plan import Batch, in_batches

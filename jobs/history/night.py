@@ -6,8 +6,8 @@ from datetime import date
 
 from pyspark.sql import SparkSession
 
-from jobs.gates.audit import Rule
-from jobs.gates.write_audit_publish import Rows, publish
+from jobs.gates.checks import Rule
+from jobs.gates.write_audit_publish import publish
 from jobs.history.fingerprints import Fingerprint
 from jobs.history.phases import PHASES, phase_before
 from jobs.history.records import Records, days_after
@@ -18,6 +18,7 @@ from jobs.runtime.cli import Reads, entry_point
 from jobs.runtime.progress import working
 from jobs.runtime.run_log import phase_work
 from jobs.runtime.settings import Settings
+from jobs.warehouse.frames import Rows
 from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import PHASE_INGEST
 

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.history.fingerprints import Fingerprint, Wanted, wanted
-from jobs.history.landing_changes import LandingChanges, changed_in_landing
 from jobs.history.phases import OF_DAYS, PHASES
-from jobs.history.records import Records, days_after
+from jobs.history.records import LandingChanges, Records, changed_in_landing, days_after
 from jobs.landing.files import Unit
 from jobs.landing.read_landing import Digests, digests
 from jobs.reading.reader import TableReader

@@ -27,9 +27,10 @@ from jobs.runtime.settings import load_settings
 from jobs.synthetic.fleet import FIRST_DAY
 from jobs.warehouse.tables import Warehouse
 from tests.dags.test_dag_files import TASKS
-from tests.dags.test_night import SMALL, assert_same_tables, published
+from tests.dags.test_night import SMALL
 from tests.dags.test_real_scheduler import NIGHT, create_backfill
 from tests.support.commands import SHORT_LIVED
+from tests.support.history import assert_same_tables, published
 from tests.support.ports import free_port
 
 CLEARED: Final = "simulate_what_if"

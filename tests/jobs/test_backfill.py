@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from jobs import run_nightly
-from jobs.gates.audit import GateRefusedError, Refusal
+from jobs.gates.checks import Check, GateRefusedError
 from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import (
     COLLECTIVE_ARRIVAL,
@@ -149,7 +149,7 @@ def test_what_a_gate_refuses_to_a_backfill_stays_as_it_was(
     filled: History, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
-        raise GateRefusedError([Refusal("jobs", "key_is_unique", 2, "(log_date, job_id, run_id) is unique")])
+        raise GateRefusedError([Check("jobs", "key_is_unique", 2, "(log_date, job_id, run_id) is unique")])
 
     history.put("alpha", DAYS[0], slow=2.0)
     with monkeypatch.context() as patch:

@@ -17,7 +17,7 @@ from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.nccl_inspector_files import write_inspector_logs
 from jobs.synthetic.rank_log_files import write_rank_logs
 from jobs.synthetic.shape import JobShape
-from jobs.warehouse.spark_schema import spark_schema
+from jobs.warehouse.frames import spark_schema
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (

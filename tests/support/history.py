@@ -23,8 +23,8 @@ from jobs.synthetic.identity import JobIdentity
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.rank_log_files import run_folder, write_rank_logs
 from jobs.synthetic.shape import JobShape
+from jobs.warehouse.frames import StagedRows
 from jobs.warehouse.publication import publication
-from jobs.warehouse.staged_rows import StagedRows
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -161,6 +161,13 @@ def copy_of(history: History, root: Path) -> History:
     for ours, theirs in ((copied.landing, history.landing), (copied.warehouse, history.warehouse)):
         shutil.copytree(theirs, ours)
     return copied
+
+
+def published(spark: SparkSession, root: str | Path) -> dict[str, Rows]:
+    """All rows of all tables of a warehouse that are published, in a fixed order."""
+    warehouse = Warehouse(spark, str(root))
+    found = {name: warehouse.read(TABLES[name]).toArrow() for name in PUBLISHED_TABLES}
+    return {name: sorted(rows.to_pylist(maps_as_pydicts="strict"), key=repr) for name, rows in found.items()}
 
 
 def assert_same_tables(found: dict[str, Rows], wanted: dict[str, Rows]) -> None:

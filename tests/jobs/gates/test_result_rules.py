@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.gates.audit import GateError, Rule
+from jobs.gates.checks import GateError, Rule
 from jobs.gates.result_rules import (
     incomplete_units,
     miscounted_causes,
@@ -156,19 +156,12 @@ def test_a_rule_that_cannot_be_evaluated_says_which_and_over_what(results: Resul
 
 
 def test_units_lost_and_units_made_up_have_no_result_of_their_own() -> None:
-    jobs, results = (
-        table_rows(table, [{"job_id": name} for name in names])
-        for table, names in ((JOBS, "ab"), (JOB_SLOWDOWN, "bc"))
-    )
-    assert (
-        found(
-            units_without_result(
-                {JOB_SLOWDOWN: results}, table_rows(JOBS, [{"job_id": name} for name in "bc"])
-            )
-        )
-        == set()
-    )
-    assert found(units_without_result({JOB_SLOWDOWN: results}, jobs)) == {"a", "c"}
+    def rows(table: str, names: str) -> pa.Table:
+        return table_rows(table, [{"job_id": name} for name in names])
+
+    results = {JOB_SLOWDOWN: rows(JOB_SLOWDOWN, "bc")}
+    assert found(units_without_result(results | {JOBS: rows(JOBS, "bc")})) == set()
+    assert found(units_without_result(results | {JOBS: rows(JOBS, "ab")})) == {"a", "c"}
 
 
 def test_miscounted_causes_are_those_that_job_causes_and_the_fleet_do_not_bear_out() -> None:
@@ -208,5 +201,5 @@ def test_a_day_is_miscounted_whose_units_are_not_those_that_were_ingested() -> N
         {"log_date": DAY, "ingested": 2, "counted": 1},
         {"log_date": NEXT_DAY, "ingested": 1, "counted": None},
     ]
-    assert rule.refusal.log_dates == (DAY, NEXT_DAY)
-    assert miscounted_units(tables | {FLEET_DAY: table_rows(FLEET_DAY, [])}).refusal.rows == 2
+    assert rule.check.log_dates == (DAY, NEXT_DAY)
+    assert miscounted_units(tables | {FLEET_DAY: table_rows(FLEET_DAY, [])}).check.rows == 2

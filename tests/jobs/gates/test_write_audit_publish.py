@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from jobs.gates.audit import GateError, GateRefusedError, Rule
-from jobs.gates.write_audit_publish import publish
+from jobs.gates.checks import GateError, GateRefusedError, Rule
+from jobs.gates.write_audit_publish import publish, refused_path
 from jobs.report.names import docs_path
-from jobs.warehouse.staged_rows import StagedRows
+from jobs.warehouse.frames import StagedRows
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -42,7 +42,7 @@ def contents(warehouse: Warehouse) -> dict[str, list[tuple[object, ...]]]:
 
 def count_refused(warehouse: Warehouse, phase: str) -> dict[str, int]:
     """Rows of each frame that was kept because it was refused."""
-    folder = Path(warehouse.refused_path(phase, [DAY]))
+    folder = Path(refused_path(warehouse.root, phase, [DAY]))
     spark = warehouse.spark
     return {
         each.name: spark.read.format("delta").load(str(each)).count()
@@ -67,7 +67,7 @@ def test_one_refused_table_leaves_all_tables_as_they_were(published: Warehouse) 
     }
     with pytest.raises(GateRefusedError) as raised:
         publish("simulate", published, frames, [DAY])
-    refused_rows = published.refused_path("simulate", [DAY])
+    refused_rows = refused_path(published.root, "simulate", [DAY])
     assert str(raised.value) == (
         "gate refused, nothing of this phase was published: "
         "table stage_slowdown, expectation slowdown_not_null, 2 rows: never null; "
@@ -106,10 +106,8 @@ def test_a_rule_that_only_warns_publishes_its_rows_and_says_so(
     rules = [Rule("whole", rows.select(["log_date"]), REJECTS, "all are whole", "warns")]
     found = publish("ingest", warehouse, {REJECTS: rows}, [DAY], rules)
     assert warehouse.read(TABLES[REJECTS]).count() == 1
-    assert {check.name: check.outcome for table in found.checks for check in table.broken} == {
-        "text_is_cut": "warning",
-        "whole": "warning",
-    }
+    broken = [check for table in found.page.tables for check in table.broken]
+    assert {check.expectation: check.warns for check in broken} == {"text_is_cut": True, "whole": True}
     for name in ("text_is_cut", "whole"):
         assert f"this rule only warns: table rejects, expectation {name}, 1 row" in caplog.text
     docs = Path(docs_path(warehouse.root, DAY, "ingest")).read_text()

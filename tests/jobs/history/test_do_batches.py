@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.gates.audit import GateRefusedError, Refusal
+from jobs.gates.checks import Check, GateRefusedError
 from jobs.history.do_batches import do_batches
 from jobs.history.fingerprints import Wanted
 from jobs.history.plan import Batch, Work
@@ -28,7 +28,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> Done:
         days = [(each - FIRST).days for each in batch.log_dates]
         broken = [(number, refusals[phase, number]) for number in days if (phase, number) in refusals]
         if broken:
-            refused = [Refusal(f"table{number}", "broken", 1, "good", of) for number, of in broken]
+            refused = [Check(f"table{number}", "broken", 1, "good", of) for number, of in broken]
             raise GateRefusedError(refused, f"/w/_refused/{days}")
         if phase == "simulate" and 40 in days:
             raise ConnectionError("the store is gone")

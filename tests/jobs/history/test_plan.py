@@ -7,9 +7,8 @@ from typing import cast
 import pytest
 
 from jobs.history.fingerprints import File, Recorded, contents_of, of_units, wanted
-from jobs.history.landing_changes import LandingChanges
 from jobs.history.plan import Work, batches_of, seconds_for
-from jobs.history.records import Records, looked_back_on
+from jobs.history.records import LandingChanges, Records, looked_back_on
 from jobs.landing.accounts import FileAccount, UnitAccount
 from jobs.landing.files import LandedFile, Unit
 from jobs.reading.reader import TableReader

@@ -4,7 +4,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from jobs.transforms.causes import cause_day
+from jobs.transforms.fleet import cause_day
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN
 from tests.support.examples import DAY, NEXT_DAY, frame
 

@@ -6,8 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.gates.audit import audit
-from jobs.transforms.causes import with_lost
-from jobs.transforms.groups import group_day, op_type_day
+from jobs.transforms.fleet import group_day, op_type_day, with_lost
 from schemas.groups import DIMENSIONS
 from schemas.tables import TABLES
 from schemas.vocabulary import (
