@@ -4,7 +4,6 @@ What is done and unchanged is skipped, so an interrupted backfill continues when
 """
 
 import sys
-from collections.abc import Sequence
 from datetime import date, timedelta
 from functools import partial
 from typing import Final
@@ -83,15 +82,6 @@ def _phases(text: str) -> list[str]:
     return [name for name in PHASE_NAMES if name in named]
 
 
-def _without_ingest(named: Sequence[str] | None) -> list[str]:
-    """Phases beside another's ingested tables; raises SettingsError if ingest was named."""
-    if named is not None and PHASE_INGEST in named:
-        raise SettingsError(
-            "--stages: ingest cannot run with --warehouse-new, which shares the ingested tables: leave it out"
-        )
-    return [phase for phase in named or PHASE_NAMES if phase != PHASE_INGEST]
-
-
 def days_between(first: date, last: date) -> list[date]:
     """Days of the range, both ends included; raises SettingsError if it runs backwards."""
     if last < first:
@@ -100,11 +90,16 @@ def days_between(first: date, last: date) -> list[date]:
 
 
 def _asked(settings: Settings, args: Arguments) -> tuple[Settings, list[date], list[str]]:
-    """Settings, days and phases of the arguments."""
-    log_dates = days_between(args.first, args.last)
+    """Settings, days and phases of the arguments; raises SettingsError if they are at odds."""
+    log_dates, phases = days_between(args.first, args.last), args.stages or list(PHASE_NAMES)
     if args.warehouse_new is None:
-        return settings, log_dates, args.stages or list(PHASE_NAMES)
-    return with_new_warehouse(settings, args.warehouse_new), log_dates, _without_ingest(args.stages)
+        return settings, log_dates, phases
+    if args.stages and PHASE_INGEST in args.stages:
+        raise SettingsError(
+            "--stages: ingest cannot run with --warehouse-new, which shares the ingested tables: leave it out"
+        )
+    phases = [phase for phase in phases if phase != PHASE_INGEST]
+    return with_new_warehouse(settings, args.warehouse_new), log_dates, phases
 
 
 def _writes_to(settings: Settings, args: Arguments) -> str:
@@ -122,15 +117,12 @@ def dry_run(settings: Settings, args: Arguments) -> None:
 
 def _reads(settings: Settings, args: Arguments) -> None:
     """Raise SettingsError, or NoLandingError, if the arguments name what does not exist."""
-    days_between(args.first, args.last)
-    if args.warehouse_new is not None:
-        _without_ingest(args.stages)
-        inputs.a_warehouse(settings, args)
-        inputs.room_for(with_new_warehouse(settings, args.warehouse_new).paths.warehouse)
-    elif PHASE_INGEST in (args.stages or PHASE_NAMES):
+    asked, _, phases = _asked(settings, args)
+    if PHASE_INGEST in phases:
         inputs.a_landing(settings, args)
     else:
         inputs.a_warehouse(settings, args)
+    inputs.room_for(asked.paths.warehouse)
 
 
 @entry_point(

@@ -16,7 +16,7 @@ from schemas.vocabulary import (
     REJECTS,
     STAGE_SLOWDOWN,
 )
-from tests.support.examples import DAY, NEXT_DAY, frame
+from tests.support.examples import DAY, frame
 
 STAGES = TABLES[STAGE_SLOWDOWN]
 
@@ -91,13 +91,6 @@ def test_the_message_names_table_expectation_and_rows() -> None:
     assert str(GateRefusedError(refusals)).endswith("expectation e4, 1,004 rows: what should be; and 2 more")
 
 
-def test_an_extra_expectation_counts_like_the_tables_own(spark: SparkSession) -> None:
-    extra = Expectation("first_stage", "pp_rank = 0", "the first stage")
-    assert audit(STAGES, frame(spark, STAGE_SLOWDOWN), [extra]) == []
-    (found,) = audit(STAGES, frame(spark, STAGE_SLOWDOWN, [{"pp_rank": 1}]), [extra])
-    assert str(found) == "table stage_slowdown, expectation first_stage, 1 row: the first stage"
-
-
 @pytest.mark.parametrize(
     ("condition", "reason"),
     [
@@ -150,9 +143,3 @@ def test_broken_rows_are_listed_with_what_they_break(spark: SparkSession) -> Non
     ]
     other = rows.drop("pp_rank")
     assert broken_rows(STAGES, other).count() == 4
-
-
-def test_refusals_know_the_days_of_their_rows(spark: SparkSession) -> None:
-    rows: list[dict[str, Any]] = [{"slowdown": None}, {"log_date": NEXT_DAY}]
-    found = audit(STAGES, frame(spark, STAGE_SLOWDOWN, rows))
-    assert {refusal.log_dates for refusal in found} == {(DAY,)}
