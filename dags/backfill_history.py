@@ -6,7 +6,7 @@ skipped.
 
 | task | publishes |
 |---|---|
-| `backfill` | what the chosen phases publish, in blocks of days |
+| `backfill` | what the chosen phases publish, in batches of days |
 
 | field of the form | means |
 |---|---|

@@ -3,30 +3,17 @@
 What is done and unchanged is skipped, so an interrupted backfill continues when started again.
 """
 
-import logging
 import sys
-from collections.abc import Collection, Mapping, Sequence
 from datetime import date, timedelta
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from pyspark.sql import SparkSession
 
 from jobs.gates.write_audit_publish import publish
-from jobs.history.blocks import AFTER_SIMULATE, Block, blocks_of, rates, seconds_for
-from jobs.history.changed_units import (
-    LandingChanges,
-    Recollection,
-    Wanted,
-    changed_in_landing,
-    days_after,
-    recollect,
-    recorded_days,
-    wanted,
-)
-from jobs.history.do_blocks import do_blocks
-from jobs.history.fingerprints import Fingerprint
-from jobs.landing.read_landing import Digests, digests, digests_by
+from jobs.history.do_batches import do_batches
+from jobs.history.plan import Plan, plan, rates, seconds_for
+from jobs.landing.read_landing import digests_by
 from jobs.reading.command import tables_of
 from jobs.reading.printing import Result, write
 from jobs.reading.reader import TableReader
@@ -38,91 +25,9 @@ from jobs.runtime.run_log import work_of_phases
 from jobs.runtime.run_summary import SUMMARY, leave, of_history
 from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
 from jobs.warehouse.tables import Warehouse
-from schemas.vocabulary import PHASE_INGEST, PHASE_NAMES, PHASE_SIMULATE
+from schemas.vocabulary import PHASE_INGEST, PHASE_NAMES
 
-_LOG: Final = logging.getLogger(__name__)
 _COLUMNS: Final = ("days", "stage", "units", "million_ops", "megabytes", "seconds")
-
-
-class Plan(NamedTuple):
-    """The work to do, what it requires, and units with changes only in the times of their files."""
-
-    blocks: list[Block]
-    wants: dict[str, Wanted]
-    retouched: list[Fingerprint]
-
-    @property
-    def log_dates(self) -> list[date]:
-        """Days with work."""
-        return [day for block in self.blocks for day in block.log_dates]
-
-
-def plan(
-    tables: TableReader,
-    settings: Settings,
-    log_dates: Sequence[date],
-    phases: Sequence[str] = PHASE_NAMES,
-    job_ids: Collection[str] = (),
-    *,
-    data_only: bool = False,
-    digest: Digests = digests,
-) -> Plan:
-    """Plan the work of these phases on these days, and on later ones that look back on them.
-
-    Changes nothing. Reads the records of a few weeks at a time.
-
-    job_ids : only these jobs; all if empty
-    data_only : do only units with changed data; results of other settings or another version stay
-    digest : reads files with changes only in their times
-    """
-    wants = {phase: wanted(settings, phase, data_only=data_only) for phase in phases}
-    after: dict[str, Wanted] = {phase: None for phase in AFTER_SIMULATE if phase in wants}
-    days = sorted(set(log_dates))
-    size, look_back_days = settings.history.block_days, settings.revision.days
-    todo = Plan([], wants, [])
-    for some in (days[first : first + size] for first in range(0, len(days), size)):
-        before = recollect(tables, settings, some)
-        landing = _landed(settings, todo, before, some, job_ids, digest)
-        _add(settings, todo, wants, before, landing, job_ids)
-    later = days_after(days, look_back_days) if after else []
-    if recorded_days(tables, later):
-        _add(settings, todo, after, recollect(tables, settings, later), None, ())
-    return todo
-
-
-def _landed(
-    settings: Settings,
-    todo: Plan,
-    before: Recollection,
-    log_dates: Sequence[date],
-    job_ids: Collection[str],
-    digest: Digests,
-) -> LandingChanges | None:
-    """Find the changes in the landing on these days; None without ingest."""
-    ingested = before.done[PHASE_INGEST]
-    if PHASE_INGEST in todo.wants:
-        landing = changed_in_landing(settings, ingested, log_dates, todo.wants[PHASE_INGEST], digest)
-        todo.retouched.extend(each for each in landing.retouched if not job_ids or each.unit[1] in job_ids)
-        return landing
-    if PHASE_SIMULATE in todo.wants and (unknown := before.jobs - ingested.keys()):
-        _LOG.warning(
-            "%d units are left alone: no record that they were ingested whole (--stages ingest,... does it)",
-            len(unknown),
-        )
-    return None
-
-
-def _add(
-    settings: Settings,
-    todo: Plan,
-    wants: Mapping[str, Wanted],
-    before: Recollection,
-    landing: LandingChanges | None,
-    job_ids: Collection[str],
-) -> None:
-    """Add the work of some days to a plan that has the earlier days already."""
-    changed = [day for block in todo.blocks if block.units.get(PHASE_SIMULATE) for day in block.log_dates]
-    todo.blocks.extend(blocks_of(before, landing, wants, settings.history, job_ids, changed))
 
 
 def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
@@ -131,23 +36,22 @@ def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
         days = sorted({each.unit[0] for each in todo.retouched})
         units = {each.unit for each in todo.retouched}
         publish(PHASE_INGEST, Warehouse.of(spark, settings), {}, days, (), units, todo.retouched)
-    return do_blocks(spark, settings, todo.blocks, todo.wants) if todo.blocks else {}
+    return do_batches(spark, settings, todo.batches, todo.wants) if todo.batches else {}
 
 
 def print_plan(tables: TableReader, todo: Plan) -> None:
     """Print what would be done, batch by batch, and a time estimate from recent runs."""
     rate = rates(tables)
     rows = []
-    for block in todo.blocks:
+    for batch in todo.batches:
         for phase in todo.wants:
-            work = block.work(phase)
+            work = batch.work(phase)
             if work.units:
-                days = f"{block.log_dates[0]} .. {block.log_dates[-1]}"
                 size = work.units, round(work.ops / 1e6, 1), round(work.bytes / 1e6, 1)
-                rows.append((days, phase, *size, round(seconds_for(work, phase, rate), 1)))
+                rows.append((batch.range, phase, *size, round(seconds_for(work, phase, rate), 1)))
     if rows:
         write(Result(_COLUMNS, rows), "table", sys.stdout)
-    jobs = len({job for block in todo.blocks for job in block.jobs})
+    jobs = len({unit[1] for batch in todo.batches for units in batch.units.values() for unit in units})
     seconds = sum(float(row[-1]) for row in rows)
     _say(f"{jobs} jobs on {len(todo.log_dates)} days to do, about {_duration(seconds)}")
 
@@ -177,15 +81,6 @@ def _phases(text: str) -> list[str]:
     return [name for name in PHASE_NAMES if name in named]
 
 
-def _without_ingest(named: Sequence[str] | None) -> list[str]:
-    """Phases beside another's ingested tables; raises SettingsError if ingest was named."""
-    if named is not None and PHASE_INGEST in named:
-        raise SettingsError(
-            "--stages: ingest cannot run with --warehouse-new, which shares the ingested tables: leave it out"
-        )
-    return [phase for phase in named or PHASE_NAMES if phase != PHASE_INGEST]
-
-
 def days_between(first: date, last: date) -> list[date]:
     """Days of the range, both ends included; raises SettingsError if it runs backwards."""
     if last < first:
@@ -194,11 +89,16 @@ def days_between(first: date, last: date) -> list[date]:
 
 
 def _asked(settings: Settings, args: Arguments) -> tuple[Settings, list[date], list[str]]:
-    """Settings, days and phases of the arguments."""
-    log_dates = days_between(args.first, args.last)
+    """Settings, days and phases of the arguments; raises SettingsError if they are at odds."""
+    log_dates, phases = days_between(args.first, args.last), args.stages or list(PHASE_NAMES)
     if args.warehouse_new is None:
-        return settings, log_dates, args.stages or list(PHASE_NAMES)
-    return with_new_warehouse(settings, args.warehouse_new), log_dates, _without_ingest(args.stages)
+        return settings, log_dates, phases
+    if args.stages and PHASE_INGEST in args.stages:
+        raise SettingsError(
+            "--stages: ingest cannot run with --warehouse-new, which shares the ingested tables: leave it out"
+        )
+    phases = [phase for phase in phases if phase != PHASE_INGEST]
+    return with_new_warehouse(settings, args.warehouse_new), log_dates, phases
 
 
 def _writes_to(settings: Settings, args: Arguments) -> str:
@@ -216,15 +116,12 @@ def dry_run(settings: Settings, args: Arguments) -> None:
 
 def _reads(settings: Settings, args: Arguments) -> None:
     """Raise SettingsError, or NoLandingError, if the arguments name what does not exist."""
-    days_between(args.first, args.last)
-    if args.warehouse_new is not None:
-        _without_ingest(args.stages)
-        inputs.a_warehouse(settings, args)
-        inputs.room_for(with_new_warehouse(settings, args.warehouse_new).paths.warehouse)
-    elif PHASE_INGEST in (args.stages or PHASE_NAMES):
+    asked, _, phases = _asked(settings, args)
+    if PHASE_INGEST in phases:
         inputs.a_landing(settings, args)
     else:
         inputs.a_warehouse(settings, args)
+    inputs.room_for(asked.paths.warehouse)
 
 
 @entry_point(

@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs import backfill
 from jobs.gates.write_audit_publish import publish
-from jobs.history.blocks import AFTER_SIMULATE
 from jobs.history.fingerprints import recorded
+from jobs.history.phases import OF_DAYS
+from jobs.history.plan import in_batches, plan
 from jobs.reading.printing import write
 from jobs.reading.spark_reader import collected
 from jobs.runtime import inputs
@@ -24,8 +25,10 @@ from jobs.runtime.progress import working
 from jobs.runtime.run_log import added
 from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
 from jobs.transforms.versions import changed_units, results_with_causes
+from jobs.warehouse.local_tables import keys_of
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import (
     JOB_CAUSES,
     JOB_SLOWDOWN,
@@ -59,20 +62,24 @@ def make_current(
     """
     source, target = (Warehouse(spark, each.paths.warehouse) for each in (new, settings))
     counts: dict[str, int] = {}
-    size = settings.history.block_days
-    for days in (log_dates[first : first + size] for first in range(0, len(log_dates), size)):
+    for days in in_batches(log_dates, settings):
         added(counts, _publish(source, target, days))
-    todo = backfill.plan(target, settings, log_dates, AFTER_SIMULATE)
+    todo = plan(target, settings, log_dates, OF_DAYS)
     return added(counts, backfill.run(spark, settings, todo))
 
 
 def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict[str, int]:
     """Replace the results of these days by those of the other warehouse, with their fingerprints."""
-    ours, theirs = (warehouse.units(TABLES[JOB_SLOWDOWN], days) for warehouse in (target, source))
+    ours, theirs = (_units(warehouse, days) for warehouse in (target, source))
     units = None if ours <= theirs else theirs
     rows = {name: source.rows(TABLES[name], days) for name in RESULT_TABLES}
     done = recorded(source, days, phase=PHASE_SIMULATE)[PHASE_SIMULATE].values()
     return publish(PHASE_SIMULATE, target, rows, days, units=units, fingerprints=list(done)).rows
+
+
+def _units(warehouse: Warehouse, days: Sequence[date]) -> set[Unit]:
+    """Units with results on these days."""
+    return set(keys_of(warehouse.rows(TABLES[JOB_SLOWDOWN], days)))
 
 
 def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[date]:
@@ -116,7 +123,7 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
         with working("compare_versions: comparing"):
             result = collected(changes, args.limit)
         write(result, args.format, sys.stdout)
-        compared = len(Warehouse(spark, new.paths.warehouse).units(TABLES[JOB_SLOWDOWN], days))
+        compared = len(_units(Warehouse(spark, new.paths.warehouse), days))
         found = changes.groupBy("changed").count().orderBy("changed").collect()
     finally:
         changes.unpersist()

@@ -5,7 +5,6 @@ landing -> rank_steps, jobs, rejects, source_files, collective_arrival.
 
 import logging
 import sys
-import time
 from collections.abc import Collection, Sequence
 from datetime import date
 from typing import Final
@@ -14,20 +13,16 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from jobs.gates.write_audit_publish import publish
 from jobs.history.fingerprints import of_units
+from jobs.history.night import PhaseRun, phase_command
 from jobs.landing.files import Landing
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.read_landing import LandedUnits, Where, read_landing
 from jobs.landing.staging import STAGED_TABLES
 from jobs.runtime import inputs
-from jobs.runtime.arguments import LOG_DATE, Arguments
-from jobs.runtime.cli import entry_point
-from jobs.runtime.progress import working
-from jobs.runtime.run_log import ROWS_IN, phase_work
+from jobs.runtime.run_log import ROWS_IN
 from jobs.runtime.settings import Settings, SettingsError
-from jobs.warehouse.staged_rows import StagedRows, staged_rows
-from jobs.warehouse.tables import Warehouse
+from jobs.warehouse.frames import StagedRows, staged_rows
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import (
@@ -54,10 +49,9 @@ def run(
     units : only these; one that is no longer in the landing loses its rows
     Raises SettingsError where the ingested tables are those of another warehouse, NoLandingError without one.
     """
-    if settings.paths.silver is not None:
-        raise SettingsError("paths.silver: ingested tables of another warehouse are read, never written")
-    started = time.monotonic()
-    warehouse = Warehouse(spark, settings.paths.warehouse)
+    if settings.paths.ingested is not None:
+        raise SettingsError("paths.ingested: ingested tables of another warehouse are read, never written")
+    phase = PhaseRun(PHASE_INGEST, spark, settings, log_dates, units)
     landing = Landing(settings.paths.landing, log_dates, units)
     if not landing.units:
         named = ", ".join(day.isoformat() for day in sorted(log_dates))
@@ -66,7 +60,7 @@ def run(
         settings.paths.landing, settings.staging, uuid4().hex, Bounds(**settings.landing.model_dump())
     )
     for name in STAGED_TABLES:  # files may lie beside a table, but not in the folder of one not yet made
-        warehouse.create(TABLES[name])
+        phase.warehouse.create(TABLES[name])
     landed = read_landing(spark, landing, where)
     with staged_rows(spark, landed.staged, settings.staging) as staged:
         tables: dict[str, pa.Table | StagedRows] = {
@@ -76,12 +70,12 @@ def run(
             SOURCE_FILES: _source_files(landed),
             COLLECTIVE_ARRIVAL: staged[COLLECTIVE_ARRIVAL],
         }
-        read = of_units(landed.accounts)
-        rows, gates, _ = publish(PHASE_INGEST, warehouse, tables, log_dates, units=units, fingerprints=read)
+        phase.done = of_units(landed.accounts, settings)
+        rows = phase.publish(tables)
     if rows[REJECTS]:
         _LOG.warning("%d lines or files rejected; the table %s says why", rows[REJECTS], REJECTS)
     lines = sum(file.lines or 0 for account in landed.accounts for file in account.files)
-    return rows | {ROWS_IN: lines} | phase_work(PHASE_INGEST, read, time.monotonic() - started, gates)
+    return rows | {ROWS_IN: lines}
 
 
 def _jobs(landed: LandedUnits) -> pa.Table:
@@ -106,12 +100,9 @@ def _key(unit: Unit) -> dict[str, object]:
     return dict(zip(UNIT_KEY, unit, strict=True))
 
 
-@entry_point("ingest_rank_logs", LOG_DATE, reads=inputs.logs_of_a_day)
-def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Ingest a log date: landing to rank_steps, jobs, rejects."""
-    with working(f"ingest_rank_logs: {args.log_date}"):
-        return run(spark, settings, [args.log_date])
-
+main = phase_command(
+    PHASE_INGEST, run, "Ingest a log date: landing to rank_steps, jobs, rejects.", inputs.logs_of_a_day
+)
 
 if __name__ == "__main__":
     sys.exit(main())

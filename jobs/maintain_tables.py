@@ -70,7 +70,7 @@ def dry_run(settings: Settings, args: Arguments) -> None:
 
 def _own_tables(settings: Settings) -> list[Table]:
     """Tables of this warehouse; those of another that it reads are maintained there."""
-    shared = INGESTED_TABLES if settings.paths.silver is not None else ()
+    shared = INGESTED_TABLES if settings.paths.ingested is not None else ()
     return [table for name, table in TABLES.items() if name not in shared]
 
 

@@ -121,7 +121,7 @@ def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int
         started = time.monotonic()
         night = run_nightly.run(spark, settings, [log_date])
         added(rows, night)
-        phases = [f"{name} {night.get(f'{name}.us', 0) / 1e6:.0f} s" for name in run_nightly.PHASES]
+        phases = [f"{name} {night.get(f'{name}.us', 0) / 1e6:.0f} s" for name in run_nightly.RUNS]
         _say(f"night of {log_date}: {', '.join(phases)}; in all {time.monotonic() - started:.0f} s")
     show(spark, settings)
     return rows

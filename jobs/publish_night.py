@@ -8,18 +8,20 @@ way of making tables ends here: a night, a backfill, late data, another version 
 import logging
 import sys
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import date
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from jobs.gates.night_summary import COUNTED, night_summary, summary_lines
-from jobs.gates.quality_docs import Page, TableChecks, write_docs
-from jobs.gates.result_rules import miscounted_causes, miscounted_loss, miscounted_units
+from jobs.gates.quality_docs import Page, write_docs
+from jobs.gates.result_rules import DAY_RULES
 from jobs.gates.watch import RULE_BROKEN, Notice, night_warnings
 from jobs.gates.write_audit_publish import publish
-from jobs.history.changed_units import with_later_days
-from jobs.history.fingerprints import built_on, record, recorded
+from jobs.history.fingerprints import record
+from jobs.history.night import touched_days
+from jobs.history.records import Records
 from jobs.reading.spark_reader import reader_beside
 from jobs.report.write import write_reports
 from jobs.runtime.arguments import LOG_DATE, Arguments
@@ -61,14 +63,13 @@ def summaries(
     with_report : days that get a report; existing reports of other days are written anew
     """
     warehouse = Warehouse.of(spark, settings)
-    aggregated = recorded(warehouse, log_dates, phase=PHASE_AGGREGATE)[PHASE_AGGREGATE]
+    done = Records(warehouse, settings, log_dates, phase=PHASE_AGGREGATE).built_on(PHASE_PUBLISH)
     names = (FLEET_DAY, CAUSE_DAY, JOBS, JOB_CAUSES)
     tables = {name: warehouse.rows(TABLES[name], log_dates) for name in names}
-    rules = [miscounted_units(tables), miscounted_causes(tables), miscounted_loss(tables)]
-    checks = publish(PHASE_PUBLISH, warehouse, {}, log_dates, rules).checks
+    rules = [rule(tables) for rule in DAY_RULES]
+    checked = publish(PHASE_PUBLISH, warehouse, {}, log_dates, rules).page
     with reader_beside(warehouse) as reader:
         write_reports(reader, settings, log_dates, with_report)
-    done = built_on(aggregated, PHASE_PUBLISH, settings)
     with publication(warehouse, PHASE_PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # after the reports
         record(warehouse, PHASE_PUBLISH, done, log_dates, None)
     notices = night_warnings(warehouse, settings.watch, log_dates)
@@ -77,30 +78,29 @@ def summaries(
     found = []
     for day in sorted(log_dates):
         rows = {name: by_day.get(day, 0) for name, by_day in counted.items()}
-        broken = _warnings(checks, day)
+        broken = _warnings(checked, day)
         summary = night_summary(warehouse, day, notices[day] + broken, settings.report_folder, rows, runs)
-        _write_page(warehouse, day, checks, summary)
+        _write_page(warehouse, replace(checked, log_dates=[day]), summary)
         found.append(summary)
     return found
 
 
-def _warnings(checks: Sequence[TableChecks], day: date) -> list[Notice]:
+def _warnings(page: Page, day: date) -> list[Notice]:
     """Warnings of rules across tables."""
     return [
-        Notice(RULE_BROKEN, f"{day}: {check.meaning}: broken by {check.rows} rows")
-        for table in checks
+        Notice(RULE_BROKEN, f"{day}: {check.table}: {check.meaning}: broken by {check.rows} rows")
+        for table in page.tables
         for check in table.checks
-        if check.outcome == "warning" and day in (check.log_dates or [day])
+        if check.warns and day in (check.log_dates or [day])
     ]
 
 
-def _write_page(warehouse: Warehouse, day: date, checks: Sequence[TableChecks], summary: Summary) -> None:
-    """Log the summary of a night, and write its page."""
+def _write_page(warehouse: Warehouse, page: Page, summary: Summary) -> None:
+    """Log the summary of a night, and write it on the night's page."""
     texts = [warning["text"] for warning in summary["warnings"]]
     figures = {name: value for name, value in summary.items() if name not in {"warnings", "rows", "stages"}}
     figures |= {f"rows of {name}": count for name, count in summary["rows"].items()}
-    page = Page(PHASE_PUBLISH, [day], warehouse.root, checks, figures=figures, warnings=texts)
-    write_docs(warehouse.spark, page)
+    write_docs(warehouse, replace(page, figures=figures, warnings=texts))
     for line in summary_lines(summary):
         _LOG.log(logging.WARNING if line.startswith("warning: ") else logging.INFO, line)
 
@@ -110,7 +110,7 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
     """Check a log date, and later days that look back on it, across tables; log the night's summary."""
     day: date = args.log_date
     with working(f"publish_night: {day}"):
-        days = with_later_days(Warehouse.of(spark, settings), settings, PHASE_PUBLISH, [day])
+        days = touched_days(PHASE_PUBLISH, spark, settings, [day])
         found = summaries(spark, settings, days, with_report=[day])
     leave(found[days.index(day)], args.summary)
     return {}

@@ -6,13 +6,15 @@ for compare_versions before it. A day counts once its producers have written _SU
 
 import logging
 import sys
-from datetime import date, timedelta
+from datetime import date
 from functools import partial
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from jobs import backfill
+from jobs.history.plan import plan
+from jobs.history.records import days_before
 from jobs.landing.files import Landing
 from jobs.landing.read_landing import digests_by
 from jobs.runtime import inputs
@@ -33,7 +35,7 @@ def run(
 
     summary : file for what was done, as JSON
     """
-    days = days_before(log_date, settings.history.look_back_days)
+    days = days_before([log_date], settings.history.look_back_days)  # the night itself does its own day
     finished = sorted(Landing(settings.paths.landing, days).finished_days() & set(days))
     if not finished:
         _LOG.warning("none of %s .. %s is finished in %s", days[0], days[-1], settings.paths.landing)
@@ -41,20 +43,15 @@ def run(
         return {}
     with working("refresh_changed_days: looking for changes"):
         tables, by_workers = Warehouse.of(spark, settings), partial(digests_by, spark)
-        todo = backfill.plan(tables, settings, finished, data_only=True, digest=by_workers)
-    for block in todo.blocks:
-        for unit in sorted(set().union(*block.units.values())):
-            phases = [phase for phase, units in block.units.items() if unit in units]
+        todo = plan(tables, settings, finished, data_only=True, digest=by_workers)
+    for batch in todo.batches:
+        for unit in sorted(set().union(*batch.units.values())):
+            phases = [phase for phase, units in batch.units.items() if unit in units]
             _LOG.info("%s, job %s, run %s: %s", *unit, ", ".join(phases))
     _LOG.info("%d of %d finished days have changed", len(todo.log_dates), len(finished))
     counts = backfill.run(spark, settings, todo)
     leave(of_history(todo.log_dates, counts), summary)
     return counts
-
-
-def days_before(log_date: date, count: int) -> list[date]:
-    """The `days` days before `log_date`, which the night itself does."""
-    return [log_date - timedelta(days=back) for back in range(count, 0, -1)]
 
 
 @entry_point("refresh_changed_days", LOG_DATE, SUMMARY, reads=inputs.a_landing)

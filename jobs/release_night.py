@@ -6,17 +6,33 @@ It publishes nothing: run the refused phase again, which then publishes with a w
 import logging
 import shlex
 import sys
-from typing import Final
+from collections.abc import Sequence
+from datetime import date
+from typing import Final, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from jobs.gates.releases import ENTRY_POINT, NEVER, Release, record_release, refused
+from jobs.gates.checks import OF_EVERY_TABLE
 from jobs.runtime.arguments import LOG_DATE, Arguments, option
 from jobs.runtime.cli import entry_point
+from jobs.runtime.run_log import new_run
 from jobs.runtime.settings import Settings, SettingsError
 from jobs.warehouse.tables import Warehouse
+from schemas.log_tables import PIPELINE_RUNS as TABLE
+from schemas.vocabulary import EXIT_DONE, RUN_OUTCOMES
 
+_NAME: Final = "release_night"
 _LOG: Final = logging.getLogger(__name__)
+
+
+class Release(NamedTuple):
+    """Names of refusals that no longer stop a log date; released by whom, and why."""
+
+    log_date: date
+    accepted: Sequence[str]
+    by: str
+    because: str
 
 
 def run(spark: SparkSession, settings: Settings, release: Release, arguments: str = "") -> None:
@@ -33,11 +49,30 @@ def run(spark: SparkSession, settings: Settings, release: Release, arguments: st
     _LOG.info("%s: released %s; run the refused phase again", release.log_date, ", ".join(release.accepted))
 
 
+def refused(warehouse: Warehouse) -> set[str]:
+    """Names of all refusals in this warehouse."""
+    of_runs = warehouse.rows(TABLE)["refusals"].to_pylist()
+    return {f"{each['table']}.{each['expectation']}" for refusals in of_runs for each in refusals or ()}
+
+
+def record_release(warehouse: Warehouse, release: Release, arguments: str) -> None:
+    """Append a release to pipeline_runs."""
+    row = {
+        **new_run(_NAME, arguments, release.log_date),
+        "seconds": 0.0,
+        "outcome": RUN_OUTCOMES[EXIT_DONE],
+        "accepted": list(release.accepted),
+        "accepted_by": release.by,
+        "accepted_because": release.because,
+    }
+    warehouse.append(TABLE, pa.Table.from_pylist([row], schema=TABLE.arrow_schema))
+
+
 def _refusal(text: str) -> str:
     table, dot, expectation = text.partition(".")
     if not (table and dot and expectation):
         raise ValueError(f"{text!r} is not table.expectation, as the refusal named it")
-    if expectation in NEVER:
+    if expectation in OF_EVERY_TABLE:
         raise ValueError(f"{text}: without it the table cannot be written; nothing releases it")
     return text
 
@@ -49,7 +84,7 @@ def _not_blank(text: str) -> str:
 
 
 @entry_point(
-    ENTRY_POINT,
+    _NAME,
     LOG_DATE,
     option(
         "--accept NAME",

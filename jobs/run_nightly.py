@@ -1,21 +1,20 @@
 """A whole night in one session: ingest, simulate, revise, aggregate, publish."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from jobs import aggregate_fleet, ingest_rank_logs, revise_causes, simulate_what_if
-from jobs.history.changed_units import with_later_days
+from jobs.history.night import Run, touched_days
 from jobs.publish_night import summaries
 from jobs.runtime import inputs
 from jobs.runtime.arguments import LOG_DATE, Arguments
 from jobs.runtime.cli import entry_point
 from jobs.runtime.progress import steps
 from jobs.runtime.settings import Settings
-from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import (
     PHASE_AGGREGATE,
     PHASE_INGEST,
@@ -25,15 +24,13 @@ from schemas.vocabulary import (
     PHASE_SIMULATE,
 )
 
-Phase = Callable[[SparkSession, Settings, Sequence[date]], dict[str, int]]
-
-PHASES: Final[dict[str, Phase]] = {
+RUNS: Final[dict[str, Run]] = {
     PHASE_INGEST: ingest_rank_logs.run,
     PHASE_SIMULATE: simulate_what_if.run,
     PHASE_REVISE: revise_causes.run,
     PHASE_AGGREGATE: aggregate_fleet.run,
 }
-"""Each phase gates and publishes its tables; if one fails, what earlier ones published stays."""
+"""Phases with tables: each gates and publishes its own; if one fails, what earlier ones published stays."""
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
@@ -44,13 +41,11 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     rows: dict[str, int] = {}
     with steps(f"night of {', '.join(map(str, log_dates))}", list(PHASE_NAMES)) as names:
         for name in names:
-            days = sorted(set(log_dates))
-            if name not in {PHASE_INGEST, PHASE_SIMULATE}:
-                days = with_later_days(Warehouse.of(spark, settings), settings, name, days)
+            days = touched_days(name, spark, settings, log_dates)
             if name == PHASE_PUBLISH:
                 summaries(spark, settings, days, with_report=log_dates)
             else:
-                rows |= PHASES[name](spark, settings, days)
+                rows |= RUNS[name](spark, settings, days)
     return rows
 
 

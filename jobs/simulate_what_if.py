@@ -5,28 +5,18 @@ rank_steps, jobs -> job_slowdown and its companions, job_causes as the unit's st
 
 import logging
 import sys
-import time
 from collections.abc import Collection, Sequence
 from datetime import date
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from jobs.gates.result_rules import (
-    incomplete_units,
-    units_of_other_gpu_hours,
-    units_of_other_loss,
-    units_without_result,
-)
-from jobs.gates.write_audit_publish import publish
-from jobs.history.fingerprints import built_on, recorded, simulation
-from jobs.runtime.arguments import LOG_DATE, Arguments
-from jobs.runtime.cli import entry_point
-from jobs.runtime.progress import working
-from jobs.runtime.run_log import phase_work
+from jobs.gates.result_rules import RESULT_RULES
+from jobs.history.night import PhaseRun, phase_command
+from jobs.history.phases import simulation
 from jobs.runtime.settings import Settings
-from jobs.transforms.what_if import simulated, simulated_by_shuffle
 from jobs.warehouse.local_tables import keys_of
 from jobs.warehouse.stored_units import Stored, StoredUnit, read_units, stored_units, units_frame
 from jobs.warehouse.tables import Warehouse
@@ -35,12 +25,19 @@ from schemas.unit import Unit
 from schemas.vocabulary import (
     JOB_SLOWDOWN,
     JOBS,
-    PHASE_INGEST,
     PHASE_SIMULATE,
     RANK_STEPS,
     RESULT_TABLES,
+    UNIT_KEY,
 )
-from udfs.simulate.unit_batches import Results, results_of
+from udfs.simulate.unit_batches import (
+    RESULT_SCHEMA,
+    SIMULATED_COLUMNS,
+    Results,
+    results_of,
+    simulate_batches,
+    simulate_group,
+)
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -55,20 +52,10 @@ def run(
 
     units : only these; the results of one that is no longer in jobs are removed
     """
-    started = time.monotonic()
-    warehouse = Warehouse.of(spark, settings)
-    ingested = recorded(warehouse, log_dates, units, PHASE_INGEST)[PHASE_INGEST]
-    jobs = warehouse.rows(TABLES[JOBS], log_dates, units)
-    results = _simulate(warehouse, settings, jobs, log_dates, units)
-    rules = [
-        incomplete_units(results),
-        units_without_result(results, jobs),
-        units_of_other_gpu_hours(results),
-        units_of_other_loss(results),
-    ]
-    done = built_on(ingested, PHASE_SIMULATE, settings)
-    rows, gates, _ = publish(PHASE_SIMULATE, warehouse, results, log_dates, rules, units, done)
-    return rows | phase_work(PHASE_SIMULATE, done, time.monotonic() - started, gates)
+    phase = PhaseRun(PHASE_SIMULATE, spark, settings, log_dates, units)
+    jobs = phase.warehouse.rows(TABLES[JOBS], log_dates, units)
+    results = _simulate(phase.warehouse, settings, jobs, log_dates, units)
+    return phase.publish(results, [rule(results | {JOBS: jobs}) for rule in RESULT_RULES])
 
 
 def _simulate(
@@ -78,9 +65,14 @@ def _simulate(
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
 ) -> Results:
-    """Simulate units as stored; units that share row groups are shuffled first."""
-    spark, chosen = warehouse.spark, simulation(settings)
-    manifests = dict(zip(keys_of(jobs), jobs.to_pylist(maps_as_pydicts="strict"), strict=True))
+    """Simulate units as stored, one row of `tasks` per task; units that share row groups are shuffled first.
+
+    The tasks of a shuffle are a given number, because adaptive execution would make one of them.
+    """
+    spark, chosen, schema = warehouse.spark, simulation(settings), from_arrow_schema(RESULT_SCHEMA)
+    manifests: dict[Unit, Any] = dict(
+        zip(keys_of(jobs), jobs.to_pylist(maps_as_pydicts="strict"), strict=True)
+    )
     try:
         stored = stored_units(warehouse.files(TABLES[RANK_STEPS], log_dates), manifests, units)
     except (OSError, pa.ArrowException) as error:
@@ -90,20 +82,18 @@ def _simulate(
     parts, todo = [], stored.units
     if stored.mixed_days:
         rank_steps = warehouse.read(TABLES[RANK_STEPS], sorted(stored.mixed_days), units)
-        parts.append(results_of(simulated_by_shuffle(rank_steps, manifests, chosen, partitions).toArrow()))
+        rows = rank_steps.select(*UNIT_KEY, *SIMULATED_COLUMNS).repartition(partitions, *UNIT_KEY)
+        by_unit = rows.groupBy(*UNIT_KEY).applyInArrow(simulate_group(chosen, manifests), schema)
+        parts.append(results_of(by_unit.toArrow()))
         have_rows = set(keys_of(parts[0][JOB_SLOWDOWN]))
         without = [unit for unit in manifests if unit[0] in stored.mixed_days and unit not in have_rows]
         todo = [*todo, *(StoredUnit(unit, manifests[unit]) for unit in without)]
-    parts.append(results_of(simulated(units_frame(spark, todo, partitions), chosen, read_units).toArrow()))
+    tasks = units_frame(spark, todo, partitions)
+    parts.append(results_of(tasks.mapInArrow(simulate_batches(chosen, read_units), schema).toArrow()))
     return {name: pa.concat_tables([part[name] for part in parts]) for name in RESULT_TABLES}
 
 
-@entry_point("simulate_what_if", LOG_DATE)
-def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Simulate a log date: rank_steps to the result tables."""
-    with working(f"simulate_what_if: {args.log_date}"):
-        return run(spark, settings, [args.log_date])
-
+main = phase_command(PHASE_SIMULATE, run, "Simulate a log date: rank_steps to the result tables.")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -10,7 +10,7 @@ from great_expectations.data_context.types.base import ProgressBarsConfig
 from great_expectations.expectations.core.unexpected_rows_expectation import UnexpectedRowsExpectation
 from pyspark.sql import DataFrame
 
-from jobs.gates.audit import GateError
+from jobs.gates.checks import GateError
 
 for _chatty in (gx.__name__, "great_expectations.data_context.types.base"):  # this sets its level itself
     logging.getLogger(_chatty).setLevel(logging.WARNING)

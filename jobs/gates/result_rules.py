@@ -1,12 +1,12 @@
 """Rules across tables, as queries that find the rows that break them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import duckdb
 import pyarrow as pa
 
-from jobs.gates.audit import GateError, Rule
+from jobs.gates.checks import GateError, Rule
 from schemas.columns import SAME_FORMULA, SAME_SUM
 from schemas.table import sql_strings
 from schemas.vocabulary import (
@@ -26,6 +26,8 @@ from schemas.vocabulary import (
     UNIT_KEY,
     WORKER_SLOWDOWN,
 )
+
+RuleOf = Callable[[Mapping[str, pa.Table]], Rule]
 
 _KEY: Final = ", ".join(UNIT_KEY)
 _OTHERS: Final = tuple(name for name in RESULT_TABLES if name != JOB_SLOWDOWN)
@@ -112,75 +114,66 @@ _MISCOUNTED_CAUSES: Final = f"""
         OR NOT {_agree("day.lost_gpu_hours", "units.lost_gpu_hours", SAME_SUM)}"""
 
 
-def incomplete_units(results: Mapping[str, pa.Table]) -> Rule:
-    """Result tables of a unit belong together: no row is missing, and none is extra.
+def _rule(table: str, name: str, meaning: str, query: str) -> RuleOf:
+    """Make the function that finds, in some tables by their names, the rows that break a rule.
 
-    A replayed unit has a row in every table: one per step, per worker, per clock, per stage and per dp rank
-    that has workers, and per cause.
+    It raises GateError if that cannot be evaluated, which never counts as a pass.
     """
-    meaning = "a replayed unit has all its rows in every result table, any other unit only one"
-    return _rule("several", "replayed_units_are_complete", meaning, _INCOMPLETE, results)
+
+    def found(tables: Mapping[str, pa.Table]) -> Rule:
+        with duckdb.connect() as connection:
+            for each, rows in tables.items():
+                connection.register(each, rows)
+            try:
+                return Rule(name, connection.sql(query).to_arrow_table(), table, meaning)
+            except duckdb.Error as error:
+                of_rule = f"rule {table}.{name} ({meaning}) could not be evaluated over {', '.join(tables)}"
+                raise GateError(f"{of_rule}: {str(error).splitlines()[0]}") from error
+
+    return found
 
 
-def units_without_result(results: Mapping[str, pa.Table], jobs: pa.Table) -> Rule:
-    """The simulation loses no units of `jobs`, and makes none up."""
-    meaning, tables = "job_slowdown has exactly the units of jobs", {**results, JOBS: jobs}
-    return _rule(JOB_SLOWDOWN, "every_unit_has_a_result", meaning, _LOST_OR_MADE_UP, tables)
+incomplete_units: Final = _rule(
+    "several",
+    "replayed_units_are_complete",
+    "a replayed unit has all its rows in every result table, any other unit only one",
+    _INCOMPLETE,
+)
+"""A replayed unit has one row per step, worker, clock, stage and dp rank that has workers, and per cause."""
 
+units_without_result: Final = _rule(
+    JOB_SLOWDOWN, "every_unit_has_a_result", "job_slowdown has exactly the units of jobs", _LOST_OR_MADE_UP
+)
 
-def units_of_other_gpu_hours(results: Mapping[str, pa.Table]) -> Rule:
-    """GPU-hours of every cause are those of its unit times its fraction."""
-    meaning = "GPU-hours of a cause are those of its unit, in job_slowdown, times its fractions"
-    return _rule(JOB_CAUSES, "causes_share_the_gpu_hours_of_the_unit", meaning, _OTHER_GPU_HOURS, results)
+units_of_other_gpu_hours: Final = _rule(
+    JOB_CAUSES,
+    "causes_share_the_gpu_hours_of_the_unit",
+    "GPU-hours of a cause are those of its unit, in job_slowdown, times its fractions",
+    _OTHER_GPU_HOURS,
+)
 
+units_of_other_loss: Final = _rule(
+    JOB_CAUSES,
+    "causes_add_up_to_what_is_lost",
+    "the causes of an analysed unit lose what all fixes together save; of other units nothing is lost",
+    _OTHER_LOSS,
+)
 
-def units_of_other_loss(results: Mapping[str, pa.Table]) -> Rule:
-    """What causes of an analysed unit lose sums to what all fixes together save; others have no loss."""
-    meaning = (
-        "the causes of an analysed unit lose what all fixes together save; of other units nothing is lost"
-    )
-    return _rule(JOB_CAUSES, "causes_add_up_to_what_is_lost", meaning, _OTHER_LOSS, results)
+miscounted_loss: Final = _rule(
+    FLEET_DAY, "loss_is_that_of_causes", "a day's causes add up to what the fleet lost", _MISCOUNTED_LOSS
+)
 
+miscounted_units: Final = _rule(
+    FLEET_DAY, "counts_every_unit", "a day's jobs are the units that were ingested", _MISCOUNTED_UNITS
+)
 
-def miscounted_loss(tables: Mapping[str, pa.Table]) -> Rule:
-    """What the fleet loses on a day is what its causes lose.
+miscounted_causes: Final = _rule(
+    CAUSE_DAY, "sums_job_causes", "a day's causes are those of its replayed units", _MISCOUNTED_CAUSES
+)
 
-    tables : cause_day and fleet_day, of the same days
-    """
-    meaning = "a day's causes add up to what the fleet lost"
-    return _rule(FLEET_DAY, "loss_is_that_of_causes", meaning, _MISCOUNTED_LOSS, tables)
-
-
-def miscounted_units(tables: Mapping[str, pa.Table]) -> Rule:
-    """The fleet's figures of a day count as many units as were ingested.
-
-    tables : jobs and fleet_day, of the same days
-    """
-    meaning = "a day's jobs are the units that were ingested"
-    return _rule(FLEET_DAY, "counts_every_unit", meaning, _MISCOUNTED_UNITS, tables)
-
-
-def miscounted_causes(tables: Mapping[str, pa.Table]) -> Rule:
-    """cause_day agrees with job_causes, with no row missing or extra.
-
-    tables : job_causes, cause_day and fleet_day, of the same days
-    """
-    meaning = "a day's causes are those of its replayed units"
-    return _rule(CAUSE_DAY, "sums_job_causes", meaning, _MISCOUNTED_CAUSES, tables)
-
-
-def _rule(table: str, name: str, meaning: str, query: str, tables: Mapping[str, pa.Table]) -> Rule:
-    """Find the rows that break a rule.
-
-    Raises GateError if that cannot be evaluated, which never counts as a pass.
-    """
-    with duckdb.connect() as connection:
-        for each, rows in tables.items():
-            connection.register(each, rows)
-        try:
-            return Rule(name, connection.sql(query).to_arrow_table(), table, meaning)
-        except duckdb.Error as error:
-            reason = str(error).splitlines()[0]
-            raise GateError(
-                f"rule {table}.{name} ({meaning}) could not be evaluated over {', '.join(tables)}: {reason}"
-            ) from error
+RESULT_RULES: Final = (incomplete_units, units_without_result, units_of_other_gpu_hours, units_of_other_loss)
+"""Rules of the result tables and `jobs`."""
+CAUSE_RULES: Final = (units_of_other_gpu_hours, units_of_other_loss)
+"""Rules of `job_causes` and `job_slowdown`."""
+DAY_RULES: Final = (miscounted_units, miscounted_causes, miscounted_loss)
+"""Rules of `jobs`, `job_causes`, `cause_day` and `fleet_day` of the same days."""

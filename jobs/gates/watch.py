@@ -6,8 +6,6 @@ from datetime import date, timedelta
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
-
 from jobs.gates.audit import warnings
 from jobs.runtime.settings_sections import WatchSettings
 from jobs.warehouse.tables import Warehouse
@@ -18,7 +16,7 @@ RULE_BROKEN: Final = "rule_broken"
 """Kind of a notice that a warning-only rule is broken."""
 _MOST_HOSTS: Final = 5
 """Most hosts that are named one by one."""
-_OF_HOSTS: Final = ("host", "log_date", "worker_slowdown_max")
+_OF_HOSTS: Final = ["host", "log_date", "worker_slowdown_max"]
 _OF_A_NORMAL: Final = 1.4826
 """Standard deviations per median absolute deviation of a normal distribution."""
 
@@ -39,30 +37,37 @@ def night_warnings(
     """Compare published nights with the settings and their past; returns the notices of each."""
     days = sorted({day - timedelta(days=age) for day in log_dates for age in range(watch.days + 1)})
     fleet = {row["log_date"]: row for row in warehouse.rows(TABLES[FLEET_DAY], days).to_pylist()}
+    of_hosts = warehouse.rows(TABLES[HOST_DAY], days).select(_OF_HOSTS)
     hosts: dict[date, list[_Value]] = defaultdict(list)
-    for host, day, value in _columns(warehouse.rows(TABLES[HOST_DAY], days), *_OF_HOSTS):
-        hosts[day].append((host, day, value))
+    for each in zip(*(column.to_pylist() for column in of_hosts.columns), strict=True):
+        hosts[each[1]].append(each)
     rules = _of_rules(warehouse, log_dates)
-    return {day: _of_night(fleet, hosts, watch, day) + rules[day] for day in log_dates}
+    return {day: of_night(fleet, hosts, watch, day) + rules[day] for day in log_dates}
 
 
-def _of_night(
+def of_night(
     fleet: Mapping[date, Mapping[str, Any]],
     hosts: Mapping[date, Sequence[_Value]],
     watch: WatchSettings,
     log_date: date,
 ) -> list[Notice]:
+    """Compare a night with its past.
+
+    fleet : rows of fleet_day, by day. hosts : host, day and its greatest slowdown, by day
+    """
     days = [log_date - timedelta(days=age) for age in range(watch.days + 1)]
     rows = {day: fleet[day] for day in days if day in fleet}
     found = _of_coverage(rows, watch, log_date)
-    if len(rows) > watch.minimum_days and log_date in rows:
-        losses = (("fleet", day, lost_fraction(row)) for day, row in rows.items())
-        text = "{}: {:.1%} of what was analysed is lost, usually {:.1%} (median of {} days)"
-        found += [
-            Notice("loss_rose", text.format(log_date, *row[1:])) for row in _risen(losses, watch, log_date)
-        ]
-        found += _of_hosts((each for day in days for each in hosts.get(day, ())), watch, log_date)
-    return found
+    if len(rows) <= watch.minimum_days or log_date not in rows:
+        return found
+    text = "{}: {:.1%} of what was analysed is lost, usually {:.1%} (median of {} days)"
+    losses = (("fleet", day, lost_fraction(row)) for day, row in rows.items())
+    found += [Notice("loss_rose", text.format(log_date, *row[1:])) for row in _risen(losses, watch, log_date)]
+    text = "{}: host {} slows a job {:.3f}-fold, usually {:.3f}-fold (median of {} days)"
+    risen = _risen((each for day in days for each in hosts.get(day, ())), watch, log_date)
+    found += [Notice("host_rose", text.format(log_date, *row)) for row in risen[:_MOST_HOSTS]]
+    more = len(risen) - _MOST_HOSTS
+    return [*found, Notice("host_rose", f"{log_date}: and {more} more hosts")] if more > 0 else found
 
 
 def lost_fraction(fleet: Mapping[str, Any]) -> float | None:
@@ -114,18 +119,6 @@ def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, lis
         for day in broken.log_dates:
             found[day].append(Notice(RULE_BROKEN, f"{day}: {broken}"))
     return found
-
-
-def _of_hosts(hosts: Iterable[_Value], watch: WatchSettings, log_date: date) -> list[Notice]:
-    rows = _risen(hosts, watch, log_date)
-    text = "{}: host {} slows a job {:.3f}-fold, usually {:.3f}-fold (median of {} days)"
-    found = [Notice("host_rose", text.format(log_date, *row)) for row in rows[:_MOST_HOSTS]]
-    more = len(rows) - _MOST_HOSTS
-    return [*found, Notice("host_rose", f"{log_date}: and {more} more hosts")] if more > 0 else found
-
-
-def _columns(rows: pa.Table, *names: str) -> Iterable[tuple[Any, ...]]:
-    return zip(*(rows.column(name).to_pylist() for name in names), strict=True)
 
 
 def _risen(

@@ -1,43 +1,28 @@
 """Fingerprints: what a phase made its rows of a unit from, so that unchanged work is not done again.
 
-A unit without a fingerprint is done again; existing rows alone never count as done.
+A unit without a fingerprint is done again; existing rows alone never count as done. A phase's
+fingerprint includes the one it was built on, so later phases see every earlier change.
 """
 
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import date, timedelta
-from typing import Any, Final, NamedTuple
+from datetime import date
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from jobs.history.phases import PHASES
 from jobs.landing.accounts import UnitAccount
 from jobs.reading.reader import TableReader
 from jobs.runtime.settings import Settings
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import UNIT_FINGERPRINTS as TABLE
 from schemas.unit import Unit
-from schemas.vocabulary import (
-    PHASE_AGGREGATE,
-    PHASE_INGEST,
-    PHASE_NAMES,
-    PHASE_PUBLISH,
-    PHASE_REVISE,
-    PHASE_SIMULATE,
-    UNIT_KEY,
-)
-from udfs.revise import REVISION_VERSION
-from udfs.simulate.result_tables import SIMULATOR_VERSION
-from udfs.what_if import SimulationSettings
+from schemas.vocabulary import PHASE_INGEST, PHASE_NAMES, UNIT_KEY
 
-PHASE_VERSIONS: Final = {
-    PHASE_INGEST: "3",
-    PHASE_SIMULATE: SIMULATOR_VERSION,
-    PHASE_REVISE: REVISION_VERSION,
-    PHASE_AGGREGATE: "1",
-    PHASE_PUBLISH: "1",
-}
-"""Version of each phase: raised whenever it makes other rows of the same input."""
+Wanted = tuple[str, str] | None
+"""Settings and version that a phase's fingerprint must have; None: any, only data counts."""
 
 
 class File(NamedTuple):
@@ -69,25 +54,33 @@ class Fingerprint(NamedTuple):
     @property
     def identity(self) -> str:
         """What the next phase records of this one's rows."""
-        return _hash([self.inputs, self.settings, self.version])
+        return hashed([self.inputs, self.settings, self.version])
+
+    def as_input(self, context: Mapping[date, str]) -> str:
+        """What the next phase reads of this one's rows.
+
+        context : for each day, what else that phase reads; empty if nothing
+        """
+        return hashed([self.identity, context[self.unit[0]]]) if context else self.identity
+
+    def is_as(self, want: Wanted) -> bool:
+        """Whether it has the settings and the version wanted."""
+        return want is None or (self.settings, self.version) == want
+
+    def is_built_on(self, before: "Fingerprint", want: Wanted, context: Mapping[date, str]) -> bool:
+        """Whether its rows were made from those of the phase before, as they are now."""
+        return self.inputs == before.as_input(context) and self.is_as(want)
 
 
 Recorded = dict[Unit, Fingerprint]
 
 
-def settings_text(settings: Settings, phase: str) -> str:
-    """Settings that matter to a phase, as JSON; the places of tables and logs never do."""
-    if phase == PHASE_SIMULATE:
-        return simulation(settings).text
-    return settings.revision.model_dump_json() if phase == PHASE_REVISE else "{}"
+def wanted(settings: Settings, phase: str) -> tuple[str, str]:
+    """Settings and version that a valid fingerprint of a phase has."""
+    return PHASES[phase].settings(settings), PHASES[phase].version
 
 
-def simulation(settings: Settings) -> SimulationSettings:
-    """Return the settings of the simulation."""
-    return SimulationSettings(**settings.simulation.model_dump())
-
-
-def of_units(accounts: Iterable[UnitAccount]) -> list[Fingerprint]:
+def of_units(accounts: Iterable[UnitAccount], settings: Settings) -> list[Fingerprint]:
     """Fingerprints of ingested units; some were read in several parts."""
     files: dict[Unit, list[File]] = {}
     ops: dict[Unit, int] = {}
@@ -96,51 +89,18 @@ def of_units(accounts: Iterable[UnitAccount]) -> list[Fingerprint]:
         files.setdefault(account.unit, []).extend(
             File(each.file.name, each.file.size, each.file.modified_us, each.digest) for each in account.files
         )
-    found = []
+    facts, found = wanted(settings, PHASE_INGEST), []
     for unit, read in files.items():
+        read.sort(key=lambda file: file.name)
         size = sum(file.bytes for file in read)
-        row = unit, PHASE_INGEST, contents_of(read), "{}", PHASE_VERSIONS[PHASE_INGEST], size
-        found.append(Fingerprint(*row, ops[unit], tuple(sorted(read, key=lambda file: file.name))))
+        row = unit, PHASE_INGEST, contents_of(read), *facts, size, ops[unit], tuple(read)
+        found.append(Fingerprint(*row))
     return found
 
 
 def contents_of(files: Iterable[File]) -> str:
     """Hash of a unit's files, whenever they were written."""
-    return _hash([file.content for file in sorted(files, key=lambda file: file.name)])
-
-
-def built_on(
-    before: Recorded, phase: str, settings: Settings, context: Mapping[date, str] | None = None
-) -> list[Fingerprint]:
-    """Fingerprints of a phase that read the units of `before`, as recorded before it read them.
-
-    context : for each day, what else the phase reads, as looked_back_on returns it
-    A unit without a record of the phase before gets none, and is done again next time.
-    """
-    facts = settings_text(settings, phase), PHASE_VERSIONS[phase]
-    return [
-        Fingerprint(each.unit, phase, inputs_of(each, context), *facts, each.bytes, each.ops)
-        for each in before.values()
-    ]
-
-
-def inputs_of(before: Fingerprint, context: Mapping[date, str] | None = None) -> str:
-    """Return what a phase read of a unit: the rows of the phase before, and their context."""
-    return before.identity if context is None else _hash([before.identity, context[before.unit[0]]])
-
-
-def looked_back_on(simulated: Recorded, log_dates: Iterable[date], days: int) -> dict[date, str]:
-    """For each day, a hash of the results of the earlier days that revise its causes.
-
-    simulated : fingerprints of those days too
-    """
-    by_day: dict[date, list[str]] = {}
-    for unit in sorted(simulated):
-        by_day.setdefault(unit[0], []).append(simulated[unit].identity)
-    return {
-        day: _hash([by_day.get(day - timedelta(days=age), []) for age in range(1, days + 1)])
-        for day in set(log_dates)
-    }
+    return hashed([file.content for file in sorted(files, key=lambda file: file.name)])
 
 
 def recorded(
@@ -186,5 +146,6 @@ def _of_row(row: Mapping[str, Any]) -> Fingerprint:
     return Fingerprint(**known | {"unit": Unit(*(row[name] for name in UNIT_KEY)), "files": files})
 
 
-def _hash(facts: object) -> str:
+def hashed(facts: object) -> str:
+    """SHA-256 of facts as JSON."""
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()

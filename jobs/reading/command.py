@@ -74,7 +74,7 @@ def opened(settings: Settings) -> Database:
     paths = settings.paths
     if not _are_reached(settings):
         raise QuestionError(f"{paths.warehouse}: DuckDB does not reach this store: --engine spark reads it")
-    database = Database(paths.warehouse, paths.silver)
+    database = Database(paths.warehouse, paths.ingested)
     database.check_exists()
     return database
 
@@ -86,7 +86,7 @@ def _are_reached(settings: Settings) -> bool:
 
 def _roots(settings: Settings) -> list[str]:
     paths = settings.paths
-    return [paths.warehouse, *([] if paths.silver is None else [paths.silver])]
+    return [paths.warehouse, *([] if paths.ingested is None else [paths.ingested])]
 
 
 @contextmanager

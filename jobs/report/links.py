@@ -38,7 +38,12 @@ def host_page_path(host: str) -> str:
 
 def docs_path(warehouse_root: str, log_date: date, phase: str) -> str:
     """Where the data docs of a phase lie for a night."""
-    return f"{warehouse_root}/_quality/log_date={log_date.isoformat()}/{phase}.html"
+    return f"{warehouse_root}/{docs_name(log_date, phase)}"
+
+
+def docs_name(log_date: date, phase: str) -> str:
+    """Where they lie, from the warehouse's root."""
+    return f"_quality/log_date={log_date.isoformat()}/{phase}.html"
 
 
 def _file_name(*ids: str) -> str:

@@ -18,7 +18,7 @@ _UNREACHED: Final = (OSError, ImportError, ValueError, pa.ArrowException)
 
 def a_warehouse(settings: Settings, _args: Arguments) -> str | None:
     """Raise SettingsError if a warehouse on this machine does not exist. Spark checks one in a store."""
-    for root in filter(None, (settings.paths.warehouse, settings.paths.silver)):
+    for root in filter(None, (settings.paths.warehouse, settings.paths.ingested)):
         if "://" not in root and not Path(root).is_dir():
             raise SettingsError(f"the warehouse {missing_folder(root)}")
     return None

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PythonException
 
-from jobs.gates.audit import GateRefusedError, GateWork
+from jobs.gates.checks import GateRefusedError, GateWork
 from jobs.history.fingerprints import Fingerprint
 from jobs.runtime.errors import PlainError
 from jobs.warehouse.tables import Warehouse

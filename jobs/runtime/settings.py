@@ -98,11 +98,11 @@ def load_settings(
 
 def with_new_warehouse(settings: Settings, warehouse: str) -> Settings:
     """Return settings that write results to another warehouse and read ingested tables from this one."""
-    shared = settings.paths.silver or settings.paths.warehouse
+    shared = settings.paths.ingested or settings.paths.warehouse
     root = _anchor(warehouse, Path.cwd())
     if root in {shared, settings.paths.warehouse}:
         raise SettingsError(f"--warehouse-new: {root} is the warehouse itself")
-    paths = settings.paths.model_copy(update={"warehouse": root, "silver": shared})
+    paths = settings.paths.model_copy(update={"warehouse": root, "ingested": shared})
     return settings.model_copy(update={"paths": paths})
 
 

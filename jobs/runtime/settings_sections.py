@@ -16,13 +16,13 @@ class PathSettings(Section):
 
     `staging` is where workers write rows before they are published: a folder or URL that pyarrow reaches from
     every worker; the warehouse itself where it is left out.
-    `silver` names another warehouse to read ingested tables from; left out, this one.
+    `ingested` names another warehouse to read ingested tables from; left out, this one.
     `report` is the folder of the report; see Settings.report_folder.
     """
 
     landing: Annotated[str, Field(min_length=1)]
     warehouse: Annotated[str, Field(min_length=1)]
-    silver: Annotated[str, Field(min_length=1)] | None = None
+    ingested: Annotated[str, Field(min_length=1)] | None = None
     staging: Annotated[str, Field(min_length=1)] | None = None
     report: Annotated[str, Field(min_length=1)] | None = None
 

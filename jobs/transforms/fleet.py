@@ -1,22 +1,61 @@
-"""Aggregates of one or more days: the fleet, its hosts, and how much of it the figures cover.
+"""Aggregates of one or more days: the fleet, its causes, hosts, groups and op types, and what they cover.
 
-Sums are stored and ratios left to the reader, so that days add up to months.
+Sums are stored and ratios left to the reader, so that days and groups add up.
 """
+
+from collections.abc import Mapping
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from schemas import groups
+from schemas.table import sql_strings
 from schemas.tables import TABLES
 from schemas.vocabulary import (
+    CAUSE_DAY,
     COVERAGE_DAY,
     FLEET_DAY,
+    GROUP_DAY,
     HOST_DAY,
+    OP_TYPE_DAY,
     REPLAYED_STATUSES,
+    STATUS_ANALYSED,
     STATUSES,
+    STRAGGLING_SLOWDOWN,
+    UNIT_KEY,
 )
 
-_PERCENTILES = (50, 90, 99)
+_STATED: Final = tuple(name for name in groups.DIMENSIONS if name not in {groups.FLEET, "size_bucket"})
+"""Dimensions that are columns of jobs."""
+
+
+def _sum_where(condition: str, name: str) -> str:
+    return f"sum(CASE WHEN {condition} THEN {name} END)"
+
+
+_OF_UNITS: Final = {
+    "jobs": "count(*)",
+    "replayed": f"count_if(status IN ({sql_strings(REPLAYED_STATUSES)}))",
+    "analysed": f"count_if({groups.IS_ANALYSED})",
+    "straggling": f"count_if({groups.IS_STRAGGLING})",
+    "gpu_hours": "sum(gpu_hours)",
+    "analysed_gpu_hours": _sum_where(groups.IS_ANALYSED, "gpu_hours"),
+    "wasted_gpu_hours": _sum_where(groups.IS_ANALYSED, "wasted_gpu_hours"),
+    "lost_gpu_hours": "sum(lost_gpu_hours)",
+    "analysed_s": _sum_where(groups.IS_ANALYSED, "actual_total_s"),
+    "lost_s": "sum(lost_s)",
+}
+"""Figures of the fleet, and of each group."""
+
+
+def with_lost(job_slowdown: DataFrame, job_causes: DataFrame) -> DataFrame:
+    """Add to units what they lose, lost_gpu_hours and lost_s: null where a unit is not analysed."""
+    lost = job_causes.groupBy(*UNIT_KEY).agg(
+        F.sum("lost_fraction").alias("lost_fraction"), F.sum("lost_gpu_hours").alias("lost_gpu_hours")
+    )
+    lost_s = F.expr("lost_fraction * actual_total_s")
+    return job_slowdown.join(lost, list(UNIT_KEY), "left").withColumn("lost_s", lost_s)
 
 
 def fleet_day(units: DataFrame) -> DataFrame:
@@ -24,48 +63,76 @@ def fleet_day(units: DataFrame) -> DataFrame:
 
     units : of job_slowdown, with what they lose.
     """
-    is_analysed = F.expr(groups.IS_ANALYSED)
-    is_replayed = F.col("status").isin(*REPLAYED_STATUSES)
-    waste = F.when(is_analysed, F.col("waste_fraction"))
-    return (
-        units.groupBy("log_date")
-        .agg(
-            F.count("*").alias("jobs"),
-            *(F.count_if(F.col("status") == status).alias(status) for status in STATUSES),
-            F.count_if(is_replayed).alias("replayed"),
-            F.count_if(F.expr(groups.IS_STRAGGLING)).alias("straggling"),
-            F.sum("gpu_hours").alias("gpu_hours"),
-            F.sum(F.when(is_analysed, F.col("gpu_hours"))).alias("analysed_gpu_hours"),
-            F.sum(F.when(is_analysed, F.col("wasted_gpu_hours"))).alias("wasted_gpu_hours"),
-            F.sum("lost_gpu_hours").alias("lost_gpu_hours"),
-            F.sum(F.when(is_analysed, F.col("actual_total_s"))).alias("analysed_s"),
-            F.sum("lost_s").alias("lost_s"),
-            *(F.percentile(waste, percent / 100).alias(f"waste_p{percent}") for percent in _PERCENTILES),
-        )
-        .select(*TABLES[FLEET_DAY].column_names)
-    )
+    waste = f"CASE WHEN {groups.IS_ANALYSED} THEN waste_fraction END"
+    figures = {status: f"count_if(status = '{status}')" for status in STATUSES} | _OF_UNITS
+    figures |= {f"waste_p{percent}": f"percentile({waste}, {percent / 100})" for percent in (50, 90, 99)}
+    return _by_day(FLEET_DAY, units, figures)
+
+
+def cause_day(job_causes: DataFrame, job_slowdown: DataFrame) -> DataFrame:
+    """Units in which each cause holds, and what it costs; one row per day and cause."""
+    figures = {
+        "replayed": "count(*)",
+        "jobs": "count_if(is_cause)",
+        "flagged_jobs": "count_if(is_cause AND flag_reason IS NOT NULL)",
+        "recoverable_gpu_hours": "sum(recoverable_gpu_hours)",
+        "attributed_gpu_hours": "sum(attributed_gpu_hours)",
+        "analysed_jobs": "count_if(is_cause AND lost_fraction IS NOT NULL)",
+        "lost_gpu_hours": "sum(lost_gpu_hours)",
+        "lost_s": "sum(lost_fraction * actual_total_s)",
+    }
+    units = job_slowdown.select(*UNIT_KEY, "actual_total_s")
+    return _by_day(CAUSE_DAY, job_causes.join(units, list(UNIT_KEY), "left"), figures, "cause")
 
 
 def host_day(worker_slowdown: DataFrame) -> DataFrame:
     """Workers, units and slowdowns of every host that a log names; one row per day and host."""
-    return (
-        worker_slowdown.where(F.col("host").isNotNull())
-        .groupBy("log_date", "host")
-        .agg(
-            F.count("*").alias("workers"),
-            F.max("slowdown").alias("worker_slowdown_max"),
-            F.percentile("slowdown", 0.5).alias("worker_slowdown_median"),
-            F.count_if("is_slowest").alias("times_slowest"),
-            F.count_distinct("job_id", "run_id").alias("jobs"),
-        )
-        .select(*TABLES[HOST_DAY].column_names)
-    )
+    figures = {
+        "workers": "count(*)",
+        "worker_slowdown_max": "max(slowdown)",
+        "worker_slowdown_median": "percentile(slowdown, 0.5)",
+        "times_slowest": "count_if(is_slowest)",
+        "jobs": "count(DISTINCT job_id, run_id)",
+    }
+    return _by_day(HOST_DAY, worker_slowdown.where("host IS NOT NULL"), figures, "host")
 
 
 def coverage_day(job_slowdown: DataFrame) -> DataFrame:
     """Units and GPU-hours of every status; one row per day and status that occurs."""
-    return (
-        job_slowdown.groupBy("log_date", "status")
-        .agg(F.count("*").alias("jobs"), F.sum("gpu_hours").alias("gpu_hours"))
-        .select(*TABLES[COVERAGE_DAY].column_names)
-    )
+    figures = {name: _OF_UNITS[name] for name in ("jobs", "gpu_hours")}
+    return _by_day(COVERAGE_DAY, job_slowdown, figures, "status")
+
+
+def group_day(units: DataFrame, jobs: DataFrame) -> DataFrame:
+    """Counts, GPU-hours and losses of every group; one row per day, dimension and group that occurs.
+
+    units : of job_slowdown, with what they lose.
+    """
+    drivers = {
+        "worker_driven": groups.IS_WORKER_DRIVEN,
+        "stage_driven": groups.IS_STAGE_DRIVEN,
+        "sequence_driven": groups.IS_SEQUENCE_DRIVEN,
+    }
+    figures = {name: f"count_if({groups.IS_STRAGGLING} AND {sql})" for name, sql in drivers.items()}
+    figures |= _OF_UNITS | {"straggling_gpu_hours": _sum_where(groups.IS_STRAGGLING, "gpu_hours")}
+    stated = units.join(jobs.select(*UNIT_KEY, *_STATED), list(UNIT_KEY), "left")
+    of_groups = stated.withColumn("one", F.explode(F.expr(groups.GROUPS))).select("*", "one.*")
+    return _by_day(GROUP_DAY, of_groups, figures, "dimension", "value")
+
+
+def op_type_day(op_type_slowdown: DataFrame, job_slowdown: DataFrame) -> DataFrame:
+    """What each op type alone costs the analysed units; one row per day and op type that occurs."""
+    figures = {
+        "jobs": "count(*)",
+        "slowed": f"count_if(slowdown >= {STRAGGLING_SLOWDOWN})",
+        "gpu_hours": "sum(gpu_hours)",
+        "wasted_gpu_hours": "sum(gpu_hours * waste_fraction)",
+    }
+    analysed = job_slowdown.where(f"status = '{STATUS_ANALYSED}'").select(*UNIT_KEY, "gpu_hours")
+    return _by_day(OP_TYPE_DAY, op_type_slowdown.join(analysed, list(UNIT_KEY)), figures, "op_type")
+
+
+def _by_day(name: str, rows: DataFrame, figures: Mapping[str, str], *by: str) -> DataFrame:
+    """Rows of a table of days: `figures`, as SQL by column, of each day, or of each value of `by` on it."""
+    found = rows.groupBy("log_date", *by).agg(*(F.expr(sql).alias(each) for each, sql in figures.items()))
+    return found.select(*TABLES[name].column_names)

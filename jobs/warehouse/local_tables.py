@@ -9,14 +9,15 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.transaction import AddAction, RemoveAction
 
-from jobs.landing.staging import StagedFile
+from jobs.landing.staging import Partition, StagedFile, Staging
 from schemas.table import Table
 from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
@@ -36,6 +37,8 @@ def is_table(path: str) -> bool:
 
 def create(path: str, table: Table) -> None:
     """Make a table without rows, unless it exists."""
+    if is_table(path):
+        return
     schema = pa.schema([each.with_nullable(nullable=True) for each in table.arrow_schema])
     DeltaTable.create(
         path, schema, mode="ignore", partition_by=[*table.partition_by], description=table.meaning
@@ -149,17 +152,10 @@ def _read(file: str, path: str, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def commit(
-    path: str,
-    table: Table,
-    staged: Sequence[StagedFile],
-    replaced: Filters | None,
-    removed: Sequence[str] = (),
-) -> bool:
+def commit(path: str, table: Table, staged: Sequence[StagedFile], replaced: Filters | None) -> bool:
     """Commit staged files as the rows of these partitions; false for a table made with other columns.
 
     replaced : None adds the rows to the existing ones
-    removed : files to remove, by their paths below the table's folder
     """
     log = DeltaTable(path)
     if [each.name for each in log.schema().fields] != [*table.column_names]:
@@ -178,38 +174,39 @@ def commit(
         )
         for file in staged
     ]
-    actions += [RemoveAction(name, True, now_ms) for name in removed]  # noqa: FBT003  # it changes data
     mode = "append" if replaced is None else "overwrite"
     log.create_write_transaction(actions, mode, log.schema(), [*table.partition_by], replaced)
     return True
 
 
-def files_with(path: str, column: str, values: Collection[str]) -> list[str]:
-    """Paths, below the table's folder, of files that may have rows with one of these values.
+def put(root: str, table: Table, rows: pa.Table, replaced: Filters | None) -> bool:
+    """Write rows beside a table, and commit them as the rows of these partitions; returns as commit does.
 
-    Includes files without statistics of the column.
+    root : folder of the tables
+    Raises SchemaError for rows of other columns, ValueError for those of a partition that is not replaced.
     """
-    files = pa.table(DeltaTable(path).get_add_actions(flatten=True))
-    if f"min.{column}" not in files.column_names:
-        return []
-    facts = (files[name].to_pylist() for name in ("path", f"min.{column}", f"max.{column}"))
-    return [
-        file
-        for file, least, greatest in zip(*facts, strict=True)
-        if least is not None and any(least <= value <= greatest for value in values)
-    ]
+    table.check(rows.schema)
+    partitions = _partitions_of(table, rows)
+    _check_replaced(table, partitions, replaced)
+    create(f"{root}/{table.name}", table)  # before its folder has files
+    staging = Staging(root, uuid4().hex)
+    for partition, some in partitions.items():
+        staging.write(table.name, partition, some)
+    is_done = commit(f"{root}/{table.name}", table, staging.close(), replaced)
+    if not is_done:
+        staging.drop()
+    return is_done
 
 
-def rows_in(path: str, table: Table, names: Sequence[str]) -> pa.Table:
-    """Rows of some files of a table."""
-    rows = (_read(f"{path}/{name}", path, table.arrow_schema) for name in names)
-    return pa.concat_tables([table.arrow_schema.empty_table(), *rows])
+def rewrite(path: str, rows: pa.Table, condition: str) -> None:
+    """Replace the rows that fulfil a condition; only files that may have some are read."""
+    write_deltalake(path, rows, mode="overwrite", predicate=condition, schema_mode="merge")
 
 
-def partitions_of(table: Table, rows: pa.Table) -> dict[tuple[tuple[str, str], ...], pa.Table]:
+def _partitions_of(table: Table, rows: pa.Table) -> dict[Partition, pa.Table]:
     """Rows by the partition in which they are stored, sorted by the table's key."""
     rows = rows.sort_by([(name, "ascending") for name in table.grain])
-    found: dict[tuple[tuple[str, str], ...], pa.Table] = {(): rows}
+    found: dict[Partition, pa.Table] = {(): rows}
     for name in table.partition_by:
         found = {
             (*partition, (name, str(value))): some.filter(pc.equal(some.column(name), value))
@@ -219,7 +216,7 @@ def partitions_of(table: Table, rows: pa.Table) -> dict[tuple[tuple[str, str], .
     return found
 
 
-def check_replaced(
+def _check_replaced(
     table: Table, partitions: Iterable[tuple[tuple[str, str], ...]], replaced: Filters | None
 ) -> None:
     """Raise ValueError for rows of a partition that is not replaced: its old rows would stay."""

@@ -1,8 +1,7 @@
 """One writer at a time: a lock on the warehouse, which says who holds it and since when.
 
 On this machine it is a lock of the operating system: it ends with the process that holds it, and with the
-JVM that
-that process has started. In a store it is a file that only one writer can make.
+JVM that this process has started. In a store it is a file that only one writer can make.
 """
 
 import fcntl

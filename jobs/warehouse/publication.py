@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from jobs.warehouse.small_files import small_files
+from jobs.warehouse.stored import newest_version, restore
 from schemas.log_tables import PUBLICATIONS as TABLE
 from schemas.vocabulary import BEGIN, RECOVER
 
@@ -55,9 +55,9 @@ def publication(
     """
     if warehouse.published.versions is None:  # existing tables need a row to go back to
         _complete(warehouse, 1, BEGIN, [])
-    before = {name: warehouse.stored_version(name) for name in names}
+    before = {name: newest_version(warehouse.spark, warehouse.path(name)) for name in names}
     number = warehouse.published.number + 1
-    files = small_files(warehouse.spark, warehouse.root)
+    files = warehouse.small_files
     files.write(_INTENT, json.dumps({"publication": number, "before": before}).encode())
     try:
         yield
@@ -73,12 +73,13 @@ def recover(warehouse: "Warehouse") -> list[str]:
 
     Only a writer that holds the warehouse's lock may call it.
     """
-    files = small_files(warehouse.spark, warehouse.root)
+    files = warehouse.small_files
     intent = _intent(files.read(_INTENT))
     warehouse.__dict__.pop("published", None)
     restored: list[str] = []
     if intent is not None and warehouse.published.number < intent["publication"]:
-        restored = [name for name, version in intent["before"].items() if warehouse.restore(name, version)]
+        spark, before = warehouse.spark, intent["before"]
+        restored = [name for name, version in before.items() if restore(spark, warehouse.path(name), version)]
         _complete(warehouse, intent["publication"], RECOVER, [])
     files.remove(_INTENT)
     return restored
@@ -86,7 +87,7 @@ def recover(warehouse: "Warehouse") -> list[str]:
 
 def _complete(warehouse: "Warehouse", number: int, phase: str, log_dates: Sequence[date]) -> None:
     """Append the row that makes a publication visible."""
-    stored = {name: warehouse.stored_version(name) for name in warehouse.own_tables}
+    stored = {name: newest_version(warehouse.spark, warehouse.path(name)) for name in warehouse.own_tables}
     versions = {name: version for name, version in stored.items() if version is not None}
     row = {
         "publication": number,

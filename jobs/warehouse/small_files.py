@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -11,29 +11,8 @@ _CONDITIONAL: Final = "fs.option.create.conditional.overwrite"
 """Makes S3 refuse the second of two writers; other stores do so by default."""
 
 
-class SmallFiles(Protocol):
-    """Files of a few bytes in one folder, by name."""
-
-    def read(self, name: str) -> bytes | None:
-        """Return the contents of a file; None without one."""
-
-    def write(self, name: str, content: bytes) -> None:
-        """Make or replace a file."""
-
-    def create(self, name: str, content: bytes) -> bool:
-        """Make a file, unless it exists; returns whether it was made."""
-
-    def remove(self, name: str) -> None:
-        """Remove a file, if it exists."""
-
-
-def small_files(spark: SparkSession, root: str) -> SmallFiles:
-    """Return the files of a root, a folder of this machine or a URL of a store that Spark reaches."""
-    return HadoopFiles(spark, root) if "://" in root else LocalFiles(root)
-
-
 class LocalFiles:
-    """Files of a folder of this machine."""
+    """Files below a folder of this machine."""
 
     def __init__(self, root: str) -> None:
         self._root = Path(root)
@@ -47,13 +26,14 @@ class LocalFiles:
 
     def write(self, name: str, content: bytes) -> None:
         """Replace a file by a rename, so that a reader finds it whole."""
-        self._root.mkdir(parents=True, exist_ok=True)
-        beside = self._root / f"{name}.{os.getpid()}"
+        path = self._root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f"{path.name}.{os.getpid()}")
         with beside.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(self._root / name)
+        beside.replace(path)
 
     def create(self, name: str, content: bytes) -> bool:
         """Make a file, unless it exists; returns whether it was made."""
@@ -118,3 +98,12 @@ class HadoopFiles:
     def _fill(self, file: Any, content: bytes) -> None:  # noqa: ANN401  # an object of Java's
         file.write(bytearray(content))
         file.close()
+
+
+SmallFiles: TypeAlias = LocalFiles | HadoopFiles
+"""Files of a few bytes below one folder, by name; both kinds have the same methods."""
+
+
+def small_files(spark: SparkSession, root: str) -> SmallFiles:
+    """Return the files of a root, a folder of this machine or a URL of a store that Spark reaches."""
+    return HadoopFiles(spark, root) if "://" in root else LocalFiles(root)

@@ -4,6 +4,8 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from jobs.warehouse import local_tables
+from jobs.warehouse.frames import spark_schema
+from schemas.table import Table, sql_strings
 
 
 def is_stored(spark: SparkSession, path: str) -> bool:
@@ -32,3 +34,18 @@ def restore(spark: SparkSession, path: str, version: int | None) -> bool:
     else:
         local_tables.restore(path, wanted)
     return True
+
+
+def create(spark: SparkSession, path: str, table: Table) -> None:
+    """Make a table without rows, unless it exists.
+
+    In a store by a write of no rows: CREATE TABLE takes a table whose first writer died before its first
+    commit for an existing one.
+    """
+    if "://" not in path:
+        local_tables.create(path, table)
+    if is_stored(spark, path):
+        return
+    rows = spark.createDataFrame([], spark_schema(table)).write.format("delta").mode("append")
+    rows.partitionBy(*table.partition_by).save(path)
+    spark.sql(f"COMMENT ON TABLE delta.`{path.replace('`', '``')}` IS {sql_strings([table.meaning])}")

@@ -119,16 +119,6 @@ def read_units(batches: Iterable[pa.RecordBatch]) -> Iterator[UnitRows]:
                 file.close()
 
 
-def rows_of(unit: StoredUnit) -> pa.Table:
-    """Rows of one unit."""
-    opened: dict[str, pq.ParquetFile] = {}
-    try:
-        return _rows(unit.pieces, opened)
-    finally:
-        for file in opened.values():
-            file.close()
-
-
 def _rows(pieces: Sequence[Piece], opened: dict[str, pq.ParquetFile]) -> pa.Table:
     """Rows of a unit; a file is opened once for all units of a task, because its footer names them all."""
     tables = []

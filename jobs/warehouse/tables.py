@@ -5,32 +5,25 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from functools import cached_property
 from typing import Final
-from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from jobs.landing.staging import Staging
 from jobs.reading.reader import on_days, on_units
 from jobs.runtime.settings import Settings
 from jobs.warehouse import local_tables, stored
+from jobs.warehouse.frames import Rows, StagedRows, frame_of, spark_schema
 from jobs.warehouse.publication import Published, Versions, latest_publication
-from jobs.warehouse.spark_schema import spark_schema
-from jobs.warehouse.staged_rows import StagedRows
+from jobs.warehouse.small_files import SmallFiles, small_files
 from schemas.table import Table, sql_strings
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.views import VIEWS
 from schemas.vocabulary import INGESTED_TABLES, PUBLICATIONS, PUBLISHED_TABLES, RANK_STEPS
 
-_REFUSED: Final = "_refused"
-
 _DAY_OF_FILE: Final = re.compile(r"/log_date=([-0-9]{10})/")
-_OF_ONE_TASK: Final = 32 << 20
-"""Bytes of rows that travel with one task: Spark's messages hold 128 MB."""
 
 
 class Warehouse:
@@ -49,7 +42,7 @@ class Warehouse:
     @classmethod
     def of(cls, spark: SparkSession, settings: Settings) -> "Warehouse":
         """Return the warehouse that the settings name."""
-        return cls(spark, settings.paths.warehouse, settings.paths.silver)
+        return cls(spark, settings.paths.warehouse, settings.paths.ingested)
 
     def path(self, name: str) -> str:
         """Path of the table of this name."""
@@ -70,33 +63,26 @@ class Warehouse:
 
     def exists(self, name: str) -> bool:
         """Whether readers see a table of this name."""
-        is_seen = name not in PUBLISHED_TABLES or name in self._versions(name, {name: 0})
-        return is_seen and stored.is_stored(self.spark, self.path(name))
+        versions = self._versions(name)
+        return (versions is None or name in versions) and stored.is_stored(self.spark, self.path(name))
 
-    def _versions(self, name: str, before_any: Versions) -> Versions:
-        versions = self._home(name).published.versions
-        return before_any if versions is None else versions
+    def _versions(self, name: str) -> Versions | None:
+        """Versions of the tables that are published with this one; None for a log, and before any is."""
+        return self._home(name).published.versions if name in PUBLISHED_TABLES else None
 
     def _version(self, name: str) -> int | None:
         """Version of a table that readers see; None: the newest."""
-        return self._versions(name, {}).get(name) if name in PUBLISHED_TABLES else None
+        return (self._versions(name) or {}).get(name)
 
     @cached_property
     def published(self) -> Published:
         """The publication that this reads: the latest at the first read, or a later one made through it."""
         return latest_publication(self.rows(TABLES[PUBLICATIONS]))
 
-    def reread_publication(self) -> None:
-        """Read from now on as of the publication that is the latest now."""
-        self.__dict__.pop("published", None)
-
-    def stored_version(self, name: str) -> int | None:
-        """Newest version of a table, published or not; None without a table."""
-        return stored.newest_version(self.spark, self.path(name))
-
-    def restore(self, name: str, version: int | None) -> bool:
-        """Restore a table to a version; None: without rows. Returns whether that changed anything."""
-        return stored.restore(self.spark, self.path(name), version)
+    @cached_property
+    def small_files(self) -> SmallFiles:
+        """Small files beside the tables."""
+        return small_files(self.spark, self.root)
 
     def read(
         self,
@@ -167,10 +153,6 @@ class Warehouse:
         counts = self._rows(table.name).where(on_days(log_dates)).groupBy("log_date").count()
         return {row["log_date"]: row["count"] for row in counts.collect()}
 
-    def units(self, table: Table, log_dates: Sequence[date]) -> set[Unit]:
-        """Units with a row on these days."""
-        return set(local_tables.keys_of(self.rows(table, log_dates)))
-
     def files(self, table: Table, log_dates: Sequence[date]) -> list[tuple[date, str]]:
         """Log date, and path or URL, of each file with rows of these days."""
         if not self.exists(table.name):
@@ -187,7 +169,7 @@ class Warehouse:
     def replace(
         self,
         table: Table,
-        rows: StagedRows | pa.Table,
+        rows: Rows,
         log_dates: Sequence[date],
         units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
@@ -215,19 +197,7 @@ class Warehouse:
         condition += "".join(f" AND {name} = {sql_strings([each])}" for name, each in values)
         self._write(table, rows, "overwrite", replaceWhere=condition)
 
-    def frame(self, table: Table, rows: StagedRows | pa.Table) -> DataFrame:
-        """Rows of a table as a frame; rows in the driver sorted by key, few of them in one partition."""
-        if isinstance(rows, StagedRows):
-            return rows.rows
-        if table.differences(rows.schema):
-            return self.spark.createDataFrame(rows)
-        in_order = rows.select(table.column_names).sort_by([(name, "ascending") for name in table.grain])
-        frame = self.spark.createDataFrame(in_order, spark_schema(table))
-        return frame.coalesce(1) if rows.nbytes < _OF_ONE_TASK else frame
-
-    def _commit(
-        self, table: Table, rows: StagedRows | pa.Table, replaced: local_tables.Filters | None
-    ) -> bool:
+    def _commit(self, table: Table, rows: Rows, replaced: local_tables.Filters | None) -> bool:
         """Add rows, or replace these partitions, by a commit alone; returns whether that was possible.
 
         Not for a store reached by URL, which only Spark can reach, nor where the files lie
@@ -241,24 +211,14 @@ class Warehouse:
                 self.create(table)
                 rows.is_adopted = local_tables.commit(path, table, rows.files, replaced)
             return rows.is_adopted
-        table.check(rows.schema)
-        partitions = local_tables.partitions_of(table, rows)
-        local_tables.check_replaced(table, partitions, replaced)
-        self.create(table)  # before its folder has files
-        staging = Staging(self.root, uuid4().hex)
-        for partition, some in partitions.items():
-            staging.write(table.name, partition, some)
-        is_done = local_tables.commit(path, table, staging.close(), replaced)
-        if not is_done:
-            staging.drop()
-        return is_done
+        return local_tables.put(self.root, table, rows, replaced)
 
-    def _write(self, table: Table, rows: StagedRows | pa.Table, mode: str, **options: str) -> None:
+    def _write(self, table: Table, rows: Rows, mode: str, **options: str) -> None:
         """Write rows by Spark.
 
         The table is created before: on a write that creates it, Delta does not enforce replaceWhere.
         """
-        frame = self.frame(table, rows)
+        frame = frame_of(self.spark, table, rows)
         table.check(to_arrow_schema(frame.schema, timezone="UTC"))
         self.create(table)
         writer = frame.write.format("delta").mode(mode).options(mergeSchema=True, **options)
@@ -270,47 +230,21 @@ class Warehouse:
             self._write(table, rows, "append")
 
     def rewrite(self, table: Table, rows: pa.Table, key: str) -> None:
-        """Replace the rows that have the same keys, in a table that is not partitioned.
+        """Replace the rows that have the same keys, in a table that is not partitioned."""
+        condition = f"{key} IN ({sql_strings(rows[key].to_pylist())})"
+        if self.is_local:
+            local_tables.rewrite(self.path(table.name), rows, condition)
+        else:
+            self._write(table, rows, "overwrite", replaceWhere=condition)
 
-        On this machine only files whose statistics include the key are read.
-        """
-        path, keys = self.path(table.name), rows[key].to_pylist()
-        if not self.is_local:
-            self._write(table, rows, "overwrite", replaceWhere=f"{key} IN ({sql_strings(keys)})")
-            return
-        removed = local_tables.files_with(path, key, keys)
-        found = local_tables.rows_in(path, table, removed)
-        kept = found.filter(pc.invert(pc.is_in(found[key], pa.array(keys))))
-        staging = Staging(self.root, uuid4().hex)
-        staging.write(table.name, (), pa.concat_tables([kept, rows]))
-        if not local_tables.commit(path, table, staging.close(), None, removed):
-            staging.drop()
-            self._write(table, rows, "overwrite", replaceWhere=f"{key} IN ({sql_strings(keys)})")
-
-    def refused_path(self, phase: str, log_dates: Sequence[date]) -> str:
-        """Folder of the rows of these days that a gate of this phase refused, with a folder for each table.
-
-        Several days are named from the first to the last.
-        """
-        days = [day.isoformat() for day in sorted({min(log_dates), max(log_dates)})]
-        return self.path(f"{_REFUSED}/{phase}/{'..'.join(days)}")
-
-    def keep_refused(self, phase: str, log_dates: Sequence[date], name: str, frame: DataFrame) -> None:
-        """Save refused rows of a table for inspection, and replace those saved before for these days."""
-        writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        writer.save(f"{self.refused_path(phase, log_dates)}/{name}")
-
-    def register_views(
-        self, names: Collection[str] = (*TABLES, *VIEWS), log_dates: Sequence[date] | None = None
-    ) -> int:
+    def register_views(self, names: Collection[str] = (*TABLES, *VIEWS)) -> int:
         """Make tables and views temporary views of the session; return how many tables exist.
 
         names : which ones; a view needs what it reads. A table that does not exist yet is empty.
-        log_dates : days of the tables' rows; all if left out
         """
         for table in TABLES.values():
             if table.name in names:
-                self.read(table, log_dates).createOrReplaceTempView(table.name)
+                self.read(table).createOrReplaceTempView(table.name)
         for view in VIEWS.values():
             if view.name in names:
                 self.spark.sql(view.sql).createOrReplaceTempView(view.name)
@@ -318,21 +252,4 @@ class Warehouse:
 
     def create(self, table: Table) -> None:
         """Make a table without rows, unless it exists."""
-        if stored.is_stored(self.spark, self.path(table.name)):
-            return
-        if self.is_local:
-            local_tables.create(self.path(table.name), table)
-        else:
-            self._create(table)
-
-    def _create(self, table: Table) -> None:
-        """Create a table by a write of no rows.
-
-        CREATE TABLE takes a table whose first writer died before its first commit for an existing one.
-        """
-        path = self.path(table.name)
-        rows = self.spark.createDataFrame([], spark_schema(table)).write.format("delta").mode("append")
-        rows.partitionBy(*table.partition_by).save(path)
-        self.spark.sql(
-            f"COMMENT ON TABLE delta.`{path.replace('`', '``')}` IS {sql_strings([table.meaning])}"
-        )
+        stored.create(self.spark, self.path(table.name), table)

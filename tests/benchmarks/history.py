@@ -20,6 +20,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs import aggregate_fleet, backfill, ingest_rank_logs, publish_night, simulate_what_if
+from jobs.history.plan import plan
 from jobs.runtime.arguments import positive
 from jobs.runtime.project import PROJECT
 from jobs.runtime.run_log import work_of_phases
@@ -56,9 +57,7 @@ def backfills(spark: SparkSession, settings: Settings, all_days: int) -> Iterato
         days = first_days(all_days * share)
         started = time.perf_counter()
         with watched() as peak:
-            counts = backfill.run(
-                spark, settings, backfill.plan(Warehouse.of(spark, settings), settings, days)
-            )
+            counts = backfill.run(spark, settings, plan(Warehouse.of(spark, settings), settings, days))
         took_s = time.perf_counter() - started
         stages = work_of_phases(counts)
         ops = stages[0]["ops"]

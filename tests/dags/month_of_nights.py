@@ -19,6 +19,7 @@ from typing import Any, Final
 from dags.operators.local_airflow import LocalAirflow
 from dags.operators.spark_submit import POOL
 from jobs import backfill
+from jobs.history.plan import plan
 from jobs.runtime.arguments import positive
 from jobs.runtime.project import PROJECT
 from jobs.runtime.session import session
@@ -26,9 +27,10 @@ from jobs.runtime.settings import load_settings
 from jobs.synthetic.fleet import FIRST_DAY
 from jobs.warehouse.tables import Warehouse
 from tests.dags.test_dag_files import TASKS
-from tests.dags.test_night import SMALL, assert_same_tables, published
+from tests.dags.test_night import SMALL
 from tests.dags.test_real_scheduler import NIGHT, create_backfill
 from tests.support.commands import SHORT_LIVED
+from tests.support.history import assert_same_tables, published
 from tests.support.ports import free_port
 
 CLEARED: Final = "simulate_what_if"
@@ -114,7 +116,7 @@ def main() -> None:
             measure(airflow, days, args.at_a_time)
         together = load_settings(str(settings), str(landing), str(root / "together"))
         with session(together, "month_of_nights") as spark:
-            todo = backfill.plan(Warehouse.of(spark, together), together, days)
+            todo = plan(Warehouse.of(spark, together), together, days)
             backfill.run(spark, together, todo)
             expected = published(spark, root / "together")
             assert_same_tables(published(spark, root / "nights"), expected)

@@ -52,57 +52,56 @@ def notified(posts: Posts) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("status", "kind", "meaning"),
+    ("status", "tries", "alert"),
     [
-        (1, "task_failed", "simulate_what_if: exit status 1: the reason"),
-        (2, "wrong_settings", "simulate_what_if: wrong arguments or settings: the reason"),
-        (
-            3,
-            "gate_refused",
-            "simulate_what_if: a quality gate refused: the reason",
-        ),
+        (1, 3, ("task_failed", "exit status 1")),
+        (2, 1, ("wrong_settings", "wrong arguments or settings")),
+        (3, 1, ("gate_refused", "a quality gate refused")),
     ],
 )
-def test_a_failed_night_is_posted_once_when_no_retry_is_left(
-    nightly: DAG, run_dag: Run, tmp_path: Path, posts: Posts, status: int, kind: str, meaning: str
+def test_a_failed_night_is_posted_once_when_no_retry_can_help(
+    nightly: DAG, run_dag: Run, tmp_path: Path, posts: Posts, status: int, tries: int, alert: tuple[str, str]
 ) -> None:
     finish_day(tmp_path, DAY)
     stand_in(
         nightly, tmp_path, f"[ $ENTRY_POINT != simulate_what_if ] || {{ echo the reason; exit {status}; }}"
     )
-    run_dag(nightly)
-    assert notified(posts) == [(kind, f"nightly_what_if.simulate_what_if failed: {meaning}")]
+    assert run_dag(nightly) == {
+        "wait_for_day": ("success", 1),
+        "ingest_rank_logs": ("success", 1),
+        "simulate_what_if": ("failed", tries),
+        "revise_causes": ("upstream_failed", 0),
+        "aggregate_fleet": ("upstream_failed", 0),
+        "publish_night": ("upstream_failed", 0),
+    }
+    text = f"nightly_what_if.simulate_what_if failed: simulate_what_if: {alert[1]}: the reason"
+    assert notified(posts) == [(alert[0], text)]
     assert posts[0]["log_date"] == "2026-01-05"
 
 
-def test_a_day_that_its_producers_did_not_finish_is_posted(
+def test_a_day_that_its_producers_did_not_finish_is_posted_and_not_tried_again(
     nightly: DAG, run_dag: Run, tmp_path: Path, posts: Posts
 ) -> None:
     stand_in(nightly, tmp_path, "true").timeout = 0
-    run_dag(nightly)
+    ended = run_dag(nightly)
+    assert ended.pop("wait_for_day") == ("failed", 1)
+    assert set(ended.values()) == {("upstream_failed", 0)}
     ((kind, text),) = notified(posts)
     assert kind == "day_not_finished"
     assert "the producers have not finished 2026-01-05" in text
 
 
-def test_what_a_night_warns_of_is_posted_and_is_on_its_run(
-    nightly: DAG, run_dag: Run, tmp_path: Path, posts: Posts
+@pytest.mark.parametrize("warnings", [SUMMARY["warnings"], []], ids=["odd", "good"])
+def test_what_a_night_warns_of_is_posted(
+    nightly: DAG, run_dag: Run, tmp_path: Path, posts: Posts, warnings: list[dict[str, str]]
 ) -> None:
     finish_day(tmp_path, DAY)
-    leave = f"[ $ENTRY_POINT != publish_night ] || echo '{json.dumps(SUMMARY)}' > $WHAT_IF_SUMMARY"
+    summary = json.dumps({**SUMMARY, "warnings": warnings})
+    leave = f"[ $ENTRY_POINT != publish_night ] || echo '{summary}' > $WHAT_IF_SUMMARY"
     stand_in(nightly, tmp_path, leave)
     assert set(run_dag(nightly).values()) == {("success", 1)}
-    assert notified(posts) == [("night_warnings", "few\nslow")]
-    assert posts[0]["warnings"] == SUMMARY["warnings"]
-
-
-def test_a_good_night_is_no_news(nightly: DAG, run_dag: Run, tmp_path: Path, posts: Posts) -> None:
-    finish_day(tmp_path, DAY)
-    quiet = json.dumps({**SUMMARY, "warnings": []})
-    leave = f"[ $ENTRY_POINT != publish_night ] || echo '{quiet}' > $WHAT_IF_SUMMARY"
-    stand_in(nightly, tmp_path, leave)
-    assert set(run_dag(nightly).values()) == {("success", 1)}
-    assert posts == []
+    assert notified(posts) == ([("night_warnings", "few\nslow")] if warnings else [])
+    assert [post["warnings"] for post in posts] == ([warnings] if warnings else [])
 
 
 def context(error: Exception | str | None) -> Any:  # noqa: ANN401  # Airflow's own is no easier to make

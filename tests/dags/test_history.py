@@ -33,13 +33,23 @@ def command_of(dag: DAG, arguments_file: Path, conf: dict[str, Any] | None = Non
     return words[next(at for at, word in enumerate(words) if word.startswith("jobs/")) :]
 
 
-def test_upkeep_gets_its_day_or_a_dry_run(dag_bag: DagBag, arguments_file: Path) -> None:
-    asked = ["jobs/maintain_tables.py", "--log-date", "2026-01-05"]
-    assert command_of(dag_bag.dags["maintain_tables"], arguments_file) == asked
-    assert command_of(dag_bag.dags["maintain_tables"], arguments_file, {"dry_run": True}) == [
-        *asked,
-        "--dry-run",
-    ]
+FORM = {"first_day": "2026-01-01", "last_day": "2026-01-31"}
+
+
+@pytest.mark.parametrize(
+    ("name", "conf", "wanted"),
+    [
+        ("maintain_tables", None, ["--log-date", "2026-01-05"]),
+        ("maintain_tables", {"dry_run": True}, ["--log-date", "2026-01-05", "--dry-run"]),
+        ("refresh_changed_days", None, ["--log-date", "2026-01-05"]),
+        ("backfill_history", FORM, ["--from", "2026-01-01", "--to", "2026-01-31"]),
+    ],
+)
+def test_an_entry_point_gets_its_day_or_the_form(
+    dag_bag: DagBag, arguments_file: Path, name: str, conf: dict[str, Any] | None, wanted: list[str]
+) -> None:
+    task = name.removesuffix("_history")
+    assert command_of(dag_bag.dags[name], arguments_file, conf) == [f"jobs/{task}.py", *wanted]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +70,7 @@ def test_a_form_that_cannot_be_used_is_refused_before_anything_starts(
     dag_bag: DagBag, wrong: dict[str, Any]
 ) -> None:
     params = dag_bag.dags["backfill_history"].params
-    params.update({"first_day": "2026-01-01", "last_day": "2026-01-31"})
+    params.update(FORM)
     params.validate()
     with pytest.raises(ParamValidationError):
         params.update(wrong)
@@ -73,18 +83,9 @@ def arguments_file(environment: Path, tmp_path: Path, _database: None) -> Path:
     return tmp_path / "arguments"
 
 
-def test_the_refresh_gets_its_day(dag_bag: DagBag, arguments_file: Path) -> None:
-    assert command_of(dag_bag.dags["refresh_changed_days"], arguments_file) == [
-        "jobs/refresh_changed_days.py",
-        "--log-date",
-        "2026-01-05",
-    ]
-
-
 def test_the_backfill_gets_what_the_form_has(dag_bag: DagBag, arguments_file: Path) -> None:
     form = {
-        "first_day": "2026-01-01",
-        "last_day": "2026-01-31",
+        **FORM,
         "stages": ["simulate", "aggregate"],
         "job_ids": ["gpt-175b", "a job; echo $HOME"],
         "warehouse_new": "s3a://b/new",
@@ -99,13 +100,6 @@ def test_the_backfill_gets_what_the_form_has(dag_bag: DagBag, arguments_file: Pa
     assert (parsed["warehouse_new"], parsed["dry_run"]) == ("s3a://b/new", True)
 
 
-def test_a_backfill_of_a_range_alone_gets_no_other_argument(dag_bag: DagBag, arguments_file: Path) -> None:
-    form = {"first_day": "2026-01-01", "last_day": "2026-01-31"}
-    assert command_of(dag_bag.dags["backfill_history"], arguments_file, form) == [
-        "jobs/backfill.py", "--from", "2026-01-01", "--to", "2026-01-31"
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(("is_current", "events"), [(True, 1), (False, 0)])
 def test_what_leaves_the_current_tables_as_they_were_starts_nothing_that_is_scheduled_on_them(
     dag_bag: DagBag, environment: Path, arguments_file: Path, *, is_current: bool, events: int
@@ -113,11 +107,7 @@ def test_what_leaves_the_current_tables_as_they_were_starts_nothing_that_is_sche
     summary = json.dumps({"days": ["2026-01-01"], "is_current": is_current})
     write_script(environment / "spark-submit", f"{PRINT_ARGUMENTS}\necho '{summary}' > $WHAT_IF_SUMMARY")
     before = events_of_the_history()
-    command_of(
-        dag_bag.dags["backfill_history"],
-        arguments_file,
-        {"first_day": "2026-01-01", "last_day": "2026-01-31"},
-    )
+    command_of(dag_bag.dags["backfill_history"], arguments_file, FORM)
     assert events_of_the_history() - before == events
 
 

@@ -16,11 +16,14 @@ from dags.operators.spark_submit import POOL
 from jobs.emitter.rank_log_writer import finish_day
 from jobs.run_nightly import run as run_nightly
 from jobs.runtime.settings import load_settings
-from schemas.vocabulary import JUDGED_BY_HISTORY
+from jobs.warehouse.tables import Warehouse
+from schemas.tables import TABLES
+from schemas.vocabulary import JUDGED_BY_HISTORY, PIPELINE_RUNS
 from tests.dags.test_dag_files import TASKS
-from tests.dags.test_night import SMALL, assert_same_tables, published
+from tests.dags.test_night import SMALL
 from tests.jobs.test_revised_causes import DAYS, REPLICA, SICK, hosts, write
 from tests.support.commands import SHORT_LIVED
+from tests.support.history import assert_same_tables, published
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.slow
@@ -131,9 +134,12 @@ def test_a_backfill_backwards_through_a_crash_gives_the_tables_of_nights_in_orde
     for night in NIGHTS:
         run_nightly(spark, settings, [night])
     tables = published(spark, expected)
-    assert_same_tables(published(spark, Path(folders["what_if_warehouse"])), tables)
-    judged = [row for row in tables["job_causes"].to_pylist() if row["flag_reason"] == JUDGED_BY_HISTORY]
+    assert_same_tables(published(spark, folders["what_if_warehouse"]), tables)
+    judged = [row for row in tables["job_causes"] if row["flag_reason"] == JUDGED_BY_HISTORY]
     assert SICK in {culprit["host"] for row in judged for culprit in row["culprits"]}
+    runs = Warehouse(spark, folders["what_if_warehouse"]).rows(TABLES[PIPELINE_RUNS]).to_pylist()
+    done = [(run["log_date"], run["entry_point"]) for run in runs if run["outcome"] == "done"]
+    assert sorted(done) == sorted((night, task) for night in NIGHTS for task in TASKS[NIGHT][1:])
 
     events = airflow.ask("/api/v2/assets/events?limit=100")["asset_events"]
     nights = {

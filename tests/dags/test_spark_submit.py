@@ -63,38 +63,22 @@ def test_a_phase_is_submitted_with_the_projects_zip_and_the_day(environment: Pat
     assert not any(Path(file).exists() for file in (arguments[1], arguments[4]))
 
 
-def test_folders_and_settings_are_passed_on_whole(environment: Path, tmp_path: Path) -> None:
-    write_script(environment / "spark-submit", PRINT_ARGUMENTS)
-    stage(landing="my logs", warehouse="s3a://b/w$HOME", settings="a.toml").execute({})
-    assert (
-        (tmp_path / "arguments")
-        .read_text()
-        .endswith(
-            "<--log-date><2026-01-05><--landing><my logs><--warehouse><s3a://b/w$HOME><--settings><a.toml>"
-        )
-    )
-
-
-def test_what_the_worker_has_exported_does_not_choose_another_spark(
-    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("conf", [None, "/etc/spark"])
+def test_of_what_the_worker_has_exported_only_its_own_settings_of_spark_count(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, conf: str | None
 ) -> None:
     for name in ("SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "ENVIRONMENT"):
         monkeypatch.setenv(name, "/nowhere")
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    if conf:
+        monkeypatch.setenv("SPARK_CONF_DIR", conf)
     write_script(environment / "spark-submit", PRINT_ARGUMENTS)
-    stage().execute({})
+    stage(landing="my logs", warehouse="s3a://b/w$HOME", settings="a.toml").execute({})
     python = environment / "python"
-    wanted = f"{PROJECT}||{python}|{PROJECT / 'conf'}|{python}|{find_java_home()}\n"
+    wanted = f"{PROJECT}||{python}|{conf or PROJECT / 'conf'}|{python}|{find_java_home()}\n"
     assert (tmp_path / "arguments.environment").read_text() == wanted
-
-
-def test_a_cluster_is_named_by_the_workers_own_spark_settings(
-    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark")
-    write_script(environment / "spark-submit", PRINT_ARGUMENTS)
-    stage().execute({})
-    assert "|/etc/spark|" in (tmp_path / "arguments.environment").read_text()
+    whole = "<2026-01-05><--landing><my logs><--warehouse><s3a://b/w$HOME><--settings><a.toml>"
+    assert (tmp_path / "arguments").read_text().endswith(whole)
 
 
 def test_without_java_the_task_says_so_and_is_not_retried(
@@ -128,22 +112,6 @@ def test_the_message_has_the_last_line_and_what_its_exit_status_means(
         stage().execute({})
     assert type(raised.value) is error
     assert str(raised.value) == message
-
-
-@pytest.mark.parametrize(("status", "tries"), [(1, 3), (2, 1), (3, 1)])
-def test_only_what_may_pass_is_retried(
-    nightly: DAG, run_dag: Run, tmp_path: Path, status: int, tries: int
-) -> None:
-    finish_day(tmp_path, DAY)
-    stand_in(nightly, tmp_path, f"[ $ENTRY_POINT != simulate_what_if ] || exit {status}")
-    assert run_dag(nightly) == {
-        "wait_for_day": ("success", 1),
-        "ingest_rank_logs": ("success", 1),
-        "simulate_what_if": ("failed", tries),
-        "revise_causes": ("upstream_failed", 0),
-        "aggregate_fleet": ("upstream_failed", 0),
-        "publish_night": ("upstream_failed", 0),
-    }
 
 
 def test_a_failure_that_passes_leaves_a_complete_night(nightly: DAG, run_dag: Run, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def filled(
     spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[History]:
-    """Two jobs on two finished days, backfilled in one block; to look at, not to write to."""
+    """Two jobs on two finished days, backfilled in one batch; to look at, not to write to."""
     history = history_in(tmp_path_factory.mktemp("history"), spark, test_settings)
     for day in DAYS:
         for job in JOB_IDS:

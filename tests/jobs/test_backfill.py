@@ -5,8 +5,7 @@ import shutil
 import pytest
 
 from jobs import run_nightly
-from jobs.gates.audit import GateRefusedError, Refusal
-from jobs.history.fingerprints import PHASE_VERSIONS
+from jobs.gates.checks import Check, GateRefusedError
 from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import (
     COLLECTIVE_ARRIVAL,
@@ -27,6 +26,7 @@ from tests.support.history import (
     NOTHING,
     History,
     KilledError,
+    another_version,
     assert_same_tables,
     dying_at,
     history_in,
@@ -47,7 +47,7 @@ def test_a_backfill_gives_the_tables_of_the_nights(filled: History, history: His
     assert units_of(history.plan()) == NOTHING
 
 
-def test_a_block_is_one_commit_of_each_table(filled: History) -> None:
+def test_a_batch_is_one_commit_of_each_table(filled: History) -> None:
     """Version 0 creates the table; no rows are no commit."""
     versions = filled.versions()
     assert versions.pop(UNIT_FINGERPRINTS) == len(PHASE_NAMES)
@@ -93,7 +93,7 @@ def test_other_settings_redo_what_they_matter_to(history: History) -> None:
 def test_another_version_redoes_its_phase_and_what_follows(
     history: History, monkeypatch: pytest.MonkeyPatch, stage: str, redone: set[str]
 ) -> None:
-    monkeypatch.setitem(PHASE_VERSIONS, stage, "0.0")
+    another_version(monkeypatch, stage)
     assert {name for name, units in units_of(history.plan()).items() if units} == redone
     assert units_of(history.plan(data_only=True)) == NOTHING
 
@@ -149,7 +149,7 @@ def test_what_a_gate_refuses_to_a_backfill_stays_as_it_was(
     filled: History, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
-        raise GateRefusedError([Refusal("jobs", "key_is_unique", 2, "(log_date, job_id, run_id) is unique")])
+        raise GateRefusedError([Check("jobs", "key_is_unique", 2, "(log_date, job_id, run_id) is unique")])
 
     history.put("alpha", DAYS[0], slow=2.0)
     with monkeypatch.context() as patch:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from jobs import backfill
-from jobs.history.blocks import rates
+from jobs.history.plan import rates
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import PIPELINE_RUNS, UNIT_FINGERPRINTS

@@ -10,12 +10,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import backfill, compare_versions, ingest_rank_logs
-from jobs.history.fingerprints import PHASE_VERSIONS
 from jobs.runtime.settings import SettingsError, with_new_warehouse
 from jobs.transforms.versions import changed_units, results_with_causes
 from schemas.vocabulary import INGESTED_TABLES, JOB_CAUSES, JOB_SLOWDOWN, RESULT_TABLES
 from tests.support.examples import frame
-from tests.support.history import DAYS, JOB_IDS, NOTHING, History, assert_same_tables, units_of
+from tests.support.history import (
+    DAYS,
+    JOB_IDS,
+    NOTHING,
+    History,
+    another_version,
+    assert_same_tables,
+    units_of,
+)
 
 RANGE = ["--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat()]
 UNIT = (date(2026, 1, 5), "gpt-175b", "r3")
@@ -81,7 +88,7 @@ def test_a_new_version_beside_the_current_one_is_compared_and_made_current(
     side = tmp_path / "side"
     settings = tmp_path / "new.toml"
     settings.write_text('[simulation]\nminimum_steps = 13\nideal = "pooled-median"\n')
-    monkeypatch.setitem(PHASE_VERSIONS, "simulate", "2.0.0")
+    another_version(monkeypatch, "simulate")
     beside = [*history.arguments(), "--settings", str(settings), "--warehouse-new", str(side)]
 
     assert backfill.main([*beside, *RANGE]) == 0
@@ -119,7 +126,7 @@ def test_nothing_is_ingested_into_a_warehouse_that_reads_anothers_ingested_table
     history: History, tmp_path: Path
 ) -> None:
     beside = with_new_warehouse(history.settings, str(tmp_path / "side"))
-    with pytest.raises(SettingsError, match=r"^paths\.silver: ingested tables of another warehouse are read"):
+    with pytest.raises(SettingsError, match=r"^paths\.ingested: ingested tables of another warehouse"):
         ingest_rank_logs.run(history.spark, beside, DAYS)
     assert not (tmp_path / "side").exists()
 

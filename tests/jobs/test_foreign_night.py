@@ -15,7 +15,7 @@ from jobs.runtime.settings import Settings
 from jobs.synthetic.log_files import write_inspector_logs, write_rank_logs
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobIdentity, JobShape
-from jobs.warehouse.spark_schema import spark_schema
+from jobs.warehouse.frames import spark_schema
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (

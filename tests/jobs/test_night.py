@@ -157,64 +157,36 @@ def test_tables_have_what_the_simulator_gives_in_process(job_id: str, night: Nig
         )
 
 
-def test_units_that_were_not_replayed_have_one_row_only(night: Night) -> None:
-    for job_id in ("no-manifest", "wrong-product", "restarting", "no-logs", "cyclic", "worker-missing"):
-        rows = {name: len(found) for name, found in night.of(job_id).items() if name in RESULT_TABLES}
-        assert rows == dict.fromkeys(RESULT_TABLES, 0) | {"job_slowdown": 1}, job_id
-
-
-def test_lines_of_units_without_a_good_manifest_are_stored(night: Night) -> None:
-    assert {len(night.of(job_id)["rank_steps"]) for job_id in ("no-manifest", "wrong-product", "good")} == {
-        48
-    }
-
-
-def test_fleet_counts_units_by_status_and_slowdown_of_analysed_ones(night: Night) -> None:
-    (fleet,) = night.tables["fleet_day"]
-    assert fleet["jobs"] == len(UNITS)
-    assert {status: fleet[status] for _, status, _ in UNITS.values()} == dict.fromkeys(
-        (status for _, status, _ in UNITS.values()), 1
-    )
-    good_job = night.job("good")
-    assert fleet["straggling"] == 1
+def test_the_fleets_tables_add_up_to_the_units(night: Night) -> None:
+    good_job, (fleet,) = night.job("good"), night.tables["fleet_day"]
+    by_status = {status: 1 for _, status, _ in UNITS.values()}
+    assert {status: fleet[status] for status in by_status} == by_status
+    assert {row["status"]: row["jobs"] for row in night.tables["coverage_day"]} == by_status
+    assert (fleet["jobs"], fleet["straggling"]) == (len(UNITS), 1)
     assert fleet["analysed_gpu_hours"] == good_job["gpu_hours"] == 96.0
     assert fleet["wasted_gpu_hours"] == good_job["wasted_gpu_hours"]
     assert fleet["waste_p50"] == good_job["waste_fraction"]
-
-
-def test_causes_of_the_night_are_those_of_its_replayed_units(night: Night) -> None:
-    found = {row["cause"]: row for row in night.tables["cause_day"]}
-    assert tuple(sorted(found)) == tuple(sorted(CAUSES))
-    assert {row["replayed"] for row in found.values()} == {3}
-    rows = [row for row in night.tables["job_causes"] if row["recoverable_gpu_hours"] is not None]
-    for cause, row in found.items():
-        hours = [each["recoverable_gpu_hours"] for each in rows if each["cause"] == cause]
-        assert row["recoverable_gpu_hours"] == pytest.approx(sum(hours), rel=1e-12)
-
-
-def test_hosts_and_coverage_of_the_night(night: Night) -> None:
-    coverage = {row["status"]: row["jobs"] for row in night.tables["coverage_day"]}
-    assert coverage == {status: 1 for _, status, _ in UNITS.values()}
+    causes = {row["cause"]: row for row in night.tables["cause_day"]}
+    assert sorted(causes) == sorted(CAUSES)
+    assert {row["replayed"] for row in causes.values()} == {3}
     workers = [row for row in night.tables["worker_slowdown"] if row["host"] is not None]
-    assert sum(row["workers"] for row in night.tables["host_day"]) == len(workers) == 3 * 4
-    assert max(row["worker_slowdown_max"] for row in night.tables["host_day"]) == max(
-        row["slowdown"] for row in workers
-    )
+    hosts = night.tables["host_day"]
+    assert sum(row["workers"] for row in hosts) == len(workers) == 3 * 4
+    assert max(row["worker_slowdown_max"] for row in hosts) == max(row["slowdown"] for row in workers)
 
 
-def test_a_second_run_of_the_date_gives_the_same_rows(spark: SparkSession, night: Night) -> None:
+def test_a_second_run_of_the_date_gives_the_same_rows_and_an_empty_day_none(
+    spark: SparkSession, night: Night
+) -> None:
     pages = report_of(night)
     run_nightly.run(spark, night.settings, [DAY])
     again = read_tables(spark, night.settings)
     assert report_of(night) == pages
     for name in PUBLISHED_TABLES:
         assert sorted(again[name], key=repr) == sorted(night.tables[name], key=repr), name
-
-
-def test_an_empty_day_publishes_nothing_and_leaves_other_days(spark: SparkSession, night: Night) -> None:
-    run_nightly.run(spark, night.settings, [date(2026, 1, 6)])
-    found = read_tables(spark, night.settings)
-    assert {name: len(found[name]) for name in PUBLISHED_TABLES} == {
+    run_nightly.run(spark, night.settings, [date(2026, 1, 6)])  # without logs: it leaves other days alone
+    then = read_tables(spark, night.settings)
+    assert {name: len(then[name]) for name in PUBLISHED_TABLES} == {
         name: len(night.tables[name]) for name in PUBLISHED_TABLES
     }
 
@@ -244,28 +216,19 @@ def test_the_nights_report_adds_up_to_its_tables(night: Night) -> None:
     assert chart_names == ["workers", "steps", "opTypes", "stepMap"]
 
 
-@pytest.mark.parametrize(
-    ("job_id", "message"),
-    [
-        ("slow-loading", "late starts (launch_delay) Fixing it alone returns"),
-        ("cyclic", "Not analysed: recorded ops contradict each other"),
-    ],
-)
-def test_a_page_of_any_job_on_demand(
-    night: Night, capsys: pytest.CaptureFixture[str], job_id: str, message: str
-) -> None:
+def test_a_page_of_any_job_on_demand(night: Night, capsys: pytest.CaptureFixture[str]) -> None:
     warehouse = night.settings.paths.warehouse
-    assert report_job.main(["--warehouse", warehouse, "--job-id", job_id]) == 0
-    page = Path(capsys.readouterr().out.strip())
-    assert page.parent == Path(warehouse) / "_report" / str(DAY) / "jobs"
-    assert message in Page(page.read_bytes()).text
-    page.unlink()
-
-
-def test_the_page_of_an_unknown_job_is_refused_in_one_line(
-    night: Night, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert report_job.main(["--warehouse", night.settings.paths.warehouse, "--job-id", "god"]) == 2
+    messages = {
+        "slow-loading": "late starts (launch_delay) Fixing it alone returns",
+        "cyclic": "Not analysed: recorded ops contradict each other",
+    }
+    for job_id, message in messages.items():
+        assert report_job.main(["--warehouse", warehouse, "--job-id", job_id]) == 0
+        page = Path(capsys.readouterr().out.strip())
+        assert page.parent == Path(warehouse) / "_report" / str(DAY) / "jobs"
+        assert message in Page(page.read_bytes()).text
+        page.unlink()
+    assert report_job.main(["--warehouse", warehouse, "--job-id", "god"]) == 2
     assert "report_job: error: no job god: did you mean good?\n" in capsys.readouterr().err
 
 

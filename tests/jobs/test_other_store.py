@@ -28,9 +28,9 @@ def test_any_store_that_spark_reaches_will_do(filled: History, tmp_path: Path) -
     local.landing.symlink_to(filled.landing)
     remote = mounted(local)
     todo = remote.plan()
-    assert [len(block.log_dates) for block in todo.blocks] == [len(DAYS)]
+    assert [len(batch.log_dates) for batch in todo.batches] == [len(DAYS)]
     backfill.run(remote.spark, remote.settings, todo)
     assert_same_tables(local.tables(), filled.tables())
-    assert remote.plan().blocks == []
+    assert remote.plan().batches == []
     after = DAYS[-1] + timedelta(days=1)
     assert refresh_changed_days.run(remote.spark, remote.settings, after) == {}

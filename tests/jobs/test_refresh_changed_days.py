@@ -11,11 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import refresh_changed_days, run_nightly
-from jobs.history.fingerprints import PHASE_VERSIONS
 from jobs.landing.files import LandedFile
 from jobs.runtime.settings import REPORT
 from schemas.vocabulary import JOB_SLOWDOWN, PUBLICATIONS, UNIT_FINGERPRINTS
-from tests.support.history import DAYS, JOB_IDS, History, assert_same_tables, history_in
+from tests.support.history import DAYS, JOB_IDS, History, another_version, assert_same_tables, history_in
 
 FIRST, LAST = DAYS[0], DAYS[-1]
 AFTER = LAST + timedelta(days=1)
@@ -111,7 +110,7 @@ def test_only_finished_days_that_are_near_enough_are_looked_at(history: History)
 
 def test_another_version_is_not_late_data(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     before = history.versions()
-    monkeypatch.setitem(PHASE_VERSIONS, "simulate", "0.0")
+    another_version(monkeypatch, "simulate")
     assert refresh(history.with_settings(minimum_steps=13)) == {}
     assert history.versions() == before
 

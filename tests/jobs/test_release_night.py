@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import backfill, release_night
-from jobs.gates.audit import GateRefusedError, Rule
-from jobs.gates.quality_docs import Check, Page, TableChecks, html
-from jobs.gates.releases import Release, record_release, refused
-from jobs.gates.write_audit_publish import publish
+from jobs.gates.checks import OF_EVERY_TABLE, Check, GateRefusedError, Rule
+from jobs.gates.quality_docs import Page, TableChecks, html
+from jobs.gates.write_audit_publish import publish, refused_path
+from jobs.release_night import Release, record_release, refused
 from jobs.report.links import docs_path
 from jobs.runtime.run_log import recorded_run
 from jobs.warehouse.tables import Warehouse
@@ -69,7 +69,7 @@ def test_a_refused_night_is_published_once_all_of_it_is_released(
     assert warehouse.read(TABLES[STAGE_SLOWDOWN]).count() == 1
     assert f"table {REFUSED.split('.', maxsplit=1)[0]}, expectation pp_rank_in_range, 1 row" in caplog.text
     stored = warehouse.spark.read.format("delta").load(
-        f"{warehouse.refused_path('simulate', [DAY])}/{STAGE_SLOWDOWN}"
+        f"{refused_path(warehouse.root, 'simulate', [DAY])}/{STAGE_SLOWDOWN}"
     )
     assert stored.count() == 1
     runs = warehouse.read(TABLES[PIPELINE_RUNS]).where("accepted_by IS NOT NULL").collect()
@@ -97,29 +97,43 @@ def test_what_a_table_cannot_be_written_without_is_never_released(
         publish("simulate", warehouse, twice, [DAY])
 
 
-def test_a_release_by_command_is_found_by_the_next_run(warehouse: Warehouse) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"--accept": "stage_slowdown"}, "is not table.expectation"),
+        *(({"--accept": f"stage_slowdown.{name}"}, "cannot be written") for name in OF_EVERY_TABLE),
+        ({"--by": " "}, "Invalid value for '--by': must not be empty"),
+        ({"--because": " "}, "Invalid value for '--because': must not be empty"),
+    ],
+)
+def test_a_release_of_what_cannot_be_released_or_without_a_reason_is_a_wrong_argument(
+    wrong: dict[str, str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"--log-date": "2026-01-05", "--accept": REFUSED, "--by": "anna", "--because": "so"} | wrong
+    assert release_night.main([word for pair in given.items() for word in pair]) == EXIT_WRONG_SETTINGS
+    assert message in capsys.readouterr().err
+
+
+def test_a_release_by_command_of_what_a_gate_has_refused_is_found_by_the_next_run(
+    warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another name, misspelt or of another warehouse, would only seem to have worked."""
     with pytest.raises(GateRefusedError), recorded_run(warehouse, "simulate_what_if", [], DAY):
         publish_bad(warehouse)
-    accept = [word for name in (REFUSED, RULE) for word in ("--accept", name)]
-    arguments = ["--log-date", "2026-01-05", *accept, "--by", "anna", "--because", "it is known"]
-    assert release_night.main([*arguments, "--warehouse", warehouse.root]) == 0
+
+    def released(*names: str) -> int:
+        accept = [word for name in names for word in ("--accept", name)]
+        reason = ["--by", "anna", "--because", "it is known", "--warehouse", warehouse.root]
+        return release_night.main(["--log-date", "2026-01-05", *accept, *reason])
+
+    assert released("several.complet") == EXIT_WRONG_SETTINGS
+    message = f"no gate has refused that in {warehouse.root}; refused were: {RULE}, {REFUSED}"
+    assert f"--accept several.complet: {message}" in capsys.readouterr().err
+    assert released(REFUSED, RULE) == 0
     assert publish_bad(warehouse) == 2
     (run,) = warehouse.read(TABLES[PIPELINE_RUNS]).where("accepted IS NOT NULL").collect()
     assert (run["entry_point"], run["log_date"], run["accepted"]) == ("release_night", DAY, [REFUSED, RULE])
     assert "--because 'it is known'" in run["arguments"]
-
-
-def test_what_no_gate_has_refused_is_not_released(
-    warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A name misspelt, or another warehouse than that of the refusal: both would seem to have worked."""
-    with pytest.raises(GateRefusedError), recorded_run(warehouse, "simulate_what_if", [], DAY):
-        publish_bad(warehouse)
-    arguments = ["--log-date", "2026-01-05", "--accept", "several.complet", "--by", "anna", "--because", "so"]
-    assert release_night.main([*arguments, "--warehouse", warehouse.root]) == EXIT_WRONG_SETTINGS
-    message = f"no gate has refused that in {warehouse.root}; refused were: {RULE}, {REFUSED}"
-    assert f"--accept several.complet: {message}" in capsys.readouterr().err
-    assert warehouse.read(TABLES[PIPELINE_RUNS]).where("accepted IS NOT NULL").count() == 0
 
 
 def test_what_a_backfill_beside_the_current_results_refuses_can_be_released_there(
@@ -165,7 +179,7 @@ def test_the_page_of_a_whole_night_stays_when_a_part_of_it_changes(warehouse: Wa
 
 
 def test_a_page_offers_no_release_that_would_not_do() -> None:
-    checks = [Check("complete", "", 1, named=RULE), Check("key_is_unique", "", 1)]
+    checks = [Check("several", "complete", 1, ""), Check("several", "key_is_unique", 1, "")]
     refused = Page("simulate", [DAY], "/w", [TableChecks("several", "", None, checks)])
     assert refused.releases == []
     assert "Fix the defect and run the phase again.</p>" in html(refused)
@@ -183,7 +197,7 @@ def test_the_page_of_a_night_says_what_passed_and_what_was_refused(
         publish_bad(warehouse)
     refused = page(warehouse)
     assert "simulate, 2026-01-05: refused" in refused
-    assert f"kept in {warehouse.refused_path('simulate', [DAY])}" in refused
+    assert f"kept in {refused_path(warehouse.root, 'simulate', [DAY])}" in refused
     message = f"straggler release --warehouse {warehouse.root} --log-date 2026-01-05"
     assert f"{message} --accept {REFUSED} --accept {RULE} --by" in refused
     assert '<tr class="refused"><td>pp_rank_in_range</td><td>at least 0</td><td>1</td></tr>' in refused
@@ -194,9 +208,9 @@ def test_the_page_of_a_night_says_what_passed_and_what_was_refused(
 
 
 def test_names_on_a_page_are_text_whatever_they_are() -> None:
-    checks = [Check("<b>", "a & b", 1)]
+    checks = [Check("x", "<b>", 1, "a & b")]
     text = html(
-        Page("simulate", [DAY], "<q>", [TableChecks("<i>", "", 1, checks)], "<u>", {"<s>": 1}, ["<em>"])
+        Page("simulate", [DAY], "<q>", [TableChecks("<i>", "", 1, checks)], (), "<u>", {"<s>": 1}, ["<em>"])
     )
     assert not [tag for tag in ("<b>", "<i>", "<q>", "<u>", "<s>", "<em>") if tag in text]
     assert "a &amp; b" in text

@@ -9,19 +9,18 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import backfill, revise_causes, run_nightly, simulate_what_if
+from jobs import backfill, ingest_rank_logs, revise_causes, run_nightly, simulate_what_if
 from jobs.history.fingerprints import recorded
-from jobs.run_nightly import PHASES
+from jobs.history.plan import plan
 from jobs.runtime.settings import Settings
 from jobs.synthetic.log_files import write_rank_logs
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.transfers import CongestedNetwork
-from jobs.synthetic.mechanisms.work import LossLayer
 from jobs.synthetic.mechanisms.workers import SickHost
 from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import CAUSE_DAY, JOB_CAUSES, JOB_SLOWDOWN, JUDGED_BY_HISTORY
+from schemas.vocabulary import CAUSE_DAY, JOB_CAUSES, JUDGED_BY_HISTORY
 from tests.support.history import KilledError, dying_at
 from tests.support.random_jobs import generate_job
 
@@ -62,22 +61,15 @@ def write_days(landing: Path) -> None:
 
     The sick host is known from job "seen" of the day before.
     """
-    loss = LossLayer(0.02, 0.03)
-    seen = replace(REPLICA, dp_size=4)
     for day in range(3):
         last = day == 2
         write(landing, day, "sick-stage", REPLICA, hosts("a", day, 4, *([2] if last else [])))
-        write(landing, day, "heavy-stage", REPLICA, hosts("b", day, 4), loss)
         write(landing, day, "sick-whole", SMALL, hosts("c", day, 1, *([0] if last else [])))
         slow = [CongestedNetwork("pipeline", 0.05)] if last else []
         write(landing, day, "slow-link", replace(REPLICA, dp_size=2), hosts("d", day, 8), *slow)
         if day == 1:
-            write(landing, day, "seen", seen, hosts("e", day, 16, 5))
-        if last:
-            write(landing, day, "not-replayed", replace(REPLICA, steps=1), [])
-            next(landing.glob("*/job_id=not-replayed/*/rank-*")).unlink()
-            write(landing, day, "new-and-sick", REPLICA, hosts("f", day, 4, 1))
-            write(landing, day, "new-and-heavy", REPLICA, hosts("g", day, 4), loss)
+            write(landing, day, "seen", replace(REPLICA, dp_size=4), hosts("e", day, 16, 5))
+    write(landing, 2, "new-and-sick", REPLICA, hosts("f", 2, 4, 1))
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +78,6 @@ def settings(test_settings: Settings, tmp_path_factory: pytest.TempPathFactory) 
     write_days(root / "landing")
     paths = {"landing": str(root / "landing"), "warehouse": str(root / "warehouse")}
     return test_settings.model_copy(update={"paths": test_settings.paths.model_copy(update=paths)})
-
-
-def stages(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> None:
-    """Do all phases of these days."""
-    run_nightly.run(spark, settings, log_dates)
 
 
 def read(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
@@ -102,7 +89,7 @@ def read(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def nights(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
     """The first two days together, then the third on its own."""
-    stages(spark, settings, DAYS[:2])
+    run_nightly.run(spark, settings, DAYS[:2])
     run_nightly.run(spark, settings, DAYS[2:])
     return read(spark, settings)
 
@@ -129,47 +116,21 @@ def test_a_stage_on_a_sick_host_is_a_slow_worker(
     assert imbalance["unrevised"]["flag_reason"] == "slow_worker_or_stage_imbalance"
 
 
-def test_a_whole_job_on_a_sick_host_is_slow_against_its_other_days(nights: list[dict[str, Any]]) -> None:
+def test_what_is_slow_for_all_is_slow_against_other_days(nights: list[dict[str, Any]]) -> None:
+    """A whole job on a sick host, and all links of another; on the first day no earlier one is known."""
     worker = of_last_day(nights, "sick-whole")["slow_worker"]
     assert {culprit["host"] for culprit in worker["culprits"]} == {SICK}
     assert worker["unrevised"]["time_saved_fraction"] == pytest.approx(0.0, abs=0.005)
     assert worker["time_saved_fraction"] == pytest.approx(0.4 / 1.4, abs=0.03)
-
-
-def test_a_link_that_is_slow_for_all_is_slow_against_other_days(nights: list[dict[str, Any]]) -> None:
     link = of_last_day(nights, "slow-link")["communication"]
     assert (link["flag_reason"], link["is_cause"]) == (JUDGED_BY_HISTORY, True)
     assert link["evidence"]["history_factor"] == pytest.approx(20.0, rel=0.05)
     assert link["unrevised"]["time_saved_fraction"] == pytest.approx(0.0, abs=0.005)
+    early = [row for row in nights if row["log_date"] == FIRST or row["job_id"] == "seen"]
+    assert [row["unrevised"] for row in early] == [None] * len(early)
 
 
-def test_a_stage_that_is_heavy_everywhere_stays_heavy(nights: list[dict[str, Any]]) -> None:
-    found = of_last_day(nights, "heavy-stage")
-    stage = found["stage_imbalance"]
-    assert (stage["flag_reason"], stage["is_cause"]) == (JUDGED_BY_HISTORY, True)
-    assert stage["time_saved_fraction"] == stage["unrevised"]["time_saved_fraction"]
-    assert found["slow_worker"]["is_cause"] is False
-
-
-def test_what_history_cannot_decide_stays(nights: list[dict[str, Any]]) -> None:
-    for row in nights:
-        if row["job_id"] in ("new-and-heavy", "seen") or row["log_date"] == FIRST:
-            # On the first day the only other runs of a model are of the next.
-            assert row["unrevised"] is None, (row["job_id"], row["cause"])
-    flags = {cause: row["flag_reason"] for cause, row in of_last_day(nights, "new-and-heavy").items()}
-    assert flags["slow_worker"] == flags["stage_imbalance"] == "slow_worker_or_stage_imbalance"
-
-
-def test_a_unit_that_was_not_replayed_has_no_causes(
-    spark: SparkSession, settings: Settings, nights: list[dict[str, Any]]
-) -> None:
-    units = Warehouse(spark, settings.paths.warehouse).read(TABLES[JOB_SLOWDOWN], [LAST])
-    (unit,) = units.where("job_id = 'not-replayed'").collect()
-    assert unit.status == "missing_workers"
-    assert of_last_day(nights, "not-replayed") == {}
-
-
-def test_days_again_in_one_block_give_the_same_rows(
+def test_days_again_in_one_batch_give_the_same_rows(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]]
 ) -> None:
     """Each day looks back on the same days, and on what was measured, not on what was revised."""
@@ -199,7 +160,7 @@ def test_nights_in_any_order_give_the_same_rows(
     """A day that is done late changes what later days look back on: their causes, and the counts of those."""
     backwards = elsewhere(settings, tmp_path)
     for day in reversed(DAYS):
-        stages(spark, backwards, [day])
+        run_nightly.run(spark, backwards, [day])
     assert read(spark, backwards) == nights
     assert causes_by_day(spark, backwards) == causes_by_day(spark, settings)
     done = recorded(Warehouse(spark, str(tmp_path)), DAYS)
@@ -216,18 +177,18 @@ def test_a_night_that_died_while_it_revised_later_days_revises_them_when_it_runs
     died_at: str,
 ) -> None:
     backwards = elsewhere(settings, tmp_path)
-    stages(spark, backwards, DAYS[2:])
+    run_nightly.run(spark, backwards, DAYS[2:])
     with monkeypatch.context() as patch:
         patch.setattr(Warehouse, "replace", dying_at(died_at, DAYS[2]))
         with pytest.raises(KilledError):
-            stages(spark, backwards, DAYS[:2])
+            run_nightly.run(spark, backwards, DAYS[:2])
     assert causes_by_day(spark, backwards) != causes_by_day(spark, settings)
-    todo = backfill.plan(Warehouse.of(spark, backwards), backwards, DAYS)
-    assert {unit[0] for block in todo.blocks for unit in block.units["aggregate"]} == set(DAYS)
-    stages(spark, backwards, DAYS[:2])
+    todo = plan(Warehouse.of(spark, backwards), backwards, DAYS)
+    assert {unit[0] for batch in todo.batches for unit in batch.units["aggregate"]} == set(DAYS)
+    run_nightly.run(spark, backwards, DAYS[:2])
     assert read(spark, backwards) == nights
     assert causes_by_day(spark, backwards) == causes_by_day(spark, settings)
-    assert not backfill.plan(Warehouse.of(spark, backwards), backwards, DAYS).blocks
+    assert not plan(Warehouse.of(spark, backwards), backwards, DAYS).batches
 
 
 def test_what_of_earlier_days_is_done_late_is_looked_back_on(
@@ -235,14 +196,14 @@ def test_what_of_earlier_days_is_done_late_is_looked_back_on(
 ) -> None:
     """The job that knows the sick host comes last, alone, as late data does."""
     late = elsewhere(settings, tmp_path)
-    PHASES["ingest"](spark, late, DAYS)
+    ingest_rank_logs.run(spark, late, DAYS)
     units = set(recorded(Warehouse(spark, str(tmp_path)), DAYS)["ingest"])
     seen = {unit for unit in units if unit[1] == "seen"}
     simulate_what_if.run(spark, late, DAYS, units - seen)
-    backfill.run(spark, late, backfill.plan(Warehouse.of(spark, late), late, DAYS, ["revise"]))
+    backfill.run(spark, late, plan(Warehouse.of(spark, late), late, DAYS, ["revise"]))
     assert read(spark, late) != nights
-    todo = backfill.plan(Warehouse.of(spark, late), late, DAYS[:2])
-    assert set().union(*(block.units.get("simulate", ()) for block in todo.blocks)) == seen
+    todo = plan(Warehouse.of(spark, late), late, DAYS[:2])
+    assert set().union(*(batch.units.get("simulate", ()) for batch in todo.batches)) == seen
     backfill.run(spark, late, todo)
     assert read(spark, late) == nights
     assert causes_by_day(spark, late) == causes_by_day(spark, settings)

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.reading.reader import on_days, on_units
+from jobs.reading.reader import on_units
 from jobs.warehouse.tables import Warehouse
-from schemas.table import SchemaError, Table
+from schemas.table import SchemaError
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.views import VIEWS
@@ -46,36 +46,42 @@ def test_a_table_that_was_never_written_has_no_rows(warehouse: Warehouse) -> Non
     assert tuple(found.columns) == STAGES.column_names
 
 
-def test_replacing_a_day_twice_gives_the_same_table(spark: SparkSession, warehouse: Warehouse) -> None:
-    for _ in range(2):
-        warehouse.replace(STAGES, stages(1.0, 1.5), [DAY])
-        assert stored(warehouse) == [(DAY, 0, 1.0), (DAY, 1, 1.5)]
-
-
-def test_a_table_can_be_made_after_a_writer_died_before_its_first_commit(
-    spark: SparkSession, warehouse: Warehouse
-) -> None:
+def test_a_table_can_be_made_after_a_writer_died_before_its_first_commit(warehouse: Warehouse) -> None:
     """It leaves the folder of the log: `CREATE TABLE IF NOT EXISTS` then makes none, and says nothing."""
     log = Path(warehouse.path(STAGE_SLOWDOWN), "_delta_log")
     (log / "_staged_commits").mkdir(parents=True)
     (log / ".00000000000000000000.json.0.tmp").touch()
     warehouse.replace(STAGES, stages(1.0, 1.5), [DAY])
     assert stored(warehouse) == [(DAY, 0, 1.0), (DAY, 1, 1.5)]
-    made = DeltaTable(warehouse.path(STAGE_SLOWDOWN)).metadata()
-    assert (made.description, made.partition_columns) == (STAGES.meaning, list(STAGES.partition_by))
 
 
-def test_other_days_stay_as_they_are(spark: SparkSession, warehouse: Warehouse) -> None:
-    warehouse.replace(STAGES, stages(1.0, 1.5), [DAY])
+def test_a_table_is_made_as_declared_and_locks_no_other_reader_out(warehouse: Warehouse) -> None:
+    runs = TABLES[PIPELINE_RUNS]
+    warehouse.replace(STAGES, stages(1.0).select(STAGES.column_names[::-1]), [DAY])
+    for run in ("a", "b"):
+        warehouse.append(runs, table_rows(PIPELINE_RUNS, [{"pipeline_run_id": run}]))
+    for table in (STAGES, runs):
+        made = DeltaTable(warehouse.path(table.name))
+        assert (made.metadata().description, made.metadata().partition_columns) == (
+            table.meaning,
+            [*table.partition_by],
+        )
+        assert tuple(field.name for field in made.schema().fields) == table.column_names
+        assert (made.protocol().min_reader_version, made.protocol().reader_features) == (1, None)
+    assert sorted(warehouse.rows(runs)["pipeline_run_id"].to_pylist()) == ["a", "b"]
+
+
+def test_a_replaced_day_is_there_once_and_other_days_stay(warehouse: Warehouse) -> None:
+    for _ in range(2):
+        warehouse.replace(STAGES, stages(1.0, 1.5), [DAY])
+    assert stored(warehouse) == [(DAY, 0, 1.0), (DAY, 1, 1.5)]
     warehouse.replace(STAGES, stages(2.0, day=NEXT_DAY), [NEXT_DAY])
     warehouse.replace(STAGES, stages(3.0), [DAY])
     assert stored(warehouse) == [(DAY, 0, 3.0), (NEXT_DAY, 0, 2.0)]
     assert stored(warehouse, NEXT_DAY) == [(NEXT_DAY, 0, 2.0)]
 
 
-def test_a_block_of_days_is_replaced_whole_also_by_days_without_rows(
-    spark: SparkSession, warehouse: Warehouse
-) -> None:
+def test_a_batch_of_days_is_replaced_whole_also_by_days_without_rows(warehouse: Warehouse) -> None:
     both = [NEXT_DAY, DAY, DAY]
     warehouse.replace(STAGES, pa.concat_tables([stages(1.0), stages(2.0, day=NEXT_DAY)]), both)
     assert stored(warehouse) == [(DAY, 0, 1.0), (NEXT_DAY, 0, 2.0)]
@@ -87,7 +93,7 @@ def test_a_block_of_days_is_replaced_whole_also_by_days_without_rows(
 
 @pytest.mark.parametrize("is_first_write", [True, False])
 def test_rows_of_another_day_are_refused_and_the_table_stays(
-    spark: SparkSession, warehouse: Warehouse, *, is_first_write: bool
+    warehouse: Warehouse, *, is_first_write: bool
 ) -> None:
     if not is_first_write:
         warehouse.replace(STAGES, stages(1.0), [DAY])
@@ -99,9 +105,7 @@ def test_rows_of_another_day_are_refused_and_the_table_stays(
     assert stored(warehouse) == before
 
 
-def test_the_error_for_another_schema_lists_all_differences(
-    spark: SparkSession, warehouse: Warehouse
-) -> None:
+def test_the_error_for_another_schema_lists_all_differences(warehouse: Warehouse) -> None:
     one = pa.array([1], pa.int32())
     wrong = stages(1.0).drop_columns(["run_id", "slowdown"])
     wrong = wrong.append_column("slowdown", one).append_column("more", one)
@@ -119,22 +123,8 @@ def test_the_error_for_another_schema_lists_all_differences(
     assert not warehouse.exists(STAGE_SLOWDOWN)
 
 
-def test_columns_are_stored_in_the_tables_order(spark: SparkSession, warehouse: Warehouse) -> None:
-    warehouse.replace(STAGES, stages(1.0).select(STAGES.column_names[::-1]), [DAY])
-    fields = DeltaTable(warehouse.path(STAGE_SLOWDOWN)).schema().fields
-    assert tuple(field.name for field in fields) == STAGES.column_names
-    assert stored(warehouse) == [(DAY, 0, 1.0)]
-
-
-def test_appending_adds_rows(spark: SparkSession, warehouse: Warehouse) -> None:
-    for run in ("a", "b"):
-        warehouse.append(TABLES[PIPELINE_RUNS], table_rows(PIPELINE_RUNS, [{"pipeline_run_id": run}]))
-    found = warehouse.read(TABLES[PIPELINE_RUNS]).collect()
-    assert sorted(row.pipeline_run_id for row in found) == ["a", "b"]
-
-
 @pytest.mark.parametrize("name", [RANK_STEPS, JOBS])
-def test_other_readers_see_the_same_rows(spark: SparkSession, warehouse: Warehouse, name: str) -> None:
+def test_other_readers_see_the_same_rows(warehouse: Warehouse, name: str) -> None:
     table = TABLES[name]
     warehouse.replace(table, table_rows(name, [{}, SECOND_DAY]), [DAY, NEXT_DAY])
     by_deltalake = DeltaTable(warehouse.path(name)).to_pyarrow_table()
@@ -150,48 +140,13 @@ def test_other_readers_see_the_same_rows(spark: SparkSession, warehouse: Warehou
     assert {column: first[column] for column in plain} == {column: expected[column] for column in plain}
 
 
-def test_tables_keep_no_feature_that_locks_other_readers_out(
-    spark: SparkSession, warehouse: Warehouse
-) -> None:
-    warehouse.replace(STAGES, stages(1.0), [DAY])
-    protocol = DeltaTable(warehouse.path(STAGE_SLOWDOWN)).protocol()
-    assert (protocol.min_reader_version, protocol.reader_features) == (1, None)
-
-
-def test_all_tables_and_views_can_be_queried_before_any_exists(
-    spark: SparkSession, warehouse: Warehouse
-) -> None:
+def test_all_tables_and_views_can_be_queried_before_any_exists(warehouse: Warehouse) -> None:
     assert warehouse.register_views() == 0
     for name in (*TABLES, *VIEWS):
-        assert spark.table(name).count() == 0
+        assert warehouse.spark.table(name).count() == 0
     warehouse.replace(STAGES, stages(1.0), [DAY])
     assert warehouse.register_views() == 1
-    assert spark.table(STAGE_SLOWDOWN).count() == 1
-
-
-def test_refused_rows_are_saved_whatever_their_columns(spark: SparkSession, warehouse: Warehouse) -> None:
-    warehouse.keep_refused("ingest", [DAY], JOBS, frame(spark, STAGE_SLOWDOWN))
-    warehouse.keep_refused("ingest", [DAY], JOBS, frame(spark, JOBS))
-    stored = spark.read.format("delta").load(f"{warehouse.refused_path('ingest', [DAY])}/{JOBS}")
-    assert tuple(stored.columns) == TABLES[JOBS].column_names
-
-
-def test_refused_rows_of_one_night_stay_when_another_is_refused(
-    spark: SparkSession, warehouse: Warehouse
-) -> None:
-    for number, days in ((1, [DAY]), (2, [NEXT_DAY]), (3, [NEXT_DAY, DAY])):
-        warehouse.keep_refused("ingest", days, JOBS, frame(spark, JOBS, [{}] * number))
-    folders = ["2026-01-05", "2026-01-06", "2026-01-05..2026-01-06"]
-    paths = [f"{warehouse.root}/_refused/ingest/{each}/{JOBS}" for each in folders]
-    assert [spark.read.format("delta").load(path).count() for path in paths] == [1, 2, 3]
-
-
-def test_a_trailing_slash_of_the_root_does_not_count(spark: SparkSession) -> None:
-    assert Warehouse(spark, "s3a://bucket/fleet/").path("jobs") == "s3a://bucket/fleet/jobs"
-
-
-def test_days_as_sql_are_sorted_and_unique() -> None:
-    assert on_days([NEXT_DAY, DAY, NEXT_DAY]) == "log_date IN (DATE'2026-01-05', DATE'2026-01-06')"
+    assert warehouse.spark.table(STAGE_SLOWDOWN).count() == 1
 
 
 def test_units_as_sql_stand_beside_their_days() -> None:
@@ -202,13 +157,11 @@ def test_units_as_sql_stand_beside_their_days() -> None:
         "(log_date = DATE'2026-01-05' AND (job_id, run_id) IN (('a', 'r1'), ('a', 'r2'))) OR "
         "(log_date = DATE'2026-01-06' AND (job_id, run_id) IN (('it\\'s', 'r1'))))"
     )
-    assert on_units([DAY], None) == on_days([DAY])
+    assert on_units([NEXT_DAY, DAY, NEXT_DAY], None) == "log_date IN (DATE'2026-01-05', DATE'2026-01-06')"
     assert on_units([DAY], set()) == "false"
 
 
-def test_units_of_a_day_are_replaced_and_its_other_rows_stay(
-    spark: SparkSession, warehouse: Warehouse
-) -> None:
+def test_units_of_a_day_are_replaced_and_its_other_rows_stay(warehouse: Warehouse) -> None:
     others: list[dict[str, Any]] = [{"job_id": "it's"}, {"run_id": "r4"}, {"log_date": NEXT_DAY}]
     warehouse.replace(STAGES, table_rows(STAGE_SLOWDOWN, [{}, *others]), [DAY, NEXT_DAY])
     unit, quoted = Unit(DAY, "gpt-175b", "r3"), Unit(DAY, "it's", "r3")
@@ -226,11 +179,11 @@ def test_units_of_a_day_are_replaced_and_its_other_rows_stay(
         warehouse.replace(STAGES, table_rows(STAGE_SLOWDOWN, [{"job_id": "other"}]), [DAY], {unit})
 
 
-def test_a_column_that_came_later_is_null_before_and_there_after(
-    spark: SparkSession, warehouse: Warehouse
-) -> None:
+def test_a_column_that_came_later_is_null_before_and_there_after(warehouse: Warehouse) -> None:
     table = TABLES[PIPELINE_RUNS]
-    frame(spark, PIPELINE_RUNS).drop("stages").write.format("delta").save(warehouse.path(PIPELINE_RUNS))
+    frame(warehouse.spark, PIPELINE_RUNS).drop("stages").write.format("delta").save(
+        warehouse.path(PIPELINE_RUNS)
+    )
     assert [row.stages for row in warehouse.read(table).collect()] == [None]
     warehouse.append(table, table_rows(PIPELINE_RUNS, [{"pipeline_run_id": "later"}]))
     stages_of = {row.pipeline_run_id: row.stages for row in warehouse.read(table).collect()}
@@ -238,28 +191,16 @@ def test_a_column_that_came_later_is_null_before_and_there_after(
     assert list(stages_of.values()) == [None]
 
 
-def test_ingested_tables_can_be_those_of_another_warehouse(spark: SparkSession, warehouse: Warehouse) -> None:
-    beside = Warehouse(spark, f"{warehouse.root}-new", ingested=warehouse.root)
+def test_ingested_tables_can_be_those_of_another_warehouse(warehouse: Warehouse) -> None:
+    beside = Warehouse(warehouse.spark, f"{warehouse.root}-new", ingested=warehouse.root)
     assert beside.path(JOBS) == warehouse.path(JOBS)
     assert beside.path(STAGE_SLOWDOWN) == f"{warehouse.root}-new/{STAGE_SLOWDOWN}"
     assert beside.ingested.path(STAGE_SLOWDOWN) == warehouse.path(STAGE_SLOWDOWN)
     assert warehouse.ingested is warehouse
 
 
-def test_partitions_are_those_declared(spark: SparkSession, warehouse: Warehouse) -> None:
-    def partitions(table: Table) -> tuple[str, ...]:
-        return tuple(DeltaTable(warehouse.path(table.name)).metadata().partition_columns)
-
-    warehouse.replace(STAGES, stages(1.0), [DAY])
-    warehouse.append(TABLES[PIPELINE_RUNS], table_rows(PIPELINE_RUNS))
-    assert partitions(STAGES) == ("log_date",)
-    assert partitions(TABLES[PIPELINE_RUNS]) == ()
-
-
 @pytest.mark.parametrize("name", [JOBS, JOB_CAUSES])
-def test_of_units_that_are_not_there_no_rows_are_read(
-    spark: SparkSession, warehouse: Warehouse, name: str
-) -> None:
+def test_of_units_that_are_not_there_no_rows_are_read(warehouse: Warehouse, name: str) -> None:
     """Maps and lists of no rows among those that few rows hold."""
     warehouse.replace(TABLES[name], table_rows(name), [DAY])
     assert warehouse.read(TABLES[name], [DAY], {Unit(DAY, "absent", "r1")}).collect() == []

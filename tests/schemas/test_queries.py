@@ -9,8 +9,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 import schemas
-from jobs.transforms.causes import cause_day, with_lost
-from jobs.transforms.groups import group_day, op_type_day
+from jobs.transforms.fleet import cause_day, group_day, op_type_day, with_lost
 from schemas.queries import QUERIES, QUERY_NAMES
 from schemas.tables import TABLES
 from schemas.views import mentioned

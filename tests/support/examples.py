@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.warehouse.spark_schema import spark_schema
+from jobs.warehouse.frames import spark_schema
 from schemas.tables import TABLES
 from schemas.vocabulary import STATUSES
 

@@ -2,24 +2,27 @@
 
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs import backfill
 from jobs.emitter.rank_log_writer import finish_day
+from jobs.history.phases import PHASES
+from jobs.history.plan import Plan, plan
 from jobs.runtime.settings import Settings
 from jobs.synthetic.log_files import run_folder, write_rank_logs
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobIdentity, JobShape
+from jobs.warehouse.frames import StagedRows
 from jobs.warehouse.publication import publication
-from jobs.warehouse.staged_rows import StagedRows
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -86,8 +89,8 @@ class History:
 
     def plan(
         self, stages: Sequence[str] = PHASE_NAMES, job_ids: Sequence[str] = (), *, data_only: bool = False
-    ) -> backfill.Plan:
-        return backfill.plan(
+    ) -> Plan:
+        return plan(
             Warehouse.of(self.spark, self.settings), self.settings, DAYS, stages, job_ids, data_only=data_only
         )
 
@@ -111,7 +114,7 @@ class History:
 
     def rows(self, name: str) -> Rows:
         paths = self.settings.paths
-        read = Warehouse(self.spark, paths.warehouse, paths.silver).read(TABLES[name]).toArrow()
+        read = Warehouse(self.spark, paths.warehouse, paths.ingested).read(TABLES[name]).toArrow()
         return sorted(read.to_pylist(maps_as_pydicts="strict"), key=repr)
 
     def tables(self) -> dict[str, Rows]:
@@ -128,11 +131,16 @@ class History:
         return found
 
 
-def units_of(todo: backfill.Plan) -> dict[str, set[tuple[str, str]]]:
+def another_version(patch: pytest.MonkeyPatch, phase: str) -> None:
+    """Let a phase have another version from now on."""
+    patch.setitem(PHASES, phase, replace(PHASES[phase], version="0.0"))
+
+
+def units_of(todo: Plan) -> dict[str, set[tuple[str, str]]]:
     """The work of a plan, (day, job_id) by phase."""
     return {
         stage: {
-            (unit[0].isoformat(), unit[1]) for block in todo.blocks for unit in block.units.get(stage, ())
+            (unit[0].isoformat(), unit[1]) for batch in todo.batches for unit in batch.units.get(stage, ())
         }
         for stage in todo.wants
     }
@@ -152,6 +160,13 @@ def copy_of(history: History, root: Path) -> History:
     for ours, theirs in ((copied.landing, history.landing), (copied.warehouse, history.warehouse)):
         shutil.copytree(theirs, ours)
     return copied
+
+
+def published(spark: SparkSession, root: str | Path) -> dict[str, Rows]:
+    """All rows of all tables of a warehouse that are published, in a fixed order."""
+    warehouse = Warehouse(spark, str(root))
+    found = {name: warehouse.read(TABLES[name]).toArrow() for name in PUBLISHED_TABLES}
+    return {name: sorted(rows.to_pylist(maps_as_pydicts="strict"), key=repr) for name, rows in found.items()}
 
 
 def assert_same_tables(found: dict[str, Rows], wanted: dict[str, Rows]) -> None:

@@ -121,7 +121,7 @@ def open(path: str | os.PathLike[str] | None = None) -> "Warehouse":  # noqa: A0
     """
     named = str(path) if path is not None else os.environ.get(WAREHOUSE_VARIABLE)
     paths = load_settings(warehouse=named).paths
-    database = Database(paths.warehouse, paths.silver)
+    database = Database(paths.warehouse, paths.ingested)
     database.check_exists()
     return Warehouse(DuckDbReader(database))
 

@@ -1,14 +1,12 @@
 """What must hold between the result tables, and results on their way to Delta."""
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyspark.sql import SparkSession
 
-from jobs.gates.audit import GateError, Rule
+from jobs.gates.checks import GateError, Rule
 from jobs.gates.result_rules import (
     incomplete_units,
     miscounted_causes,
@@ -18,8 +16,6 @@ from jobs.gates.result_rules import (
     units_of_other_loss,
     units_without_result,
 )
-from jobs.gates.write_audit_publish import publish
-from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import (
@@ -61,31 +57,6 @@ def results(monkeypatch: pytest.MonkeyPatch) -> Results:
 
 def found(rule: Rule) -> set[str]:
     return set(rule.rows.column("job_id").to_pylist())
-
-
-def test_causes_of_units_come_back_from_delta_as_they_went(
-    spark: SparkSession, results: Results, tmp_path: Path
-) -> None:
-    warehouse = Warehouse(spark, str(tmp_path))
-    assert publish("simulate", warehouse, {JOB_CAUSES: results[JOB_CAUSES]}, [DAY]).rows == {JOB_CAUSES: 14}
-    stored = warehouse.read(TABLES[JOB_CAUSES]).toArrow().to_pylist(maps_as_pydicts="strict")
-    causes = {(row["job_id"], row["cause"]): row for row in stored}
-    assert set(causes) == {(job_id, cause) for job_id in "ab" for cause in CAUSES}
-    slow, heavy = causes["a", "slow_worker"], causes["b", "stage_imbalance"]
-    assert slow["evidence"] == {
-        "effect": 0.5,
-        "standard_error": 0.01,
-        "peers": 1.0,
-        "samples": 64.0,
-        "indicator": 1.22,
-    }
-    assert [tuple(culprit.values()) for culprit in slow["culprits"]] == [
-        (1, 0, 1, "node-01", 0.5, 0.25, "intermittent"),
-        (None, 1, None, None, 0.125, 1.0, "always"),
-    ]
-    assert heavy["evidence"] == {"effect": 0.25, "peers": 1.0, "samples": 64.0}
-    assert (heavy["flag_reason"], heavy["recoverable_gpu_hours"]) == ("few_peers", None)
-    assert (causes["a", "data_imbalance"]["culprits"], causes["a", "data_imbalance"]["evidence"]) == ([], {})
 
 
 @pytest.mark.parametrize("name", RESULT_TABLES)
@@ -157,19 +128,12 @@ def test_a_rule_that_cannot_be_evaluated_says_which_and_over_what(results: Resul
 
 
 def test_units_lost_and_units_made_up_have_no_result_of_their_own() -> None:
-    jobs, results = (
-        table_rows(table, [{"job_id": name} for name in names])
-        for table, names in ((JOBS, "ab"), (JOB_SLOWDOWN, "bc"))
-    )
-    assert (
-        found(
-            units_without_result(
-                {JOB_SLOWDOWN: results}, table_rows(JOBS, [{"job_id": name} for name in "bc"])
-            )
-        )
-        == set()
-    )
-    assert found(units_without_result({JOB_SLOWDOWN: results}, jobs)) == {"a", "c"}
+    def rows(table: str, names: str) -> pa.Table:
+        return table_rows(table, [{"job_id": name} for name in names])
+
+    results = {JOB_SLOWDOWN: rows(JOB_SLOWDOWN, "bc")}
+    assert found(units_without_result(results | {JOBS: rows(JOBS, "bc")})) == set()
+    assert found(units_without_result(results | {JOBS: rows(JOBS, "ab")})) == {"a", "c"}
 
 
 def test_miscounted_causes_are_those_that_job_causes_and_the_fleet_do_not_bear_out() -> None:
@@ -209,5 +173,5 @@ def test_a_day_is_miscounted_whose_units_are_not_those_that_were_ingested() -> N
         {"log_date": DAY, "ingested": 2, "counted": 1},
         {"log_date": NEXT_DAY, "ingested": 1, "counted": None},
     ]
-    assert rule.refusal.log_dates == (DAY, NEXT_DAY)
-    assert miscounted_units(tables | {FLEET_DAY: table_rows(FLEET_DAY, [])}).refusal.rows == 2
+    assert rule.check.log_dates == (DAY, NEXT_DAY)
+    assert miscounted_units(tables | {FLEET_DAY: table_rows(FLEET_DAY, [])}).check.rows == 2

@@ -9,17 +9,15 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from jobs.gates.audit import GateError, GateRefusedError, Rule
-from jobs.gates.write_audit_publish import publish
+from jobs.gates.checks import GateError, GateRefusedError, Rule
+from jobs.gates.write_audit_publish import publish, refused_path
 from jobs.report.links import docs_path
-from jobs.warehouse.staged_rows import StagedRows
+from jobs.warehouse.frames import StagedRows
 from jobs.warehouse.tables import Warehouse
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import DP_RANK_SLOWDOWN, REJECTS, STAGE_SLOWDOWN
 from tests.support.examples import DAY, NEXT_DAY, frame, table_rows
-
-GOOD_AND_BAD = [{}, {"pp_rank": 1, "slowdown": None}, {"pp_rank": 2, "slowdown": None}]
 
 
 @pytest.fixture
@@ -42,40 +40,12 @@ def contents(warehouse: Warehouse) -> dict[str, list[tuple[object, ...]]]:
 
 def count_refused(warehouse: Warehouse, phase: str) -> dict[str, int]:
     """Rows of each frame that was kept because it was refused."""
-    folder = Path(warehouse.refused_path(phase, [DAY]))
+    folder = Path(refused_path(warehouse.root, phase, [DAY]))
     spark = warehouse.spark
     return {
         each.name: spark.read.format("delta").load(str(each)).count()
         for each in (folder.iterdir() if folder.exists() else ())
     }
-
-
-def test_a_day_published_twice_appears_once(published: Warehouse) -> None:
-    before = contents(published)
-    frames = {name: table_rows(name) for name in before}
-    publish("simulate", published, frames, [DAY])
-    assert contents(published) == before
-    assert all(len(found) == 1 for found in before.values())
-    assert count_refused(published, "simulate") == {}
-
-
-def test_one_refused_table_leaves_all_tables_as_they_were(published: Warehouse) -> None:
-    before = contents(published)
-    frames = {
-        DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"slowdown": 9.0}]),
-        STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN, GOOD_AND_BAD),
-    }
-    with pytest.raises(GateRefusedError) as raised:
-        publish("simulate", published, frames, [DAY])
-    refused_rows = published.refused_path("simulate", [DAY])
-    assert str(raised.value) == (
-        "gate refused, nothing of this phase was published: "
-        "table stage_slowdown, expectation slowdown_not_null, 2 rows: never null; "
-        "table stage_slowdown, expectation slowdown_finite, 2 rows: neither infinite nor NaN "
-        f"(refused rows are kept in {refused_rows})"
-    )
-    assert contents(published) == before
-    assert count_refused(published, "simulate") == {STAGE_SLOWDOWN: 2}
 
 
 def test_all_refusals_are_listed_with_those_of_rules_across_tables(published: Warehouse) -> None:
@@ -88,14 +58,20 @@ def test_all_refusals_are_listed_with_those_of_rules_across_tables(published: Wa
     ]
     with pytest.raises(GateRefusedError) as raised:
         publish("simulate", published, frames, [DAY], rules)
-    refusals = [(refusal.table, refusal.expectation, refusal.rows) for refusal in raised.value.refusals]
-    assert refusals == [
-        (STAGE_SLOWDOWN, "key_is_unique", 2),
-        (DP_RANK_SLOWDOWN, "dp_rank_in_range", 1),
-        ("rank_steps", "lines", 2),
-    ]
+    assert str(raised.value) == (
+        "gate refused, nothing of this phase was published: "
+        "table stage_slowdown, expectation key_is_unique, 2 rows: "
+        "(log_date, job_id, run_id, pp_rank) is unique; "
+        "table dp_rank_slowdown, expectation dp_rank_in_range, 1 row: at least 0; "
+        "table rank_steps, expectation lines, 2 rows: lines = rows + rejects "
+        f"(refused rows are kept in {refused_path(published.root, 'simulate', [DAY])})"
+    )
     assert contents(published) == before
     assert count_refused(published, "simulate") == {STAGE_SLOWDOWN: 2, DP_RANK_SLOWDOWN: 1, "lines": 2}
+    with pytest.raises(GateRefusedError, match="expectation schema, 1 row: column pp_rank is missing"):
+        publish("simulate", published, {STAGE_SLOWDOWN: phases.slice(1).drop_columns("pp_rank")}, [DAY])
+    assert count_refused(published, "simulate")[STAGE_SLOWDOWN] == 1, "whatever their columns"
+    assert refused_path("/w", "ingest", [NEXT_DAY, DAY]) == "/w/_refused/ingest/2026-01-05..2026-01-06"
 
 
 def test_a_rule_that_only_warns_publishes_its_rows_and_says_so(
@@ -106,10 +82,8 @@ def test_a_rule_that_only_warns_publishes_its_rows_and_says_so(
     rules = [Rule("whole", rows.select(["log_date"]), REJECTS, "all are whole", "warns")]
     found = publish("ingest", warehouse, {REJECTS: rows}, [DAY], rules)
     assert warehouse.read(TABLES[REJECTS]).count() == 1
-    assert {check.name: check.outcome for table in found.checks for check in table.broken} == {
-        "text_is_cut": "warning",
-        "whole": "warning",
-    }
+    broken = [check for table in found.page.tables for check in table.broken]
+    assert {check.expectation: check.warns for check in broken} == {"text_is_cut": True, "whole": True}
     for name in ("text_is_cut", "whole"):
         assert f"this rule only warns: table rejects, expectation {name}, 1 row" in caplog.text
     docs = Path(docs_path(warehouse.root, DAY, "ingest")).read_text()

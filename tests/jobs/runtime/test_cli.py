@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from jobs.gates.audit import GateRefusedError, Refusal
+from jobs.gates.checks import Check, GateRefusedError
 from jobs.runtime.arguments import LOG_DATE, Arguments
 from jobs.runtime.cli import Body, entry_point
 from jobs.runtime.java import JavaNotFoundError
@@ -20,16 +20,16 @@ from schemas.log_tables import PIPELINE_RUNS as TABLE
 from tests.support.commands import spark_submit, start
 
 DAY = ["--log-date", "2026-01-05"]
-REFUSED = GateRefusedError([Refusal("jobs", "jobs_world_size_in_range", 2, "at least 1")])
+REFUSED = GateRefusedError([Check("jobs", "jobs_world_size_in_range", 2, "at least 1")])
 
 PROGRAM = """
 import sys
 from jobs.runtime.cli import entry_point
-from jobs.gates.audit import GateRefusedError, Refusal
+from jobs.gates.checks import Check, GateRefusedError
 
 @entry_point("program", writes_to=None)
 def main(spark, settings, arguments):
-    raise GateRefusedError([Refusal("jobs", "made_up", 2, "never holds")])
+    raise GateRefusedError([Check("jobs", "made_up", 2, "never holds")])
 
 sys.exit(main())
 """

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from jobs.gates.audit import GateWork
+from jobs.gates.checks import GateWork
 from jobs.runtime.arguments import command
 from jobs.runtime.run_log import phase_work
 from jobs.runtime.run_summary import SUMMARY, leave, of_history

@@ -42,25 +42,18 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-def test_the_error_for_a_second_writer_names_the_first(tmp_path: Path) -> None:
+def test_a_paused_writer_keeps_the_lock_and_is_named_and_a_killed_one_does_not(tmp_path: Path) -> None:
     other = holder_of(tmp_path)
-    mine = this_process("backfill")
-    try:
-        with pytest.raises(LockedError) as raised, locked_folder(str(tmp_path), mine, wait=False):
-            pass
-    finally:
-        end(other)
+    other.send_signal(signal.SIGSTOP)
+    with (
+        pytest.raises(LockedError) as raised,
+        locked_folder(str(tmp_path), this_process("backfill"), wait=False),
+    ):
+        pass
+    end(other)
     message = f"{tmp_path} is being written by run_nightly (process {other.pid} of "
     assert str(raised.value).startswith(message)
     assert str(raised.value).endswith("): wait for its end, or end that process")
-
-
-def test_a_paused_writer_keeps_the_lock_and_a_killed_one_does_not(tmp_path: Path) -> None:
-    other = holder_of(tmp_path)
-    other.send_signal(signal.SIGSTOP)
-    with pytest.raises(LockedError), locked_folder(str(tmp_path), this_process("backfill"), wait=False):
-        pass
-    end(other)
     with locked_folder(str(tmp_path), this_process("backfill"), wait=False):
         assert str(os.getpid()) in (tmp_path / LOCK_NAME).read_text()
     assert (tmp_path / LOCK_NAME).read_bytes() == b""

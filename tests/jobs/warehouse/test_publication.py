@@ -36,6 +36,11 @@ def publish(root: Path, slowdown: float) -> None:
             warehouse.replace(TABLES[name], table_rows(name, [{"slowdown": slowdown}]), [DAY])
 
 
+def versions(root: Path) -> list[int | None]:
+    """Newest version of each table, published or not."""
+    return [stored.newest_version(NO_SPARK, warehouse_in(root).path(name)) for name in NAMES]
+
+
 def seen(root: Path) -> list[list[float]]:
     """Slowdowns of each table, as a reader who comes now sees them."""
     warehouse = warehouse_in(root)
@@ -105,10 +110,10 @@ def test_whatever_ends_a_publication_readers_see_all_of_it_or_nothing(
             recover(warehouse_in(root))
             assert seen(root) == then
             assert not (root / "_publishing.json").exists()
-            newest = [warehouse_in(root).stored_version(name) for name in NAMES]
+            newest = versions(root)
             publish(root, 3.0)
             assert seen(root) == [[3.0], [3.0]]
-            assert newest != [warehouse_in(root).stored_version(name) for name in NAMES]
+            assert newest != versions(root)
         if step > len(taken):
             break
     assert before in outcomes

@@ -3,7 +3,7 @@
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from jobs.warehouse.small_frames import collected
+from jobs.warehouse.frames import collected
 from schemas.vocabulary import FLEET_DAY, JOB_CAUSES, STAGE_SLOWDOWN
 from tests.support.examples import frame
 

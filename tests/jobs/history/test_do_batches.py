@@ -1,4 +1,4 @@
-"""Blocks that a gate refuses: the rest is done, and all refusals are reported."""
+"""Batches that a gate refuses: the rest is done, and all refusals are reported."""
 
 from datetime import date
 from typing import Any, cast
@@ -6,13 +6,13 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.gates.audit import GateRefusedError, Refusal
-from jobs.history.blocks import Block, Work
-from jobs.history.changed_units import Wanted
-from jobs.history.do_blocks import do_blocks
+from jobs.gates.checks import Check, GateRefusedError
+from jobs.history.do_batches import do_batches
+from jobs.history.fingerprints import Wanted
+from jobs.history.plan import Batch, Work
 from jobs.runtime.run_log import refused_by
 from jobs.runtime.settings import load_settings
-from tests.jobs.history.test_blocks import FIRST, WANT, unit
+from tests.jobs.history.test_plan import FIRST, WANT, unit
 
 PHASES = ("ingest", "simulate", "aggregate")
 Done = list[tuple[str, list[int]]]
@@ -24,18 +24,18 @@ def done(monkeypatch: pytest.MonkeyPatch) -> Done:
     found: Done = []
     refusals = {("simulate", 1): (day(1),), ("ingest", 4): (day(4),), ("ingest", 6): ()}
 
-    def do(_: object, __: object, block: Block, phase: str, ___: Wanted) -> dict[str, int]:
-        days = [(each - FIRST).days for each in block.log_dates]
+    def do(_: object, __: object, batch: Batch, phase: str, ___: Wanted) -> dict[str, int]:
+        days = [(each - FIRST).days for each in batch.log_dates]
         broken = [(number, refusals[phase, number]) for number in days if (phase, number) in refusals]
         if broken:
-            refused = [Refusal(f"table{number}", "broken", 1, "good", of) for number, of in broken]
+            refused = [Check(f"table{number}", "broken", 1, "good", of) for number, of in broken]
             raise GateRefusedError(refused, f"/w/_refused/{days}")
         if phase == "simulate" and 40 in days:
             raise ConnectionError("the store is gone")
         found.append((phase, days))
         return {"jobs": len(days)}
 
-    monkeypatch.setattr("jobs.history.do_blocks._do", do)
+    monkeypatch.setattr("jobs.history.do_batches._do", do)
     return found
 
 
@@ -43,24 +43,24 @@ def day(number: int) -> date:
     return unit(number)[0]
 
 
-def do_days(*blocks: list[int]) -> dict[str, int]:
+def do_days(*batches: list[int]) -> dict[str, int]:
     made = [
-        Block(
+        Batch(
             tuple(map(day, days)),
             dict.fromkeys(PHASES, frozenset(map(unit, days))),
             {unit(each): Work(1, 1, 1) for each in days},
         )
-        for days in blocks
+        for days in batches
     ]
     spark: Any = None
-    return do_blocks(cast("SparkSession", spark), load_settings("base"), made, dict.fromkeys(PHASES, WANT))
+    return do_batches(cast("SparkSession", spark), load_settings("base"), made, dict.fromkeys(PHASES, WANT))
 
 
 def all_phases(*days: int) -> Done:
     return [(phase, list(days)) for phase in PHASES]
 
 
-def test_blocks_that_pass_are_done_as_they_are(done: Done) -> None:
+def test_batches_that_pass_are_done_as_they_are(done: Done) -> None:
     assert do_days([2, 3], [5]) == {"jobs": 9}
     assert done == [*all_phases(2, 3), *all_phases(5)]
 

@@ -1,4 +1,4 @@
-"""Groups and op types: known sums, groups that add up to the fleet, no waste where nothing was analysed."""
+"""Causes, groups and op types of days: known sums, which add up to the fleet; no waste without results."""
 
 from typing import Any
 
@@ -6,8 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.gates.audit import audit
-from jobs.transforms.causes import with_lost
-from jobs.transforms.groups import group_day, op_type_day
+from jobs.transforms.fleet import cause_day, group_day, op_type_day, with_lost
 from schemas.groups import DIMENSIONS
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -20,7 +19,7 @@ from schemas.vocabulary import (
     SIZE_BOUNDS,
     SIZE_BUCKETS,
 )
-from tests.support.examples import NEXT_DAY, frame
+from tests.support.examples import DAY, NEXT_DAY, frame
 
 Rows = dict[tuple[str, str], dict[str, Any]]
 
@@ -114,3 +113,29 @@ def test_op_types_of_analysed_units_alone(spark: SparkSession) -> None:
         row.op_type: (row.jobs, row.slowed, row.gpu_hours, row.wasted_gpu_hours) for row in made.collect()
     }
     assert found == {"forward-compute": (3, 2, 150.0, 20.0), "gc": (1, 0, 100.0, -25.0)}
+
+
+NO_LOSS = {"lost_fraction": None, "lost_gpu_hours": None}
+"""Of a unit that is not analysed."""
+
+
+def test_cause_day_counts_units_where_it_holds_and_sums_hours_of_all(spark: SparkSession) -> None:
+    flagged = {"flag_reason": "high_discrepancy"}
+    rows: list[dict[str, Any]] = [
+        {"job_id": "a"},
+        {"job_id": "b"} | flagged,
+        {"job_id": "c", "is_cause": False, "attributed_gpu_hours": -1.0, "recoverable_gpu_hours": 2.0}
+        | flagged
+        | {"lost_fraction": 0.0, "lost_gpu_hours": 0.0},
+        {"job_id": "d", "attributed_gpu_hours": None, "recoverable_gpu_hours": None} | NO_LOSS,
+        {"job_id": "d", "cause": "pause", "attributed_gpu_hours": None, "recoverable_gpu_hours": None}
+        | NO_LOSS,
+        {"job_id": "a", "log_date": NEXT_DAY, "cause": "pause", "is_cause": False},
+    ]
+    units: list[dict[str, Any]] = [{"job_id": job, "actual_total_s": 8.0} for job in "abcd"]
+    found = cause_day(frame(spark, JOB_CAUSES, rows), frame(spark, JOB_SLOWDOWN, units)).collect()
+    assert {tuple(row)[:2]: tuple(row)[2:] for row in found} == {
+        (DAY, "slow_worker"): (4, 3, 1, 24.0 + 24.0 - 1.0, 48.0 + 48.0 + 2.0, 2, 48.0, 2.0),
+        (DAY, "pause"): (1, 1, 0, None, None, 0, None, None),
+        (NEXT_DAY, "pause"): (1, 0, 0, 24.0, 48.0, 0, 24.0, None),
+    }

@@ -1,0 +1,132 @@
+"""What gates check, what came of it, and how a refusal ends a run."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from jobs.runtime.errors import PlainError
+from schemas.table import Severity
+from schemas.vocabulary import EXIT_GATE_REFUSED
+
+SCHEMA_EXPECTATION: Final = "schema"
+KEY_EXPECTATION: Final = "key_is_unique"
+ON_TIME_EXPECTATION: Final = "log_date_of_this_run"
+OF_EVERY_TABLE: Final = {
+    SCHEMA_EXPECTATION: "has the columns and types that its declaration names, and no others",
+    KEY_EXPECTATION: "no two rows have the same key",
+    ON_TIME_EXPECTATION: "rows are of the days, or the units, computed",
+}
+"""Expectations that a table needs to be written and replaced: they cannot be released."""
+
+LOG_DATE: Final = "log_date"
+_MOST_LISTED: Final = 5
+"""Refusals that a message spells out: one wrong column often breaks a dozen expectations."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One expectation, and the number of rows that break it.
+
+    log_dates : days of these rows; empty if unknown, so that it may be any day
+    severity : whether it refuses them or only warns
+    """
+
+    table: str
+    expectation: str
+    rows: int
+    meaning: str
+    log_dates: tuple[date, ...] = ()
+    severity: Severity = "refuses"
+
+    @property
+    def name(self) -> str:
+        """Its name in a release."""
+        return f"{self.table}.{self.expectation}"
+
+    @property
+    def warns(self) -> bool:
+        """Whether rows break it and are published all the same."""
+        return bool(self.rows) and self.severity == "warns"
+
+    @property
+    def refuses(self) -> bool:
+        """Whether rows break it and may not be published."""
+        return bool(self.rows) and self.severity == "refuses"
+
+    @property
+    def can_be_released(self) -> bool:
+        """Whether a person may accept the rows that break it."""
+        return self.expectation not in OF_EVERY_TABLE
+
+    def __str__(self) -> str:
+        """Names table, expectation and rows."""
+        rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
+        return f"table {self.table}, expectation {self.expectation}, {rows}: {self.meaning}"
+
+
+class Rule(NamedTuple):
+    """A rule across rows: its name, an identifier, and the rows that break it."""
+
+    name: str
+    rows: pa.Table
+    table: str = "several"
+    meaning: str = "no row breaks this rule"
+    severity: Severity = "refuses"
+
+    @property
+    def check(self) -> Check:
+        """Return it as a check."""
+        days = self.rows[LOG_DATE].to_pylist() if LOG_DATE in self.rows.column_names else []
+        return Check(self.table, self.name, self.rows.num_rows, self.meaning, known_days(days), self.severity)
+
+
+def known_days(days: Iterable[date | None]) -> tuple[date, ...]:
+    """Return these days in order; none if one is unknown."""
+    found = set(days)
+    return () if None in found else tuple(sorted(day for day in found if day is not None))
+
+
+class GateRefusedError(PlainError):
+    """Raised when rows break an expectation: what was refused is not published, exit 3.
+
+    kept_in : folder of the refused rows
+    published : text of the message for what was published
+    counts : of what the same run did publish, as entry points return them
+    """
+
+    exit_status = EXIT_GATE_REFUSED
+
+    def __init__(
+        self,
+        refusals: Sequence[Check],
+        kept_in: str = "",
+        published: str = "nothing of this phase was published",
+    ) -> None:
+        self.refusals, self.kept_in = tuple(refusals), kept_in
+        self.counts: Mapping[str, int] = {}
+        listed = "; ".join(map(str, self.refusals[:_MOST_LISTED]))
+        more = len(self.refusals) - _MOST_LISTED
+        and_more = f"; and {more} more" if more > 0 else ""
+        where = f" (refused rows are kept in {kept_in})" if kept_in else ""
+        super().__init__(f"gate refused, {published}: {listed}{and_more}{where}")
+
+    @property
+    def log_dates(self) -> set[date]:
+        """Days of what was refused; empty if one refusal may be of any day."""
+        known = all(refusal.log_dates for refusal in self.refusals)
+        return {day for refusal in self.refusals for day in refusal.log_dates} if known else set()
+
+
+class GateError(Exception):
+    """Raised when an expectation could not be evaluated, which is never a pass."""
+
+
+class GateWork(NamedTuple):
+    """The work of the gates of a phase: seconds, expectations checked, refusals released by hand."""
+
+    seconds: float = 0.0
+    expectations: int = 0
+    released: int = 0

@@ -1,0 +1,72 @@
+"""The phases of a night, declared once: what each is made with, how long it takes, which days it touches."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from jobs.runtime.settings import Settings
+from schemas.vocabulary import (
+    PHASE_AGGREGATE,
+    PHASE_INGEST,
+    PHASE_NAMES,
+    PHASE_PUBLISH,
+    PHASE_REVISE,
+    PHASE_SIMULATE,
+)
+from udfs.revise import REVISION_VERSION
+from udfs.simulate.result_tables import SIMULATOR_VERSION
+from udfs.what_if import SimulationSettings
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase of the night.
+
+    entry_point : its module at the top of jobs, whose `run` does it
+    version : raised whenever it makes other rows of the same input
+    measure : what its time grows with (bytes, ops, units)
+    per_s : how much of that it does on two cores, until runs show it. [1/s]
+    settings : those that matter to it, as JSON; the places of tables and logs never do
+    of_days : does whole days, and later ones that look back on a changed day; else single units
+    looks_back : also reads results of the `revision.days` before a day
+    """
+
+    entry_point: str
+    version: str
+    measure: str
+    per_s: float
+    settings: Callable[[Settings], str] = lambda _: "{}"
+    of_days: bool = True
+    looks_back: bool = False
+
+
+def simulation(settings: Settings) -> SimulationSettings:
+    """Return the settings of the simulation."""
+    return SimulationSettings(**settings.simulation.model_dump())
+
+
+PHASES: Final = {
+    PHASE_INGEST: Phase("ingest_rank_logs", "3", "bytes", 70e6, of_days=False),
+    PHASE_SIMULATE: Phase(
+        "simulate_what_if", SIMULATOR_VERSION, "ops", 2e6, lambda all_: simulation(all_).text, of_days=False
+    ),
+    PHASE_REVISE: Phase(
+        "revise_causes",
+        REVISION_VERSION,
+        "units",
+        500.0,
+        lambda all_: all_.revision.model_dump_json(),
+        looks_back=True,
+    ),
+    PHASE_AGGREGATE: Phase("aggregate_fleet", "1", "units", 200.0),
+    PHASE_PUBLISH: Phase("publish_night", "1", "units", 200.0),
+}
+"""By name, in the order in which they build on each other."""
+
+OF_DAYS: Final = tuple(name for name, phase in PHASES.items() if phase.of_days)
+"""Phases that do whole days."""
+
+
+def phase_before(phase: str) -> str:
+    """Name of the phase whose rows this one reads."""
+    return PHASE_NAMES[PHASE_NAMES.index(phase) - 1]

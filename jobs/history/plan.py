@@ -1,0 +1,229 @@
+"""What a backfill has to do, in batches of days that share gates and commits, and how long that may take."""
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from itertools import chain
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.history.fingerprints import Fingerprint, Wanted, wanted
+from jobs.history.phases import OF_DAYS, PHASES
+from jobs.history.records import LandingChanges, Records, changed_in_landing, days_after
+from jobs.landing.read_landing import Digests, digests
+from jobs.reading.reader import TableReader
+from jobs.runtime.settings import Settings
+from jobs.runtime.settings_sections import HistorySettings
+from schemas.tables import TABLES
+from schemas.unit import Unit
+from schemas.vocabulary import PHASE_INGEST, PHASE_NAMES, PHASE_SIMULATE, PIPELINE_RUNS, RUN_OUTCOMES
+
+BYTES_PER_OP: Final = 30.0
+"""Bytes per op of a rank log, assumed until some are ingested."""
+
+_RUNS_LOOKED_AT: Final = 50
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Work:
+    """An amount of work; ops of units never ingested are estimated."""
+
+    units: int = 0
+    bytes: int = 0
+    ops: int = 0
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(self.units + other.units, self.bytes + other.bytes, self.ops + other.ops)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Days done together, and for each phase the units to do; of a phase of days, all units of its days."""
+
+    log_dates: tuple[date, ...]
+    units: Mapping[str, frozenset[Unit]]
+    sizes: Mapping[Unit, Work] = field(repr=False)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.log_dates))
+
+    @property
+    def range(self) -> str:
+        """First and last day."""
+        return f"{self.log_dates[0]} .. {self.log_dates[-1]}"
+
+    def of(self, phase: str) -> frozenset[Unit]:
+        """Units to do of a phase."""
+        return self.units.get(phase, frozenset())
+
+    def work(self, phase: str) -> Work:
+        """The work of a phase."""
+        return sum((self.sizes[unit] for unit in self.of(phase)), Work())
+
+    def on(self, log_dates: Collection[date]) -> "Batch":
+        """Return the work on some of its days."""
+        days = tuple(day for day in self.log_dates if day in log_dates)
+        return replace(
+            self, log_dates=days, units={phase: _on(units, days) for phase, units in self.units.items()}
+        )
+
+
+class Plan(NamedTuple):
+    """The work to do, what it requires, and units with changes only in the times of their files."""
+
+    batches: list[Batch]
+    wants: dict[str, Wanted]
+    retouched: list[Fingerprint]
+
+    @property
+    def log_dates(self) -> list[date]:
+        """Days with work."""
+        return [day for batch in self.batches for day in batch.log_dates]
+
+
+def plan(
+    tables: TableReader,
+    settings: Settings,
+    log_dates: Sequence[date],
+    phases: Sequence[str] = PHASE_NAMES,
+    job_ids: Collection[str] = (),
+    *,
+    data_only: bool = False,
+    digest: Digests = digests,
+) -> Plan:
+    """Plan the work of these phases on these days, and on later ones that look back on them.
+
+    Changes nothing. Reads the records of a few weeks at a time.
+
+    job_ids : only these jobs; all if empty
+    data_only : do only units with changed data; results of other settings or another version stay
+    digest : reads files with changes only in their times
+    """
+    todo = Plan([], {phase: None if data_only else wanted(settings, phase) for phase in phases}, [])
+
+    def add(
+        before: Records, wants: Mapping[str, Wanted], landing: LandingChanges | None, jobs: Collection[str]
+    ) -> None:
+        changed = [day for batch in todo.batches if batch.of(PHASE_SIMULATE) for day in batch.log_dates]
+        todo.batches.extend(batches_of(before, landing, wants, settings.history, jobs, changed))
+
+    for some in in_batches(log_dates, settings):
+        before, landing = Records(tables, settings, some), None
+        if PHASE_INGEST in phases:
+            known, want = before.done[PHASE_INGEST], todo.wants[PHASE_INGEST]
+            landing = changed_in_landing(settings.paths.landing, known, some, want, digest)
+            todo.retouched.extend(
+                each for each in landing.retouched if not job_ids or each.unit[1] in job_ids
+            )
+        elif PHASE_SIMULATE in phases:
+            _warn_of_unknown(before)
+        add(before, todo.wants, landing, job_ids)
+    after: dict[str, Wanted] = {phase: None for phase in OF_DAYS if phase in phases}
+    if after:
+        add(Records(tables, settings, days_after(log_dates, settings.revision.days)), after, None, ())
+    return todo
+
+
+def in_batches(log_dates: Collection[date], settings: Settings) -> Iterator[list[date]]:
+    """These days in order, as many at a time as one batch has at most."""
+    days, size = sorted(set(log_dates)), settings.history.block_days
+    return (days[first : first + size] for first in range(0, len(days), size))
+
+
+def _warn_of_unknown(before: Records) -> None:
+    """Log how many units cannot be simulated, because no record says that they were ingested whole."""
+    if unknown := before.jobs - before.done[PHASE_INGEST].keys():
+        _LOG.warning(
+            "%d units are left alone: no record that they were ingested whole (--stages ingest,... does it)",
+            len(unknown),
+        )
+
+
+def batches_of(
+    before: Records,
+    landing: LandingChanges | None,
+    wants: Mapping[str, Wanted],
+    limits: HistorySettings,
+    job_ids: Collection[str] = (),
+    changed: Collection[date] = (),
+) -> list[Batch]:
+    """Batches of days on which the phases of `wants` have work.
+
+    landing : None without ingest
+    job_ids : only these jobs, and the later phases of their days; all where empty
+    changed : earlier days whose results change; the later phases of days that look back on them are due
+    """
+    sizes = _sizes(before, landing)
+    todo: dict[str, Collection[Unit]] = {}
+    if landing is not None:
+        todo[PHASE_INGEST] = landing.changed | landing.gone
+    if PHASE_SIMULATE in wants:
+        todo[PHASE_SIMULATE] = before.results_due(wants[PHASE_SIMULATE]) | set(todo.get(PHASE_INGEST, ()))
+    if job_ids:
+        todo = {phase: {unit for unit in units if unit[1] in job_ids} for phase, units in todo.items()}
+    changed = {*changed, *(unit[0] for units in todo.values() for unit in units)}
+    days = {*changed, *days_after(changed, before.settings.revision.days)}
+    of_jobs = {unit[0] for unit in sizes if not job_ids or unit[1] in job_ids}
+    for phase in filter(wants.__contains__, OF_DAYS):
+        days |= before.due(phase, wants[phase]) & of_jobs
+        todo[phase] = _on(sizes, days)
+    return [
+        Batch(some, {phase: _on(units, some) for phase, units in todo.items()}, sizes)
+        for some in _together(todo, sizes, limits)
+    ]
+
+
+def _sizes(before: Records, landing: LandingChanges | None) -> dict[Unit, Work]:
+    """The work of every known unit."""
+    known = {unit: each for phase in reversed(PHASE_NAMES) for unit, each in before.done[phase].items()}
+    ops, size = (sum(getattr(each, name) for each in known.values()) for name in ("ops", "bytes"))
+    per_byte = ops / size if ops and size else 1 / BYTES_PER_OP
+    sizes = {unit: Work(1, each.bytes, each.ops) for unit, each in known.items()}
+    for unit, files in landing.landed.items() if landing else ():
+        landed = sum(file.size for file in files)
+        sizes[unit] = Work(1, landed, sizes[unit].ops if unit in sizes else round(landed * per_byte))
+    return sizes
+
+
+def _on(units: Collection[Unit], days: Collection[date]) -> frozenset[Unit]:
+    return frozenset(unit for unit in units if unit[0] in days)
+
+
+def _together(
+    todo: Mapping[str, Collection[Unit]], sizes: Mapping[Unit, Work], limits: HistorySettings
+) -> list[tuple[date, ...]]:
+    """Days with work, in batches within the limits of days and bytes."""
+    by_day: dict[date, set[Unit]] = {}
+    for unit in sorted(chain.from_iterable(todo.values())):
+        by_day.setdefault(unit[0], set()).add(unit)
+    found: list[list[date]] = []
+    filled = 0
+    for day, units in by_day.items():
+        size = sum(sizes[unit].bytes for unit in units)
+        if not found or len(found[-1]) == limits.block_days or filled + size > limits.block_bytes:
+            found.append([])
+            filled = 0
+        found[-1].append(day)
+        filled += size
+    return [tuple(days) for days in found]
+
+
+def rates(tables: TableReader) -> dict[str, float]:
+    """Rate of each phase in recent runs, in its measure (bytes, ops, units). [1/s]"""
+    runs = tables.ingested.rows(TABLES[PIPELINE_RUNS])
+    is_done = pc.and_(pc.equal(runs["outcome"], RUN_OUTCOMES[0]), pc.is_valid(runs["stages"]))
+    late = runs.filter(is_done).sort_by([("started_at", "descending")]).slice(0, _RUNS_LOOKED_AT)
+    done = pa.Table.from_struct_array(pc.list_flatten(late["stages"]))
+    sums = done.group_by("stage").aggregate([(name, "sum") for name in ("seconds", "units", "bytes", "ops")])
+    rows = {row["stage"]: row for row in sums.to_pylist() if row["seconds_sum"]}
+    seen = {name: row[f"{PHASES[name].measure}_sum"] / row["seconds_sum"] for name, row in rows.items()}
+    return {name: seen.get(name) or phase.per_s for name, phase in PHASES.items()}
+
+
+def seconds_for(work: Work, phase: str, rate: Mapping[str, float]) -> float:
+    """Estimate the time of a phase for this work. [s]"""
+    return float(getattr(work, PHASES[phase].measure)) / rate[phase]

@@ -1,0 +1,194 @@
+"""Records of days: which units each phase has done there, from what, and what has changed since."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date, timedelta
+from functools import cached_property
+from typing import NamedTuple
+
+from jobs.history.fingerprints import (
+    File,
+    Fingerprint,
+    Recorded,
+    Wanted,
+    contents_of,
+    hashed,
+    recorded,
+    wanted,
+)
+from jobs.history.phases import PHASES, phase_before
+from jobs.landing.files import LandedFile, Landing
+from jobs.landing.read_landing import Digests
+from jobs.reading.reader import TableReader
+from jobs.runtime.settings import Settings
+from jobs.warehouse.local_tables import keys_of
+from schemas.tables import TABLES
+from schemas.unit import Unit
+from schemas.vocabulary import JOBS, PHASE_INGEST, PHASE_SIMULATE
+
+
+class Records:
+    """What is recorded of some days; each part is read when it is first needed.
+
+    units, phase : only fingerprints of these units, or of this phase
+    """
+
+    def __init__(
+        self,
+        tables: TableReader,
+        settings: Settings,
+        log_dates: Sequence[date],
+        units: Collection[Unit] | None = None,
+        phase: str | None = None,
+    ) -> None:
+        self.settings, self.log_dates = settings, sorted(set(log_dates))
+        self._tables, self._units, self._phase = tables, units, phase
+
+    @cached_property
+    def done(self) -> dict[str, Recorded]:
+        """Fingerprints of their units, by phase."""
+        return recorded(self._tables, self.log_dates, self._units, self._phase)
+
+    @cached_property
+    def jobs(self) -> set[Unit]:
+        """Units of the table jobs."""
+        return set(keys_of(self._tables.rows(TABLES[JOBS], self.log_dates)))
+
+    @cached_property
+    def context(self) -> dict[date, str]:
+        """For each day, a hash of the results of the earlier days that revise its causes."""
+        days = self.settings.revision.days
+        earlier = recorded(self._tables, days_before(self.log_dates, days), phase=PHASE_SIMULATE)
+        return looked_back_on(self.done[PHASE_SIMULATE] | earlier[PHASE_SIMULATE], self.log_dates, days)
+
+    def due(self, phase: str, want: Wanted) -> set[date]:
+        """Days whose rows of a phase of whole days were not made from their units as they are now."""
+        before, done = self.done[phase_before(phase)], self.done[phase]
+        units = before.keys() | done.keys()
+        context = self._context_of(phase) if units else {}
+        return {
+            unit[0]
+            for unit in units
+            if unit not in before
+            or unit not in done
+            or not done[unit].is_built_on(before[unit], want, context)
+        }
+
+    def results_due(self, want: Wanted) -> set[Unit]:
+        """Units to simulate: without results, with results of other input, or removed from `jobs`.
+
+        A unit of `jobs` without a fingerprint of its ingest is left alone: its rows may be half
+        written, or cleared away by age.
+        """
+        ingested, simulated = self.done[PHASE_INGEST], self.done[PHASE_SIMULATE]
+        changed = {
+            unit
+            for unit, before in ingested.items()
+            if unit not in simulated or not simulated[unit].is_built_on(before, want, {})
+        }
+        return changed | {unit for unit in simulated if unit not in ingested and unit not in self.jobs}
+
+    def built_on(self, phase: str) -> list[Fingerprint]:
+        """Fingerprints of a phase that reads the units of the phase before, as they are recorded.
+
+        A unit without a record of the phase before gets none, and is done again next time.
+        """
+        facts = wanted(self.settings, phase)
+        context = self._context_of(phase)
+        return [
+            Fingerprint(each.unit, phase, each.as_input(context), *facts, each.bytes, each.ops)
+            for each in self.done[phase_before(phase)].values()
+        ]
+
+    def _context_of(self, phase: str) -> Mapping[date, str]:
+        return self.context if PHASES[phase].looks_back else {}
+
+
+def looked_back_on(simulated: Recorded, log_dates: Iterable[date], days: int) -> dict[date, str]:
+    """For each day, a hash of the results of the `days` before it.
+
+    simulated : fingerprints of those days too
+    """
+    by_day: dict[date, list[str]] = {}
+    for unit in sorted(simulated):
+        by_day.setdefault(unit[0], []).append(simulated[unit].identity)
+    return {
+        day: hashed([by_day.get(day - timedelta(days=age), []) for age in range(1, days + 1)])
+        for day in set(log_dates)
+    }
+
+
+def days_before(log_dates: Collection[date], days: int) -> list[date]:
+    """Days up to `days` before one of these, without these."""
+    return _days_beside(log_dates, range(-days, 0))
+
+
+def days_after(log_dates: Collection[date], days: int) -> list[date]:
+    """Days up to `days` after one of these, without these."""
+    return _days_beside(log_dates, range(1, days + 1))
+
+
+def _days_beside(log_dates: Collection[date], apart: range) -> list[date]:
+    found = {day + timedelta(days=age) for day in set(log_dates) for age in apart}
+    return sorted(found - set(log_dates))
+
+
+class LandingChanges(NamedTuple):
+    """What ingest has to do.
+
+    landed : files of every unit in the landing
+    changed : units never ingested, or of other files, contents, settings or version
+    gone : ingested units that are no longer in the landing, on days that still have others
+    retouched : fingerprints, with new times, of units that were sent again unchanged
+    """
+
+    landed: Mapping[Unit, Sequence[LandedFile]]
+    changed: frozenset[Unit]
+    gone: frozenset[Unit]
+    retouched: tuple[Fingerprint, ...]
+
+
+def changed_in_landing(
+    root: str, ingested: Recorded, log_dates: Sequence[date], want: Wanted, digests: Digests
+) -> LandingChanges:
+    """Compare the files of these days with the fingerprints of their units.
+
+    Path, size and time of change are compared; where only times differ, the contents decide. A day
+    without any folder has been cleared away whole: its units are not gone, they stay as they are.
+    """
+    landing = Landing(root, log_dates)
+    landed = landing.units
+    changed, doubtful = set(), []
+    for unit, files in landed.items():
+        known = ingested.get(unit)
+        sizes = {file.name: file.size for file in files}
+        if known is None or not known.is_as(want) or {each.name: each.bytes for each in known.files} != sizes:
+            changed.add(unit)
+        elif _touched(known, files):
+            doubtful.append(unit)
+    touched = [file for unit in doubtful for file in _touched(ingested[unit], landed[unit])]
+    read = digests(landing.root, touched)
+    again = [_sent_again(ingested[unit], landed[unit], read) for unit in doubtful]
+    same = tuple(each for each in again if contents_of(each.files) == each.inputs)
+    changed |= set(doubtful) - {each.unit for each in same}
+    days = {unit[0] for unit in landed}
+    gone = {unit for unit in ingested if unit not in landed and unit[0] in days}
+    return LandingChanges(landed, frozenset(changed), frozenset(gone), same)
+
+
+def _touched(known: Fingerprint, files: Sequence[LandedFile]) -> list[LandedFile]:
+    """Those of a unit's files that were changed at another time than recorded."""
+    times = {each.name: each.modified_us for each in known.files}
+    return [file for file in files if file.modified_us != times[file.name]]
+
+
+def _sent_again(known: Fingerprint, files: Sequence[LandedFile], read: Mapping[str, str]) -> Fingerprint:
+    """A unit's fingerprint with the new times of its files, and the digests of those."""
+    touched = {file.name: file for file in _touched(known, files)}
+
+    def now(file: File) -> File:
+        new = touched.get(file.name)
+        if new is None:
+            return file
+        return File(file.name, file.bytes, new.modified_us, read.get(new.source_file))
+
+    return known._replace(files=tuple(map(now, known.files)))

@@ -1,0 +1,110 @@
+"""Rows of tables on their way between Arrow, files and Spark."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from jobs.landing.staging import STAGED_TABLES, StagedFile, remove
+from schemas.table import Table
+from schemas.tables import TABLES
+
+_OF_ONE_TASK: Final = 32 << 20
+"""Bytes of rows that travel with one task: Spark's messages hold 128 MB."""
+
+
+@dataclass
+class StagedRows:
+    """Rows of one table that workers wrote into files, and whether a commit has added these to the table."""
+
+    rows: DataFrame
+    files: Sequence[StagedFile]
+    root: str
+    is_adopted: bool = False
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def are_sound(self) -> bool:
+        """Whether the worker that wrote them found all their lists of numbers valid."""
+        return all(file.is_sound for file in self.files)
+
+
+Rows: TypeAlias = pa.Table | StagedRows
+"""Rows of a table, in the driver, or already in files beside the table."""
+
+
+def spark_schema(table: Table) -> StructType:
+    """Columns of a table as Spark types."""
+    return from_arrow_schema(table.arrow_schema)
+
+
+def frame_of(spark: SparkSession, table: Table, rows: Rows) -> DataFrame:
+    """Rows of a table as a frame; rows in the driver sorted by key, few of them in one partition."""
+    if isinstance(rows, StagedRows):
+        return rows.rows
+    if table.differences(rows.schema):
+        return spark.createDataFrame(rows)
+    in_order = rows.select(table.column_names).sort_by([(name, "ascending") for name in table.grain])
+    frame = spark.createDataFrame(in_order, spark_schema(table))
+    return frame.coalesce(1) if rows.nbytes < _OF_ONE_TASK else frame
+
+
+@contextmanager
+def staged_rows(
+    spark: SparkSession, files: Sequence[StagedFile], root: str
+) -> Iterator[dict[str, StagedRows]]:
+    """Yield the rows staged under a root, by table; those that the block does not adopt are removed."""
+    found = {}
+    for name in STAGED_TABLES:
+        some = [file for file in files if file.table == name]
+        found[name] = StagedRows(_read(spark, name, some, root), some, root)
+    try:
+        yield found
+    finally:
+        for each in found.values():
+            if not each.is_adopted:
+                remove(root, each.files)
+
+
+def _read(spark: SparkSession, name: str, files: Sequence[StagedFile], root: str) -> DataFrame:
+    schema, folder = spark_schema(TABLES[name]), f"{root}/{name}"
+    if not files:
+        return spark.createDataFrame([], schema)
+    reader = spark.read.schema(schema).option("basePath", folder)
+    return reader.parquet(*(f"{folder}/{file.path}" for file in files)).select(*schema.names)
+
+
+def collected(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:
+    """Collect frames, by their names, in one query.
+
+    A night of a few jobs has tables of tens of rows. Spark makes a plan and a job for each, which take
+    longer than the rows themselves.
+    """
+    if not frames:
+        return {}
+    parts = [frame.select(_row(frame).alias(name)) for name, frame in frames.items()]
+    rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts).toArrow()
+    return {name: _of_frame(rows[name], frame.columns) for name, frame in frames.items()}
+
+
+def _row(frame: DataFrame) -> Column:
+    """All columns as one, each nullable: Arrow fills them where another frame has its rows."""
+    return F.struct("*").cast(StructType([StructField(each.name, each.dataType) for each in frame.schema]))
+
+
+def _of_frame(structs: pa.ChunkedArray, columns: list[str]) -> pa.Table:
+    """Rows of the frame whose structs these are; rows of others are null in it."""
+    own = structs.filter(pc.is_valid(structs))
+    return pa.Table.from_struct_array(own).select(columns)

@@ -1,0 +1,156 @@
+"""What a plan makes of fingerprints, without Spark: which units of which days, in which batches."""
+
+from collections.abc import Collection, Mapping
+from datetime import date, timedelta
+from typing import cast
+
+import pytest
+
+from jobs.history.fingerprints import File, Recorded, contents_of, of_units, wanted
+from jobs.history.plan import Work, batches_of, seconds_for
+from jobs.history.records import LandingChanges, Records, looked_back_on
+from jobs.landing.accounts import FileAccount, UnitAccount
+from jobs.landing.files import LandedFile
+from jobs.reading.reader import TableReader
+from jobs.runtime.settings import load_settings
+from jobs.runtime.settings_sections import HistorySettings
+from schemas.unit import Unit
+from schemas.vocabulary import PHASE_NAMES
+
+FIRST = date(2026, 1, 1)
+DAYS = [FIRST + timedelta(days=age) for age in range(50)]
+LIMITS = HistorySettings(look_back_days=7, block_days=3, block_bytes=1000)
+WANT = ("{}", "1")
+SETTINGS = load_settings("base")
+
+
+def unit(day: int, job_id: str = "a") -> Unit:
+    return Unit(DAYS[day], job_id, "r")
+
+
+def landed_files(units: Collection[Unit], size: int = 10) -> dict[Unit, list[LandedFile]]:
+    return {each: [LandedFile(*each, "folder/rank-0.jsonl", "path", size, 7)] for each in units}
+
+
+def landing(
+    units: Collection[Unit], changed: Collection[Unit] | None = None, size: int = 10
+) -> LandingChanges:
+    """Units in the landing, and those of them that have changed: all if left out."""
+    return LandingChanges(
+        landed_files(units, size), frozenset(units if changed is None else changed), frozenset(), ()
+    )
+
+
+def records(done: Mapping[str, Recorded], look_back_days: int = 0) -> Records:
+    """Records of days, by what is recorded."""
+    revision = SETTINGS.revision.model_copy(update={"days": look_back_days})
+    settings = SETTINGS.model_copy(update={"revision": revision})
+    found = Records(cast("TableReader", None), settings, DAYS)
+    found.done = dict.fromkeys(PHASE_NAMES, cast("Recorded", {})) | dict(done)
+    found.jobs = set(found.done["ingest"])
+    found.context = looked_back_on(found.done["simulate"], DAYS, look_back_days)
+    return found
+
+
+def ingested(*units: Unit, digest: str = "d") -> Recorded:
+    accounts = [
+        UnitAccount(each, None, [FileAccount(file, digest) for file in files], ops=100)
+        for each, files in landed_files(units).items()
+    ]
+    return {each.unit: each for each in of_units(accounts, SETTINGS)}
+
+
+def all_done(*units: Unit, look_back_days: int = 0) -> dict[str, Recorded]:
+    """What is recorded where all phases are done."""
+    done = {"ingest": ingested(*units)}
+    for phase in PHASE_NAMES[1:]:
+        built = records(done, look_back_days).built_on(phase)
+        done[phase] = {each.unit: each for each in built}
+    return done
+
+
+def changed(done: Mapping[str, Recorded], phase: str, *units: Unit) -> dict[str, Recorded]:
+    """The same, where a phase has made these units from something else."""
+    others = {each: done[phase][each]._replace(inputs="other") for each in units}
+    return {**done, phase: done[phase] | others}
+
+
+def test_days_with_work_make_batches_and_days_without_are_in_none() -> None:
+    units = [unit(day) for day in (0, 1, 5, 6, 9)]
+    batches = batches_of(records({}), landing(units), {"ingest": WANT}, LIMITS)
+    assert [batch.units["ingest"] for batch in batches] == [frozenset(units[:3]), frozenset(units[3:])]
+    assert [str(batch) for batch in batches] == [
+        "2026-01-01, 2026-01-02, 2026-01-06",
+        "2026-01-07, 2026-01-10",
+    ]
+
+
+@pytest.mark.parametrize(("size", "days"), [(300, [3]), (500, [2, 1]), (5000, [1, 1, 1])])
+def test_a_batch_ends_before_its_logs_are_too_large(size: int, days: list[int]) -> None:
+    found = landing([unit(day) for day in range(3)], size=size)
+    batches = batches_of(records({}), found, {"ingest": WANT}, LIMITS)
+    assert [len(batch.log_dates) for batch in batches] == days
+
+
+def test_what_ingest_will_change_is_planned_for_all_that_follow() -> None:
+    done = all_done(unit(0), unit(0, "b"), unit(1))
+    late = landing(done["ingest"], [unit(0)])
+    wants = dict.fromkeys(("ingest", "simulate", "revise", "aggregate"))
+    (batch,) = batches_of(records(done), late, wants, LIMITS)
+    days = {unit(0), unit(0, "b")}
+    assert batch.units == {"ingest": {unit(0)}, "simulate": {unit(0)}, "revise": days, "aggregate": days}
+    assert batch.work("aggregate") == Work(2, 20, 200)
+    done = all_done(*done["ingest"], look_back_days=1)
+    (batch,) = batches_of(records(done, look_back_days=1), late, wants, LIMITS)
+    assert batch.units["revise"] == set(done["ingest"]), "a day that looks back on it"
+
+
+def test_ops_of_what_was_never_ingested_are_estimated_by_what_was() -> None:
+    memory = records({"ingest": ingested(unit(0))})
+    (batch,) = batches_of(memory, landing([unit(1)], size=40), {"ingest": WANT}, LIMITS)
+    assert batch.work("ingest") == Work(1, 40, 400)
+    assert seconds_for(batch.work("ingest"), "ingest", {"ingest": 8.0}) == 5.0
+    assert seconds_for(batch.work("ingest"), "simulate", {"simulate": 8.0}) == 50.0
+
+
+def test_results_follow_contents_settings_and_version() -> None:
+    done, want = all_done(unit(0)), wanted(SETTINGS, "simulate")
+    assert records(done).results_due(want) == set()
+    assert records(done | {"ingest": ingested(unit(0), digest="e")}).results_due(want) == {unit(0)}
+    assert records(done | {"simulate": {}}).results_due(want) == {unit(0)}
+    for other in (("{}", want[1]), (want[0], "0")):
+        assert records(done).results_due(other) == {unit(0)}
+        assert records(done).results_due(None) == set()
+
+
+def test_results_of_a_unit_that_left_go_and_of_one_whose_ingest_is_open_stay() -> None:
+    memory = records(all_done(unit(0), unit(1)) | {"ingest": {}})
+    memory.jobs = {unit(1)}
+    assert memory.results_due(None) == {unit(0)}
+
+
+def test_a_day_is_done_anew_where_its_units_are_others() -> None:
+    done = all_done(unit(0), unit(0, "b"), unit(1))
+    of_others: list[tuple[dict[str, Recorded], set[date]]] = [
+        (done, set()),
+        (done | {"revise": {each: done["revise"][each] for each in (unit(0), unit(1))}}, {FIRST}),
+        (done | {"aggregate": {unit(1): done["aggregate"][unit(1)]}}, {FIRST}),
+        (changed(done, "revise", unit(1)), {DAYS[1]}),
+    ]
+    for others, due in of_others:
+        assert records(others).due("aggregate", None) == due
+
+
+def test_causes_are_revised_anew_where_a_day_before_has_other_results() -> None:
+    done = all_done(unit(0), unit(1), unit(3), look_back_days=2)
+    assert records(done, 2).due("revise", None) == set()
+    assert records(changed(done, "simulate", unit(0)), 2).due("revise", None) == {DAYS[0], DAYS[1]}
+
+
+def test_contents_do_not_depend_on_times_but_of_files_that_could_not_be_read() -> None:
+    file = File("rank-0.jsonl", 10, 7, "d")
+    assert contents_of([file]) == contents_of([file._replace(modified_us=8)])
+    assert contents_of([file]) != contents_of([file._replace(digest="e")])
+    assert contents_of([file]) != contents_of([file._replace(name="rank-1.jsonl")])
+    unread = file._replace(digest=None)
+    assert contents_of([unread]) != contents_of([unread._replace(modified_us=8)])
