@@ -115,7 +115,7 @@ def tables_of(settings: Settings, name: str) -> Iterator[TableReader]:
             if is_reached(root):
                 readers.append(stack.enter_context(closing(DuckDbReader(Database(root)))))
             else:
-                paths = settings.paths.model_copy(update={"warehouse": root, "silver": None})
+                paths = settings.paths.model_copy(update={"warehouse": root, "ingested": None})
                 of_root = settings.model_copy(update={"paths": paths})
                 readers.append(stack.enter_context(_by_spark(of_root, name)))
         yield Tables(*readers)
