@@ -64,7 +64,6 @@ class RefusalError(Exception):
 
     def __init__(self, tool: str, reason: str, instead: str) -> None:
         super().__init__(f"{tool}: {reason}. {instead}")
-        self.tool, self.reason, self.instead = tool, reason, instead
 
 
 def count(left_out: Counter[str], what: str, number: int) -> None:

@@ -7,8 +7,10 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO, Final
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -200,24 +202,6 @@ def test_a_hundred_thousand_files_are_too_many(tmp_path: Path) -> None:
     ]
 
 
-class _Torn:
-    """A file that gives some bytes and then an error."""
-
-    def __init__(self, content: bytes) -> None:
-        self._left = [content]
-
-    def read(self, _: int) -> bytes:
-        if self._left:
-            return self._left.pop()
-        raise OSError(5, "Input/output error")
-
-    def __enter__(self) -> "_Torn":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return
-
-
 def test_files_that_vanish_or_break_while_they_are_read_cost_themselves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,11 +211,12 @@ def test_files_that_vanish_or_break_while_they_are_read_cost_themselves(
         made.put("going", name, line(job_id="going") + b"\n")
     opened = _Folder.open
 
-    def fail(store: _Folder, path: str) -> BinaryIO | _Torn:
+    def fail(store: _Folder, path: str) -> BinaryIO | nullcontext[Mock]:
         if "job_id=going" not in path:
             return opened(store, path)
         if path.endswith("rank-1.jsonl"):
-            return _Torn(line(job_id="going") + b"\n")
+            gives = [line(job_id="going") + b"\n", OSError(5, "Input/output error")]
+            return nullcontext(Mock(read=Mock(side_effect=gives)))
         raise FileNotFoundError(2, "No such file or directory")
 
     monkeypatch.setattr(_Folder, "open", fail)

@@ -1,6 +1,7 @@
 """Whose a trace of torch.profiler is, and which are refused."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -135,5 +136,4 @@ def test_a_log_that_no_replay_can_be_made_of_is_refused_with_a_way_out(
 ) -> None:
     with pytest.raises(RefusalError, match=reason) as raised:
         read([text()], manifest)
-    assert raised.value.tool == "torch.profiler (Kineto)"
-    assert raised.value.instead
+    assert re.fullmatch(r"torch\.profiler \(Kineto\): .*\. [A-Z].*", str(raised.value)), "a way out"
