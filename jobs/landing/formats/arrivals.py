@@ -117,7 +117,7 @@ def _whole(
     returns : by meeting, the shortest time and then the lowest rank first; and how many are not whole
     """
     _, first_seen, meeting = np.unique(meeting, return_index=True, return_inverse=True)
-    meeting = np.argsort(np.argsort(first_seen))[meeting]  # hashes differ from process to process, sums must not
+    meeting = np.argsort(np.argsort(first_seen))[meeting]  # hashes differ by process, sums must not
     order = np.lexsort((inside_us, rank[member], meeting))
     is_new = (np.diff(meeting[order], prepend=-1) != 0) | (np.diff(member[order], prepend=-1) != 0)
     chosen = order[is_new]
