@@ -1,4 +1,4 @@
-"""Custom scenarios: drawn by hand, and against the scenarios that the simulation always answers."""
+"""Scenarios drawn by hand, against those that the simulation always answers; causes as a night stores them."""
 
 import tracemalloc
 from typing import Any
@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from jobs.synthetic.job import GeneratedJob
-from schemas.vocabulary import OP_TYPE_GROUPS, OP_TYPES
+from schemas.vocabulary import ALL_CAUSES, OP_TYPE_GROUPS, OP_TYPES
+from tests.jobs.report.units import recorded_job
 from tests.support.random_jobs import LAYOUTS, LONG, generate_job, named_job
 from tests.udfs.lines import Ops, crossed_stages, line, manifest, rank_steps
-from udfs.custom_scenario import ALL_TOGETHER, Answer, Answers, replay_scenarios
+from udfs.custom_scenario import ALL_TOGETHER, Answer, Answers, replay_causes, replay_scenarios
 from udfs.errors import NothingToReplayError, PredicateError, TraceError
 from udfs.layout import LayoutError
-from udfs.what_if import simulate_job
+from udfs.what_if import SimulationSettings, simulate_job
 
 SEEDS = range(12)
 """Random layouts; among these seeds are steps and dp ranks that disagree."""
@@ -192,3 +193,24 @@ def test_what_cannot_be_replayed_says_why() -> None:
         ask([line(3, 0, 0, [("optimizer", 0, 1e15)])], manifest())
     with pytest.raises(PredicateError, match="no column stage"):
         ask([replica(7, 0, 1, 1)], manifest(), "stage = 1")
+
+
+def test_the_answers_are_those_of_job_causes_and_all_causes_save_what_is_lost() -> None:
+    job = recorded_job()
+    found = replay_causes(job.rank_steps, job.manifest, ["pause", "slow_worker"], SimulationSettings())
+    tables = simulate_job(job.rank_steps, job.manifest)
+    rows = {row["cause"]: row for row in tables["job_causes"].to_pylist()}
+    (unit,) = tables["job_slowdown"].to_pylist()
+    pause, slow, everything = found.answers
+    assert (pause.scenario, slow.scenario, everything.scenario) == ("pause", "slow_worker", ALL_CAUSES)
+    assert slow.time_saved_fraction == rows["slow_worker"]["time_saved_fraction"] > 0.1
+    assert slow.gpu_hours_saved == rows["slow_worker"]["recoverable_gpu_hours"]
+    assert slow.step_s == pytest.approx(unit["actual_step_s"] - slow.time_saved_s, rel=1e-12)
+    assert everything.time_saved_fraction == pytest.approx(sum(row["lost_fraction"] for row in rows.values()))
+    assert everything.gpu_hours_saved == pytest.approx(sum(row["lost_gpu_hours"] for row in rows.values()))
+    assert (found.steps, found.slowdown) == (unit["steps"], unit["slowdown"])
+
+
+def test_a_unit_that_is_not_replayed_is_refused_with_its_status() -> None:
+    with pytest.raises(NothingToReplayError, match="no_ops"):
+        replay_causes(rank_steps(), manifest(dp_size=2), ["pause"], SimulationSettings())

@@ -1,4 +1,4 @@
-"""The kernel's arrays, by what they hold."""
+"""The kernel's arrays by what they hold, and which of their rows are alike."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,3 +7,12 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
+
+
+def alike(rows: npt.NDArray[np.generic]) -> list[Ints]:
+    """Positions of equal rows, shape (row, value), one array per distinct row, these in ascending order."""
+    if (rows == rows[:1]).all():
+        return [np.arange(len(rows))]
+    _, inverse = np.unique(rows, axis=0, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    return [np.flatnonzero(inverse == number) for number in range(inverse.max() + 1)]

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.arrays import Floats, Ints, alike
 from udfs.kernel.clocks.course import FEW, SURE, Course, course, levelled
 from udfs.kernel.clocks.ends import calls, heard
 from udfs.kernel.clocks.joined import Joined, join
@@ -176,7 +176,7 @@ class Listener:
             self._calls[id(block.graph)] = block.graph, calls(block)
         _, call_of = self._calls[id(block.graph)]
         by_step = self.clock[:, steps].transpose(1, 0, 2).reshape(len(steps), -1)
-        for members in _alike(by_step):
+        for members in alike(by_step):
             part = block
             if len(members) < len(steps):
                 part = block._replace(
@@ -199,15 +199,6 @@ class Listener:
             if not graph.has_dp_lanes:
                 rows = rows[:, [cell.dp_rank]]
             block.start_s[first:last] -= clocks.ahead_s[rows, steps[:, None]]
-
-
-def _alike(by_step: Ints) -> list[Ints]:
-    """Positions of steps with equal rows, one array per distinct row."""
-    if (by_step == by_step[0]).all():
-        return [np.arange(len(by_step))]
-    _, inverse = np.unique(by_step, axis=0, return_inverse=True)
-    inverse = inverse.reshape(-1)
-    return [np.flatnonzero(inverse == number) for number in range(inverse.max() + 1)]
 
 
 def _longest_span(block: StepBlock) -> Floats:

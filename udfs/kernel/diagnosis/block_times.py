@@ -49,11 +49,12 @@ class BlockTimes(NamedTuple):
         return len(self.duration_s[0])
 
 
-def block_times(block: StepBlock, end_s: Floats, layout: Layout) -> BlockTimes:
+def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout) -> BlockTimes:
     """A block as the diagnosis replays it.
 
-    block : its durations are transfers already.
-    end_s : float64, shape (op, step, dp); recorded. [s]
+    block   : its durations are transfers already.
+    end_s   : float64, shape (op, step, dp); recorded. [s]
+    began_s : float64, shape (step,); earliest recorded start. [s]
     """
     graph = block.graph
     calls = find_calls(graph, block.start_s, end_s, block.duration_s)
@@ -62,11 +63,13 @@ def block_times(block: StepBlock, end_s: Floats, layout: Layout) -> BlockTimes:
         duration_s=block.duration_s,
         microbatch=block.microbatch,
         calls=calls,
-        delays=_kept_delays(graph, block.start_s, end_s, layout),
+        delays=_kept_delays(graph, block.start_s, end_s, began_s, layout),
     )
 
 
-def _kept_delays(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:
+def _kept_delays(
+    graph: OpGraph, start_s: Floats, end_s: Floats, began_s: Floats, layout: Layout
+) -> KeptDelays:
     """Delays of each stage's first forward-compute, and of gathers of parameters that wait for nothing.
 
     Not of others: recorded delays of transfers and of what follows them are mostly waiting.
@@ -79,11 +82,10 @@ def _kept_delays(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout)
         if layout.has_data_parallelism:
             gathers = range(base + firsts[ot.PARAMS_ALL_GATHER], base + firsts[ot.PARAMS_ALL_GATHER + 1])
             ops += [op for op in gathers if not graph.waits_for[op]]
-    step_start_s = start_s.min(axis=0).min(axis=-1)[:, None]
     delays = []
     for op in ops:
         sources = graph.waits_for[op]
-        ready_s = np.max([end_s[source] for source in sources], axis=0) if sources else step_start_s
+        ready_s = np.max([end_s[source] for source in sources], axis=0) if sources else began_s[:, None]
         delay_s = start_s[op] - ready_s
         delays.append(np.where(delay_s <= CLAMP_S, 0.0, delay_s))
     return KeptDelays(np.array(ops, dtype=np.int64), np.array(delays).reshape(-1, *start_s.shape[1:]))

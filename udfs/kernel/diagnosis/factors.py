@@ -38,14 +38,12 @@ SUMS: Final = "...l,...l->..."
 class Data(NamedTuple):
     """How heavy microbatches are on all stages.
 
-    weight      : as measured, shape (k, m, s, d), mean 1; all 1 without such an effect.
-    reliability : share of the variance that two halves of the measurements agree on.
-    spread      : standard deviation of the log weight within a step.
-    is_real     : whether the effect exists.
+    weight  : as measured, shape (k, m, s, d), mean 1; all 1 without such an effect.
+    spread  : standard deviation of the log weight within a step.
+    is_real : whether the effect exists.
     """
 
     weight: Floats
-    reliability: float
     spread: float
     is_real: bool
 
@@ -175,7 +173,7 @@ def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask) -> Data:
         rest[:, 0][pauses] = np.broadcast_to(weight[:, 0], pauses.shape)[pauses]
     halves = _halves(rest)
     if halves is None:
-        return Data(np.ones((k, m, s, d)), 0.0, 0.0, is_real=False)
+        return Data(np.ones((k, m, s, d)), 0.0, is_real=False)
     first, second = (half - half.mean(axis=(0, 2), keepdims=True) for half in halves)
     both = (first + second) / 2
     variance, covariance = float((both**2).mean()), float((first * second).mean())
@@ -184,14 +182,14 @@ def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask) -> Data:
     spread = float(np.sqrt(max(covariance, 0.0)))
     is_real = reliability > LEAST_RELIABILITY and spread > LEAST_SPREAD and covariance > LEAST_ERRORS * error
     if not is_real:
-        return Data(np.ones((k, m, s, d)), reliability, spread, is_real=False)
+        return Data(np.ones((k, m, s, d)), spread, is_real=False)
     # Times and not their logs, because a stage may take a constant beside what goes with the data.
     rest += usual
     of_all_s = np.exp(rest, out=rest).sum(axis=(0, 2))
     relative = of_all_s / of_all_s.mean(axis=(1, 2, 3), keepdims=True)
     if p * c == 1:
         relative = np.broadcast_to(relative.mean(axis=0), (k, m, s, d))
-    return Data(relative, reliability, spread, is_real=True)
+    return Data(relative, spread, is_real=True)
 
 
 def _trusted(data: Data, steady_s: Tensor, doubtful: Mask) -> Data:

@@ -196,9 +196,10 @@ def _settle(
         latest_s.append(ends.max(axis=0))
         firsts = {first + op for op in cell.program.first_ops if first + op < last}
         earliest_s.append(start_s[sorted(firsts)].min(axis=0))
-    actual_s[block.steps] = np.max(latest_s, axis=(0, 2)) - np.min(earliest_s, axis=(0, 2))
+    began_s = np.min(earliest_s, axis=(0, 2))
+    actual_s[block.steps] = np.max(latest_s, axis=(0, 2)) - began_s
     clamped_delays = clamped_launch_delays(graph, start_s, end_s)
     clamped, buffered = put_transfers(graph, start_s, end_s, duration_s, clock)
-    kept = block_times(block, end_s, layout) if diagnosed else None
+    kept = block_times(block, end_s, began_s, layout) if diagnosed else None
     settled = Block(block.steps, graph, duration_s, block.microbatch, kept)
     return settled, (clamped, buffered, clamped_delays)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Int32s, Ints, Mask
+from udfs.kernel.arrays import Floats, Int32s, Ints, Mask, alike
 from udfs.kernel.errors import OpRef, TraceDefectError
 from udfs.kernel.graph.graph import StageProgram
 
@@ -98,16 +98,7 @@ def _with_equal_counts(stage_rows: StageRows, lengths: Ints) -> list[Ints]:
     row = np.repeat(np.arange(len(lengths)), lengths)
     kind = row * ot.COUNT + stage_rows.op_type[first:last]
     counts = np.bincount(kind, minlength=len(lengths) * ot.COUNT).reshape(-1, ot.COUNT)
-    return _alike(counts.T)
-
-
-def _alike(columns: npt.NDArray[np.generic]) -> list[Ints]:
-    """Positions of equal columns, one array per distinct column."""
-    if (columns == columns[:, :1]).all():
-        return [np.arange(columns.shape[1])]
-    _, inverse = np.unique(columns, axis=1, return_inverse=True)
-    inverse = inverse.reshape(-1)
-    return [np.flatnonzero(inverse == number) for number in range(inverse.max() + 1)]
+    return alike(counts)
 
 
 def _dense(stage_rows: StageRows, rows: Ints, length: int) -> "_DenseRows | None":
@@ -224,7 +215,7 @@ class _DenseRows(NamedTuple):
         signatures = np.concatenate([np.broadcast_to(part, (len(part), len(self.rows))) for part in parts])
         microbatch = np.broadcast_to(microbatch, (len(microbatch), len(self.rows)))
         classes = []
-        for members in _alike(signatures):
+        for members in alike(signatures.T):
             program = self._program(signatures[:, members[0]], computes.stop, dp_stream, has_chunk)
             own_times = Times(*(values[:, members] for values in times))
             classes.append(RowClass(program, self.rows[members], own_times, microbatch[:, members]))

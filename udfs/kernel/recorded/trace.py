@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats, Int32s, Ints
+from udfs.kernel.arrays import Floats, Int32s, Ints, alike
 from udfs.kernel.correlation import backward_of_forward, paired_times
 from udfs.kernel.errors import OpRef, TraceDefectError
 from udfs.kernel.graph.build_graph import build_graph
@@ -151,11 +151,9 @@ def _of_step(classes: list[list[RowClass]], number: Ints, step: int) -> list[lis
 
 
 def _steps_alike(number: Ints) -> list[Ints]:
-    """Steps with equal programs in every cell, one array of positions per distinct step."""
+    """Steps with equal programs in every cell, one array of positions per distinct step, by its first."""
     by_step = number.swapaxes(0, 1).reshape(number.shape[1], -1)
-    _, first, inverse = np.unique(by_step, axis=0, return_index=True, return_inverse=True)
-    inverse = inverse.reshape(-1)
-    return [np.flatnonzero(inverse == kind) for kind in np.argsort(first)]
+    return sorted(alike(by_step), key=lambda steps: int(steps[0]))
 
 
 def _block(owners: list[list[RowClass]], members: Ints, layout: Layout, known: Graphs) -> StepBlock:

@@ -55,7 +55,7 @@ def uneven(*, is_real: bool, noise: float = 0.05) -> Factors:
     rng = np.random.default_rng(5)
     work_s, weight = drawn()
     workers = Workers(np.zeros((3, 2, 4)), np.zeros((3, 10, 4)), np.zeros((10, 4)), np.zeros(3, bool))
-    data = Data(np.broadcast_to(weight, (2, *weight.shape)), 1.0, 0.3, is_real=is_real)
+    data = Data(np.broadcast_to(weight, (2, *weight.shape)), 0.3, is_real=is_real)
     scatter = np.exp(noise * rng.standard_normal(SHAPE))
     return Factors(
         work_s, np.ones((3, 2, 1, 1, 10, 4)), scatter, np.zeros(SHAPE)[:, :1], workers, data, noise
