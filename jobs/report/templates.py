@@ -17,11 +17,11 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from jobs.report import wording
 
-_ALWAYS: Final = "default-src 'none'; connect-src 'none'; base-uri 'none'; form-action 'none'"
+_ALWAYS: Final = "default-src 'none'; connect-src 'none'; base-uri 'none'; form-action 'none'; img-src data:"
 
 OF_FILES_BESIDE: Final = (
     # 'self' of a page that was opened from disk is none of the files beside it to some browsers.
-    f"{_ALWAYS}; script-src 'self' file:; style-src 'self' file:; img-src data:"
+    f"{_ALWAYS}; script-src 'self' file:; style-src 'self' file:"
 )
 """Of a page whose script and style lie beside it."""
 _BESIDE: Final = re.compile(
