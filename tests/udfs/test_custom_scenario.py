@@ -1,4 +1,4 @@
-"""Scenarios drawn by hand, against those that each simulation answers; causes as a night stores them."""
+"""Scenarios drawn by hand, against those the simulation always answers; causes as a night stores them."""
 
 import tracemalloc
 from typing import Any

@@ -1,6 +1,7 @@
-"""From recorded times to durations that can be replayed (model, section 3)."""
+"""From recorded times to durations that can be replayed (model, section 3); transfers that moved no data."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,9 @@ CLAMP_S: Final = -10e-3
 
 But for a send whose recv ran on the same clock: there it is no clock at all, but a buffered send.
 """
+
+NO_OP_TOLERANCE_S: Final = 50e-6
+"""A transfer is a recorded no-op only if it misses its computes by more than this [s]: clock rounding."""
 
 SENDS: Final = (ot.FORWARD_SEND, ot.BACKWARD_SEND)
 
@@ -85,3 +89,39 @@ def clamped_launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> int
         for op, sources in enumerate(graph.waits_for)
         if sources
     )
+
+
+def no_op_transfers(counts: tuple[int, ...], start_s: Floats, duration_s: Floats) -> Mask:
+    """Which transfers never moved data (model, section 2, kind a).
+
+    A recv that starts after the last compute of its direction has started, or a send that ends before the
+    first compute of its direction has ended.
+
+    counts              : ops of each type.
+    start_s, duration_s : float64, shape (op, lane), ops by (type, start). [s]
+    returns             : bool, shape (op, lane), or (op, 1) where no lane has any.
+    """
+    first_op = tuple(accumulate(counts, initial=0))
+    found = []
+    for compute, send, recv in ot.DIRECTIONS:
+        first, end = first_op[compute], first_op[compute + 1]
+        if first == end:
+            continue
+        latest_s = start_s[end - 1] + NO_OP_TOLERANCE_S
+        earliest_s = start_s[first] + duration_s[first] - NO_OP_TOLERANCE_S
+        # Ops stand in the order of their starts, so that the search ends with the first that did move data.
+        for op in reversed(range(first_op[recv], first_op[recv + 1])):
+            is_late = start_s[op] > latest_s
+            if not is_late.any():
+                break
+            found.append((op, is_late))
+        for op in range(first_op[send], first_op[send + 1]):
+            if not (start_s[op] < earliest_s).any():
+                break
+            found.append((op, start_s[op] + duration_s[op] < earliest_s))
+    if not any(flags.any() for _, flags in found):
+        return np.zeros((len(start_s), 1), dtype=bool)
+    no_ops = np.zeros(start_s.shape, dtype=bool)
+    for op, flags in found:
+        no_ops[op] = flags
+    return no_ops

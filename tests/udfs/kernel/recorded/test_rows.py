@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.support.random_jobs import named_job
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Mask
-from udfs.kernel.recorded.rows import US, StageRows, Times, classify, no_op_transfers
+from udfs.kernel.recorded.durations import no_op_transfers
+from udfs.kernel.recorded.rows import US, StageRows, Times, classify
 from udfs.layout import read_layout
 from udfs.simulate.rank_rows import replayed_rows
 
