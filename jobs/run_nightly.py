@@ -1,4 +1,7 @@
-"""A whole night in one session: ingest, simulate, revise, aggregate, publish."""
+"""A whole night in one session: ingest, simulate, revise, aggregate, publish.
+
+The order of the phases is vocabulary.PHASE_NAMES; RUNS says what does each.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -34,7 +37,7 @@ RUNS: Final[dict[str, Run]] = {
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Run every phase over these days, and the last ones over later days that look back on them.
+    """Run every phase over these days, and the last ones over later days that depend on them.
 
     Returns rows per table.
     """

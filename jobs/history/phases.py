@@ -1,4 +1,7 @@
-"""The phases of a night, declared once: what each is made with, how long it takes, which days it touches."""
+"""What each phase of a night is made with, how long it takes, which days it touches.
+
+The names of the phases and their order are vocabulary.PHASE_NAMES.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +30,7 @@ class Phase:
     measure : what its time grows with (bytes, ops, units)
     per_s : how much of that it does on two cores, until runs show it. [1/s]
     settings : those that matter to it, as JSON; the places of tables and logs never do
-    of_days : does whole days, and later ones that look back on a changed day; else single units
+    of_days : does whole days, and later ones that depend on a changed day; else single units
     looks_back : also reads results of the `revision.days` before a day
     """
 
@@ -45,7 +48,7 @@ def simulation(settings: Settings) -> SimulationSettings:
     return SimulationSettings(**settings.simulation.model_dump())
 
 
-PHASES: Final = {
+_DECLARED: Final = {
     PHASE_INGEST: Phase("ingest_rank_logs", "3", "bytes", 70e6, of_days=False),
     PHASE_SIMULATE: Phase(
         "simulate_what_if", SIMULATOR_VERSION, "ops", 2e6, lambda all_: simulation(all_).text, of_days=False
@@ -61,6 +64,7 @@ PHASES: Final = {
     PHASE_AGGREGATE: Phase("aggregate_fleet", "1", "units", 200.0),
     PHASE_PUBLISH: Phase("publish_night", "1", "units", 200.0),
 }
+PHASES: Final = {name: _DECLARED[name] for name in PHASE_NAMES}
 """By name, in the order in which they build on each other."""
 
 OF_DAYS: Final = tuple(name for name, phase in PHASES.items() if phase.of_days)
