@@ -18,14 +18,14 @@ UTC). A run by hand needs a logical date: the day to analyse.
 **Again** is always safe: every phase replaces exactly its day, all of its tables at once, so that a cleared
 task or a second run of a day gives the same rows. A phase checks what it computed before any of it becomes
 visible. Days may be run in any order, and many at a time (`airflow backfill create`): the tables and reports
-become those of a run in order, because the tasks after `simulate_what_if` also do the later days that look
-back on theirs.
+become those of a run in order, because the tasks after `simulate_what_if` also do the later days that
+depend on theirs.
 
 **When a task fails**, the last line of its log says why. What happens then depends on the exit status:
 
 | exit status | meaning | then |
 |---|---|---|
-| 1 | what may pass: an executor was lost, a store did not answer | two retries, after 5 and 10 minutes |
+| 1 | what may pass: an executor died, a store did not answer | two retries, after 5 and 10 minutes |
 | 2 | wrong arguments or settings | fails at once; mend the settings, clear the task |
 | 3 | a quality gate refused: what it refused is as it was | fails at once |
 

@@ -1,6 +1,7 @@
 """Backfill: the phases of a night over a range of days, in batches that share a session, gates and commits.
 
-What is done and unchanged is skipped, so an interrupted backfill continues when started again.
+What is done and unchanged is skipped, so an interrupted backfill continues when started again. history.plan
+decides what is done, history.do_batches does it.
 """
 
 import sys

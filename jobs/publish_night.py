@@ -107,7 +107,7 @@ def _write_page(warehouse: Warehouse, page: Page, summary: Summary) -> None:
 
 @entry_point("publish_night", LOG_DATE, SUMMARY)
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Check a log date, and later days that look back on it, across tables; log the night's summary."""
+    """Check a log date, and later days that depend on it, across tables; log the night's summary."""
     day: date = args.log_date
     with working(f"publish_night: {day}"):
         days = touched_days(PHASE_PUBLISH, spark, settings, [day])

@@ -29,7 +29,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 
 main = phase_command(
-    PHASE_REVISE, run, "Revise the causes of a log date, and of later days that look back on it."
+    PHASE_REVISE, run, "Revise the causes of a log date, and of later days that depend on it."
 )
 
 if __name__ == "__main__":

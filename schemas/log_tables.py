@@ -24,7 +24,7 @@ UNIT_FINGERPRINTS: Final = Table(
         col.text(
             "inputs",
             "SHA-256 of what the phase read: the unit's files (names, sizes, contents), or inputs, settings "
-            "and version of the phase before; of revise also those of the days that it looks back on",
+            "and version of the phase before; of revise also those of the earlier days that it depends on",
         ),
         col.text("settings", "settings that matter to the phase, as JSON"),
         col.text("version", "version of the phase's code; of simulate the simulator version"),

@@ -1,6 +1,6 @@
-"""How a table is declared: columns with type, unit and meaning, and the rules of its rows.
+"""How one table is declared: columns with type, unit and meaning, and the rules of its rows.
 
-Gates, writers and the data dictionary all derive from these declarations.
+tables.py is the index of all. Gates, writers and the data dictionary all derive from these declarations.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""All tables of the warehouse, by name."""
+"""Index of all declared tables, by name; table.py says how one is declared."""
 
 from typing import Final
 

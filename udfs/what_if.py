@@ -57,7 +57,7 @@ class SimulationSettings:
     maximum_restarts    : with more restarts a unit is not replayed.
     clock_floor_s, clock_floor_fraction : mean offsets of a clock below the lower of the two, in seconds
                           and as a share of the step time, are left alone.
-    log_day_margin_s    : lines with times longer before or after their log date are left out.
+    log_day_margin_s    : lines whose times lie further outside their log date are left out.
     ops_together        : a unit with more ops is laid out and replayed by blocks of steps of about that size.
     diagnosed           : whether to look for causes; job_causes has no rows without.
     """

@@ -133,7 +133,7 @@ class _Follower:
     def _begins(self, direction: str, *, has_peer: bool) -> Mark | None:
         start = self.recorder.mark()
         if not has_peer and self._is_interleaved:
-            self.recorder.add(f"{direction}-recv", start, start)  # so that the k-th is the k-th compute's
+            self.recorder.add(f"{direction}-recv", start, start)  # the k-th recv belongs to the k-th compute
         return start
 
     @never_raises

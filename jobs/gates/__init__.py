@@ -1,1 +1,7 @@
-"""Quality gates: the rules that rows must pass before they become visible, and the pages about them."""
+"""Quality gates: what rows must pass before they become visible, and the pages about it.
+
+Expectation : a condition on each row of one table, or its key or schema; declared with the table.
+Rule        : a query across rows or tables; the rows that it finds break it.
+Check       : the outcome of an expectation or a rule: how many rows break it.
+Audit       : checks one table against its expectations.
+"""

@@ -19,7 +19,7 @@ OF_EVERY_TABLE: Final = {
     KEY_EXPECTATION: "no two rows have the same key",
     ON_TIME_EXPECTATION: "rows are of the days, or the units, computed",
 }
-"""Expectations that a table needs to be written and replaced: they cannot be released."""
+"""Expectations without which a table cannot be written: they cannot be released."""
 
 LOG_DATE: Final = "log_date"
 _MOST_LISTED: Final = 5
@@ -30,7 +30,7 @@ _MOST_LISTED: Final = 5
 class Check:
     """One expectation, and the number of rows that break it.
 
-    log_dates : days of these rows; empty if unknown, so that it may be any day
+    log_dates : days of these rows; empty if unknown: it may be any day
     severity : whether it refuses them or only warns
     """
 
@@ -93,7 +93,7 @@ class GateRefusedError(PlainError):
     """Raised when rows break an expectation: what was refused is not published, exit 3.
 
     kept_in : folder of the refused rows
-    published : text of the message for what was published
+    published : what the message says was published, or was not
     counts : of what the same run did publish, as entry points return them
     """
 

@@ -19,7 +19,7 @@ from schemas.tables import TABLES
 from schemas.vocabulary import PHASE_NAMES
 
 LATER: Final = "-later"
-"""Ends the names of pages about later changes of a night."""
+"""Suffix of pages about later changes of a night."""
 
 REFUSED: Final = "refused"
 """Outcome of a page about rows that were not published."""
@@ -79,7 +79,7 @@ class Page:
 
     @property
     def releases(self) -> list[str]:
-        """Commands that release all of it, day by day; none if that is not possible."""
+        """Commands that release all of it, day by day; empty if any refusal cannot be released."""
         if not all(check.can_be_released for check in self.refusals):
             return []
         commands = []
@@ -121,7 +121,7 @@ def table_checks(
 def write_docs(warehouse: Warehouse, page: Page) -> None:
     """Write a page for each of its days; a failure to do so only warns.
 
-    When a whole night is published, its page of later changes is removed.
+    When a phase's whole day is published, that phase's page of later changes is removed.
     """
     text = html(page).encode()
     try:

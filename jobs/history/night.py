@@ -59,7 +59,7 @@ class PhaseRun:
 def touched_days(
     phase: str, spark: SparkSession, settings: Settings, log_dates: Sequence[date]
 ) -> list[date]:
-    """These days; of a phase of whole days also later ones that look back on them and are due again."""
+    """These days; of a phase of whole days also later ones that depend on them and are due again."""
     days = set(log_dates)
     if PHASES[phase].of_days:
         later = days_after(log_dates, settings.revision.days)

@@ -1,4 +1,7 @@
-"""What a backfill has to do, in batches of days that share gates and commits, and how long that may take."""
+"""Decides what a backfill does: which units and days are due (with records.py), in which batches of days.
+
+And how long that may take.
+"""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -95,7 +98,7 @@ def plan(
     data_only: bool = False,
     digest: Digests = digests,
 ) -> Plan:
-    """Plan the work of these phases on these days, and on later ones that look back on them.
+    """Plan the work of these phases on these days, and on later ones that depend on them.
 
     Changes nothing. Reads the records of a few weeks at a time.
 
@@ -155,7 +158,7 @@ def batches_of(
 
     landing : None without ingest
     job_ids : only these jobs, and the later phases of their days; all where empty
-    changed : earlier days whose results change; the later phases of days that look back on them are due
+    changed : earlier days whose results change; the later phases of days that depend on them are due
     """
     sizes = _sizes(before, landing)
     todo: dict[str, Collection[Unit]] = {}

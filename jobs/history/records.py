@@ -1,4 +1,4 @@
-"""Records of days: which units each phase has done there, from what, and what has changed since."""
+"""Decides which units and days are due: what each phase has done there, from what, and what changed since."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, timedelta

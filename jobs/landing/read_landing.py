@@ -1,4 +1,4 @@
-"""Reads a landing by Spark's workers: whole units packed into tasks, each file opened once, no shuffle."""
+"""Reads a landing by Spark's executors: whole units packed into tasks, each file opened once, no shuffle."""
 
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -74,7 +74,7 @@ def _read(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
 
 
 def digests_by(spark: SparkSession, landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
-    """SHA-256 of files' contents, as `digests`, by Spark's workers."""
+    """SHA-256 of files' contents, as `digests`, by Spark's executors."""
     starts = range(0, len(files), _DIGESTED_TOGETHER)
     parts = [pickle.dumps(files[start : start + _DIGESTED_TOGETHER]) for start in starts]
     if not parts:

@@ -1,4 +1,4 @@
-"""The fleet's page: figures of a period, and rows of which the browser sums what filters leave.
+"""The fleet's page, filled with the rows of read.py; the browser (page/fleet.js) sums what filters leave.
 
 Its first look is three tiles: what stragglers cost, what to fix first, and what the figures cover.
 """

@@ -1,4 +1,7 @@
-"""What the report asks the warehouse, as SQL, and its answers: each figure is computed there, once."""
+"""SQL of the report: what it asks the warehouse, and the answers.
+
+Figures are computed there, once; loss.py divides shares, and page/fleet.js sums what filters leave.
+"""
 
 from collections.abc import Collection, Sequence
 from datetime import date

@@ -1,6 +1,6 @@
 """The one module that makes Spark sessions, so that every entry point runs with the same settings.
 
-Nothing has to be activated or exported: Java, the workers' Python, this project's code and Delta's JARs are
+Nothing has to be activated or exported: Java, the executors' Python, this project's code and Delta's JARs are
 found here. Under spark-submit its options win over conf/.
 """
 

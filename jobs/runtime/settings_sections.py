@@ -14,8 +14,8 @@ class Section(BaseModel):
 class PathSettings(Section):
     """Where data lies: absolute paths, or URLs of a store that Spark reaches.
 
-    `staging` is where workers write rows before they are published: a folder or URL that pyarrow reaches from
-    every worker; the warehouse itself where it is left out.
+    `staging` is where executors write rows before they are published: a folder or URL that pyarrow reaches
+    from every executor; the warehouse itself where it is left out.
     `ingested` names another warehouse to read ingested tables from; left out, this one.
     `report` is the folder of the report; see Settings.report_folder.
     """

@@ -1,4 +1,4 @@
-"""Publications: all tables of a phase become visible together, or none does.
+"""Publications decide what readers see: all tables of a phase become visible together, or none does.
 
 Before its first commit a publication writes an intent: its number, and the version of each table that it will
 replace. After its last commit it appends one row, with the versions of all tables, to `publications`. Readers

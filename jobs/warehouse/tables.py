@@ -1,4 +1,4 @@
-"""Tables on Delta: their places, and how they are read, replaced and appended to."""
+"""One warehouse through Spark: where its tables lie, and how they are read, replaced and appended to."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

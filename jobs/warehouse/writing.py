@@ -1,4 +1,4 @@
-"""Writing a warehouse: one writer at a time, on the last publication, even after a writer that died."""
+"""The next writer's side: takes the lock, undoes what a killed writer left, and only then writes."""
 
 import logging
 from collections.abc import Iterator

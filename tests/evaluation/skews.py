@@ -1,4 +1,4 @@
-"""Clocks that go wrong, host by host: an offset, a drift, a sudden step; only the record shows them."""
+"""Clocks that go wrong, host by host: an offset, a drift, a jump; only the record shows them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass

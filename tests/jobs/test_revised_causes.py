@@ -133,7 +133,7 @@ def test_what_is_slow_for_all_is_slow_against_other_days(nights: list[dict[str, 
 def test_days_again_in_one_batch_give_the_same_rows(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]]
 ) -> None:
-    """Each day looks back on the same days, and on what was measured, not on what was revised."""
+    """Each day depends on the same days, and on what was measured, not on what was revised."""
     simulate_what_if.run(spark, settings, DAYS)
     revise_causes.run(spark, settings, DAYS)
     assert read(spark, settings) == nights
@@ -157,7 +157,7 @@ def causes_by_day(spark: SparkSession, settings: Settings) -> list[dict[str, Any
 def test_nights_in_any_order_give_the_same_rows(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    """A day that is done late changes what later days look back on: their causes, and the counts of those."""
+    """A day that is done late changes what later days depend on: their causes, and the counts of those."""
     backwards = elsewhere(settings, tmp_path)
     for day in reversed(DAYS):
         run_nightly.run(spark, backwards, [day])

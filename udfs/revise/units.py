@@ -39,7 +39,7 @@ MOST_RUNS: Final = 32
 REVISED_FROM: Final = (JOB_BASELINE, JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)
 """Tables that a revision reads: no ops, nothing by step."""
 
-# Of another layout, another ideal, or another simulator, ideal durations are not the same thing.
+# Ideal durations of another layout, ideal or simulator are not comparable.
 _KIND: Final = (
     *("gpu_type", "dp_size", "pp_size", "cp_size", "vpp_size", "world_size"),
     *("ideal", "simulator_version"),
@@ -68,7 +68,7 @@ def revised_causes(
 
     results : the tables REVISED_FROM, of the same units; causes as measured, or as revised before.
     earlier : rows of job_baseline of other days.
-    returns : without units of which one of these tables has no row.
+    returns : units missing from one of these tables are left out.
     days    : how many earlier days a unit is compared with.
     minimum_runs : of the same model; from fewer nothing is concluded.
     """

@@ -110,7 +110,7 @@ def clock_figures(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, object
 
 
 def clock_columns(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, Any]:
-    """Columns of host_clock: of a clock that nothing joins with another, zeros and no error."""
+    """Columns of host_clock: a clock joined to no other gets zeros and a null error."""
     number = np.arange(len(rows.clock_names))
     names = {"clock": rows.clock_names, "host": rows.host_of_clock, "rank": rows.rank_of_clock}
     if clocks is None:
@@ -118,7 +118,7 @@ def clock_columns(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, Any]:
         figures = ("offset_s", "largest_offset_s", "drift_ppm", "largest_jump_s")
         none = {"part": number, "jumps": 0 * number, "error_s": unknown, "is_corrected": number < 0}
         return names | dict.fromkeys(figures, zero_s) | none
-    # A part of one is its median: its offset and drift are zero as they are.
+    # A clock alone in its part is its own median: offset and drift are already zero.
     is_joined = np.bincount(clocks.part, minlength=len(number))[clocks.part] > 1
     furthest = np.abs(clocks.ahead_s).argmax(axis=1)
     return names | {

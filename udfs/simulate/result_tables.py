@@ -1,4 +1,4 @@
-"""Rows of the result tables from what the kernel found."""
+"""Rows of the result tables; the slowdown S = T / T_ideal is divided here, from the kernel's times."""
 
 import math
 from collections.abc import Mapping, Sequence

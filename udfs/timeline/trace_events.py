@@ -3,9 +3,9 @@
 One process, because Perfetto orders processes by their slices, and threads of one by their ids. Threads on
 top hold the critical paths; each worker that is shown has a thread for every stream as recorded, and
 beneath it one as ideal. Slices of a thread have to nest, so ops that overlap get a further thread. An op
-that waits for others is a slice from its call on, and within it another from when all are there; arrows go
-from sends to recvs. Times are whole nanoseconds before they are written: slices that touch never overlap by
-rounding.
+that waits for others is one slice from its call, and inside it another from when all partners are there;
+arrows go from sends to recvs. Times are whole nanoseconds before they are written: slices that touch never
+overlap by rounding.
 """
 
 from collections import defaultdict
@@ -33,7 +33,7 @@ ALL_THERE: Final = "all there"
 _COLOUR: Final = "terrible"
 """chrome://tracing's name for red; Perfetto chooses its colours, by name."""
 SHOWN: Final = (RECORDED, IDEAL)
-"""Of each worker; what is replayed differs from what was recorded by launch delays alone."""
+"""Timelines shown per worker; not the replay, which differs from the recording only by launch delays."""
 PROCESS: Final = 1
 _PATHS: Final = len(KINDS)
 """The first threads, which hold the critical paths; those of workers follow."""

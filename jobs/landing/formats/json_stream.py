@@ -24,7 +24,7 @@ def items(file: BinaryIO, most: int, rejects: list[Reject]) -> Iterator[Any]:
     """Items of the array that a document is, or that it holds under `traceEvents`.
 
     most : characters that one item, or another value beside the array, may have
-    rejects : takes what follows behind the document, which is not read
+    rejects : gets text after the document, which is not read
     Raises FileError where it is not JSON to its end, or a value is longer.
     """
     window = _Window(file, most)

@@ -179,8 +179,8 @@ def _steps(trace: RankTrace, place: Place, left_out: Counter[str]) -> Iterator[t
 def _missing(found: StepOps, meetings: Meetings, where: tuple[int, ...]) -> str:
     """What a rank's collectives lack against those of the first of its dp ranks; empty for nothing.
 
-    The simulation takes the k-th collective of all ranks for one and the same: with one lost, all behind it
-    would be compared with others.
+    The simulation takes the k-th collective of all ranks for one and the same: with one missing, all behind
+    it would be compared with others.
     """
     first = meetings.setdefault(where, found.keys)
     if first == found.keys or not first or not found.keys:

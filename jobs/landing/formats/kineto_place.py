@@ -50,9 +50,9 @@ class Place(NamedTuple):
         return {"world_size": self.world_size} | {f"{axis}_size": self.sizes[axis] for axis in _FASTEST_FIRST}
 
     def shares_gradients(self, group: str | None, group_size: int | None) -> bool:
-        """Whether a collective of a group is one of all dp ranks.
+        """Whether a collective of a group spans all dp ranks.
 
-        Raises RefusalError where gradients are reduced among a part of them, or it is unknown whose they are.
+        Raises RefusalError where gradients are reduced among a part of them, or their group is unknown.
         """
         axis = _axis(group)
         if axis in _NO_GRADIENTS or (group or "").upper().startswith("EXPERT"):
@@ -143,7 +143,7 @@ def ranks_of(group: Group) -> list[int]:
 
 
 def _position(group: Group, rank: int) -> int | None:
-    """Position of a rank in its group; beyond the end of a cut list by the distance of those before."""
+    """Position of a rank in its group; beyond a cut list, extrapolated from the spacing."""
     ranks = ranks_of(group)
     if rank in ranks:
         return ranks.index(rank)

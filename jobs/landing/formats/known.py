@@ -1,4 +1,8 @@
-"""Formats of other tools, in the order in which a file is tried against them."""
+"""Formats of other tools, in the order in which a file is tried against them.
+
+NCCL Inspector's logs give no rows of ops and are found elsewhere: beside rank logs by name (landing.files),
+among logs of other tools by content (landing.read_foreign).
+"""
 
 from typing import Final
 
@@ -7,7 +11,7 @@ from jobs.landing.formats.foreign import Format
 
 FORMATS: Final[tuple[Format, ...]] = (timeline, megascan, kineto, refused)
 HEAD_BYTES: Final = 64 << 10
-"""Of a file's unpacked beginning, by which it is recognised."""
+"""Bytes of the unpacked start by which a file is recognised."""
 
 
 def format_of(head: bytes) -> Format | None:

@@ -1,4 +1,4 @@
-"""Rank logs, format rank-log/1: lines in; rows of rank_steps and rejects out.
+"""Rank logs, format rank-log/1: reads and judges plain lines, many at a time, to rows of rank_steps.
 
 A plain line (one flat object, five flat arrays) is parsed by simdjson, its numbers straight into buffers, and
 checked together with the lines around it. What is not plain in any respect is left to rank_log_line, which

@@ -40,7 +40,7 @@ REQUIRED: Final = ("format", "job_id", "run_id", "rank", "dp_rank", "pp_rank", "
 
 _KNOWN: Final = {*REQUIRED, *OPTIONAL}
 _LONGEST_OP: Final = 64
-"""Characters of an unknown op that are compared with known ones: a line may spell megabytes of them."""
+"""Characters of an unknown op that are compared with known ones: an op name may be megabytes long."""
 _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)
 _IDS: Final = ("job_id", "run_id")
@@ -70,7 +70,7 @@ class LineError(Exception):
 def read_line(line: bytes, unit: Mapping[str, Any], nesting: int) -> dict[str, Any]:
     """Return the columns of rank_steps that a line fills.
 
-    unit : job_id and run_id as the folders name them, and LIMITS, each null without a valid manifest.
+    unit : job_id and run_id as the folders name them, and rows.LIMITS, each null without a valid manifest.
     nesting : how deep arrays and objects may lie in each other.
     Unknown keys are ignored. Raises LineError for the first reason that applies.
     """
@@ -188,7 +188,7 @@ def _is_negative(value: float) -> bool:
 
 
 def _is_not_finite(value: float) -> bool:
-    """Whether a number is NaN or too large for a float; an integer may be so too."""
+    """Whether a number is NaN or too large for a float; an integer can be too large as well."""
     try:
         return not math.isfinite(value)
     except OverflowError:

@@ -102,7 +102,7 @@ def test_what_ingest_will_change_is_planned_for_all_that_follow() -> None:
     assert batch.work("aggregate") == Work(2, 20, 200)
     done = all_done(*done["ingest"], look_back_days=1)
     (batch,) = batches_of(records(done, look_back_days=1), late, wants, LIMITS)
-    assert batch.units["revise"] == set(done["ingest"]), "a day that looks back on it"
+    assert batch.units["revise"] == set(done["ingest"]), "a day that depends on it"
 
 
 def test_ops_of_what_was_never_ingested_are_estimated_by_what_was() -> None:

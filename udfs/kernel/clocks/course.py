@@ -1,4 +1,4 @@
-"""How a clock goes over the steps: an offset, a drift, sudden steps; and what scatters about it."""
+"""How a clock goes over the steps: an offset, a drift, jumps; and what scatters about it."""
 
 from typing import Final, NamedTuple
 
@@ -11,13 +11,13 @@ MOST_STEPS: Final = 12
 """A clock that was set more often is followed step by step instead."""
 
 SUDDEN: Final = 7.0
-"""A sudden step is this much larger than the standard error of the difference of its two sides."""
+"""A jump is this much larger than the standard error of the difference of its two sides."""
 
 SURE: Final = 6.0
 """A single step this many standard deviations away from the course is the clock's doing, not chance."""
 
 SHORTEST: Final = 2
-"""Steps of the job on each side of a sudden step; a single one is followed as it is."""
+"""Steps of the job on each side of a jump; a single one is followed as it is."""
 
 FEW: Final = 8
 """In fewer steps noise and clock cannot be separated: each is taken as it is."""
@@ -115,9 +115,9 @@ def levelled(ahead_s: Floats, time_s: Floats, part: Ints) -> Floats:
 
 
 def _scatter(ahead_s: Floats, time_s: Floats) -> Floats:
-    """Standard deviation of single steps, whatever the drift and a few sudden steps; shape (clock,). [s]
+    """Standard deviation of single steps, whatever the drift and a few jumps; shape (clock,). [s]
 
-    Clocks are read alike, so that none scatters many times as much as the others: that would be sudden steps.
+    Clocks are read alike, so that none scatters many times as much as the others: that would be jumps.
     """
     scatter = np.full(len(ahead_s), RESOLUTION_S)
     if ahead_s.shape[1] > 2:
@@ -129,7 +129,7 @@ def _scatter(ahead_s: Floats, time_s: Floats) -> Floats:
 
 
 def _calm(values: Floats, known: Mask) -> Floats:
-    """Running medians of three: a single step that is off is no sudden step."""
+    """Running medians of three: a single step that is off is no jump."""
     before, after = np.roll(values, 1, axis=1), np.roll(values, -1, axis=1)
     before[:, 0], after[:, -1] = values[:, 0], values[:, -1]
     calm = np.maximum(np.minimum(before, values), np.minimum(np.maximum(before, values), after))

@@ -127,7 +127,7 @@ def middle_of_known(values: Floats) -> Floats:
 def bends_s(values: Floats, time_s: Floats) -> Floats:
     """How far each inner step is from the line through its neighbours, scaled to the scatter of one. [s]
 
-    An offset and a drift are no bend, and a sudden step is one in two steps only.
+    An offset and a drift are no bend, and a jump is one in two steps only.
 
     values : float64, shape (row, step). [s]
     time_s : float64, shape (step,); when each step began. [s]

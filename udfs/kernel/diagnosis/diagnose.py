@@ -52,7 +52,7 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
 
 
 def _moving(found: Found, savings: Savings) -> float:
-    """Share of T_actual that transfers take; an upper bound if even that is not too much."""
+    """Share of T_actual that transfers take; only an upper bound where that is already below the limit."""
     most = 0.0
     for computing in (busiest, without_transfers):
         computing_s = sum(float(computing(block).sum()) for block in found.blocks) / found.steps

@@ -27,7 +27,7 @@ LEAST_ERRORS: Final = 3.0
 they scatter by this much, and the agreement is this many times its standard error."""
 
 LEAST_PART: Final = 0.01
-"""Of the mean work of its kind, the least that a compute is taken to need."""
+"""Least work of a compute, as a share of its kind's mean."""
 
 TINY_S: Final = 1e-9
 
@@ -106,7 +106,7 @@ def _beside_work(times_s: Tensor, first: _First, hosts: Ints) -> Factors | None:
     """The decomposition once more, slow workers looked for beside the work as fitted to what was not slow.
 
     Where a stage takes a constant beside what goes with the data, its light microbatches looked slow.
-    None where the same is slow as at the first look.
+    None if workers and pauses come out as before.
     """
     steady_s = np.maximum(times_s, TINY_S)
     always = first.workers.without_steps().log_factor()

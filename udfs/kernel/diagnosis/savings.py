@@ -1,4 +1,4 @@
-"""What fixes save: alone, together, and what of that each cause is given."""
+"""What fixes save: alone, together, and each cause's share of it."""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
@@ -47,7 +47,7 @@ def savings_of(mean_s: Callable[[Sequence[Fixed]], dict[Fixed, float]], actual_s
         saved |= {fixed: (times[NOTHING] - time_s) / actual_s for fixed, time_s in mean_s(unknown).items()}
     attributed = {each: saved[fixed] for each, fixed in alone.items()}
     attributed |= shapley(saved, shared)
-    # What is left between the causes that were shared and all goes to those that save next to nothing.
+    # The rest between the shared causes' sum and the total goes to causes that save next to nothing.
     left = saved[ALL_FIXES] - sum(attributed.values())
     others = [each for each in cause.FIXABLE if each not in shared] or list(cause.FIXABLE)
     for each in others:

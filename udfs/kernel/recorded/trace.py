@@ -55,8 +55,10 @@ Graphs: TypeAlias = dict[tuple[Cell, ...], OpGraph]
 """Graphs of a job that were built already, by their cells."""
 
 CACHED_GRAPHS: Final = 64
+"""Most graphs cached: a job runs for many days, and resembles others."""
+
 MOST_CACHED_OPS: Final = 4096
-"""Most graphs, and most ops of each, cached: a job runs for many days, and resembles others."""
+"""Most ops of a graph that is cached."""
 
 
 def build_trace(

@@ -1,4 +1,4 @@
-"""Courses of clocks drawn by hand: an offset, a drift, a sudden step, and what is none of these."""
+"""Courses of clocks drawn by hand: an offset, a drift, a jump, and what is none of these."""
 
 import numpy as np
 import pytest
