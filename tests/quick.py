@@ -34,18 +34,32 @@ def changed_files(since: str) -> list[Path]:
 def touched(changed: Iterable[Path]) -> list[str]:
     """Return the test files of changed files: those of the same name, then of importers, then of the room."""
     graph = grimp.build_graph(*LAYERS, cache_dir=str(PROJECT / ".venv" / ".grimp"))
-    same_name, importers, room = [], [], []
+    same_name, others = [], []
     for path in changed:
         module = ".".join(path.with_suffix("").parts)
         if module in graph.modules:
             same_name += [path, Path("tests", *path.parent.parts, f"test_{path.name}")]
-            names = sorted(graph.find_modules_that_directly_import(module))
-            importers += [Path(*name.split(".")).with_suffix(".py") for name in names]
+            others += _importing_tests(graph, module)
         elif path.parts[0] in LAYERS and path.suffix != ".md":
             rooms = (sorted(Path("tests", folder).glob("test_*.py")) for folder in path.parents)
-            room += next(filter(None, rooms), [])
-    found = dict.fromkeys([*same_name, *importers, *room])
-    return [*ALWAYS, *(str(path) for path in found if path.name.startswith("test_") and path.exists())]
+            others += next(filter(None, rooms), [])
+    return [*ALWAYS, *(str(path) for path in dict.fromkeys([*same_name, *others]) if _is_test(path))]
+
+
+def _importing_tests(graph: grimp.ImportGraph, module: str) -> list[Path]:
+    """Return tests that import a module; where none does, those of its importers, and so on."""
+    seen = nearest = {module}
+    while nearest:
+        nearest = {user for each in nearest for user in graph.find_modules_that_directly_import(each)} - seen
+        seen = seen | nearest
+        tests = filter(_is_test, (Path(*name.split(".")).with_suffix(".py") for name in sorted(nearest)))
+        if found := list(tests):
+            return found
+    return []
+
+
+def _is_test(path: Path) -> bool:
+    return path.name.startswith("test_") and (PROJECT / path).exists()
 
 
 class Limit:

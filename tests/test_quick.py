@@ -5,14 +5,24 @@ from pathlib import Path
 from tests.quick import ALWAYS, touched
 
 
+def chosen(path: str) -> list[str]:
+    return touched([Path(path)])[len(ALWAYS) :]
+
+
 def test_a_changed_module_runs_its_own_test_then_those_of_importers() -> None:
     """The nearest test fails first."""
-    first, *others = touched([Path("udfs/kernel/correlation.py")])[len(ALWAYS) :]
-    assert first == "tests/udfs/kernel/test_correlation.py"
-    assert "tests/udfs/kernel/test_selection.py" not in others
+    first, *others = chosen("udfs/kernel/selection.py")
+    assert first == "tests/udfs/kernel/test_selection.py"
+    assert "tests/schemas/test_views.py" not in others
+
+
+def test_a_module_that_no_test_imports_runs_those_of_its_importers() -> None:
+    """What a change touches is never nothing."""
+    assert "tests/udfs/kernel/diagnosis/test_sums.py" in chosen("udfs/kernel/correlation.py")
 
 
 def test_a_changed_file_of_data_runs_the_tests_of_its_room() -> None:
     """SQL and pages have no importers."""
-    assert "tests/schemas/test_views.py" in touched([Path("schemas/views/fix_first.sql")])
-    assert not any("tests/udfs" in path for path in touched([Path("schemas/views/fix_first.sql")]))
+    found = chosen("schemas/views/fix_first.sql")
+    assert "tests/schemas/test_views.py" in found
+    assert not any("tests/udfs" in path for path in found)
