@@ -1,7 +1,7 @@
 """Named queries on a history whose answers are known; each of the paper's headline figures is one of them."""
 
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +164,13 @@ def test_a_period_takes_both_of_its_ends(history: Stated) -> None:
     assert both.jobs == 400
     (none,) = ask(history, "straggling", date(2026, 3, 1))
     assert figures(none, "jobs", "straggling_share", "wasted_gpu_hours_share") == (0, None, None)
+
+
+def test_weeks_are_the_last_seven_days_and_the_seven_before() -> None:
+    days = [DAY + timedelta(days=age) for age in range(16)]
+    found = ask({JOB_SLOWDOWN: [{"log_date": day} for day in days]}, "weeks")
+    names = ("weeks_ago", "first_day", "last_day", "job_days")
+    assert [figures(row, *names) for row in found] == [(0, days[9], days[15], 7), (1, days[2], days[8], 7)]
 
 
 def test_groups_have_their_shares_and_how_much_of_them_was_analysed(history: Stated) -> None:

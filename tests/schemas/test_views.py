@@ -16,6 +16,7 @@ from schemas.tables import TABLES
 from schemas.views import VIEWS
 from schemas.vocabulary import (
     HOST_CLOCK,
+    JOB_CAUSES,
     JOB_SLOWDOWN,
     JOBS,
     OP_TYPE_SLOWDOWN,
@@ -166,7 +167,11 @@ def test_job_history_sums_days_and_never_means_ratios() -> None:
                 unit("a", DAY, 10.0, 5.0, 100.0),
                 unit("a", NEXT_DAY, 100.0, 100.0, 200.0) | {"status": "high_discrepancy"},
                 NOT_REPLAYED | {"log_date": FEBRUARY, "job_id": "a", "status": "no_ops"},
-            ]
+            ],
+            JOB_CAUSES: [
+                {"job_id": "a", "log_date": DAY, "lost_fraction": 0.25},
+                {"job_id": "a", "log_date": NEXT_DAY, "lost_fraction": None, "lost_gpu_hours": None},
+            ],
         },
     )
     assert (run.first_day, run.last_day) == (DAY, FEBRUARY)
@@ -175,6 +180,7 @@ def test_job_history_sums_days_and_never_means_ratios() -> None:
     assert run.waste_fraction == pytest.approx(5 / 110, rel=1e-14)
     assert (run.launch_slowdown, run.worst_day_slowdown) == (1.0, 2.0)
     assert (run.gpu_hours, run.wasted_gpu_hours) == (300.0, 50.0)
+    assert run.lost_fraction == 0.25, "of the day that was analysed"
 
 
 def test_straggling_jobs_are_analysed_units_from_1_1_with_what_slows_them_most() -> None:

@@ -1,18 +1,18 @@
 """What a plan makes of fingerprints, without Spark: which units of which days, in which batches."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, timedelta
 from typing import cast
 
 import pytest
 
 from jobs.history.fingerprints import File, Recorded, contents_of, of_units, wanted
-from jobs.history.plan import Work, batches_of, seconds_for
+from jobs.history.plan import Work, batches_of, plan, seconds_for
 from jobs.history.records import LandingChanges, Records, looked_back_on
 from jobs.landing.accounts import FileAccount, UnitAccount
 from jobs.landing.files import LandedFile
 from jobs.reading.reader import TableReader
-from jobs.runtime.settings import load_settings
+from jobs.runtime.settings import Settings, load_settings
 from jobs.runtime.settings_sections import HistorySettings
 from schemas.unit import Unit
 from schemas.vocabulary import PHASE_NAMES
@@ -154,3 +154,30 @@ def test_contents_do_not_depend_on_times_but_of_files_that_could_not_be_read() -
     assert contents_of([file]) != contents_of([file._replace(name="rank-1.jsonl")])
     unread = file._replace(digest=None)
     assert contents_of([unread]) != contents_of([unread._replace(modified_us=8)])
+
+
+def test_a_day_that_looks_back_on_one_of_an_earlier_batch_is_revised_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A batch holds one day here, and what is recorded of a day is read with its batch."""
+    done = all_done(unit(0), unit(1), look_back_days=1)
+    done["ingest"] |= ingested(unit(0), digest="late")
+    whole = records(done, look_back_days=1)
+
+    def of_days(_: TableReader, __: Settings, log_dates: Sequence[date]) -> Records:
+        found = records(done, look_back_days=1)
+        found.done = {
+            phase: {key: each for key, each in of_phase.items() if key[0] in log_dates}
+            for phase, of_phase in done.items()
+        }
+        return found
+
+    monkeypatch.setattr("jobs.history.plan.Records", of_days)
+    limits = LIMITS.model_copy(update={"block_days": 1})
+    settings = whole.settings.model_copy(update={"history": limits})
+    phases = ["simulate", "revise"]
+    batches = plan(cast("TableReader", None), settings, DAYS[:2], phases, data_only=True).batches
+    assert [batch.units for batch in batches] == [
+        {"simulate": {unit(0)}, "revise": {unit(0)}},
+        {"simulate": set(), "revise": {unit(1)}},
+    ]

@@ -73,6 +73,7 @@ STATEMENTS = [
     "SELECT TRANSFORM(job_id) USING 'cat {secret}' FROM job_slowdown",
     "FROM job_slowdown MAP job_id USING 'cat {secret}'",
     "SELECT reflect('java.lang.System', 'getProperty', 'user.home')",
+    "SELECT Reflect('java.lang.System', 'getProperty', 'user.home')",
     "SELECT `reflect`('java.lang.System', 'getProperty', 'user.home')",
     "SELECT system.builtin.reflect('java.lang.System', 'getProperty', 'user.home')",
     "SELECT 1 FROM job_slowdown LATERAL VIEW reflect('java.lang.System', 'getProperty', 'user.home') t AS x",

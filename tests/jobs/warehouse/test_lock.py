@@ -79,6 +79,13 @@ def test_what_a_killed_writer_has_started_is_waited_for(tmp_path: Path) -> None:
         pass
 
 
+def test_a_lock_left_by_a_process_whose_number_another_has_by_now_holds_nobody_up(tmp_path: Path) -> None:
+    left = replace(this_process("run_nightly"), processes={os.getpid(): 1.0})
+    (tmp_path / LOCK_NAME).write_text(json.dumps(asdict(left)))
+    with locked_folder(str(tmp_path), this_process("backfill"), wait=False):
+        assert "backfill" in (tmp_path / LOCK_NAME).read_text()
+
+
 def test_in_a_store_one_writer_makes_the_file(tmp_path: Path) -> None:
     files, root = LocalFiles(str(tmp_path)), "s3a://bucket/warehouse"
     with locked_store(files, root, this_process("run_nightly"), wait=False):

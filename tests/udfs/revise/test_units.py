@@ -1,5 +1,6 @@
 """Causes of many units: what is half written, or was revised before, and what its day may know."""
 
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -64,3 +65,22 @@ def test_a_baseline_without_its_lists_speaks_of_nothing() -> None:
     later = {"log_date": NEXT_DAY}
     tables = results(**dict.fromkeys((JOB_BASELINE, JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN), later))
     assert revised(tables, earlier) == tables[JOB_CAUSES].to_pylist(maps_as_pydicts="strict")
+
+
+@pytest.mark.parametrize(("age", "decides"), [(0, False), (1, True), (14, True), (15, False)])
+def test_a_unit_is_compared_with_the_days_before_its_own_and_the_last_of_them(
+    age: int, decides: bool
+) -> None:
+    """Fourteen days count; two runs of the model on other hosts ran its second stage faster."""
+
+    def ran(compute_s: float, hosts: str) -> dict[str, Any]:
+        times = [1.0, compute_s]
+        return {"stages": [(stage, times[stage], [hosts[stage]]) for stage in (0, 1)]}
+
+    open_row = {"flag_reason": "slow_worker_or_stage_imbalance"}
+    earlier = [
+        ran(1.0, hosts) | {"job_id": hosts, "log_date": DAY - timedelta(days=age)} for hosts in ("ef", "gh")
+    ]
+    tables = results(job_baseline=ran(1.5, "ab"), job_causes=open_row)
+    found = {row["cause"]: row for row in revised(tables, table_rows(JOB_BASELINE, earlier))}
+    assert (found["slow_worker"]["flag_reason"] == "judged_by_history") is decides

@@ -5,12 +5,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from schemas.vocabulary import CAUSES, CULPRIT_PATTERNS, EVIDENCE_KEYS, FLAG_REASONS, JOB_CAUSES
-from tests.support.diagnoses import DIAGNOSIS, unit_rows
+from schemas.vocabulary import CAUSES, CULPRIT_PATTERNS, EVIDENCE_KEYS, FLAG_REASONS, JOB_BASELINE, JOB_CAUSES
+from tests.support.diagnoses import DIAGNOSIS, PAUSED, cause, unit_rows
 from tests.udfs.lines import manifest, rank_steps
 from udfs.kernel import cause as kernel
 from udfs.kernel import what_if as kernel_what_if
-from udfs.kernel.cause import Diagnosis, Evidence
+from udfs.kernel.cause import ALWAYS, Culprit, Diagnosis, Evidence
 from udfs.what_if import simulate_job
 
 LAYOUT = manifest(dp_size=2, pp_size=2)
@@ -85,6 +85,17 @@ def test_culprits_are_workers_stages_and_dp_ranks_worst_first(monkeypatch: pytes
     paused = {"pp_rank": 0, "dp_rank": 1, "rank": 100, "host": "node-10"}
     assert found["pause"]["culprits"] == [paused | {"effect": 1.5, "share_of_steps": 0.5, "pattern": "once"}]
     assert found["communication"]["culprits"] == []
+
+
+def test_a_slow_host_is_as_slow_as_its_slowest_worker_that_always_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is what jobs of other days know it by; a worker that is slow once says nothing of its host."""
+    always = [Culprit(stage, 0, effect, 1.0, ALWAYS) for stage, effect in ((1, 0.5), (0, 0.25))]
+    slow = cause(0.25, 0.25, *always, PAUSED)
+    diagnosis = DIAGNOSIS._replace(causes=(slow, *DIAGNOSIS.causes[1:]))
+    monkeypatch.setattr(kernel_what_if, "diagnose", lambda blocks, job: diagnosis)
+    rows = [row | {"host": f"node-{row['dp_rank']}"} for row in unit_rows()]
+    (baseline,) = simulate_job(rank_steps(*rows), LAYOUT)[JOB_BASELINE].to_pylist()
+    assert baseline["slow_hosts"] == [{"host": "node-0", "effect": 0.5}]
 
 
 def test_a_log_without_hosts_names_the_rank_alone(monkeypatch: pytest.MonkeyPatch) -> None:

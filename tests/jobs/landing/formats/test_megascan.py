@@ -3,7 +3,8 @@
 import gzip
 from collections import defaultdict
 from collections.abc import Collection, Iterator
-from itertools import groupby
+from dataclasses import replace
+from itertools import groupby, product
 from typing import Any
 
 import pytest
@@ -56,6 +57,7 @@ NAMES = {
     "grads-reduce-scatter": "allreduce",
     "optimizer": "optimizer",
 }
+ONE_FORWARD = [("iteration", "B"), ("forward", "B"), ("forward", "E"), ("iteration", "E")]
 SHAPE = JobShape(dp_size=2, pp_size=2, steps=12, batched=True, absent=frozenset(set(OP_TYPES) - NAMES.keys()))
 
 
@@ -118,6 +120,37 @@ def test_transfers_are_measured_where_all_steps_that_are_replayed_have_them(
     assert found.outcome()["status"] == status
     without = found.run.left_out["steps without transfers, where others have them"]
     assert without == (0 if status == "analysed" else 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "others"),
+    {
+        "forward": ["forward-warmup"],
+        "backward": ["backward-cooldown"],
+        "recv-forward": ["recv-warmup", "recv-extra"],
+        "recv-backward": ["recv-cooldown"],
+        "send-forward": ["send-warmup"],
+        "send-backward": ["send-extra", "send-cooldown"],
+    }.items(),
+)
+def test_an_op_at_the_ends_of_the_schedule_is_one_under_its_other_name(name: str, others: list[str]) -> None:
+    files = files_of(generate_job(replace(SHAPE, batched=False, steps=3), [], 7))
+    wanted = read(files).rows
+    for other in others:
+        renamed = {
+            file: log.replace(f'"{name}"'.encode(), f'"{other}"'.encode()) for file, log in files.items()
+        }
+        assert renamed != files
+        assert read(renamed).rows.equals(wanted), other
+
+
+def test_names_without_the_rank_give_it_in_megatrons_order() -> None:
+    """Tensor ranks are neighbours, then replicas, then stages."""
+    log = as_json([{"name": name, "ph": phase, "rel_ts": 1} for name, phase in ONE_FORWARD])
+    places = list(product(range(3), range(2), range(2)))
+    found = read({f"benchmark-data-{dp}-pipeline-{pp}-tensor-{tp}.json": log for pp, dp, tp in places})
+    ranks = {(row["pp_rank"], row["dp_rank"], row["tp_rank"]): row["rank"] for row in found.rows.to_pylist()}
+    assert ranks == {place: rank for rank, place in enumerate(places)}
 
 
 def test_what_lies_outside_of_iterations_is_counted() -> None:

@@ -13,8 +13,12 @@ from jobs.synthetic.mechanisms.work import PackedSequences
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobShape, Workload
 from schemas.vocabulary import CAUSES, FLAG_REASONS
+from tests.support.random_jobs import generate_job
 from tests.udfs.kernel.diagnosis.generated import USUAL, WORKLOAD, Diagnosed, diagnosed
+from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of
 from udfs.kernel import cause
+from udfs.kernel.diagnosis.flags import flags_of
+from udfs.kernel.diagnosis.savings import Savings
 
 
 class Job(NamedTuple):
@@ -101,6 +105,16 @@ def test_a_flag_is_raised_where_it_must_be_and_not_beside(flag: int, case: Case)
         CAUSES[each] for each in case.causes
     }
     assert reason not in case.similar.diagnosed().flags.values()
+
+
+@pytest.mark.parametrize(
+    ("replayed", "is_flagged"), [(0.94, True), (0.96, False), (1.04, False), (1.06, True)]
+)
+def test_a_replay_may_miss_the_record_by_as_much_either_way(replayed: float, is_flagged: bool) -> None:
+    job = job_of(generate_job(USUAL, [], 1))
+    nothing = dict.fromkeys(cause.FIXABLE, 0.0)
+    flags = flags_of(found_in(job.blocks(), job.layout), Savings(nothing, nothing, 0.0, replayed), 0.0, 0.0)
+    assert (set(flags) == {cause.HIGH_DISCREPANCY}) is is_flagged
 
 
 def test_every_flag_has_its_case() -> None:

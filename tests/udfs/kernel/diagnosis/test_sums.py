@@ -1,5 +1,6 @@
 """What fixes save: each alone, all together, and what of that each cause is given."""
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Final
 
@@ -12,7 +13,7 @@ from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of, mean_step_
 from udfs.kernel import cause
 from udfs.kernel.cause import Diagnosis
 from udfs.kernel.diagnosis.fixes import Fixed
-from udfs.kernel.diagnosis.savings import shapley
+from udfs.kernel.diagnosis.savings import savings_of, shapley
 from udfs.kernel.what_if import WhatIf
 
 SAME: Final = 1e-12
@@ -95,3 +96,21 @@ def test_shapley_values_of_three_players_by_hand(worth: dict[Fixed, float], want
 
 def test_no_culprit_without_an_effect() -> None:
     assert shapley({frozenset(): 0.0}, []) == {}
+
+
+def test_a_fix_that_costs_time_alone_and_helps_beside_another_shares_what_both_save() -> None:
+    """The one saves 2 s of 10 alone, the other loses half a second, both together save 3."""
+    pair = frozenset({cause.SLOW_WORKER, cause.COMMUNICATION})
+    worth_s = {
+        pair: 3.0,
+        frozenset({cause.SLOW_WORKER}): 2.0,
+        frozenset({cause.COMMUNICATION}): -0.5,
+        frozenset[int](): 0.0,
+    }
+
+    def mean_s(fixes: Sequence[Fixed]) -> dict[Fixed, float]:
+        return {fixed: 10.0 - worth_s[fixed & pair] for fixed in fixes}
+
+    found = savings_of(mean_s, 10.0)
+    wanted = dict.fromkeys(cause.FIXABLE, 0.0) | {cause.SLOW_WORKER: 0.275, cause.COMMUNICATION: 0.025}
+    assert found.attributed == pytest.approx(wanted, abs=SAME)
