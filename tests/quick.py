@@ -1,4 +1,4 @@
-"""The loop of a developer, `make quick`: tests that a change touches, nearest first, for at most 20 seconds.
+"""The loop of a developer, `make quick`: tests that a change touches, nearest first, for at most 15 seconds.
 
 Changed is what differs from a commit: HEAD, or the one named by `make quick SINCE=main`. Touched are
 the tests of a changed file's own room, and those that import it. `make test` runs what needs Spark's session.
@@ -18,7 +18,7 @@ from jobs.runtime.project import PROJECT
 
 LAYERS: Final = ("dags", "jobs", "udfs", "schemas", "tests")
 ALWAYS: Final = ("tests/test_house.py", "tests/test_documents.py")
-LIMIT_S: Final = 20
+LIMIT_S: Final = 15
 
 
 def changed_files(since: str) -> list[Path]:
@@ -63,19 +63,21 @@ def _is_test(path: Path) -> bool:
 
 
 class Limit:
-    """Ends a run of tests when its time is over, and says so."""
+    """Ends a run of tests when its time is over, and says so; it ends well where no test failed until then."""
 
-    def __init__(self) -> None:
-        self.ends_at = time.monotonic() + LIMIT_S
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Start with the first test."""
+        self.session, self.ends_at = session, time.monotonic() + LIMIT_S
 
     def pytest_runtest_logfinish(self) -> None:
         """Look at the clock after every test."""
         if time.monotonic() > self.ends_at:
             self.session.shouldstop = f"{LIMIT_S} s are over; `make test` runs the rest"
 
-    def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Remember what to end."""
-        self.session = session
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Not all tests ran, which is no failure."""
+        if session.shouldstop and not session.testsfailed:
+            session.exitstatus = pytest.ExitCode.OK
 
 
 def main(since: str = "HEAD") -> int:
