@@ -63,7 +63,7 @@ def _is_test(path: Path) -> bool:
 
 
 class Limit:
-    """Ends a run of tests when its time is over, and says so; it ends well where no test failed until then."""
+    """Ends a run of tests when its time is over, and says so; well, where no test failed until then."""
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Start with the first test."""
