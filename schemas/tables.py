@@ -3,12 +3,14 @@
 from typing import Final
 
 from schemas import fleet_tables, ingested_tables, job_causes, job_slowdown, log_tables, part_tables
-from schemas.table import Table
+from schemas.table import SchemaError, Table
 from schemas.vocabulary import TABLE_NAMES
 
 _MODULES: Final = (ingested_tables, job_slowdown, job_causes, part_tables, fleet_tables, log_tables)
 _DECLARED: Final = {
     table.name: table for module in _MODULES for table in vars(module).values() if isinstance(table, Table)
 }
+if unnamed := _DECLARED.keys() - set(TABLE_NAMES):
+    raise SchemaError(f"declared, and not in a tuple of schemas/vocabulary.py: {sorted(unnamed)}")
 TABLES: Final[dict[str, Table]] = {name: _DECLARED[name] for name in TABLE_NAMES}
 """In the order of vocabulary.TABLE_NAMES."""

@@ -92,19 +92,25 @@ def _groups(path: str) -> Iterator[tuple[int, tuple[str, str] | None, int]]:
 
 
 def units_frame(spark: SparkSession, units: Sequence[StoredUnit], partitions: int) -> DataFrame:
-    """Return a frame of one row per task, for simulate_stored: units packed by size."""
+    """Return a frame of one row per task, for read_units."""
+    tasks = packed(units, partitions)
+    payloads = [zlib.compress(pickle.dumps(task)) for task in tasks]  # Spark warns of tasks beyond 1 MB
+    rows = pa.table([pa.array(range(len(tasks)), pa.int32()), pa.array(payloads, pa.binary())], _TASK_COLUMNS)
+    return spark.createDataFrame(rows).repartitionById(max(1, len(tasks)), "task")
+
+
+def packed(units: Sequence[StoredUnit], partitions: int) -> list[list[StoredUnit]]:
+    """Units of each task, in order, by size; a unit without rows has none."""
     tasks: list[list[StoredUnit]] = []
     most = min(_TASK_BYTES, sum(unit.bytes for unit in units) // partitions + 1)
-    filled = most
+    filled = 0
     for unit in units:
-        if filled + unit.bytes / 2 > most:
+        if not tasks or filled + unit.bytes / 2 > most:
             tasks.append([])
             filled = 0
         tasks[-1].append(unit)
         filled += unit.bytes
-    payloads = [zlib.compress(pickle.dumps(task)) for task in tasks]  # Spark warns of tasks beyond 1 MB
-    rows = pa.table([pa.array(range(len(tasks)), pa.int32()), pa.array(payloads, pa.binary())], _TASK_COLUMNS)
-    return spark.createDataFrame(rows).repartitionById(max(1, len(tasks)), "task")
+    return tasks
 
 
 def read_units(batches: Iterable[pa.RecordBatch]) -> Iterator[UnitRows]:
