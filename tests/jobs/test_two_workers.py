@@ -21,10 +21,12 @@ import os, signal, sys, threading, time
 
 from pyspark.sql import SparkSession
 
-from jobs import backfill, simulate_what_if
+from jobs import backfill
+from jobs.history import do_batches
+from schemas.vocabulary import PHASE_SIMULATE
 
 victim, *arguments = sys.argv[1:]
-simulate = simulate_what_if.run
+simulate = do_batches._OF_UNITS[PHASE_SIMULATE]
 
 
 def kill_when_busy(tracker):
@@ -42,7 +44,7 @@ def run(spark, *rest):
     return simulate(spark, *rest)
 
 
-simulate_what_if.run = run
+do_batches._OF_UNITS[PHASE_SIMULATE] = run
 sys.exit(backfill.main(arguments))
 '''
 
