@@ -46,7 +46,7 @@ def simulation(settings: Settings) -> SimulationSettings:
 
 
 PHASES: Final = {
-    PHASE_INGEST: Phase("ingest_rank_logs", "3", "bytes", 70e6, of_days=False),
+    PHASE_INGEST: Phase("ingest_rank_logs", "4", "bytes", 70e6, of_days=False),
     PHASE_SIMULATE: Phase(
         "simulate_what_if", SIMULATOR_VERSION, "ops", 2e6, lambda all_: simulation(all_).text, of_days=False
     ),

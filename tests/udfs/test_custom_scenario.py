@@ -1,4 +1,4 @@
-"""Scenarios drawn by hand, against those that the simulation always answers; causes as a night stores them."""
+"""Scenarios drawn by hand, against those that the simulation always answers; causes as nights store them."""
 
 import tracemalloc
 from typing import Any
