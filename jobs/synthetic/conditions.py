@@ -128,7 +128,7 @@ class Conditions:
         return np.zeros((len(self.place.ops), *self.lanes))
 
     def slow_down(self, cell: Cell, forward: Values, backward: Values) -> None:
-        """Let the computes of a worker take so many times as long; both shape (step,)."""
+        """Let the computes of a worker take these multiples of their time; both shape (step,)."""
         dp_rank, pp_rank = cell
         self.factor[self.place.forwards(pp_rank), :, dp_rank] *= forward
         self.factor[self.place.backwards(pp_rank), :, dp_rank] *= backward
