@@ -4,6 +4,7 @@ An Airflow home of its own, the loopback interface alone; it is ended whatever h
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -138,8 +139,10 @@ def test_a_backfill_backwards_through_a_crash_gives_the_tables_of_nights_in_orde
     judged = [row for row in tables["job_causes"] if row["flag_reason"] == JUDGED_BY_HISTORY]
     assert SICK in {culprit["host"] for row in judged for culprit in row["culprits"]}
     runs = Warehouse(spark, folders["what_if_warehouse"]).rows(TABLES[PIPELINE_RUNS]).to_pylist()
-    done = [(run["log_date"], run["entry_point"]) for run in runs if run["outcome"] == "done"]
-    assert sorted(done) == sorted((night, task) for night in NIGHTS for task in TASKS[NIGHT][1:])
+    done = Counter((str(run["log_date"]), run["entry_point"]) for run in runs if run["outcome"] == "done")
+    # The kill may come after the simulation was done and before Airflow knew it: then it is done again.
+    done[day[:10], "simulate_what_if"] = min(done[day[:10], "simulate_what_if"], 1)
+    assert done == Counter((str(night), task) for night in NIGHTS for task in TASKS[NIGHT][1:])
 
     events = airflow.ask("/api/v2/assets/events?limit=100")["asset_events"]
     nights = {
