@@ -194,7 +194,7 @@ UNIT_FINGERPRINTS: Final = "unit_fingerprints"
 PUBLICATIONS: Final = "publications"
 
 INGESTED_TABLES: Final = (RANK_STEPS, JOBS, REJECTS, SOURCE_FILES, COLLECTIVE_ARRIVAL)
-RESULT_TABLES: Final = (
+REPLAY_TABLES: Final = (
     JOB_SLOWDOWN,
     STEP_SLOWDOWN,
     OP_TYPE_SLOWDOWN,
@@ -205,6 +205,10 @@ RESULT_TABLES: Final = (
     JOB_CAUSES,
     JOB_BASELINE,
 )
+"""Every replayed unit has rows in each of these."""
+FURTHER_TABLES: Final[tuple[str, ...]] = ()
+"""A replayed unit has rows in these only where its logs answer what they ask."""
+RESULT_TABLES: Final = (*REPLAY_TABLES, *FURTHER_TABLES)
 FLEET_TABLES: Final = (FLEET_DAY, CAUSE_DAY, HOST_DAY, COVERAGE_DAY, GROUP_DAY, OP_TYPE_DAY)
 PUBLISHED_TABLES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, UNIT_FINGERPRINTS)
 """Readers see these as of the latest publication, all together; the others are logs, which only grow."""

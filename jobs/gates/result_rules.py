@@ -14,10 +14,12 @@ from schemas.vocabulary import (
     CAUSES,
     DP_RANK_SLOWDOWN,
     FLEET_DAY,
+    FURTHER_TABLES,
     HOST_CLOCK,
     JOB_CAUSES,
     JOB_SLOWDOWN,
     JOBS,
+    REPLAY_TABLES,
     REPLAYED_STATUSES,
     RESULT_TABLES,
     STAGE_SLOWDOWN,
@@ -30,7 +32,8 @@ from schemas.vocabulary import (
 RuleOf = Callable[[Mapping[str, pa.Table]], Rule]
 
 _KEY: Final = ", ".join(UNIT_KEY)
-_OTHERS: Final = tuple(name for name in RESULT_TABLES if name != JOB_SLOWDOWN)
+_NEEDED: Final = tuple(name for name in REPLAY_TABLES if name != JOB_SLOWDOWN)
+_OTHERS: Final = (*_NEEDED, *FURTHER_TABLES)
 _COUNTED: Final = " UNION ALL ".join(f"SELECT {_KEY}, '{name}' AS name FROM {name}" for name in RESULT_TABLES)
 _ROWS: Final = ", ".join(f"count(*) FILTER (name = '{name}') AS {name}" for name in RESULT_TABLES)
 
@@ -45,7 +48,7 @@ _INCOMPLETE: Final = f"""
     WHERE NOT coalesce(
         counts.{JOB_SLOWDOWN} = 1 AND CASE
             WHEN job.status IN ({sql_strings(REPLAYED_STATUSES)}) THEN
-                least({", ".join(f"counts.{name}" for name in _OTHERS)}) > 0
+                least({", ".join(f"counts.{name}" for name in _NEEDED)}) > 0
                 AND counts.{STEP_SLOWDOWN} = job.steps AND counts.{WORKER_SLOWDOWN} = job.workers
                 AND counts.{STAGE_SLOWDOWN} = shape.stages AND counts.{DP_RANK_SLOWDOWN} = shape.dp_ranks
                 AND counts.{HOST_CLOCK} = job.clocks AND counts.{JOB_CAUSES} = {len(CAUSES)}

@@ -22,6 +22,7 @@ from jobs.runtime.settings import load_settings
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import (
+    FURTHER_TABLES,
     JOB_CAUSES,
     JOB_SLOWDOWN,
     JOBS,
@@ -101,6 +102,7 @@ def _unit_tables(results: dict[str, pa.Table], jobs: pa.Table, rejects: pa.Table
         steps=_rows(results[STEP_SLOWDOWN], "step"),
         op_types=_rows(results[OP_TYPE_SLOWDOWN], "op_type"),
         causes=_rows(results[JOB_CAUSES], "cause"),
+        further={name: _rows(results[name], *TABLES[name].grain[len(UNIT_KEY) :]) for name in FURTHER_TABLES},
         rejects=rejected,
     )
 

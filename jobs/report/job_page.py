@@ -11,6 +11,7 @@ from jobs.report import cause_words, loss, templates, wording
 from jobs.report.job_charts import Pattern, by_step, charts, name_pattern
 from jobs.report.links import fix_command, job_page_path, timeline_command
 from jobs.report.rows import FleetTables, Publication, Row, UnitTables
+from jobs.report.sections import SECTIONS
 from schemas.unit import Unit
 from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, STATUS_ANALYSED
 
@@ -108,6 +109,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
         "slowest_step": slowest,
         "timeline": timeline and f"{timeline}{slowest}",
         "figures": _figures(tables.job),
+        "sections": [section for of in SECTIONS if (section := of(tables)) is not None],
         "trust": trust(tables.job),
         "data": {"charts": drawn, "timeline": timeline},
     }

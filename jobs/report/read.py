@@ -16,9 +16,11 @@ from jobs.report.host_page import hosts_with_pages
 from jobs.report.rows import FleetTables, UnitTables
 from schemas.queries import QUERIES
 from schemas.table import sql_strings
+from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import (
     FLEET_DAY,
+    FURTHER_TABLES,
     JOB_CAUSES,
     OP_TYPE_SLOWDOWN,
     REJECTS,
@@ -45,6 +47,7 @@ _OF_UNITS: Final = {
     STEP_SLOWDOWN: ("step",),
     OP_TYPE_SLOWDOWN: ("op_type",),
     JOB_CAUSES: ("cause",),
+    **{name: TABLES[name].grain[len(UNIT_KEY) :] for name in FURTHER_TABLES},
 }
 """Tables and views of a job's page, and the rest of their keys."""
 
@@ -91,6 +94,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
             steps=rows[STEP_SLOWDOWN].get(unit, ()),
             op_types=rows[OP_TYPE_SLOWDOWN].get(unit, ()),
             causes=rows[JOB_CAUSES].get(unit, ()),
+            further={name: rows[name].get(unit, ()) for name in FURTHER_TABLES},
             hosts=record,
             rejects=rejects.get(unit, ()),
         )

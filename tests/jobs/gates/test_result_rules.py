@@ -27,7 +27,7 @@ from schemas.vocabulary import (
     JOBS,
     OP_TYPE_SLOWDOWN,
     RANK_STEPS,
-    RESULT_TABLES,
+    REPLAY_TABLES,
 )
 from tests.support.diagnoses import DIAGNOSIS, unit_rows
 from tests.support.examples import DAY, NEXT_DAY, table_rows
@@ -59,7 +59,7 @@ def found(rule: Rule) -> set[str]:
     return set(rule.rows.column("job_id").to_pylist())
 
 
-@pytest.mark.parametrize("name", RESULT_TABLES)
+@pytest.mark.parametrize("name", REPLAY_TABLES)
 def test_a_unit_that_lacks_a_row_is_incomplete(results: Results, name: str) -> None:
     assert found(incomplete_units(results)) == set()
     table = results[name]
