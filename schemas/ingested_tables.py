@@ -52,7 +52,7 @@ RANK_STEPS: Final = Table(
         ),
         Column("start_us", "start of each op after the row's zero", _TIMES, unit="us", minimum=0),
         Column("duration_us", "length of each op", _TIMES, unit="us", minimum=0),
-        Column("microbatch", "microbatch of each op; meaningful on compute ops only", _NUMBERS),
+        Column("microbatch", "microbatch of each op; meaningful on computes and data-loads only", _NUMBERS),
         Column(
             "model_chunk",
             "model chunk within the stage; meaningful on computes and on collectives of one chunk",

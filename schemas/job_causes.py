@@ -100,8 +100,8 @@ JOB_CAUSES: Final = Table(
             "culprits",
             "who causes it, worst first. pp_rank, dp_rank: null is all; rank, host: of the replayed "
             "rank, null unless it is one worker; effect: how much longer its ops took as a share of the "
-            "usual time, for pause, communication and launch_delay seconds lost per step that it struck; "
-            f"share_of_steps: in how many steps; pattern: {', '.join(CULPRIT_PATTERNS)}",
+            "usual time, for pause, communication, launch_delay and data_loading seconds lost per step that "
+            f"it struck; share_of_steps: in how many steps; pattern: {', '.join(CULPRIT_PATTERNS)}",
             pa.list_(CULPRIT),
         ),
         Column(

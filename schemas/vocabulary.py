@@ -21,6 +21,7 @@ OP_TYPES: Final = (
     "optimizer-clip-main-grad",
     "optimizer",
     "gc",
+    "data-load",
 )
 """Op types as the logs spell them; `rank_steps.op` stores the position in this tuple."""
 
@@ -140,6 +141,7 @@ CAUSES: Final = (
     "pause",
     "communication",
     "launch_delay",
+    "data_loading",
     CAUSE_UNEXPLAINED,
 )
 """Why a job is slow, in the order of the kernel's codes; all but the last have a fix that is replayed."""

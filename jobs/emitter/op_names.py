@@ -17,4 +17,5 @@ OP_NAMES = (
     "optimizer-clip-main-grad",
     "optimizer",
     "gc",
+    "data-load",
 )

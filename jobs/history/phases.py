@@ -49,7 +49,7 @@ def simulation(settings: Settings) -> SimulationSettings:
 
 
 _DECLARED: Final = {
-    PHASE_INGEST: Phase("ingest_rank_logs", "3", "bytes", 70e6, of_days=False),
+    PHASE_INGEST: Phase("ingest_rank_logs", "4", "bytes", 70e6, of_days=False),
     PHASE_SIMULATE: Phase(
         "simulate_what_if", SIMULATOR_VERSION, "ops", 2e6, lambda all_: simulation(all_).text, of_days=False
     ),

@@ -14,7 +14,7 @@ _SHOWN: Final = 8
 _PAUSE: Final = "pause"
 _TOGETHER: Final = 0.5
 """Pauses coincide where a step that one strikes strikes more than this part of the culprits."""
-_IN_SECONDS: Final = (_PAUSE, "communication", "launch_delay")
+_IN_SECONDS: Final = (_PAUSE, "communication", "launch_delay", "data_loading")
 """Causes whose effect is seconds lost per step that they strike; of others a share of the usual time."""
 
 

@@ -50,6 +50,10 @@ CAUSE_WORDS: Final[dict[str, CauseWords]] = dict(
                 "late starts (launch_delay)", "load data ahead: the step waits for it before its first op"
             ),
             CauseWords(
+                "slow loading (data_loading)",
+                "load further ahead, with more loaders, or look at the storage that these workers read",
+            ),
+            CauseWords(
                 "unexplained",
                 "no cause holds here: too small, or without evidence; compare a slow step's timeline with a "
                 "usual one's",

@@ -17,5 +17,6 @@ data_imbalance  : PackedSequences; without: the step's mean work for each of its
 pause           : UnsynchronisedGc, AllocatorStalls; without: no spikes
 communication   : FlappingLink, CongestedNetwork; without: the usual transfer
 launch_delay    : SlowStorage; without: no delay of any stage's first forward-compute, not even the usual one
+data_loading    : SlowReads, of jobs that record loads; without: the usual load
 none            : PlannedGc, ExpertImbalance, UnlikeGpus, HeavyTailedNoise, ClockSkew, see nuisances.py
 """

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from jobs.synthetic.fleet import SHIFTS, Fleet, FleetJob, write_fleet
 from jobs.synthetic.log_files import run_folder
 from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.mechanisms.transfers import FlappingLink, SlowStorage
+from jobs.synthetic.mechanisms.transfers import FlappingLink, SlowReads, SlowStorage
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences
 from jobs.synthetic.mechanisms.workers import SickHost, UnsynchronisedGc, WeakGpu
 from jobs.synthetic.shape import JobShape, Workload
@@ -96,6 +96,11 @@ JOBS: Final = (
     DemoJob(
         "vision-22b", "multimodal", "vit-22b", "slow data loading",
         JobShape(dp_size=8, microbatches=6, steps=14), [SlowStorage(0.05)], first_host=60,
+    ),
+    DemoJob(
+        "ads-3b", "ranking", "ads-3b", "slow loads on one replica",
+        JobShape(dp_size=8, microbatches=6, steps=14, loads_data=True), [SlowReads(0.5, 0.1, 3)],
+        first_host=94,
     ),
     DemoJob(
         "moe-8x22b", "foundation", "moe-8x22b", "a link that flaps", VIRTUAL,

@@ -144,6 +144,10 @@ class _Stage:
         waits = [self._recv(place, compute, done)]
         if forward and compute.chunk in self.gather_of_chunk:
             waits.append(self.gather_of_chunk.pop(compute.chunk))
+        if self.shape.loads_data and forward and compute.chunk == 0:
+            load = self._add("data-load", stream="load")
+            load.microbatch = compute.microbatch
+            waits.append(load.number)
         op = self._add(f"{compute.direction}-compute", [w for w in waits if w >= 0], "compute", compute.chunk)
         op.microbatch, op.chunk_in_model = compute.microbatch, in_model
         done.append(op.number)

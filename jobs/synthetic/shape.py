@@ -22,6 +22,7 @@ class JobShape:
     batched          : a send and a recv issued together are recorded with one start and one duration
     noop_transfers   : what is recorded of transfers that move nothing: every one of them ("all"),
                        all but a stage's first recv ("first_missing"), or none
+    loads_data       : each worker loads every microbatch, one after the other, before its first forward
     absent           : op types that the profiler does not record
     buckets          : params-all-gathers, and grads-reduce-scatters, per chunk
     recorded_tp_ranks, recorded_cp_ranks : which ranks of a worker leave a log
@@ -36,6 +37,7 @@ class JobShape:
     cp_size: int = 1
     overlapped: bool = False
     batched: bool = False
+    loads_data: bool = False
     noop_transfers: Literal["all", "first_missing", "none"] = "none"
     absent: frozenset[str] = frozenset()
     buckets: int = 1
@@ -96,6 +98,7 @@ USUAL_S: Final[Mapping[str, float]] = MappingProxyType(
         "optimizer-clip-main-grad": 0.001,
         "optimizer": 0.004,
         "gc": 0.0,
+        "data-load": 0.003,
     }
 )
 """Typical times of everything but computes, in the range of the published traces [s]."""

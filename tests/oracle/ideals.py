@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from statistics import fmean, median
 
-MEAN_IDEAL = {"forward-compute", "backward-compute", "optimizer", "gc"}
+MEAN_IDEAL = {"forward-compute", "backward-compute", "optimizer", "gc", "data-load"}
 """Op types whose ideal is the mean where means are taken; every other type takes the median (section 5)."""
 
 Kind = tuple[str, int]

@@ -32,6 +32,7 @@ class WorkerGraph:
             self._match_sends(direction)
             self._match_recvs(direction)
         self._hold_first_backward_transfers()
+        self._load_before_forward()
         if layout.has_data_parallelism:
             self._chain(self._of("params-all-gather", "grads-reduce-scatter"))
             self._gather_before_forward()
@@ -91,6 +92,15 @@ class WorkerGraph:
             for transfers in (self._of("backward-recv"), self._of("backward-send")):
                 if transfers:
                     self._edge(self.computes[place], transfers[0])
+
+    def _load_before_forward(self) -> None:
+        """Let loads run in turn, and the first forward of a microbatch wait for the loads of that one."""
+        loads, forwards = self._of("data-load"), self._of("forward-compute")
+        self._chain(loads)
+        first_forward = {self.ops[forward].microbatch: forward for forward in reversed(forwards)}
+        for load in loads:
+            if self.ops[load].microbatch in first_forward:
+                self._edge(load, first_forward[self.ops[load].microbatch])
 
     def _gather_before_forward(self) -> None:
         """Let the first forward of a chunk wait for the last all-gather of that chunk."""

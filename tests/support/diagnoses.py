@@ -45,6 +45,7 @@ DIAGNOSIS: Final = Diagnosis(
         cause(0.03125, 0.03125, PAUSED),
         cause(flag=NO_USUAL_TRANSFER),
         cause(0.015625, 0.015625),
+        cause(),
         cause(0.0625, 0.0, flag=MOSTLY_UNEXPLAINED),
     ),
     all_fixes_fraction=0.265625,

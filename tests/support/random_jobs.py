@@ -39,6 +39,8 @@ LAYOUTS: Final[dict[str, JobShape]] = {
     "virtual_pipeline_first_recv_missing": replace(VIRTUAL, noop_transfers="first_missing"),
     "virtual_pipeline_three_chunks": replace(VIRTUAL, vpp_size=3),
     "virtual_pipeline_batched_overlapped": replace(VIRTUAL, batched=True, overlapped=True, buckets=2),
+    "data_loads": replace(USUAL, loads_data=True),
+    "data_loads_of_a_virtual_pipeline": replace(VIRTUAL, loads_data=True, line_order="shuffled"),
     "no_transfers_recorded": replace(USUAL, absent=frozenset(TRANSFERS)),
     "no_tail_recorded": replace(
         USUAL, absent=frozenset({"gc", "layernorm-grads-all-reduce", "optimizer", "optimizer-clip-main-grad"})

@@ -61,7 +61,9 @@ def test_slowdown_of_published_traces(name: str, ideal: str, slowdown: float, pu
     shape=shapes(),
     seed=st.integers(0, 2**20),
     ideal=st.sampled_from(sorted(IDEALS)),
-    op_type=st.sampled_from(["gc", "optimizer", "params-all-gather", "layernorm-grads-all-reduce"]),
+    op_type=st.sampled_from(
+        ["gc", "optimizer", "params-all-gather", "layernorm-grads-all-reduce", "data-load"]
+    ),
     rows_hit=st.lists(st.integers(0, 200), max_size=4),
     ops_together=st.sampled_from([1, 100, 10**12]),
 )

@@ -8,8 +8,9 @@ DATA_IMBALANCE: Final = 2
 PAUSE: Final = 3
 COMMUNICATION: Final = 4
 LAUNCH_DELAY: Final = 5
-UNEXPLAINED: Final = 6
-COUNT: Final = 7
+DATA_LOADING: Final = 6
+UNEXPLAINED: Final = 7
+COUNT: Final = 8
 
 FIXABLE: Final = range(UNEXPLAINED)
 """Causes that have a fix to replay."""
@@ -39,7 +40,7 @@ class Culprit(NamedTuple):
     """Who caused it: one cell, one stage (dp_rank ALL) or one dp rank (stage ALL).
 
     effect         : how much longer its ops took, as a share of the usual time (0.3: 30 % longer); of pauses,
-                     transfers and launch delays the time lost in a step they struck. [1, or s]
+                     transfers, launch delays and loads the time lost in a step they struck. [1, or s]
     share_of_steps : in how many of the steps.
     pattern        : ALWAYS, INTERMITTENT or ONCE.
     """

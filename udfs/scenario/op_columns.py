@@ -92,7 +92,7 @@ class BlockColumns:
             "dp_rank": lambda: OpColumn(op_dp_ranks(graph, lanes)[:, None], _ALWAYS),
             "step": lambda: OpColumn(self.steps[self.block.steps][None, :, None], _ALWAYS),
             "model_chunk": lambda: OpColumn(self._chunks(), np.isin(op_types, _HAS_CHUNK)),
-            "microbatch": lambda: OpColumn(self._microbatches(), np.isin(op_types, ot.COMPUTE)),
+            "microbatch": lambda: OpColumn(self._microbatches(), self._has_microbatch()),
             "rank": lambda: OpColumn(self._of_worker(self.workers.rank), _ALWAYS),
             "host": self._hosts,
         }
@@ -106,7 +106,25 @@ class BlockColumns:
         values = np.zeros(self.block.duration_s.shape, dtype=np.int64)
         for first, of_computes in zip(self.block.graph.first_op[:-1], self.block.microbatch, strict=True):
             values[first : first + len(of_computes)] = of_computes
+        loads, forwards = self._loads()
+        values[loads] = values[forwards]
         return values
+
+    def _has_microbatch(self) -> Mask:
+        known = np.isin(self.block.graph.op_types, ot.COMPUTE)
+        known[self._loads()[0]] = True
+        return known[:, None, None]
+
+    def _loads(self) -> tuple[list[int], list[int]]:
+        """Loads, and the forward-computes that wait for them."""
+        graph = self.block.graph
+        pairs = [
+            (first + cell.program.first_ops[ot.DATA_LOAD] + place, first + forward)
+            for first, cell in zip(graph.first_op[:-1], graph.cells, strict=True)
+            for place, forward in enumerate(cell.program.loaded_for)
+            if forward >= 0
+        ]
+        return [load for load, _ in pairs], [forward for _, forward in pairs]
 
     def _hosts(self) -> OpColumn:
         host = self._of_worker(self.workers.host)

@@ -39,8 +39,8 @@ _PATHS: Final = len(KINDS)
 """The first threads, which hold the critical paths; those of workers follow."""
 _MILLION: Final = 1_000_000
 """Arrows of each timeline are numbered from a multiple of it on."""
-_COMPUTE, _COLLECTIVE, _TRANSFER = "compute", "collective", "transfer"
-_STREAMS: Final = (_COMPUTE, _TRANSFER, _COLLECTIVE)
+_COMPUTE, _COLLECTIVE, _TRANSFER, _LOAD = "compute", "collective", "transfer", "data"
+_STREAMS: Final = (_COMPUTE, _TRANSFER, _COLLECTIVE, _LOAD)
 
 
 class Thread(NamedTuple):
@@ -252,4 +252,6 @@ def _named(tid: int, what: str, name: str) -> Iterator[Event]:
 def _stream(op_type: int) -> str:
     if op_type in ot.TRANSFERS:
         return _TRANSFER
+    if op_type == ot.DATA_LOAD:
+        return _LOAD
     return _COMPUTE if op_type in ot.AVERAGED else _COLLECTIVE

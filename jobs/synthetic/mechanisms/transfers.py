@@ -1,6 +1,7 @@
-"""What comes late: transfers, cause communication, and data, cause launch_delay.
+"""What comes late: transfers, cause communication, and data, causes launch_delay and data_loading.
 
-Without it every transfer takes its usual time, and no stage's first forward-compute is delayed by its host.
+Without it every transfer and load takes its usual time, and no stage's first forward-compute is delayed by
+its host.
 """
 
 from dataclasses import dataclass
@@ -107,3 +108,35 @@ class SlowStorage(Windowed):
     def culprits(self, place: Place) -> Culprits:
         """Name the workers that wait."""
         return {"workers": workers_of(place, 0, self.dp_rank)}
+
+
+@dataclass(frozen=True)
+class SlowReads(Windowed):
+    """What a load reads is in no cache: it takes longer, on one dp rank or on each by itself.
+
+    mean_s     : mean time that this adds to a load, exponentially distributed [s]
+    load_share : share of the loads that are hit, drawn for each worker
+    """
+
+    mean_s: float
+    load_share: float = 1.0
+    dp_rank: int | None = None
+
+    cause: ClassVar[str | None] = "data_loading"
+
+    def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
+        """Add to the loads that are hit."""
+        rows, lanes = conditions.place.rows("data-load"), conditions.lanes
+        hit = rng.random((len(rows), *lanes)) < self.load_share
+        extra_s = rng.exponential(self.mean_s, (len(rows), *lanes))
+        hit &= self.window.mask(lanes[0])[:, None]
+        if self.dp_rank is not None:
+            hit &= np.arange(lanes[1]) == self.dp_rank
+        conditions.added_s[rows] += np.where(hit, extra_s, 0.0)
+
+    def culprits(self, place: Place) -> Culprits:
+        """Name the workers that load."""
+        if not len(place.rows("data-load")):
+            return NO_CULPRIT
+        stages = range(place.shape.pp_size)
+        return {"workers": [each for stage in stages for each in workers_of(place, stage, self.dp_rank)]}

@@ -14,7 +14,7 @@ from jobs.synthetic.mechanisms.nuisances import (
     PlannedGc,
     UnlikeGpus,
 )
-from jobs.synthetic.mechanisms.transfers import CongestedNetwork, FlappingLink, SlowStorage
+from jobs.synthetic.mechanisms.transfers import CongestedNetwork, FlappingLink, SlowReads, SlowStorage
 from jobs.synthetic.mechanisms.work import LEAST_WORK, LossLayer, PackedSequences, UnevenLayers
 from jobs.synthetic.mechanisms.workers import (
     AllocatorStalls,
@@ -26,7 +26,16 @@ from jobs.synthetic.mechanisms.workers import (
 from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation
 
-SHAPE = JobShape(dp_size=4, pp_size=2, microbatches=4, steps=12, tp_size=4, vpp_size=2, noop_transfers="all")
+SHAPE = JobShape(
+    dp_size=4,
+    pp_size=2,
+    microbatches=4,
+    steps=12,
+    tp_size=4,
+    vpp_size=2,
+    noop_transfers="all",
+    loads_data=True,
+)
 INSIDE = Window(3, 9)
 COMPUTES = ("forward-compute", "backward-compute")
 TRANSFERS = ("forward-send", "forward-recv", "backward-send", "backward-recv")
@@ -46,6 +55,7 @@ TOUCHED: dict[str, tuple[Mechanism, Sequence[str], set[tuple[int, int]] | None]]
     ),
     "congested pipeline": (CongestedNetwork("pipeline", 0.3, window=INSIDE), TRANSFERS, None),
     "storage": (SlowStorage(0.1, window=INSIDE), [], None),
+    "reads": (SlowReads(0.1, dp_rank=2, window=INSIDE), ["data-load"], {(2, 0), (2, 1)}),
     "planned gc": (PlannedGc(0.1, 2, window=INSIDE), ["gc"], None),
     "experts": (ExpertImbalance(0.1, window=INSIDE), COMPUTES, None),
     "unlike GPUs": (UnlikeGpus(0.02), COMPUTES, None),

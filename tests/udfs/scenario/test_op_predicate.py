@@ -21,7 +21,7 @@ from udfs.scenario.op_columns import COLUMNS, TEXT_COLUMNS, BlockColumns, Worker
 from udfs.scenario.op_predicate import parse_predicate
 from udfs.simulate.rank_rows import ReplayedRows, replayed_rows
 
-JOBS = {"usual": named_job("usual"), "disagreeing": named_job("disagreeing")}
+JOBS = {name: named_job(name) for name in ("usual", "disagreeing", "data_loads")}
 OpKey = tuple[int, int, int, str, int]
 """(step, dp_rank, pp_rank, op_type, ordinal by start within the row): one op."""
 
@@ -53,7 +53,7 @@ def logged(name: str) -> dict[OpKey, dict[str, Any]]:
             ordinals[code] += 1
             op = {column: row[column] for column in ("step", "rank", "dp_rank", "pp_rank", "host")}
             op["op_type"] = OP_TYPES[code]
-            op["microbatch"] = row["microbatch"][place] if code in ot.COMPUTE else None
+            op["microbatch"] = row["microbatch"][place] if code in (*ot.COMPUTE, ot.DATA_LOAD) else None
             op["model_chunk"] = row["model_chunk"][place] if code in (*ot.COMPUTE, *ot.DP_STREAM) else None
             ops[op["step"], op["dp_rank"], op["pp_rank"], op["op_type"], ordinals[code]] = op
     return ops

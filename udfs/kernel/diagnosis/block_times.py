@@ -70,7 +70,7 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
 def _kept_delays(
     graph: OpGraph, start_s: Floats, end_s: Floats, began_s: Floats, layout: Layout
 ) -> KeptDelays:
-    """Delays of each stage's first forward-compute, and of gathers of parameters that wait for nothing.
+    """Delays of each stage's first forward-compute and data-load, and of gathers that wait for nothing.
 
     Not of others: recorded delays of transfers and of what follows them are mostly waiting.
     """
@@ -79,6 +79,7 @@ def _kept_delays(
         firsts = cell.program.first_ops
         if firsts[ot.FORWARD_COMPUTE + 1] > firsts[ot.FORWARD_COMPUTE]:
             ops.append(base)
+        ops += range(base + firsts[ot.DATA_LOAD], base + firsts[ot.DATA_LOAD + 1])[:1]
         if layout.has_data_parallelism:
             gathers = range(base + firsts[ot.PARAMS_ALL_GATHER], base + firsts[ot.PARAMS_ALL_GATHER + 1])
             ops += [op for op in gathers if not graph.waits_for[op]]

@@ -1,6 +1,6 @@
 """Who caused it, and what that rests on."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.cause import ALL, ALWAYS, INTERMITTENT, ONCE, Culprit, Evidence
 from udfs.kernel.diagnosis.block_times import BlockTimes, ComputeTimes, compute_times
 from udfs.kernel.diagnosis.factors import TINY_S, Factors, decompose
+from udfs.kernel.diagnosis.loads import SlowLoads, slow_loads
 from udfs.kernel.diagnosis.transfers import SlowTransfers, slow_transfers
 from udfs.kernel.diagnosis.workers import LEAST_INTERMITTENT
 from udfs.kernel.graph.graph import Layout
@@ -34,6 +35,7 @@ class Job(NamedTuple):
 
     hosts      : int, shape (stage, dp_rank); which host a worker is on, -1 where unknown.
     indicators : the paper's, by cause; nan where it has none.
+    ideal_load_s : float64, shape (stage,); ideal of a data-load, nan where none was recorded. [s]
     skew_s     : how far clocks may be apart that were not corrected; infinite if unknown. [s]
     """
 
@@ -42,6 +44,7 @@ class Job(NamedTuple):
     actual_s: float
     ideal_s: float
     indicators: dict[int, float]
+    ideal_load_s: Floats
     skew_s: float = 0.0
 
 
@@ -53,13 +56,15 @@ class Found(NamedTuple):
     computes: ComputeTimes | None
     factors: Factors | None
     transfers: list[SlowTransfers]
+    loads: list[SlowLoads]
 
     @classmethod
     def of(cls, job: Job, blocks: Sequence[BlockTimes]) -> "Found":
         """Look for everything."""
         computes = compute_times(blocks, job.layout)
         factors = decompose(computes.times_s, job.hosts) if computes is not None else None
-        return cls(job, blocks, computes, factors, slow_transfers(blocks))
+        loads = [slow_loads(block, job.ideal_load_s) for block in blocks]
+        return cls(job, blocks, computes, factors, slow_transfers(blocks), loads)
 
     @property
     def steps(self) -> int:
@@ -78,10 +83,8 @@ Blame = tuple[tuple[Culprit, ...], Evidence]
 
 def blame(each: int, found: Found, indicator: float) -> Blame:
     """Who is to blame for a cause."""
-    if each == cause.COMMUNICATION:
-        return _blame_for_lost(_lost_to_transfers(found), found, indicator)
-    if each == cause.LAUNCH_DELAY:
-        return _blame_for_lost(_lost_to_delays(found), found, indicator)
+    if each in _LOST:
+        return _blame_for_lost(_LOST[each](found), found, indicator)
     factors = found.factors
     if factors is None or each == cause.UNEXPLAINED:
         return (), Evidence(NAN, NAN, NAN, NAN, indicator)
@@ -180,11 +183,11 @@ def _blame_for_lost(lost_s: Floats, found: Found, indicator: float) -> Blame:
     return tuple(named), Evidence(named[0].effect, error_s, peers, len(hits_s), indicator)
 
 
-def _lost_to_transfers(found: Found) -> Floats:
-    """Time beyond the usual of each worker's transfers; shape (stage, step, dp_rank). [s]"""
+def _lost_to(slow_ops: Sequence[SlowTransfers | SlowLoads], found: Found) -> Floats:
+    """Time beyond the usual of each worker's transfers, or loads; shape (stage, step, dp_rank). [s]"""
     parts = [
         (slow.ops, slow.as_is_s - slow.usual_s, block)
-        for block, slow in zip(found.blocks, found.transfers, strict=True)
+        for block, slow in zip(found.blocks, slow_ops, strict=True)
     ]
     return _by_worker(found.job.layout, parts)
 
@@ -193,6 +196,14 @@ def _lost_to_delays(found: Found) -> Floats:
     """Kept launch delay of each worker; shape (stage, step, dp_rank). [s]"""
     parts = [(block.delays.ops, block.delays.delay_s, block) for block in found.blocks]
     return _by_worker(found.job.layout, parts)
+
+
+_LOST: Final[dict[int, Callable[[Found], Floats]]] = {
+    cause.COMMUNICATION: lambda found: _lost_to(found.transfers, found),
+    cause.LAUNCH_DELAY: _lost_to_delays,
+    cause.DATA_LOADING: lambda found: _lost_to(found.loads, found),
+}
+"""What each worker lost to a cause in each step; shape (stage, step, dp_rank). [s]"""
 
 
 def _by_worker(layout: Layout, parts: list[tuple[Ints, Floats, BlockTimes]]) -> Floats:

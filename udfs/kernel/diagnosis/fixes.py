@@ -10,6 +10,7 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.block_times import BlockTimes, Computes, Tensor
 from udfs.kernel.diagnosis.factors import TINY_S, Factors
+from udfs.kernel.diagnosis.loads import SlowLoads
 from udfs.kernel.diagnosis.transfers import SlowTransfers
 from udfs.kernel.diagnosis.workers import MAD_TO_SIGMA
 from udfs.kernel.replay.replay import last_ops, replay
@@ -104,6 +105,7 @@ class Fixable(NamedTuple):
     times: BlockTimes
     computes: Computes | None
     transfers: SlowTransfers
+    loads: SlowLoads
     is_last: list[bool]
 
 
@@ -134,13 +136,13 @@ def _step_times(
     per_op: list[Floats] = list(duration_s.reshape(len(duration_s), 1, lanes))
     if block.computes is not None and factors is not None and work is not None:
         _put_computes(block.computes, factors, work, left, per_op)
-    ops, as_is_s, usual_s = block.transfers
-    transfer_s = np.empty((len(ops), len(left), lanes))
-    for row, causes in enumerate(left):
-        chosen_s = as_is_s if cause.COMMUNICATION in causes else usual_s
-        transfer_s[:, row] = chosen_s.reshape(len(ops), lanes)
-    for op, times_s in zip(ops.tolist(), transfer_s, strict=True):
-        per_op[op] = times_s
+    for each, slow in ((cause.COMMUNICATION, block.transfers), (cause.DATA_LOADING, block.loads)):
+        times_s = np.empty((len(slow.ops), len(left), lanes))
+        for row, causes in enumerate(left):
+            chosen_s = slow.as_is_s if each in causes else slow.usual_s
+            times_s[:, row] = chosen_s.reshape(len(slow.ops), lanes)
+        for op, of_op_s in zip(slow.ops.tolist(), times_s, strict=True):
+            per_op[op] = of_op_s
     is_late = np.array([cause.LAUNCH_DELAY in causes for causes in left], dtype=np.float64)[:, None]
     late, delay_s = block.times.delays
     delays = dict(zip(late.tolist(), is_late * delay_s.reshape(len(late), 1, lanes), strict=True))

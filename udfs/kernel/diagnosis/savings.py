@@ -33,8 +33,14 @@ class Savings(NamedTuple):
     replayed: float
 
 
-def savings_of(mean_s: Callable[[Sequence[Fixed]], dict[Fixed, float]], actual_s: float) -> Savings:
-    """What fixes save of T_actual. mean_s : mean step time with each of several sets of causes fixed. [s]"""
+def savings_of(
+    mean_s: Callable[[Sequence[Fixed]], dict[Fixed, float]], actual_s: float, shown: Fixed = ALL_FIXES
+) -> Savings:
+    """What fixes save of T_actual.
+
+    mean_s : mean step time with each of several sets of causes fixed. [s]
+    shown  : causes that the log can show at all; nothing is attributed to others.
+    """
     alone = {each: frozenset({each}) for each in cause.FIXABLE}
     times = mean_s([NOTHING, *alone.values(), BOTH_IMBALANCES, ALL_FIXES])
     saved = {fixed: (times[NOTHING] - time_s) / actual_s for fixed, time_s in times.items()}
@@ -49,7 +55,7 @@ def savings_of(mean_s: Callable[[Sequence[Fixed]], dict[Fixed, float]], actual_s
     attributed |= shapley(saved, shared)
     # The rest between the shared causes' sum and the total goes to causes that save next to nothing.
     left = saved[ALL_FIXES] - sum(attributed.values())
-    others = [each for each in cause.FIXABLE if each not in shared] or list(cause.FIXABLE)
+    others = [each for each in sorted(shown) if each not in shared] or sorted(shown)
     for each in others:
         attributed[each] += left / len(others)
     return Savings(

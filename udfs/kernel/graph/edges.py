@@ -73,6 +73,7 @@ def add_edges(draft: Draft) -> None:
         for direction in (0, 1):
             _match_transfers(draft, cell, base, ops, direction)
         _hold_first_backward_transfers(draft, stream, ops)
+        _add_loads(draft, cell.program, base, ops[ot.DATA_LOAD])
         if draft.layout.has_data_parallelism:
             _add_dp_stream(draft, cell.program, base, ops)
         _add_tail(draft, cell, base, stream, ops)
@@ -117,6 +118,14 @@ def _hold_first_backward_transfers(draft: Draft, stream: list[int], ops: list[ra
     if before >= 0:
         for transfer in (ot.BACKWARD_RECV, ot.BACKWARD_SEND):
             draft.let_wait(ops[transfer], [stream[before]])
+
+
+def _add_loads(draft: Draft, program: StageProgram, base: int, loads: range) -> None:
+    """Loads run one after the other; the forward-compute of a microbatch waits for its load."""
+    draft.chain(loads)
+    for load, forward in zip(loads, program.loaded_for, strict=True):
+        if forward >= 0:
+            draft.let_wait([base + forward], [load])
 
 
 def _add_dp_stream(draft: Draft, program: StageProgram, base: int, ops: list[range]) -> None:

@@ -43,6 +43,7 @@ class StageProgram(NamedTuple):
     dp_order      : params-all-gather and grads-reduce-scatter in the order of their starts.
     chunks        : model chunk of each op that has one (compute and dp stream); -1 elsewhere.
     no_ops        : transfers that never moved data (model, section 2, no-op transfers, kind a).
+    loaded_for    : of each data-load the forward-compute that waits for it; -1 where none does.
     """
 
     counts: tuple[int, ...]
@@ -50,6 +51,7 @@ class StageProgram(NamedTuple):
     dp_order: tuple[int, ...]
     chunks: tuple[int, ...]
     no_ops: tuple[int, ...]
+    loaded_for: tuple[int, ...] = ()
 
     @property
     def first_ops(self) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ class StageRows(NamedTuple):
     op_type     : int8, shape (op,).
     start_us    : float64, shape (op,); from the row's own zero. [us]
     duration_us : float64, shape (op,). [us]
-    microbatch  : int32, shape (op,); meaningful for compute ops.
+    microbatch  : int32, shape (op,); meaningful for computes and data-loads.
     chunk       : int32, shape (op,); model chunk within the stage, of compute and dp stream ops.
     zero_us     : float64, shape (row,); the row's zero from the step's zero. [us]
     """
@@ -199,11 +199,15 @@ class _DenseRows(NamedTuple):
         has_chunk = [*range(computes.stop), *range(dp_stream.start, dp_stream.stop)]
         microbatch = _common(self.take(self.recorded.microbatch, computes))
         chunks = _common(self.take(self.recorded.chunk, has_chunk))
+        loads = slice(first[ot.DATA_LOAD], first[ot.DATA_LOAD + 1])
         self._refuse_doubles(microbatch, chunks)
         parts = (
             self._start_order(times.start_s, computes),
             self._start_order(times.start_s, dp_stream) + dp_stream.start,
             chunks,
+            _loaded_for(
+                _common(self.take(self.recorded.microbatch, loads)), microbatch[: first[ot.BACKWARD_COMPUTE]]
+            ),
             _common(no_op_transfers(self.counts, *times)),
         )
         if all(part.shape[1] == 1 for part in parts):
@@ -236,13 +240,15 @@ class _DenseRows(NamedTuple):
         first_chunk = computes + dp_stream.stop - dp_stream.start
         for op, chunk in zip(has_chunk, values[first_chunk:], strict=False):
             chunks[op] = chunk
-        flags = values[first_chunk + len(has_chunk) :]
+        first_load = first_chunk + len(has_chunk)
+        first_flag = first_load + self.counts[ot.DATA_LOAD]
         return StageProgram(
             counts=self.counts,
             compute_order=tuple(values[:computes]),
             dp_order=tuple(values[computes:first_chunk]),
             chunks=tuple(chunks),
-            no_ops=tuple(op for op, flag in enumerate(flags) if flag),
+            no_ops=tuple(op for op, flag in enumerate(values[first_flag:]) if flag),
+            loaded_for=tuple(values[first_load:first_flag]),
         )
 
     def _refuse_doubles(self, microbatch: Int32s, chunk: Int32s) -> None:
@@ -270,3 +276,16 @@ class _DenseRows(NamedTuple):
 def _common(columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The first column alone, where all are alike."""
     return columns[:, :1] if (columns == columns[:, :1]).all() else columns
+
+
+def _loaded_for(loaded: Int32s, computed: Int32s) -> Ints:
+    """The first forward-compute of each load's microbatch, -1 without any; shape (load, row), or (load, 1).
+
+    loaded, computed : microbatches of loads and of forward-computes, shape (op, row), or (op, 1).
+    """
+    found = np.full((len(loaded), max(loaded.shape[1], computed.shape[1])), -1, dtype=np.int64)
+    for load, microbatch in enumerate(loaded):
+        is_own = computed == microbatch
+        if is_own.any():
+            found[load] = np.where(is_own.any(axis=0), is_own.argmax(axis=0), -1)
+    return _common(found)

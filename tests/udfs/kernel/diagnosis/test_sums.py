@@ -58,7 +58,9 @@ def test_all_fixes_of_a_job_in_which_all_is_alike_save_nothing(shape: JobShape) 
     """But for the tenth of a microsecond to which a log rounds."""
     diagnosis = diagnosis_of(job_of(generate_job(shape, [], 1, workload=STEADY)).analysed())
     assert diagnosis.all_fixes_fraction == pytest.approx(0.0, abs=1e-6)
-    assert [each.time_saved_fraction for each in diagnosis.causes] == pytest.approx([0.0] * 7, abs=1e-6)
+    assert [each.time_saved_fraction for each in diagnosis.causes] == pytest.approx(
+        [0.0] * cause.COUNT, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("shape", [USUAL, VIRTUAL, OVERLAPPED])

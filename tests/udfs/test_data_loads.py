@@ -1,0 +1,89 @@
+"""Loads of data: a stream beside the computes, which only the forward of their microbatch waits for."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from jobs.synthetic.shape import Workload
+from schemas.vocabulary import OP_CODES
+from tests.support.random_jobs import LAYOUTS, generate_job
+from tests.udfs.lines import Ops, line, manifest, rank_steps
+from tests.udfs.twin import assert_equal_results, oracle_of
+from udfs.what_if import SimulationSettings, simulate_job
+
+
+def simulated(*ops: Ops) -> dict[str, Any]:
+    """The job of one worker that ran these ops, one list a step."""
+    found = simulate_job(rank_steps(*(line(step, 0, 0, each) for step, each in enumerate(ops))), manifest())
+    (job,) = found["job_slowdown"].to_pylist()
+    types = {row["op_type"]: row["slowdown"] for row in found["op_type_slowdown"].to_pylist()}
+    return {**job, "op_types": types}
+
+
+def test_a_forward_waits_for_the_load_of_its_microbatch_and_for_no_other() -> None:
+    """Loads end at 1, 5 and 6; forwards take 1: microbatch 1 ends at 2, microbatch 0 at 6, backwards at 8."""
+    computes: Ops = [
+        ("forward-compute", 1, 1, 1),
+        ("forward-compute", 5, 1, 0),
+        ("backward-compute", 6, 1, 1),
+        ("backward-compute", 7, 1, 0),
+    ]
+    loads: Ops = [("data-load", 0, 1, 1), ("data-load", 1, 4, 0), ("data-load", 5, 1, 9)]
+    assert simulated([*computes, *loads])["simulated_step_s"] == 8.0
+
+
+def test_of_several_chunks_the_first_waits_for_the_load() -> None:
+    """The load ends at 3; the second chunk was recorded before, and waits for the first alone."""
+    chunks: Ops = [("forward-compute", 0, 1, 0, 0), ("forward-compute", 1, 1, 0, 1)]
+    found = simulated([*chunks, ("data-load", 0, 3, 0)])
+    assert (found["simulated_step_s"], found["clamped_launch_delays"]) == (5.0, 1)
+
+
+def test_loads_run_in_turn_and_wait_for_no_compute() -> None:
+    """Recorded behind the forward, replayed beside it; loads of 2 + 3 s, whatever the forward does."""
+    found = simulated(
+        [("forward-compute", 0, 1, 7), ("data-load", 1, 2, 8), ("data-load", 3, 3, 9)],
+    )
+    assert (found["actual_step_s"], found["simulated_step_s"]) == (6.0, 5.0)
+
+
+def test_loads_alone_are_replayed() -> None:
+    assert simulated([("data-load", 0, 2, 0), ("data-load", 2, 1, 0)])["simulated_step_s"] == 3.0
+
+
+def test_their_ideal_is_the_mean_and_their_slowdown_separate() -> None:
+    """Four forwards of 1 s behind loads of 4, 0, 2 and 0 s: 8 s; behind loads of 1.5 s each: 7 s."""
+    loads: Ops = [
+        ("data-load", 0, 4, 0),
+        ("data-load", 4, 0, 1),
+        ("data-load", 4, 2, 2),
+        ("data-load", 6, 0, 3),
+    ]
+    forwards: Ops = [("forward-compute", 4 + place, 1, place) for place in range(4)]
+    found = simulated([*loads, *forwards])
+    assert (found["simulated_step_s"], found["ideal_step_s"]) == (8.0, 7.0)
+    assert found["op_types"] == {"forward-compute": 1.0, "data-load": 8 / 7}
+
+
+def rows_with_other_microbatches(rank_steps_: pa.Table) -> pa.Table:
+    """Every second row counts its microbatches from elsewhere, every third calls its loads by other names."""
+    rows = rank_steps_.to_pylist()
+    for number, row in enumerate(rows):
+        row["microbatch"] = [each + 100 * (number % 2) for each in row["microbatch"]]
+        if number % 3 == 0:
+            loads = [place for place, code in enumerate(row["op"]) if code == OP_CODES["data-load"]]
+            row["microbatch"][loads[0]] = -5
+    return pa.Table.from_pylist(rows, schema=rank_steps_.schema)
+
+
+@pytest.mark.parametrize("ops_together", [1, 10**12])
+@pytest.mark.parametrize("name", ["data_loads", "data_loads_of_a_virtual_pipeline"])
+def test_against_the_twin_where_rows_name_microbatches_otherwise(name: str, ops_together: int) -> None:
+    slow = Workload(usual_s={"data-load": 0.08, "forward-send": 0.01}, noise=0.3)
+    job = generate_job(LAYOUTS[name], [], seed=11, workload=slow)
+    rows = rows_with_other_microbatches(job.rank_steps)
+    found = simulate_job(rows, job.manifest, SimulationSettings(ops_together=ops_together))
+    assert_equal_results(found, oracle_of(rows, job.manifest))
+    types = {row["op_type"]: row["slowdown"] for row in found["op_type_slowdown"].to_pylist()}
+    assert types["data-load"] > 1.01
