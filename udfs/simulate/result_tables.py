@@ -30,7 +30,7 @@ from udfs.kernel.what_if import WhatIf
 from udfs.simulate.companion_rows import baseline_row, cause_rows, clock_columns, clock_figures
 from udfs.simulate.rank_rows import ReplayedRows
 
-SIMULATOR_VERSION: Final = "1.6.0"
+SIMULATOR_VERSION: Final = "1.5.0"
 """Raised whenever a result of the same trace changes by more than rounding."""
 
 Row: TypeAlias = dict[str, Any]
