@@ -16,6 +16,7 @@ from schemas.vocabulary import (
     JOB_BASELINE,
     JOB_CAUSES,
     JOB_SLOWDOWN,
+    JOB_TIME,
     OP_TYPE_GROUPS,
     OP_TYPE_SLOWDOWN,
     OP_TYPES,
@@ -28,6 +29,7 @@ from schemas.vocabulary import (
 from udfs.kernel.arrays import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.simulate.companion_rows import baseline_row, cause_rows, clock_columns, clock_figures
+from udfs.simulate.effective_time import StepTimes, time_rows
 from udfs.simulate.rank_rows import ReplayedRows
 
 SIMULATOR_VERSION: Final = "1.6.0"
@@ -111,16 +113,20 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             JOB_BASELINE,
             [figures | baseline_row(replayed.facts, found.ideal_duration_s, replayed.rows, causes)],
         ),
+        JOB_TIME: _of_rows(JOB_TIME, time_rows(replayed.facts, job, _step_times(found))),
     }
+
+
+def _step_times(found: WhatIf) -> StepTimes:
+    times_s = (found.recorded.actual_s, found.times.recorded, found.times.ideal)
+    return StepTimes(*(float(each.mean()) for each in times_s))
 
 
 def _job_figures(job: Row, replayed: Replayed) -> Row:
     found, rows = replayed.found, replayed.rows
     times, recorded = found.times, found.recorded
     steps = len(rows.steps)
-    actual_s, replayed_s, ideal_s = (
-        float(values.mean()) for values in (recorded.actual_s, times.recorded, times.ideal)
-    )
+    actual_s, replayed_s, ideal_s = _step_times(found)
     slowdown = replayed_s / ideal_s
     waste_fraction = 1.0 - 1.0 / slowdown
     gpu_hours = job["gpu_hours"]
