@@ -164,6 +164,8 @@ CAUSES: Final = (
     CAUSE_UNEXPLAINED,
 )
 """Why a job is slow, in the order of the kernel's codes; all but the last have a fix that is replayed."""
+LOGGED_CAUSES: Final = ("data_loading",)
+"""A unit has rows of these only where its log records what shows them."""
 
 FLAG_REASONS: Final = (
     "few_steps",

@@ -66,8 +66,8 @@ def sample_shape(seed: int, most_ops: int = MOST_OPS) -> JobShape:
     or 3 chunks and microbatches in multiples of pp. Half overlap gradients, half of the pipelines batch
     transfers, one job in four has two buckets. No-op transfers: all, all but the first recv, or (not if
     virtual) none. One job in four lacks one of the op types of UNRECORDED. One in four records two ranks per
-    worker, if it has two. Half record loads of data. Steps, and then microbatches, are cut until no more than
-    about `most_ops` ops are recorded.
+    worker, if it has two. Steps, and then microbatches, are cut until no more than about `most_ops` ops
+    are recorded.
     """
     rng = child_rng(seed, "shape")
     pp_size = int(rng.choice(PP_SIZES))
@@ -94,7 +94,6 @@ def sample_shape(seed: int, most_ops: int = MOST_OPS) -> JobShape:
         recorded_tp_ranks=2 if records_two and tp_size > 1 else 1,
         recorded_cp_ranks=2 if records_two and tp_size == 1 and cp_size > 1 else 1,
         line_order=orders[int(rng.integers(0, 4))],
-        loads_data=bool(rng.random() < 0.5),
     )
     return _cut(shape, group, most_ops)
 

@@ -93,8 +93,10 @@ class Diagnosis(NamedTuple):
     """All causes of one job.
 
     causes             : one for each code, in the order of the codes.
+    shown              : codes that the log can show at all; of the others nothing is found.
     all_fixes_fraction : (T_actual - step time with everything fixed) / T_actual.
     """
 
     causes: tuple[CauseFound, ...]
+    shown: frozenset[int]
     all_fixes_fraction: float

@@ -32,7 +32,7 @@ from udfs.simulate.companion_rows import baseline_row, cause_rows, clock_columns
 from udfs.simulate.effective_time import StepTimes, time_rows
 from udfs.simulate.rank_rows import ReplayedRows
 
-SIMULATOR_VERSION: Final = "1.6.0"
+SIMULATOR_VERSION: Final = "1.5.0"
 """Raised whenever a result of the same trace changes by more than rounding."""
 
 Row: TypeAlias = dict[str, Any]

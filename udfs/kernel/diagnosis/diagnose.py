@@ -50,7 +50,7 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
         )
     unknown = blame(cause.UNEXPLAINED, found, NAN)
     causes.append(CauseFound(rest, 0.0, rest >= LEAST_SAVED, flags[cause.UNEXPLAINED], *unknown))
-    return Diagnosis(tuple(causes), savings.together)
+    return Diagnosis(tuple(causes), shown | {cause.UNEXPLAINED}, savings.together)
 
 
 def _moving(found: Found, savings: Savings) -> float:
