@@ -3,6 +3,7 @@
 from typing import Final
 
 from schemas import (
+    effective_time,
     fleet_tables,
     gpu_types,
     ingested_tables,
@@ -20,6 +21,7 @@ _MODULES: Final = (
     job_causes,
     part_tables,
     gpu_types,
+    effective_time,
     fleet_tables,
     log_tables,
 )

@@ -36,6 +36,10 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         **_UNIT, "communicator": "0x7f8c496ae9f661", "rank": 1, "collectives": 40, "times_last": 12,
         "mean_late_us": 250.0, "mean_wait_us": 30.0,
     },
+    "run_events": {
+        **_UNIT, "source_file": "log_date=2026-01-05/job_id=gpt-175b/run_id=r3/events.jsonl", "line": 3,
+        "event": "checkpoint", "at_us": 1767600000000000, "step": 1300, "duration_us": 4.5e6,
+    },
     "job_slowdown": {
         **_UNIT, "status": "analysed", "slowdown": 1.25, "waste_fraction": 1 - 1 / 1.25,
         "actual_step_s": 5.1, "simulated_step_s": 5.0, "ideal_step_s": 4.0, "actual_total_s": 51.0,
@@ -84,6 +88,12 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         **_UNIT, "gpu_type": "A100", "workers": 4, "hosts": 2, "forward_ideal_s": 0.075, "backward_ideal_s": 0.15,
         "factor": 1.5, "forward_factor": 1.5, "backward_factor": 1.5, "is_slower": True, "slowdown": 1.25,
         "time_saved_fraction": 0.25, "saved_gpu_hours": 48.0,
+    "job_time": {
+        **_UNIT, "scheduled_gpu_hours": 192.0, "productive_gpu_hours": 96.0, "straggling_gpu_hours": 24.0,
+        "late_start_gpu_hours": -1.0, "lost_work_gpu_hours": 16.0, "outage_gpu_hours": 8.0,
+        "startup_gpu_hours": 4.0, "checkpoint_gpu_hours": 5.0, "unknown_gpu_hours": 40.0,
+        "ettr": 119 / 192, "productive_fraction": 0.5, "steps_kept": 800.0, "steps_lost": 100.5,
+        "outage_s": 3600.0, "starts": 2, "failures": 1, "checkpoints": 9, "contradictions": 0,
     },
     "fleet_day": {
         **dict.fromkeys(STATUSES, 0), "log_date": DAY, "jobs": 3, "no_manifest": 1, "too_few_steps": 1,

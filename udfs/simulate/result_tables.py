@@ -17,6 +17,7 @@ from schemas.vocabulary import (
     JOB_BASELINE,
     JOB_CAUSES,
     JOB_SLOWDOWN,
+    JOB_TIME,
     OP_TYPE_GROUPS,
     OP_TYPE_SLOWDOWN,
     OP_TYPES,
@@ -29,6 +30,7 @@ from schemas.vocabulary import (
 from udfs.kernel.arrays import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.simulate.companion_rows import baseline_row, cause_rows, clock_columns, clock_figures
+from udfs.simulate.effective_time import StepTimes, time_rows
 from udfs.simulate.gpu_types import WorkerTypes, type_rows
 from udfs.simulate.rank_rows import ReplayedRows
 
@@ -115,6 +117,7 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             [figures | baseline_row(replayed.facts, found.ideal_duration_s, replayed.rows, causes)],
         ),
         GPU_TYPE_SLOWDOWN: _of_rows(GPU_TYPE_SLOWDOWN, _by_gpu_type(figures["gpu_hours"], ideal_s, replayed)),
+        JOB_TIME: _of_rows(JOB_TIME, time_rows(replayed.facts, job, _step_times(found))),
     }
 
 
@@ -125,13 +128,16 @@ def _by_gpu_type(gpu_hours: float | None, ideal_s: float, replayed: Replayed) ->
     return type_rows(found.types, types, found.diagnosis, ideal_s, gpu_hours)
 
 
+def _step_times(found: WhatIf) -> StepTimes:
+    times_s = (found.recorded.actual_s, found.times.recorded, found.times.ideal)
+    return StepTimes(*(float(each.mean()) for each in times_s))
+
+
 def _job_figures(job: Row, replayed: Replayed) -> Row:
     found, rows = replayed.found, replayed.rows
     times, recorded = found.times, found.recorded
     steps = len(rows.steps)
-    actual_s, replayed_s, ideal_s = (
-        float(values.mean()) for values in (recorded.actual_s, times.recorded, times.ideal)
-    )
+    actual_s, replayed_s, ideal_s = _step_times(found)
     slowdown = replayed_s / ideal_s
     waste_fraction = 1.0 - 1.0 / slowdown
     gpu_hours = job["gpu_hours"]
