@@ -185,6 +185,7 @@ WORKER_SLOWDOWN: Final = "worker_slowdown"
 HOST_CLOCK: Final = "host_clock"
 JOB_CAUSES: Final = "job_causes"
 JOB_BASELINE: Final = "job_baseline"
+JOB_POWER: Final = "job_power"
 FLEET_DAY: Final = "fleet_day"
 CAUSE_DAY: Final = "cause_day"
 HOST_DAY: Final = "host_day"
@@ -208,7 +209,7 @@ REPLAY_TABLES: Final = (
     JOB_BASELINE,
 )
 """Every replayed unit has rows in each of these."""
-FURTHER_TABLES: Final[tuple[str, ...]] = ()
+FURTHER_TABLES: Final[tuple[str, ...]] = (JOB_POWER,)
 """A replayed unit has rows in these only where its logs answer what they ask."""
 RESULT_TABLES: Final = (*REPLAY_TABLES, *FURTHER_TABLES)
 FLEET_TABLES: Final = (FLEET_DAY, CAUSE_DAY, HOST_DAY, COVERAGE_DAY, GROUP_DAY, OP_TYPE_DAY)

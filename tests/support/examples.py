@@ -80,6 +80,15 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "stages": [(0, 1.5, ["node-0123"]), (1, 1.75, None)], "op_types": [("forward-compute", 0.25)],
         "slow_hosts": [("node-0123", 0.5)],
     },
+    "job_power": {
+        **_UNIT, "actual_step_s": 5.0, "computing_share": [0.25, 0.75], "computing_share_low": [0.125, 0.5],
+        "computing_share_high": [0.5, 1.0], "mean_share": 0.5, "low_share": 0.25, "high_share": 0.75,
+        "swing_share": 0.5, "step_swing_share": 0.5, "dominant_harmonic": 1, "dominant_period_s": 5.0,
+        "dominant_amplitude": 0.25, "harmonic_amplitudes": [0.25, 0.125],
+        "first_at": datetime(2026, 1, 5, 8, 0, tzinfo=UTC),
+        "last_at": datetime(2026, 1, 5, 20, 0, tzinfo=UTC),
+        "step_every_s": 5.0, "beat_scatter": 0.01, "peak_at": datetime(2026, 1, 5, 14, 0, 2, tzinfo=UTC),
+    },
     "fleet_day": {
         **dict.fromkeys(STATUSES, 0), "log_date": DAY, "jobs": 3, "no_manifest": 1, "too_few_steps": 1,
         "analysed": 1, "replayed": 2, "straggling": 1, "waste_p50": 0.2, "waste_p90": 0.2, "waste_p99": 0.2,

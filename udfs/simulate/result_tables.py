@@ -15,6 +15,7 @@ from schemas.vocabulary import (
     HOST_CLOCK,
     JOB_BASELINE,
     JOB_CAUSES,
+    JOB_POWER,
     JOB_SLOWDOWN,
     OP_TYPE_GROUPS,
     OP_TYPE_SLOWDOWN,
@@ -28,6 +29,7 @@ from schemas.vocabulary import (
 from udfs.kernel.arrays import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.simulate.companion_rows import baseline_row, cause_rows, clock_columns, clock_figures
+from udfs.simulate.power_rows import power_columns
 from udfs.simulate.rank_rows import ReplayedRows
 
 SIMULATOR_VERSION: Final = "1.6.0"
@@ -111,6 +113,7 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             JOB_BASELINE,
             [figures | baseline_row(replayed.facts, found.ideal_duration_s, replayed.rows, causes)],
         ),
+        JOB_POWER: _table(JOB_POWER, power_columns(found.recorded, replayed.rows)),
     }
 
 
