@@ -88,3 +88,116 @@ JOB_POWER: Final = Table(
         ),
     ),
 )
+
+_megawatts = partial(Column, type=pa.float64(), unit="MW", minimum=0, nullable=True)
+_watts = partial(Column, type=pa.float64(), unit="W", minimum=0, nullable=True)
+_gpus = partial(Column, type=pa.float64(), unit="GPU", minimum=0)
+
+JOB_MEGAWATTS: Final = Table(
+    "job_megawatts",
+    "One row per unit of job_power: its power, by the watts of its gpu_type in the settings ([power]). "
+    "world_size x (otherwise_w + share x (computing_w - otherwise_w)) / 1e6: of GPUs alone, without hosts, "
+    "network and cooling. Null where the settings have no watts of the type.",
+    grain=UNIT_KEY,
+    columns=(
+        *col.UNIT,
+        col.text("gpu_type", "from the manifest; null if it states none", nullable=True),
+        col.size("world_size", "GPUs of the run, from the manifest", minimum=1),
+        Column(
+            "hours",
+            "how long it ran on its log date: gpu_hours / world_size, else from started_at to ended_at, in "
+            "UTC; null: the manifest does not say",
+            pa.float64(),
+            unit="h",
+            nullable=True,
+            minimum=0,
+            maximum=24,
+        ),
+        _watts("computing_w", "of one GPU while it computes; null: not in the settings"),
+        _watts("otherwise_w", "of one GPU otherwise; null likewise"),
+        _megawatts("mean_mw", "at mean_share; null likewise"),
+        _megawatts("low_mw", "at low_share; null likewise"),
+        _megawatts("high_mw", "at high_share; null likewise"),
+        _megawatts("swing_mw", "high_mw - low_mw; null likewise"),
+        Column(
+            "energy_mwh",
+            "mean_mw x hours; null without either",
+            pa.float64(),
+            unit="MWh",
+            nullable=True,
+            minimum=0,
+        ),
+    ),
+    expectations=(
+        Expectation(
+            "watts_make_megawatts",
+            "(computing_w IS NULL) = (mean_mw IS NULL) AND (computing_w IS NULL) = (swing_mw IS NULL)"
+            " AND (energy_mwh IS NULL) = (mean_mw IS NULL OR hours IS NULL)",
+            "megawatts exist exactly where the settings have watts, energy also needs hours",
+        ),
+    ),
+)
+
+POWER_DAY: Final = Table(
+    "power_day",
+    "One row per log date with a unit in job_power: the fleet at a random moment of the day, each unit "
+    "running for hours / 24 of it, whenever that was. swing_* if all peaked together, independent_swing_* if "
+    "each peaked at any time: the root of the sum of the squares. Of units that say how long they ran "
+    "(timed_jobs); megawatts of those whose GPUs have watts in the settings (powered_jobs); null: none.",
+    grain=("log_date",),
+    columns=(
+        col.LOG_DATE,
+        col.count("jobs", "units in job_power"),
+        col.count("timed_jobs", "of these, units that say how long they ran"),
+        col.count("powered_jobs", "of these, units with megawatts"),
+        col.count("in_phase_pairs", "pairs of units that swing in phase; power_in_phase has the largest"),
+        _gpus("gpus", "GPUs in use"),
+        _gpus("computing_gpus", "of these, GPUs that compute"),
+        _gpus("swing_gpus", "by how many that swings if all units peak together"),
+        _gpus("independent_swing_gpus", "the same if each peaks at any time"),
+        _megawatts("mean_mw", "sum of the units' mean_mw"),
+        _megawatts("low_mw", "sum of their low_mw: all at their least together"),
+        _megawatts("high_mw", "sum of their high_mw: all at their most together"),
+        _megawatts("swing_mw", "sum of their swing_mw"),
+        _megawatts("independent_swing_mw", "root of the sum of the squares of their swing_mw"),
+        Column("energy_mwh", "sum of the units' energy", pa.float64(), unit="MWh", nullable=True, minimum=0),
+    ),
+    expectations=(
+        Expectation(
+            "counts_are_nested",
+            "jobs >= 1 AND timed_jobs <= jobs AND powered_jobs <= timed_jobs",
+            "powered_jobs <= timed_jobs <= jobs",
+        ),
+        Expectation(
+            "megawatts_with_watts",
+            "(powered_jobs > 0) = (mean_mw IS NOT NULL AND swing_mw IS NOT NULL AND energy_mwh IS NOT NULL)",
+            "megawatts exist exactly if a unit has them",
+        ),
+    ),
+)
+
+POWER_IN_PHASE: Final = Table(
+    "power_in_phase",
+    "One row per pair of units of a log date that swing in phase: in the time in which both were recorded, "
+    "ten periods at least, their dominant components drift by no more than 1/4 period, and in its middle "
+    "their peaks are no more than 1/8 apart. Units without a known phase (job_power.peak_at) are in no pair. "
+    "Of very many pairs a day keeps the 1,000 that swing most.",
+    grain=("log_date", "job_id", "run_id", "other_job_id", "other_run_id"),
+    columns=(
+        *col.UNIT,
+        col.text("other_job_id", "job of the other unit"),
+        col.text("other_run_id", "run of the other unit"),
+        col.seconds("period_s", "step_every_s / dominant_harmonic of the unit"),
+        col.seconds("other_period_s", "the same of the other unit"),
+        col.seconds("common_s", "time in which both were recorded", minimum=0),
+        col.fraction("drift", "by how many periods one gains on the other in it", minimum=0, maximum=0.25),
+        col.fraction(
+            "phase_difference",
+            "how much later the other peaks in its middle, in periods",
+            minimum=-0.125,
+            maximum=0.125,
+        ),
+        _gpus("swing_gpus", "by how many GPUs their dominant components swing together"),
+        _megawatts("swing_mw", "the same in megawatts; null if the settings have no watts of a type"),
+    ),
+)

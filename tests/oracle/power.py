@@ -92,3 +92,21 @@ def beat(steps: Sequence[int], began_s: Sequence[float]) -> tuple[float, float, 
     line = [mean_t + slope * (n - mean_n) for n in steps]
     scatter = math.sqrt(fmean((t - at) ** 2 for t, at in zip(began_s, line, strict=True)))
     return slope, scatter, mean_t + slope * ((min(steps) + max(steps)) // 2 - mean_n)
+
+
+def in_phase(
+    units: Sequence[tuple[float, float, float, float]],
+) -> dict[tuple[int, int], tuple[float, float]]:
+    """Drift and phase difference of each pair in phase; units are (period, peak, first, last) [s]."""
+    found = {}
+    for one, (period, peak, first, last) in enumerate(units):
+        for other in range(one + 1, len(units)):
+            period2, peak2, first2, last2 = units[other]
+            begin, end = max(first, first2), min(last, last2)
+            drift = abs((end - begin) / period - (end - begin) / period2)
+            middle = (begin + end) / 2
+            gone, gone2 = (middle - peak) / period, (middle - peak2) / period2
+            apart = (gone - gone2 + 0.5) % 1.0 - 0.5
+            if end - begin >= 10 * max(period, period2) and drift <= 0.25 and abs(apart) <= 0.125:
+                found[one, other] = drift, apart
+    return found

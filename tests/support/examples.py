@@ -112,6 +112,21 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "log_date": DAY, "op_type": "forward-compute", "jobs": 1, "slowed": 0, "gpu_hours": 192.0,
         "wasted_gpu_hours": 9.6,
     },
+    "job_megawatts": {
+        **_UNIT, "gpu_type": "H100", "world_size": 8, "hours": 24.0, "computing_w": 700.0,
+        "otherwise_w": 200.0, "mean_mw": 0.0036, "low_mw": 0.0026, "high_mw": 0.0046, "swing_mw": 0.002,
+        "energy_mwh": 0.0864,
+    },
+    "power_day": {
+        "log_date": DAY, "jobs": 2, "timed_jobs": 1, "powered_jobs": 1, "in_phase_pairs": 1, "gpus": 8.0,
+        "computing_gpus": 4.0, "swing_gpus": 4.0, "independent_swing_gpus": 4.0, "mean_mw": 0.0036,
+        "low_mw": 0.0026, "high_mw": 0.0046, "swing_mw": 0.002, "independent_swing_mw": 0.002,
+        "energy_mwh": 0.0864,
+    },
+    "power_in_phase": {
+        **_UNIT, "other_job_id": "moe-8x22b", "other_run_id": "r1", "period_s": 5.0, "other_period_s": 5.0001,
+        "common_s": 7200.0, "drift": 0.03, "phase_difference": -0.05, "swing_gpus": 12.0,
+    },
     "publications": {
         "publication": 1, "published_at": datetime(2026, 1, 6, 1, 0, tzinfo=UTC), "phase": "ingest",
         "log_dates": [DAY], "versions": {"jobs": 1},

@@ -94,7 +94,7 @@ def test_a_step_drawn_by_hand() -> None:
 
 
 def test_steps_in_a_beat_have_a_peak_on_the_clock() -> None:
-    """Every 10 s, the third 1 s late. The middle of four steps is the second; its peak is 4 s after its start."""
+    """Every 10 s, the third 1 s late. The middle of four is the second, which peaks 4 s after its start."""
     begins_s = (0.0, 10.0, 21.0, 30.0)
     row = power_row(drawn(begins_s), manifest(dp_size=2))
     every_s, scatter_s, middle_s = beat(range(4), begins_s)
