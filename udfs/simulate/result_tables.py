@@ -20,6 +20,7 @@ from schemas.vocabulary import (
     OP_TYPE_SLOWDOWN,
     OP_TYPES,
     RESULT_TABLES,
+    ROLE_STEP,
     STAGE_SLOWDOWN,
     STATUS_ANALYSED,
     STEP_SLOWDOWN,
@@ -29,6 +30,7 @@ from udfs.kernel.arrays import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.simulate.companion_rows import baseline_row, cause_rows, clock_columns, clock_figures
 from udfs.simulate.rank_rows import ReplayedRows
+from udfs.simulate.role_rows import role_step_columns
 
 SIMULATOR_VERSION: Final = "1.6.0"
 """Raised whenever a result of the same trace changes by more than rounding."""
@@ -111,6 +113,7 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             JOB_BASELINE,
             [figures | baseline_row(replayed.facts, found.ideal_duration_s, replayed.rows, causes)],
         ),
+        ROLE_STEP: _role_steps(replayed),
     }
 
 
@@ -151,6 +154,11 @@ def _job_figures(job: Row, replayed: Replayed) -> Row:
         **clock_figures(recorded.clocks, rows),
         "wasted_gpu_hours": None if gpu_hours is None else gpu_hours * waste_fraction,
     }
+
+
+def _role_steps(replayed: Replayed) -> pa.Table:
+    columns = role_step_columns(replayed.facts, replayed.rows, replayed.found)
+    return _no_rows(ROLE_STEP) if columns is None else _table(ROLE_STEP, columns)
 
 
 def _known(number: float) -> float | None:
