@@ -60,7 +60,7 @@ ROLE_ITERATION: Final = Table(
         col.count("runs", "units with steps of this role in the iteration"),
         _START,
         _END,
-        col.seconds("busy_s", "length of the span", minimum=0),
+        col.seconds("busy_s", "time within the span in which one of its steps runs", minimum=0),
         col.seconds(
             "waiting_s",
             "from the end of its span of the iteration before to its start, 0 where these overlap; "
@@ -86,7 +86,7 @@ ROLE_ITERATION: Final = Table(
         Expectation("has_runs", "runs >= 1", "a role without a step has no row"),
         Expectation(
             "all_or_nothing",
-            "waited_for_s = 0 OR waited_for_s = busy_s",
+            "waited_for_s = 0 OR abs(waited_for_s * 1e6 - (end_us - start_us)) <= 1",
             "a span is on the longest path as a whole",
         ),
         Expectation(
@@ -137,7 +137,7 @@ ROLE_EFFECT: Final = Table(
             pa.list_(pa.string()),
             nullable=True,
         ),
-        col.seconds("busy_s", f"its spans, summed; {_UNANSWERED}", nullable=True, minimum=0),
+        col.seconds("busy_s", f"busy_s of role_iteration, summed; {_UNANSWERED}", nullable=True, minimum=0),
         col.seconds(
             "waiting_s", f"waiting_s of role_iteration, summed; {_UNANSWERED}", nullable=True, minimum=0
         ),
@@ -157,6 +157,7 @@ ROLE_EFFECT: Final = Table(
         ),
         col.seconds("whole_s", f"recorded time of the whole; {_UNANSWERED}", nullable=True, minimum=0),
         col.gpu_hours("gpu_hours", "GPU-hours of all units of the whole that state them; null if none does"),
+        *_saved("if_fixed", "if all causes of its runs were fixed; null also where one is not analysed"),
         *_saved("if_ideal", "if each step of the role took its ideal time"),
         *_saved("if_twice_as_fast", "if the role took half its time"),
     ),
