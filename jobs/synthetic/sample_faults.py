@@ -14,7 +14,7 @@ from jobs.synthetic.mechanisms.nuisances import (
     PlannedGc,
     UnlikeGpus,
 )
-from jobs.synthetic.mechanisms.transfers import CongestedNetwork, FlappingLink, SlowStorage
+from jobs.synthetic.mechanisms.transfers import CongestedNetwork, FlappingLink, SlowReads, SlowStorage
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences, UnevenLayers
 from jobs.synthetic.mechanisms.workers import (
     AllocatorStalls,
@@ -132,6 +132,14 @@ def launch_delay(rng: np.random.Generator, setting: Setting) -> Mechanism:
     return SlowStorage(mean_s, share, dp_rank, window=_window(rng, setting))
 
 
+def data_loading(rng: np.random.Generator, setting: Setting) -> Mechanism:
+    """Loads longer by 0.5 to 20 forward-computes, 0.3 to 100 % of them, on one dp rank or all."""
+    mean_s = setting.compute_s * log_uniform(rng, 0.5, 20.0)
+    share = log_uniform(rng, 0.003, 1.0)
+    dp_rank = int(rng.integers(setting.shape.dp_size)) if rng.random() < 0.3 else None
+    return SlowReads(mean_s, share, dp_rank, window=_window(rng, setting))
+
+
 FAULTS: Final[dict[str, Callable[[np.random.Generator, Setting], Mechanism | None]]] = {
     "slow_worker": slow_worker,
     "stage_imbalance": stage_imbalance,
@@ -140,7 +148,7 @@ FAULTS: Final[dict[str, Callable[[np.random.Generator, Setting], Mechanism | Non
     "communication": communication,
     "launch_delay": launch_delay,
 }
-"""By cause, what draws a mechanism of it; None where the layout cannot have one."""
+"""By cause, what draws a mechanism of it; None where the layout cannot have one. For logs without loads."""
 
 
 def nuisances(rng: np.random.Generator, setting: Setting) -> list[Mechanism]:
