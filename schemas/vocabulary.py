@@ -39,6 +39,25 @@ OP_TYPE_GROUPS: Final = {
 
 RANK_LOG_FORMAT: Final = "rank-log/1"
 PUBLISHED_TRACE_FORMAT: Final = "published-trace"
+RUN_EVENTS_FORMAT: Final = "run-events/1"
+
+EVENT_START: Final = "start"
+EVENT_FIRST_STEP: Final = "first_step"
+EVENT_STEP: Final = "step"
+EVENT_CHECKPOINT: Final = "checkpoint"
+EVENT_FAILURE: Final = "failure"
+EVENT_RESTART: Final = "restart"
+EVENT_STOP: Final = "stop"
+EVENTS: Final = (
+    EVENT_START,
+    EVENT_FIRST_STEP,
+    EVENT_STEP,
+    EVENT_CHECKPOINT,
+    EVENT_FAILURE,
+    EVENT_RESTART,
+    EVENT_STOP,
+)
+"""What happens to a run, as its events file spells it."""
 
 TRANSFERS_MEASURED: Final = "measured"
 TRANSFERS_INFERRED: Final = "inferred"
@@ -142,10 +161,11 @@ CAUSES: Final = (
     "communication",
     "launch_delay",
     "data_loading",
+    "mixed_hardware",
     CAUSE_UNEXPLAINED,
 )
 """Why a job is slow, in the order of the kernel's codes; all but the last have a fix that is replayed."""
-LOGGED_CAUSES: Final = ("data_loading",)
+LOGGED_CAUSES: Final = ("data_loading", "mixed_hardware")
 """A unit has rows of these only where its log records what shows them."""
 
 FLAG_REASONS: Final = (
@@ -158,6 +178,8 @@ FLAG_REASONS: Final = (
     "clock_skew",
     "mostly_unexplained",
     "high_discrepancy",
+    "mixed_hardware_or_stage_imbalance",
+    "mixed_hardware_or_slow_worker",
 )
 """Why to trust a cause less than others, in the order of the kernel's codes from 1 on (0: no reason)."""
 
@@ -178,6 +200,7 @@ JOBS: Final = "jobs"
 REJECTS: Final = "rejects"
 SOURCE_FILES: Final = "source_files"
 COLLECTIVE_ARRIVAL: Final = "collective_arrival"
+RUN_EVENTS: Final = "run_events"
 JOB_SLOWDOWN: Final = "job_slowdown"
 STEP_SLOWDOWN: Final = "step_slowdown"
 OP_TYPE_SLOWDOWN: Final = "op_type_slowdown"
@@ -187,6 +210,12 @@ WORKER_SLOWDOWN: Final = "worker_slowdown"
 HOST_CLOCK: Final = "host_clock"
 JOB_CAUSES: Final = "job_causes"
 JOB_BASELINE: Final = "job_baseline"
+GPU_TYPE_SLOWDOWN: Final = "gpu_type_slowdown"
+JOB_TIME: Final = "job_time"
+JOB_POWER: Final = "job_power"
+JOB_MEGAWATTS: Final = "job_megawatts"
+POWER_DAY: Final = "power_day"
+POWER_IN_PHASE: Final = "power_in_phase"
 FLEET_DAY: Final = "fleet_day"
 CAUSE_DAY: Final = "cause_day"
 HOST_DAY: Final = "host_day"
@@ -197,7 +226,7 @@ PIPELINE_RUNS: Final = "pipeline_runs"
 UNIT_FINGERPRINTS: Final = "unit_fingerprints"
 PUBLICATIONS: Final = "publications"
 
-INGESTED_TABLES: Final = (RANK_STEPS, JOBS, REJECTS, SOURCE_FILES, COLLECTIVE_ARRIVAL)
+INGESTED_TABLES: Final = (RANK_STEPS, JOBS, REJECTS, SOURCE_FILES, COLLECTIVE_ARRIVAL, RUN_EVENTS)
 REPLAY_TABLES: Final = (
     JOB_SLOWDOWN,
     STEP_SLOWDOWN,
@@ -210,10 +239,20 @@ REPLAY_TABLES: Final = (
     JOB_BASELINE,
 )
 """Every replayed unit has rows in each of these."""
-FURTHER_TABLES: Final[tuple[str, ...]] = ()
+FURTHER_TABLES: Final = (JOB_TIME, GPU_TYPE_SLOWDOWN, JOB_POWER)
 """A replayed unit has rows in these only where its logs answer what they ask."""
 RESULT_TABLES: Final = (*REPLAY_TABLES, *FURTHER_TABLES)
-FLEET_TABLES: Final = (FLEET_DAY, CAUSE_DAY, HOST_DAY, COVERAGE_DAY, GROUP_DAY, OP_TYPE_DAY)
+FLEET_TABLES: Final = (
+    FLEET_DAY,
+    CAUSE_DAY,
+    HOST_DAY,
+    COVERAGE_DAY,
+    GROUP_DAY,
+    OP_TYPE_DAY,
+    JOB_MEGAWATTS,
+    POWER_DAY,
+    POWER_IN_PHASE,
+)
 PUBLISHED_TABLES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, UNIT_FINGERPRINTS)
 """Readers see these as of the latest publication, all together; the others are logs, which only grow."""
 TABLE_NAMES: Final = (*PUBLISHED_TABLES, PIPELINE_RUNS, PUBLICATIONS)

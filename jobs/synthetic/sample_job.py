@@ -7,15 +7,14 @@ from typing import Final, Literal
 import numpy as np
 
 from jobs.synthetic.mechanisms.mechanism import Mechanism
-from jobs.synthetic.mechanisms.nuisances import UnevenLoads
-from jobs.synthetic.sample_faults import FAULTS, Setting, data_loading, log_uniform, nuisances
+from jobs.synthetic.sample_faults import FAULTS, Setting, log_uniform, nuisances
+from jobs.synthetic.sample_loads import with_loads
+from jobs.synthetic.sample_types import mixed_types
 from jobs.synthetic.shape import GPUS_PER_HOST, USUAL_S, JobIdentity, JobShape, LineOrder, Workload
 from jobs.synthetic.simulation import BURST, JobPlan, Kind, child_rng
 
 KINDS: Final[dict[Kind, float]] = {"healthy": 0.25, "single": 0.45, "several": 0.3}
 """Shares of jobs with no fault, with one, and with two to four of different causes."""
-SLOW_LOADS: Final = 0.5
-"""Share of jobs with slow loads, of those that record loads."""
 LOST_LOGS: Final = 0.3
 """Share of jobs that lost the logs of some ranks, of those that record more than one rank of a worker."""
 SEEDS: Final = 2**63
@@ -39,6 +38,7 @@ def sample_job(
     days: int = 1,
     has_own_hosts: bool = True,
     most_ops: int = MOST_OPS,
+    gpu_types: bool = False,
     records_loads: bool = False,
 ) -> JobPlan:
     """Draw a job.
@@ -50,9 +50,8 @@ def sample_job(
     has_own_hosts : one of several hosts may be sick (only other jobs can show that all of a job is slow);
                     without, hosts get sick by themselves, as in a fleet
     most_ops      : most recorded ops on a day, about
-    records_loads : a job with the same layout, times and mechanisms, which also loads its data and records
-                    that: a load takes 2 to 50 % of a forward-compute and scatters by 5 to 80 %, log-uniform;
-                    SLOW_LOADS of these jobs have loads that take longer
+    gpu_types     : whether its hosts have GPUs of several types, where it has several hosts
+    records_loads : whether it also loads its data, some too slowly, and records that
     """
     shape = sample_shape(seed, most_ops)
     workload = sample_workload(seed, shape)
@@ -63,20 +62,10 @@ def sample_job(
     faults = _faults(rng, kind, setting)
     mechanisms = (*faults, *nuisances(child_rng(seed, "nuisances"), setting))
     lost_ranks = _lost_ranks(child_rng(seed, "lost"), shape)
+    types = mixed_types(child_rng(seed, "GPU types"), shape) if gpu_types else None
+    mechanisms = mechanisms if types is None else (*mechanisms, types)
     plan = JobPlan(shape, mechanisms, seed, workload=workload, lost_ranks=lost_ranks)
-    return _with_loads(child_rng(seed, "loads"), plan, setting) if records_loads else plan
-
-
-def _with_loads(rng: np.random.Generator, plan: JobPlan, setting: Setting) -> JobPlan:
-    load_s = setting.compute_s * log_uniform(rng, 0.02, 0.5)
-    uneven, slow = UnevenLoads(log_uniform(rng, 0.05, 0.8)), data_loading(rng, setting)
-    mechanisms = (*plan.mechanisms, uneven)
-    return replace(
-        plan,
-        shape=replace(plan.shape, loads_data=True),
-        workload=replace(plan.workload, usual_s={**plan.workload.usual_s, "data-load": load_s}),
-        mechanisms=(*mechanisms, slow) if rng.random() < SLOW_LOADS else mechanisms,
-    )
+    return with_loads(child_rng(seed, "loads"), plan, setting) if records_loads else plan
 
 
 def own_hosts(shape: JobShape, identity: JobIdentity) -> tuple[str, ...]:
