@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from udfs.kernel import cause, op_type
+from udfs.kernel import cause
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import Diagnosis
 from udfs.kernel.clocks.estimate import Limits
@@ -130,7 +130,6 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
             cause.STAGE_IMBALANCE: found.last_stage_share,
             cause.DATA_IMBALANCE: found.forward_backward_correlation,
         },
-        ideal_load_s=ideal_s[:, op_type.DATA_LOAD],
         skew_s=0.0 if clocks is None else clocks.skew_s,
         worker_type=how.worker_type,
     )
