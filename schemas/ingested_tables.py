@@ -131,6 +131,13 @@ JOBS: Final = Table(
             pa.map_(pa.string(), pa.int64()),
             nullable=True,
         ),
+        Column(
+            "gpu_types",
+            "host -> type of its GPUs, from the manifest, and from rank logs for hosts it does not name; a "
+            "host whose lines contradict each other is left out; null: nothing says so",
+            pa.map_(pa.string(), pa.string()),
+            nullable=True,
+        ),
     ),
     expectations=(
         Expectation(

@@ -5,6 +5,7 @@ from typing import Final
 from schemas import (
     effective_time,
     fleet_tables,
+    gpu_types,
     ingested_tables,
     job_causes,
     job_slowdown,
@@ -19,6 +20,7 @@ _MODULES: Final = (
     job_slowdown,
     job_causes,
     part_tables,
+    gpu_types,
     effective_time,
     fleet_tables,
     log_tables,

@@ -161,10 +161,11 @@ CAUSES: Final = (
     "communication",
     "launch_delay",
     "data_loading",
+    "mixed_hardware",
     CAUSE_UNEXPLAINED,
 )
 """Why a job is slow, in the order of the kernel's codes; all but the last have a fix that is replayed."""
-LOGGED_CAUSES: Final = ("data_loading",)
+LOGGED_CAUSES: Final = ("data_loading", "mixed_hardware")
 """A unit has rows of these only where its log records what shows them."""
 
 FLAG_REASONS: Final = (
@@ -177,6 +178,8 @@ FLAG_REASONS: Final = (
     "clock_skew",
     "mostly_unexplained",
     "high_discrepancy",
+    "mixed_hardware_or_stage_imbalance",
+    "mixed_hardware_or_slow_worker",
 )
 """Why to trust a cause less than others, in the order of the kernel's codes from 1 on (0: no reason)."""
 
@@ -207,6 +210,7 @@ WORKER_SLOWDOWN: Final = "worker_slowdown"
 HOST_CLOCK: Final = "host_clock"
 JOB_CAUSES: Final = "job_causes"
 JOB_BASELINE: Final = "job_baseline"
+GPU_TYPE_SLOWDOWN: Final = "gpu_type_slowdown"
 JOB_TIME: Final = "job_time"
 FLEET_DAY: Final = "fleet_day"
 CAUSE_DAY: Final = "cause_day"
@@ -231,7 +235,7 @@ REPLAY_TABLES: Final = (
     JOB_BASELINE,
 )
 """Every replayed unit has rows in each of these."""
-FURTHER_TABLES: Final[tuple[str, ...]] = (JOB_TIME,)
+FURTHER_TABLES: Final[tuple[str, ...]] = (JOB_TIME, GPU_TYPE_SLOWDOWN)
 """A replayed unit has rows in these only where its logs answer what they ask."""
 RESULT_TABLES: Final = (*REPLAY_TABLES, *FURTHER_TABLES)
 FLEET_TABLES: Final = (FLEET_DAY, CAUSE_DAY, HOST_DAY, COVERAGE_DAY, GROUP_DAY, OP_TYPE_DAY)

@@ -86,7 +86,8 @@ def recorded_job(simulation: Simulation) -> GeneratedJob:
         rows = rows.filter(pc.invert(pc.is_in(rows["rank"], pa.array(sorted(plan.lost_ranks), pa.int32()))))
     ids = {"job_id": plan.identity.job_id, "run_id": plan.identity.run_id}
     sizes = {name: getattr(shape, name) for name in SIZES}
-    return GeneratedJob(rows, {**ids, **sizes, **plan.identity.fields})
+    stated = {name: of for each in plan.mechanisms for name, of in each.fields(simulation.place).items()}
+    return GeneratedJob(rows, {**ids, **sizes, **plan.identity.fields, **stated})
 
 
 def _step_zeros_us(plan: JobPlan, timeline: Timeline) -> Int64s:

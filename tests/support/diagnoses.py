@@ -47,6 +47,7 @@ DIAGNOSIS: Final = Diagnosis(
         cause(flag=NO_USUAL_TRANSFER),
         cause(0.015625, 0.015625),
         cause(),
+        cause(),
         cause(0.0625, 0.0, flag=MOSTLY_UNEXPLAINED),
     ),
     shown=frozenset(range(COUNT)),

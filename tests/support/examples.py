@@ -84,6 +84,10 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "stages": [(0, 1.5, ["node-0123"]), (1, 1.75, None)], "op_types": [("forward-compute", 0.25)],
         "slow_hosts": [("node-0123", 0.5)],
     },
+    "gpu_type_slowdown": {
+        **_UNIT, "gpu_type": "A100", "workers": 4, "hosts": 2, "forward_ideal_s": 0.075, "backward_ideal_s": 0.15,
+        "factor": 1.5, "forward_factor": 1.5, "backward_factor": 1.5, "is_slower": True, "slowdown": 1.25,
+        "time_saved_fraction": 0.25, "saved_gpu_hours": 48.0,
     "job_time": {
         **_UNIT, "scheduled_gpu_hours": 192.0, "productive_gpu_hours": 96.0, "straggling_gpu_hours": 24.0,
         "late_start_gpu_hours": -1.0, "lost_work_gpu_hours": 16.0, "outage_gpu_hours": 8.0,

@@ -12,6 +12,7 @@ import pyarrow as pa
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     DP_RANK_SLOWDOWN,
+    GPU_TYPE_SLOWDOWN,
     HOST_CLOCK,
     JOB_BASELINE,
     JOB_CAUSES,
@@ -30,6 +31,7 @@ from udfs.kernel.arrays import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.simulate.companion_rows import baseline_row, cause_rows, clock_columns, clock_figures
 from udfs.simulate.effective_time import StepTimes, time_rows
+from udfs.simulate.gpu_types import WorkerTypes, type_rows
 from udfs.simulate.rank_rows import ReplayedRows
 
 SIMULATOR_VERSION: Final = "1.5.0"
@@ -41,12 +43,13 @@ Column: TypeAlias = Sequence[object] | npt.NDArray[np.generic] | pa.Array | pa.C
 
 
 class Replayed(NamedTuple):
-    """A replayed unit: what was found, the rows it was found in, the name of the ideal, and the manifest."""
+    """A replayed unit: what was found, in which rows, the ideal's name, the manifest, and GPU types."""
 
     found: WhatIf
     rows: ReplayedRows
     ideal: str
     facts: Mapping[str, object]
+    types: WorkerTypes | None
 
 
 def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: str | None) -> Row:
@@ -113,8 +116,16 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             JOB_BASELINE,
             [figures | baseline_row(replayed.facts, found.ideal_duration_s, replayed.rows, causes)],
         ),
+        GPU_TYPE_SLOWDOWN: _of_rows(GPU_TYPE_SLOWDOWN, _by_gpu_type(figures["gpu_hours"], ideal_s, replayed)),
         JOB_TIME: _of_rows(JOB_TIME, time_rows(replayed.facts, job, _step_times(found))),
     }
+
+
+def _by_gpu_type(gpu_hours: float | None, ideal_s: float, replayed: Replayed) -> list[Row]:
+    found, types = replayed.found, replayed.types
+    if found.types is None or types is None:
+        return []
+    return type_rows(found.types, types, found.diagnosis, ideal_s, gpu_hours)
 
 
 def _step_times(found: WhatIf) -> StepTimes:

@@ -55,6 +55,15 @@ def _amount(value: object) -> float | None:
     return float(value)
 
 
+def _types(value: object) -> dict[str, str] | None:
+    """Take types of GPU by host."""
+    if not isinstance(value, dict) or not all(
+        is_text(each) and each for pair in value.items() for each in pair
+    ):
+        return None
+    return value
+
+
 def _count(value: object) -> int | None:
     return value if is_integer(value, 0, _LARGEST) else None
 
@@ -64,6 +73,7 @@ _OPTIONAL: Final[dict[str, tuple[str, Callable[[object], object]]]] = {
     **dict.fromkeys(("started_at", "ended_at"), ("an ISO 8601 time with zone", _time)),
     "gpu_hours": (f"a number from 0 to {_MOST_GPU_HOURS:.0e}", _amount),
     **dict.fromkeys(("restarts", "warm_up_steps"), (f"an integer from 0 to {_LARGEST}", _count)),
+    "gpu_types": ("an object of host and type, both text", _types),
     "transfers": (f"one of {', '.join(TRANSFERS)}", lambda value: value if value in TRANSFERS else None),
 }
 """What a job.json may leave out besides labels: what is wanted; a value as stored, None for a wrong one."""
