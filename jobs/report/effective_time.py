@@ -3,7 +3,7 @@
 from typing import Final
 
 from jobs.report import wording
-from jobs.report.rows import UnitTables
+from jobs.report.rows import Row, UnitTables
 from jobs.report.section import Section
 from schemas.vocabulary import JOB_TIME
 
@@ -26,15 +26,20 @@ def effective_time(tables: UnitTables) -> Section | None:
     (row,) = tables.further[JOB_TIME]
     scheduled = row["scheduled_gpu_hours"]
     says = (
-        f"Effective training time ratio: {wording.percent(row['ettr'])} of {wording.hours(scheduled)} GPU-hours "
-        f"went into steps that stayed, {wording.percent(row['productive_fraction'])} at ideal speed. "
-        f"{row['starts']} starts, {row['failures']} failures, {row['checkpoints']} checkpoints."
+        f"Effective training time ratio: {wording.percent(row['ettr'])} of {wording.hours(scheduled)} "
+        f"GPU-hours went into steps that stayed; {wording.percent(row['productive_fraction'])} would have been "
+        f"enough at ideal speed. {_counted(row)}."
     )
     if row["contradictions"]:
-        says += f" {row['contradictions']} events contradict others; what they concern is not known."
+        says += f" Contradictions among its events: {row['contradictions']}; what they concern is not known."
     hours = {name: row[f"{name}_gpu_hours"] for name in _WORDS}
     texts = [
         (_WORDS[name], wording.hours(part), wording.percent(part / scheduled)) for name, part in hours.items()
     ]
     heads = ("GPU-hours spent on", "GPU-hours", "share")
     return Section("effective-time", "What its GPU-hours were spent on", says, heads, texts)
+
+
+def _counted(row: Row) -> str:
+    names = ("start", "failure", "checkpoint")
+    return ", ".join(wording.counted(row[f"{name}s"], name) for name in names)

@@ -85,15 +85,26 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "slow_hosts": [("node-0123", 0.5)],
     },
     "gpu_type_slowdown": {
-        **_UNIT, "gpu_type": "A100", "workers": 4, "hosts": 2, "forward_ideal_s": 0.075, "backward_ideal_s": 0.15,
+        **_UNIT, "gpu_type": "A100", "workers": 4, "hosts": 2, "forward_ideal_s": 0.075,
+        "backward_ideal_s": 0.15,
         "factor": 1.5, "forward_factor": 1.5, "backward_factor": 1.5, "is_slower": True, "slowdown": 1.25,
         "time_saved_fraction": 0.25, "saved_gpu_hours": 48.0,
+    },
     "job_time": {
         **_UNIT, "scheduled_gpu_hours": 192.0, "productive_gpu_hours": 96.0, "straggling_gpu_hours": 24.0,
         "late_start_gpu_hours": -1.0, "lost_work_gpu_hours": 16.0, "outage_gpu_hours": 8.0,
         "startup_gpu_hours": 4.0, "checkpoint_gpu_hours": 5.0, "unknown_gpu_hours": 40.0,
         "ettr": 119 / 192, "productive_fraction": 0.5, "steps_kept": 800.0, "steps_lost": 100.5,
         "outage_s": 3600.0, "starts": 2, "failures": 1, "checkpoints": 9, "contradictions": 0,
+    },
+    "job_power": {
+        **_UNIT, "actual_step_s": 5.0, "computing_share": [0.25, 0.75], "computing_share_low": [0.125, 0.5],
+        "computing_share_high": [0.5, 1.0], "mean_share": 0.5, "low_share": 0.25, "high_share": 0.75,
+        "swing_share": 0.5, "step_swing_share": 0.5, "dominant_harmonic": 1, "dominant_period_s": 5.0,
+        "dominant_amplitude": 0.25, "harmonic_amplitudes": [0.25, 0.125],
+        "first_at": datetime(2026, 1, 5, 8, 0, tzinfo=UTC),
+        "last_at": datetime(2026, 1, 5, 20, 0, tzinfo=UTC),
+        "step_every_s": 5.0, "beat_scatter": 0.01, "peak_at": datetime(2026, 1, 5, 14, 0, 2, tzinfo=UTC),
     },
     "fleet_day": {
         **dict.fromkeys(STATUSES, 0), "log_date": DAY, "jobs": 3, "no_manifest": 1, "too_few_steps": 1,
@@ -117,6 +128,21 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
     "op_type_day": {
         "log_date": DAY, "op_type": "forward-compute", "jobs": 1, "slowed": 0, "gpu_hours": 192.0,
         "wasted_gpu_hours": 9.6,
+    },
+    "job_megawatts": {
+        **_UNIT, "gpu_type": "H100", "world_size": 8, "hours": 24.0, "computing_w": 700.0,
+        "otherwise_w": 200.0, "mean_mw": 0.0036, "low_mw": 0.0026, "high_mw": 0.0046, "swing_mw": 0.002,
+        "energy_mwh": 0.0864,
+    },
+    "power_day": {
+        "log_date": DAY, "jobs": 2, "timed_jobs": 1, "powered_jobs": 1, "in_phase_pairs": 1, "gpus": 8.0,
+        "computing_gpus": 4.0, "swing_gpus": 4.0, "independent_swing_gpus": 4.0, "mean_mw": 0.0036,
+        "low_mw": 0.0026, "high_mw": 0.0046, "swing_mw": 0.002, "independent_swing_mw": 0.002,
+        "energy_mwh": 0.0864,
+    },
+    "power_in_phase": {
+        **_UNIT, "other_job_id": "moe-8x22b", "other_run_id": "r1", "period_s": 5.0, "other_period_s": 5.0001,
+        "common_s": 7200.0, "drift": 0.03, "phase_difference": -0.05, "swing_gpus": 12.0,
     },
     "publications": {
         "publication": 1, "published_at": datetime(2026, 1, 6, 1, 0, tzinfo=UTC), "phase": "ingest",
