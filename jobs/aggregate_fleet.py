@@ -1,7 +1,7 @@
-"""Aggregate: the fleet, its causes, hosts, groups and op types, and the coverage, of the given days.
+"""Aggregate: the fleet, its causes, hosts, groups, op types, coverage and power, of the given days.
 
 job_slowdown and its companions, job_causes, jobs -> fleet_day, cause_day, host_day, coverage_day, group_day,
-op_type_day.
+op_type_day, job_megawatts, power_day, power_in_phase.
 """
 
 import sys
@@ -19,6 +19,7 @@ from jobs.transforms.fleet import (
     group_day,
     host_day,
     op_type_day,
+    power_units,
     with_lost,
 )
 from jobs.warehouse.frames import collected
@@ -30,6 +31,7 @@ from schemas.vocabulary import (
     GROUP_DAY,
     HOST_DAY,
     JOB_CAUSES,
+    JOB_POWER,
     JOB_SLOWDOWN,
     JOBS,
     OP_TYPE_DAY,
@@ -37,8 +39,9 @@ from schemas.vocabulary import (
     PHASE_AGGREGATE,
     WORKER_SLOWDOWN,
 )
+from udfs.power.days import Watts, power_tables
 
-_READ = (JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN, JOBS, OP_TYPE_SLOWDOWN)
+_READ = (JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN, JOBS, OP_TYPE_SLOWDOWN, JOB_POWER)
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
@@ -55,7 +58,10 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
         GROUP_DAY: group_day(units, read[JOBS]),
         OP_TYPE_DAY: op_type_day(read[OP_TYPE_SLOWDOWN], job_slowdown),
     }
-    return phase.publish(collected(frames))
+    # With the others: every query of Spark's costs more than the rows.
+    found = collected(frames | {JOB_POWER: power_units(read[JOB_POWER], read[JOBS])})
+    watts = {gpu_type: Watts(**each.model_dump()) for gpu_type, each in settings.power.watts.items()}
+    return phase.publish(power_tables(found.pop(JOB_POWER), watts) | found)
 
 
 main = phase_command(

@@ -11,6 +11,7 @@ from schemas import (
     job_slowdown,
     log_tables,
     part_tables,
+    power_tables,
 )
 from schemas.table import SchemaError, Table
 from schemas.vocabulary import TABLE_NAMES
@@ -22,6 +23,7 @@ _MODULES: Final = (
     part_tables,
     gpu_types,
     effective_time,
+    power_tables,
     fleet_tables,
     log_tables,
 )

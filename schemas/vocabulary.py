@@ -212,6 +212,10 @@ JOB_CAUSES: Final = "job_causes"
 JOB_BASELINE: Final = "job_baseline"
 GPU_TYPE_SLOWDOWN: Final = "gpu_type_slowdown"
 JOB_TIME: Final = "job_time"
+JOB_POWER: Final = "job_power"
+JOB_MEGAWATTS: Final = "job_megawatts"
+POWER_DAY: Final = "power_day"
+POWER_IN_PHASE: Final = "power_in_phase"
 FLEET_DAY: Final = "fleet_day"
 CAUSE_DAY: Final = "cause_day"
 HOST_DAY: Final = "host_day"
@@ -235,10 +239,20 @@ REPLAY_TABLES: Final = (
     JOB_BASELINE,
 )
 """Every replayed unit has rows in each of these."""
-FURTHER_TABLES: Final[tuple[str, ...]] = (JOB_TIME, GPU_TYPE_SLOWDOWN)
+FURTHER_TABLES: Final = (JOB_TIME, GPU_TYPE_SLOWDOWN, JOB_POWER)
 """A replayed unit has rows in these only where its logs answer what they ask."""
 RESULT_TABLES: Final = (*REPLAY_TABLES, *FURTHER_TABLES)
-FLEET_TABLES: Final = (FLEET_DAY, CAUSE_DAY, HOST_DAY, COVERAGE_DAY, GROUP_DAY, OP_TYPE_DAY)
+FLEET_TABLES: Final = (
+    FLEET_DAY,
+    CAUSE_DAY,
+    HOST_DAY,
+    COVERAGE_DAY,
+    GROUP_DAY,
+    OP_TYPE_DAY,
+    JOB_MEGAWATTS,
+    POWER_DAY,
+    POWER_IN_PHASE,
+)
 PUBLISHED_TABLES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, UNIT_FINGERPRINTS)
 """Readers see these as of the latest publication, all together; the others are logs, which only grow."""
 TABLE_NAMES: Final = (*PUBLISHED_TABLES, PIPELINE_RUNS, PUBLICATIONS)

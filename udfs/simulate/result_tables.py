@@ -16,6 +16,7 @@ from schemas.vocabulary import (
     HOST_CLOCK,
     JOB_BASELINE,
     JOB_CAUSES,
+    JOB_POWER,
     JOB_SLOWDOWN,
     JOB_TIME,
     OP_TYPE_GROUPS,
@@ -32,6 +33,7 @@ from udfs.kernel.what_if import WhatIf
 from udfs.simulate.companion_rows import baseline_row, cause_rows, clock_columns, clock_figures
 from udfs.simulate.effective_time import StepTimes, time_rows
 from udfs.simulate.gpu_types import WorkerTypes, type_rows
+from udfs.simulate.power_rows import power_columns
 from udfs.simulate.rank_rows import ReplayedRows
 
 SIMULATOR_VERSION: Final = "1.5.0"
@@ -118,6 +120,7 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
         ),
         GPU_TYPE_SLOWDOWN: _of_rows(GPU_TYPE_SLOWDOWN, _by_gpu_type(figures["gpu_hours"], ideal_s, replayed)),
         JOB_TIME: _of_rows(JOB_TIME, time_rows(replayed.facts, job, _step_times(found))),
+        JOB_POWER: _table(JOB_POWER, power_columns(found.recorded, replayed.rows)),
     }
 
 
