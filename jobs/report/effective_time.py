@@ -25,10 +25,10 @@ def effective_time(tables: UnitTables) -> Section | None:
         return None
     (row,) = tables.further[JOB_TIME]
     scheduled = row["scheduled_gpu_hours"]
+    ettr, ideal = (wording.percent(row[name]) for name in ("ettr", "productive_fraction"))
     says = (
-        f"Effective training time ratio: {wording.percent(row['ettr'])} of {wording.hours(scheduled)} "
-        f"GPU-hours went into steps that stayed; {wording.percent(row['productive_fraction'])} would have been "
-        f"enough at ideal speed. {_counted(row)}."
+        f"Effective training time ratio: {ettr} of {wording.hours(scheduled)} GPU-hours went into steps "
+        f"that stayed; {ideal} would have been enough at ideal speed. {_counted(row)}."
     )
     if row["contradictions"]:
         says += f" Contradictions among its events: {row['contradictions']}; what they concern is not known."
