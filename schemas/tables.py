@@ -12,6 +12,7 @@ from schemas import (
     log_tables,
     part_tables,
     power_tables,
+    role_tables,
 )
 from schemas.table import SchemaError, Table
 from schemas.vocabulary import TABLE_NAMES
@@ -24,6 +25,7 @@ _MODULES: Final = (
     gpu_types,
     effective_time,
     power_tables,
+    role_tables,
     fleet_tables,
     log_tables,
 )

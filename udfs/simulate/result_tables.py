@@ -23,6 +23,7 @@ from schemas.vocabulary import (
     OP_TYPE_SLOWDOWN,
     OP_TYPES,
     RESULT_TABLES,
+    ROLE_STEP,
     STAGE_SLOWDOWN,
     STATUS_ANALYSED,
     STEP_SLOWDOWN,
@@ -35,6 +36,7 @@ from udfs.simulate.effective_time import StepTimes, time_rows
 from udfs.simulate.gpu_types import WorkerTypes, type_rows
 from udfs.simulate.power_rows import power_columns
 from udfs.simulate.rank_rows import ReplayedRows
+from udfs.simulate.role_rows import role_step_columns
 
 SIMULATOR_VERSION: Final = "1.5.0"
 """Raised whenever a result of the same trace changes by more than rounding."""
@@ -121,6 +123,7 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
         GPU_TYPE_SLOWDOWN: _of_rows(GPU_TYPE_SLOWDOWN, _by_gpu_type(figures["gpu_hours"], ideal_s, replayed)),
         JOB_TIME: _of_rows(JOB_TIME, time_rows(replayed.facts, job, _step_times(found))),
         JOB_POWER: _table(JOB_POWER, power_columns(found.recorded, replayed.rows)),
+        ROLE_STEP: _role_steps(replayed),
     }
 
 
@@ -171,6 +174,11 @@ def _job_figures(job: Row, replayed: Replayed) -> Row:
         **clock_figures(recorded.clocks, rows),
         "wasted_gpu_hours": None if gpu_hours is None else gpu_hours * waste_fraction,
     }
+
+
+def _role_steps(replayed: Replayed) -> pa.Table:
+    columns = role_step_columns(replayed.facts, replayed.rows, replayed.found)
+    return _no_rows(ROLE_STEP) if columns is None else _table(ROLE_STEP, columns)
 
 
 def _known(number: float) -> float | None:
