@@ -94,7 +94,8 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         **_UNIT, "scheduled_gpu_hours": 192.0, "productive_gpu_hours": 96.0, "straggling_gpu_hours": 24.0,
         "late_start_gpu_hours": -1.0, "lost_work_gpu_hours": 16.0, "outage_gpu_hours": 8.0,
         "startup_gpu_hours": 4.0, "checkpoint_gpu_hours": 5.0, "unknown_gpu_hours": 40.0,
-        "ettr": 119 / 192, "productive_fraction": 0.5, "steps_kept": 800.0, "steps_lost": 100.5,
+        "ettr": 119 / 192, "productive_fraction": 0.5, "lost_to_causes_gpu_hours": 30.0,
+        "steps_kept": 800.0, "steps_lost": 100.5,
         "outage_s": 3600.0, "starts": 2, "failures": 1, "checkpoints": 9, "contradictions": 0,
     },
     "job_power": {

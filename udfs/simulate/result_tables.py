@@ -121,7 +121,10 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             [figures | baseline_row(replayed.facts, found.ideal_duration_s, replayed.rows, causes)],
         ),
         GPU_TYPE_SLOWDOWN: _of_rows(GPU_TYPE_SLOWDOWN, _by_gpu_type(figures["gpu_hours"], ideal_s, replayed)),
-        JOB_TIME: _of_rows(JOB_TIME, time_rows(replayed.facts, job, _step_times(found))),
+        JOB_TIME: _of_rows(
+            JOB_TIME,
+            time_rows(replayed.facts, job, _step_times(found), diagnosis and diagnosis.all_fixes_fraction),
+        ),
         JOB_POWER: _table(JOB_POWER, power_columns(found.recorded, replayed.rows)),
         ROLE_STEP: _role_steps(replayed),
     }
