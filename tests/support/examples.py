@@ -81,9 +81,9 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "slow_hosts": [("node-0123", 0.5)],
     },
     "gpu_type_slowdown": {
-        **_UNIT, "gpu_type": "A100", "workers": 4, "hosts": 2, "forward_ideal_s": 0.075, "backward_ideal_s": 0.15,
-        "factor": 1.5, "forward_factor": 1.5, "backward_factor": 1.5, "is_slower": True, "slowdown": 1.25,
-        "time_saved_fraction": 0.25, "saved_gpu_hours": 48.0,
+        **_UNIT, "gpu_type": "A100", "workers": 4, "hosts": 2, "forward_ideal_s": 0.075,
+        "backward_ideal_s": 0.15, "factor": 1.5, "forward_factor": 1.5, "backward_factor": 1.5,
+        "is_slower": True, "slowdown": 1.25, "time_saved_fraction": 0.25, "saved_gpu_hours": 48.0,
     },
     "fleet_day": {
         **dict.fromkeys(STATUSES, 0), "log_date": DAY, "jobs": 3, "no_manifest": 1, "too_few_steps": 1,
