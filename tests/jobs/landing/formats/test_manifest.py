@@ -52,6 +52,7 @@ def test_optional_fields_are_stored() -> None:
         gpu_hours=384,
         restarts=0,
         labels={"seed": 7, "flash": True, "lr": 0.1, "note": "x", "none": None},
+        gpu_types={"node-1": "H100", "node-2": "A100"},
         unknown={"is": "ignored"},
     )
     assert found["manifest_status"] is None
@@ -60,6 +61,7 @@ def test_optional_fields_are_stored() -> None:
     assert found["ended_at"] == datetime(2026, 1, 5, 23, 59, 59, 500_000, tzinfo=UTC)
     assert (found["gpu_hours"], type(found["gpu_hours"])) == (384.0, float)
     assert found["labels"] == {"seed": "7", "flash": "true", "lr": "0.1", "note": "x"}
+    assert found["gpu_types"] == {"node-1": "H100", "node-2": "A100"}
 
 
 def test_null_optional_fields_are_missing() -> None:
@@ -100,6 +102,11 @@ def test_a_required_field_missing_or_null_is_bad_layout(name: str) -> None:
         ("restarts", 1.5),
         ("restarts", -1),
         ("labels", ["a"]),
+        ("gpu_types", "H100"),
+        ("gpu_types", ["node-1"]),
+        ("gpu_types", {"node-1": 7}),
+        ("gpu_types", {"node-1": ""}),
+        ("gpu_types", {"node-1": None}),
     ],
 )
 def test_a_wrong_field_is_bad_layout_and_named(name: str, value: object) -> None:
