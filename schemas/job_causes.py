@@ -60,8 +60,10 @@ _IS_ONE_WORKER: Final = "each.pp_rank IS NOT NULL AND each.dp_rank IS NOT NULL"
 
 JOB_CAUSES: Final = Table(
     "job_causes",
-    f"One row per replayed unit and cause, all {len(CAUSES)} of them. Estimates from replays: the work "
-    "stays, its uneven part is removed. Fractions are of T_actual, as computed, never clipped: a fix may "
+    "One row per replayed unit and cause; of data_loading only where the log has data-loads, "
+    "of mixed_hardware only where workers are on two known types of GPU. "
+    "Estimates from replays: the work stays, its uneven part is removed. "
+    "Fractions are of T_actual, as computed, never clipped: a fix may "
     "save less than nothing. time_saved_fraction and recoverable_gpu_hours say what fixing this cause "
     "alone returns, and must not be added up: one cause can hide behind another. attributed_fraction and "
     "attributed_gpu_hours share out what all fixes together return, and may be added up. Of the cause "

@@ -3,13 +3,16 @@
 from typing import Final
 
 from schemas import (
+    effective_time,
     fleet_tables,
+    gpu_types,
     ingested_tables,
     job_causes,
     job_slowdown,
     log_tables,
     part_tables,
     power_tables,
+    role_tables,
 )
 from schemas.table import SchemaError, Table
 from schemas.vocabulary import TABLE_NAMES
@@ -19,7 +22,10 @@ _MODULES: Final = (
     job_slowdown,
     job_causes,
     part_tables,
+    gpu_types,
+    effective_time,
     power_tables,
+    role_tables,
     fleet_tables,
     log_tables,
 )

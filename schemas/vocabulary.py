@@ -39,6 +39,25 @@ OP_TYPE_GROUPS: Final = {
 
 RANK_LOG_FORMAT: Final = "rank-log/1"
 PUBLISHED_TRACE_FORMAT: Final = "published-trace"
+RUN_EVENTS_FORMAT: Final = "run-events/1"
+
+EVENT_START: Final = "start"
+EVENT_FIRST_STEP: Final = "first_step"
+EVENT_STEP: Final = "step"
+EVENT_CHECKPOINT: Final = "checkpoint"
+EVENT_FAILURE: Final = "failure"
+EVENT_RESTART: Final = "restart"
+EVENT_STOP: Final = "stop"
+EVENTS: Final = (
+    EVENT_START,
+    EVENT_FIRST_STEP,
+    EVENT_STEP,
+    EVENT_CHECKPOINT,
+    EVENT_FAILURE,
+    EVENT_RESTART,
+    EVENT_STOP,
+)
+"""What happens to a run, as its events file spells it."""
 
 TRANSFERS_MEASURED: Final = "measured"
 TRANSFERS_INFERRED: Final = "inferred"
@@ -142,9 +161,12 @@ CAUSES: Final = (
     "communication",
     "launch_delay",
     "data_loading",
+    "mixed_hardware",
     CAUSE_UNEXPLAINED,
 )
 """Why a job is slow, in the order of the kernel's codes; all but the last have a fix that is replayed."""
+LOGGED_CAUSES: Final = ("data_loading", "mixed_hardware")
+"""A unit has rows of these only where its log records what shows them."""
 
 FLAG_REASONS: Final = (
     "few_steps",
@@ -156,6 +178,8 @@ FLAG_REASONS: Final = (
     "clock_skew",
     "mostly_unexplained",
     "high_discrepancy",
+    "mixed_hardware_or_stage_imbalance",
+    "mixed_hardware_or_slow_worker",
 )
 """Why to trust a cause less than others, in the order of the kernel's codes from 1 on (0: no reason)."""
 
@@ -176,6 +200,7 @@ JOBS: Final = "jobs"
 REJECTS: Final = "rejects"
 SOURCE_FILES: Final = "source_files"
 COLLECTIVE_ARRIVAL: Final = "collective_arrival"
+RUN_EVENTS: Final = "run_events"
 JOB_SLOWDOWN: Final = "job_slowdown"
 STEP_SLOWDOWN: Final = "step_slowdown"
 OP_TYPE_SLOWDOWN: Final = "op_type_slowdown"
@@ -185,21 +210,26 @@ WORKER_SLOWDOWN: Final = "worker_slowdown"
 HOST_CLOCK: Final = "host_clock"
 JOB_CAUSES: Final = "job_causes"
 JOB_BASELINE: Final = "job_baseline"
+GPU_TYPE_SLOWDOWN: Final = "gpu_type_slowdown"
+JOB_TIME: Final = "job_time"
 JOB_POWER: Final = "job_power"
 JOB_MEGAWATTS: Final = "job_megawatts"
 POWER_DAY: Final = "power_day"
 POWER_IN_PHASE: Final = "power_in_phase"
+ROLE_STEP: Final = "role_step"
 FLEET_DAY: Final = "fleet_day"
 CAUSE_DAY: Final = "cause_day"
 HOST_DAY: Final = "host_day"
 COVERAGE_DAY: Final = "coverage_day"
 GROUP_DAY: Final = "group_day"
 OP_TYPE_DAY: Final = "op_type_day"
+ROLE_ITERATION: Final = "role_iteration"
+ROLE_EFFECT: Final = "role_effect"
 PIPELINE_RUNS: Final = "pipeline_runs"
 UNIT_FINGERPRINTS: Final = "unit_fingerprints"
 PUBLICATIONS: Final = "publications"
 
-INGESTED_TABLES: Final = (RANK_STEPS, JOBS, REJECTS, SOURCE_FILES, COLLECTIVE_ARRIVAL)
+INGESTED_TABLES: Final = (RANK_STEPS, JOBS, REJECTS, SOURCE_FILES, COLLECTIVE_ARRIVAL, RUN_EVENTS)
 REPLAY_TABLES: Final = (
     JOB_SLOWDOWN,
     STEP_SLOWDOWN,
@@ -212,9 +242,11 @@ REPLAY_TABLES: Final = (
     JOB_BASELINE,
 )
 """Every replayed unit has rows in each of these."""
-FURTHER_TABLES: Final[tuple[str, ...]] = (JOB_POWER,)
+FURTHER_TABLES: Final = (JOB_TIME, GPU_TYPE_SLOWDOWN, ROLE_STEP, JOB_POWER)
 """A replayed unit has rows in these only where its logs answer what they ask."""
 RESULT_TABLES: Final = (*REPLAY_TABLES, *FURTHER_TABLES)
+ROLE_TABLES: Final = (ROLE_ITERATION, ROLE_EFFECT)
+"""Days have rows in these only where several runs are part of a whole."""
 FLEET_TABLES: Final = (
     FLEET_DAY,
     CAUSE_DAY,
@@ -222,6 +254,7 @@ FLEET_TABLES: Final = (
     COVERAGE_DAY,
     GROUP_DAY,
     OP_TYPE_DAY,
+    *ROLE_TABLES,
     JOB_MEGAWATTS,
     POWER_DAY,
     POWER_IN_PHASE,

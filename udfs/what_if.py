@@ -31,6 +31,7 @@ from udfs.kernel.graph.graph import Layout
 from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL
 from udfs.kernel.what_if import OPS_TOGETHER, How, WhatIf, analyse
 from udfs.layout import LayoutError, is_foreign, is_partial, read_layout
+from udfs.simulate.gpu_types import WorkerTypes, worker_types
 from udfs.simulate.odd_records import (
     MOST_NAMED,
     in_other_units,
@@ -121,13 +122,14 @@ def simulate_job(
         if is_partial(facts) or (layout.pp_size > 1 and is_foreign(facts) and rows_without_transfers(rows)):
             detail, figures = partial_results(rows, layout, chosen.ideal, chosen.ops_together)
             return refused(STATUS_PARTIAL_TRACE, detail, **figures)
-        found = _analysed(rows, layout, chosen)
+        types = worker_types(rows, facts)
+        found = _analysed(rows, layout, chosen, types)
         exchanged = found.recorded.exchanged
         if exchanged:
             names = "; ".join(named_exchanged(exchanged, rows)[:MOST_NAMED])
             return refused(STATUS_ODD_RANKS, names, odd_ranks=2 * len(exchanged))
         status, detail_or_none = _status(found, rows, chosen)
-        replayed = Replayed(found, rows, chosen.ideal, facts)
+        replayed = Replayed(found, rows, chosen.ideal, facts, types)
         return result_tables(job_row(facts, chosen.text, status, detail_or_none) | records, replayed)
 
 
@@ -153,16 +155,18 @@ def _nothing(rows: ReplayedRows, layout: Layout, other_days: int) -> tuple[str, 
     return STATUS_NO_OPS, detail
 
 
-def _analysed(rows: ReplayedRows, layout: Layout, settings: SimulationSettings) -> WhatIf:
+def _analysed(
+    rows: ReplayedRows, layout: Layout, settings: SimulationSettings, types: WorkerTypes | None
+) -> WhatIf:
     """Replay a unit in every scenario.
 
     raises : TraceError where the recorded ops contradict each other.
     """
     limits = Limits(settings.clock_floor_s, settings.clock_floor_fraction)
     with defects_named(rows):
-        found = analyse(
-            rows, layout, How(IDEALS[settings.ideal], settings.ops_together, limits, settings.diagnosed)
-        )
+        number = types.number if types is not None and types.is_mixed else None
+        how = How(IDEALS[settings.ideal], settings.ops_together, limits, settings.diagnosed, number)
+        found = analyse(rows, layout, how)
     refuse_endless(found.recorded.actual_s, rows)
     return found
 

@@ -19,6 +19,7 @@ from schemas.vocabulary import (
     JOB_CAUSES,
     JOB_SLOWDOWN,
     JOBS,
+    LOGGED_CAUSES,
     REPLAY_TABLES,
     REPLAYED_STATUSES,
     RESULT_TABLES,
@@ -34,7 +35,13 @@ RuleOf = Callable[[Mapping[str, pa.Table]], Rule]
 _KEY: Final = ", ".join(UNIT_KEY)
 _NEEDED: Final = tuple(name for name in REPLAY_TABLES if name != JOB_SLOWDOWN)
 _OTHERS: Final = (*_NEEDED, *FURTHER_TABLES)
-_COUNTED: Final = " UNION ALL ".join(f"SELECT {_KEY}, '{name}' AS name FROM {name}" for name in RESULT_TABLES)
+_ALWAYS: Final = tuple(cause for cause in CAUSES if cause not in LOGGED_CAUSES)
+"""Causes that every replayed unit has a row of."""
+_COUNTED: Final = " UNION ALL ".join(
+    f"SELECT {_KEY}, '{name}' AS name FROM {name}"
+    + (f" WHERE cause IN ({sql_strings(_ALWAYS)})" if name == JOB_CAUSES else "")
+    for name in RESULT_TABLES
+)
 _ROWS: Final = ", ".join(f"count(*) FILTER (name = '{name}') AS {name}" for name in RESULT_TABLES)
 
 _INCOMPLETE: Final = f"""
@@ -51,7 +58,7 @@ _INCOMPLETE: Final = f"""
                 least({", ".join(f"counts.{name}" for name in _NEEDED)}) > 0
                 AND counts.{STEP_SLOWDOWN} = job.steps AND counts.{WORKER_SLOWDOWN} = job.workers
                 AND counts.{STAGE_SLOWDOWN} = shape.stages AND counts.{DP_RANK_SLOWDOWN} = shape.dp_ranks
-                AND counts.{HOST_CLOCK} = job.clocks AND counts.{JOB_CAUSES} = {len(CAUSES)}
+                AND counts.{HOST_CLOCK} = job.clocks AND counts.{JOB_CAUSES} = {len(_ALWAYS)}
             ELSE greatest({", ".join(f"counts.{name}" for name in _OTHERS)}) = 0
         END, false)"""
 
@@ -105,13 +112,14 @@ _MISCOUNTED_CAUSES: Final = f"""
         FROM {JOB_CAUSES} GROUP BY ALL
     ),
     fleet AS (
-        SELECT log_date, unnest([{sql_strings(CAUSES)}]) AS cause, replayed
+        SELECT log_date, unnest([{sql_strings(_ALWAYS)}]) AS cause, replayed
         FROM {FLEET_DAY} WHERE replayed > 0
     )
     SELECT log_date, cause
     FROM units FULL JOIN fleet USING (log_date, cause) FULL JOIN {CAUSE_DAY} AS day USING (log_date, cause)
-    WHERE day.replayed IS DISTINCT FROM fleet.replayed OR day.replayed IS DISTINCT FROM units.replayed
-        OR day.jobs IS DISTINCT FROM units.jobs OR day.flagged_jobs IS DISTINCT FROM units.flagged_jobs
+    WHERE (cause IN ({sql_strings(_ALWAYS)}) AND day.replayed IS DISTINCT FROM fleet.replayed)
+        OR day.replayed IS DISTINCT FROM units.replayed OR day.jobs IS DISTINCT FROM units.jobs
+        OR day.flagged_jobs IS DISTINCT FROM units.flagged_jobs
         OR NOT {_agree("day.recoverable_gpu_hours", "units.recoverable_gpu_hours", SAME_SUM)}
         OR NOT {_agree("day.attributed_gpu_hours", "units.attributed_gpu_hours", SAME_SUM)}
         OR NOT {_agree("day.lost_gpu_hours", "units.lost_gpu_hours", SAME_SUM)}"""

@@ -54,6 +54,10 @@ CAUSE_WORDS: Final[dict[str, CauseWords]] = dict(
                 "load further ahead, with more loaders, or look at the storage that these workers read",
             ),
             CauseWords(
+                "unlike GPUs (mixed_hardware)",
+                "run the job on one type of GPU, or give the slower ones less work",
+            ),
+            CauseWords(
                 "unexplained",
                 "no cause holds here: too small, or without evidence; compare a slow step's timeline with a "
                 "usual one's",
@@ -76,6 +80,8 @@ FLAG_WORDS: Final[dict[str, str]] = {
     "clock_skew": "the clocks of the hosts are too far apart",
     "mostly_unexplained": "most of the loss is explained by no cause",
     "high_discrepancy": "replay and recording are more than 5 % apart",
+    "mixed_hardware_or_stage_imbalance": "types share no stage: slow types and heavy stages look the same",
+    "mixed_hardware_or_slow_worker": "a slower type is on one host only, which may be slow whatever its type",
     "judged_by_history": "other jobs or earlier days decided",
 }
 

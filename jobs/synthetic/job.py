@@ -51,15 +51,16 @@ class GeneratedJob:
         return GeneratedJob(pa.Table.from_pylist(records, self.rank_steps.schema), self.manifest)
 
 
-def recorded_job(simulation: Simulation) -> GeneratedJob:
+def recorded_job(simulation: Simulation, t0_us: Int64s | None = None) -> GeneratedJob:
     """Run a job with all its mechanisms and record it, as far as its logs are not lost.
 
+    t0_us : Unix time at which each recorded step starts, shape (step,); left out, one after the other [us]
     Rows (step, rank) are sorted by pp_rank, step, dp_rank, cp_rank, tp_rank; op as codes, times in us.
     """
     plan = simulation.plan
     shape, host_of, rng = plan.shape, plan.identity.host_of, simulation.rng("record")
     timeline = simulation.timeline()
-    t0_us = _step_zeros_us(plan, timeline)
+    t0_us = _step_zeros_us(plan, timeline) if t0_us is None else t0_us
     timeline = _by_clocks_of_workers(timeline, simulation, t0_us)
     stages = [
         _stage_rows(shape, [op for op in simulation.place.ops if op.pp_rank == pp_rank], timeline, t0_us, rng)
@@ -86,7 +87,8 @@ def recorded_job(simulation: Simulation) -> GeneratedJob:
         rows = rows.filter(pc.invert(pc.is_in(rows["rank"], pa.array(sorted(plan.lost_ranks), pa.int32()))))
     ids = {"job_id": plan.identity.job_id, "run_id": plan.identity.run_id}
     sizes = {name: getattr(shape, name) for name in SIZES}
-    return GeneratedJob(rows, {**ids, **sizes, **plan.identity.fields})
+    stated = {name: of for each in plan.mechanisms for name, of in each.fields(simulation.place).items()}
+    return GeneratedJob(rows, {**ids, **sizes, **plan.identity.fields, **stated})
 
 
 def _step_zeros_us(plan: JobPlan, timeline: Timeline) -> Int64s:

@@ -14,7 +14,7 @@ from jobs.synthetic.mechanisms.nuisances import (
     PlannedGc,
     UnlikeGpus,
 )
-from jobs.synthetic.mechanisms.transfers import CongestedNetwork, FlappingLink, SlowReads, SlowStorage
+from jobs.synthetic.mechanisms.transfers import CongestedNetwork, FlappingLink, SlowStorage
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences, UnevenLayers
 from jobs.synthetic.mechanisms.workers import (
     AllocatorStalls,
@@ -132,15 +132,6 @@ def launch_delay(rng: np.random.Generator, setting: Setting) -> Mechanism:
     return SlowStorage(mean_s, share, dp_rank, window=_window(rng, setting))
 
 
-def data_loading(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """Loads longer by 1 to 10 forward-computes, 0.5 to 5 % of them, on one dp rank or all."""
-    mean_s = setting.compute_s * log_uniform(rng, 1.0, 10.0)
-    share = log_uniform(rng, 0.005, 0.05)
-    dp_rank = int(rng.integers(setting.shape.dp_size)) if rng.random() < 0.3 else None
-    window = _window(rng, setting)
-    return SlowReads(mean_s, share, dp_rank, window=window) if setting.shape.loads_data else None
-
-
 FAULTS: Final[dict[str, Callable[[np.random.Generator, Setting], Mechanism | None]]] = {
     "slow_worker": slow_worker,
     "stage_imbalance": stage_imbalance,
@@ -148,7 +139,6 @@ FAULTS: Final[dict[str, Callable[[np.random.Generator, Setting], Mechanism | Non
     "pause": pause,
     "communication": communication,
     "launch_delay": launch_delay,
-    "data_loading": data_loading,
 }
 """By cause, what draws a mechanism of it; None where the layout cannot have one."""
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.sample_faults import FAULTS, Setting, log_uniform, nuisances
+from jobs.synthetic.sample_types import mixed_types
 from jobs.synthetic.shape import GPUS_PER_HOST, USUAL_S, JobIdentity, JobShape, LineOrder, Workload
 from jobs.synthetic.simulation import BURST, JobPlan, Kind, child_rng
 
@@ -30,7 +31,9 @@ OPS_PER_COMPUTE: Final = 3
 """Recorded ops over computes, roughly."""
 
 
-def sample_job(seed: int, *, days: int = 1, has_own_hosts: bool = True, most_ops: int = MOST_OPS) -> JobPlan:
+def sample_job(
+    seed: int, *, days: int = 1, has_own_hosts: bool = True, most_ops: int = MOST_OPS, gpu_types: bool = False
+) -> JobPlan:
     """Draw a job.
 
     The layout is that of sample_shape, usual times are those of sample_workload, strengths and chances stand
@@ -40,6 +43,7 @@ def sample_job(seed: int, *, days: int = 1, has_own_hosts: bool = True, most_ops
     has_own_hosts : one of several hosts may be sick (only other jobs can show that all of a job is slow);
                     without, hosts get sick by themselves, as in a fleet
     most_ops      : most recorded ops on a day, about
+    gpu_types     : whether its hosts have GPUs of several types, where it has several hosts
     """
     shape = sample_shape(seed, most_ops)
     workload = sample_workload(seed, shape)
@@ -50,6 +54,8 @@ def sample_job(seed: int, *, days: int = 1, has_own_hosts: bool = True, most_ops
     faults = _faults(rng, kind, setting)
     mechanisms = (*faults, *nuisances(child_rng(seed, "nuisances"), setting))
     lost_ranks = _lost_ranks(child_rng(seed, "lost"), shape)
+    types = mixed_types(child_rng(seed, "GPU types"), shape) if gpu_types else None
+    mechanisms = mechanisms if types is None else (*mechanisms, types)
     return JobPlan(shape, mechanisms, seed, workload=workload, lost_ranks=lost_ranks)
 
 
@@ -66,8 +72,8 @@ def sample_shape(seed: int, most_ops: int = MOST_OPS) -> JobShape:
     or 3 chunks and microbatches in multiples of pp. Half overlap gradients, half of the pipelines batch
     transfers, one job in four has two buckets. No-op transfers: all, all but the first recv, or (not if
     virtual) none. One job in four lacks one of the op types of UNRECORDED. One in four records two ranks per
-    worker, if it has two. Half record loads of data. Steps, and then microbatches, are cut until no more than
-    about `most_ops` ops are recorded.
+    worker, if it has two. Steps, and then microbatches, are cut until no more than about `most_ops` ops
+    are recorded.
     """
     rng = child_rng(seed, "shape")
     pp_size = int(rng.choice(PP_SIZES))
@@ -94,7 +100,6 @@ def sample_shape(seed: int, most_ops: int = MOST_OPS) -> JobShape:
         recorded_tp_ranks=2 if records_two and tp_size > 1 else 1,
         recorded_cp_ranks=2 if records_two and tp_size == 1 and cp_size > 1 else 1,
         line_order=orders[int(rng.integers(0, 4))],
-        loads_data=bool(rng.random() < 0.5),
     )
     return _cut(shape, group, most_ops)
 

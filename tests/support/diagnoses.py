@@ -7,6 +7,7 @@ from tests.udfs.lines import Ops, line
 from udfs.kernel.cause import (
     ALL,
     ALWAYS,
+    COUNT,
     FEW_PEERS,
     INTERMITTENT,
     MOSTLY_UNEXPLAINED,
@@ -46,8 +47,10 @@ DIAGNOSIS: Final = Diagnosis(
         cause(flag=NO_USUAL_TRANSFER),
         cause(0.015625, 0.015625),
         cause(),
+        cause(),
         cause(0.0625, 0.0, flag=MOSTLY_UNEXPLAINED),
     ),
+    shown=frozenset(range(COUNT)),
     all_fixes_fraction=0.265625,
 )
 """Binary fractions, so that products and sums of them are exact."""

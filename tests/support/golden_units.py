@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from jobs.runtime.project import PROJECT
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.nuisances import ClockSkew, HeavyTailedNoise
-from jobs.synthetic.mechanisms.transfers import FlappingLink, SlowReads, SlowStorage
+from jobs.synthetic.mechanisms.transfers import FlappingLink, SlowStorage
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences
 from jobs.synthetic.mechanisms.workers import UnsynchronisedGc, WeakGpu
 from jobs.synthetic.shape import TRANSFERS, JobShape
@@ -65,7 +65,6 @@ def _drawn() -> Iterator[GoldenUnit]:
     }
     for name, mechanism in causes.items():
         yield _unit(name, job_on_hosts(_SHAPE, mechanism))
-    yield _unit("data_loading", job_on_hosts(replace(_SHAPE, loads_data=True), SlowReads(0.4, 0.1)))
     yield _unit("clocks that differ", job_on_hosts(replace(_SHAPE, tp_size=8), ClockSkew(0.02)))
     yield _unit(
         "virtual pipeline",

@@ -2,6 +2,10 @@
 
 from typing import Final, NamedTuple
 
+import numpy as np
+
+from udfs.kernel.arrays import Floats, Ints, Mask
+
 SLOW_WORKER: Final = 0
 STAGE_IMBALANCE: Final = 1
 DATA_IMBALANCE: Final = 2
@@ -9,8 +13,9 @@ PAUSE: Final = 3
 COMMUNICATION: Final = 4
 LAUNCH_DELAY: Final = 5
 DATA_LOADING: Final = 6
-UNEXPLAINED: Final = 7
-COUNT: Final = 8
+MIXED_HARDWARE: Final = 7
+UNEXPLAINED: Final = 8
+COUNT: Final = 9
 
 FIXABLE: Final = range(UNEXPLAINED)
 """Causes that have a fix to replay."""
@@ -25,6 +30,8 @@ MANY_SLOW_CELLS: Final = 6
 CLOCK_SKEW: Final = 7
 MOSTLY_UNEXPLAINED: Final = 8
 HIGH_DISCREPANCY: Final = 9
+TYPE_OR_STAGE: Final = 10
+TYPE_OR_WORKER: Final = 11
 """Why to trust an answer less than others."""
 
 ALL: Final = -1
@@ -89,12 +96,40 @@ class CauseFound(NamedTuple):
     evidence: Evidence
 
 
+class TypeFactors(NamedTuple):
+    """Types of GPU against the fastest. Axes p, k, d, t: stage, direction, dp rank, type.
+
+    measured   : log of the factor, shape (t, k); nan where that cannot be known.
+    error      : its standard error, shape (t,).
+    is_slower  : bool, shape (t,); beyond doubt. Of other types nothing is scaled.
+    of_workers : factor of each worker's type, 1 where not slower, shape (p, k, 1, 1, 1, d).
+    worker_type : int, shape (p, d); -1 where nothing says so.
+    is_confounded : whether some types share no stage, so that a slow type and heavy stages look the same.
+    """
+
+    measured: Floats
+    error: Floats
+    is_slower: Mask
+    of_workers: Floats
+    worker_type: Ints
+    is_confounded: bool
+
+    @property
+    def factor(self) -> Floats:
+        """Factor of each type, 1 where it is not slower; shape (t, k)."""
+        return np.where(self.is_slower[:, None], np.exp(self.measured), 1.0)
+
+
 class Diagnosis(NamedTuple):
     """All causes of one job.
 
     causes             : one for each code, in the order of the codes.
+    shown              : codes that the log can show at all; of the others nothing is found.
     all_fixes_fraction : (T_actual - step time with everything fixed) / T_actual.
+    types              : factors of the types of GPU; None where fewer than two are known.
     """
 
     causes: tuple[CauseFound, ...]
+    shown: frozenset[int]
     all_fixes_fraction: float
+    types: TypeFactors | None = None

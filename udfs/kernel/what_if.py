@@ -14,6 +14,7 @@ from udfs.kernel.diagnosis.culprits import Job
 from udfs.kernel.diagnosis.diagnose import diagnose
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.first_pass import Block, JobRows, Recorded, read, refuse_timeless
+from udfs.kernel.replay.gpu_types import TypeTimes, type_times
 from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL, Ideal, ideal_durations, ideal_of_ops
 from udfs.kernel.replay.masked import op_dp_ranks, op_stages, replay_masks, replay_one_by_one
 from udfs.kernel.replay.replay import last_ops, replay
@@ -36,12 +37,15 @@ class How(NamedTuple):
     ops_together : ops per block; a step is never divided.
     limits       : offsets of clocks that are left alone; None: all.
     diagnosed    : whether to look for causes.
+    worker_type  : int, shape (stage, dp_rank); type of GPU, numbered from 0 on, -1 where unknown. None where
+                   fewer than two are known.
     """
 
     ideal: Ideal = IDEALS[PAPER_IDEAL]
     ops_together: int = OPS_TOGETHER
     limits: Limits | None = None
     diagnosed: bool = True
+    worker_type: Ints | None = None
 
 
 class WhatIf(NamedTuple):
@@ -54,6 +58,7 @@ class WhatIf(NamedTuple):
     is_slowest       : bool, shape (stage, dp_rank).
     ideal_duration_s : shape (stage, op type); nan where a type was never recorded.
     diagnosis        : causes and what their fixes save; None where it was not wanted.
+    types            : what types of GPU cost; None where fewer than two are known.
     """
 
     recorded: Recorded
@@ -63,6 +68,7 @@ class WhatIf(NamedTuple):
     is_slowest: Mask
     ideal_duration_s: Floats
     diagnosis: Diagnosis | None
+    types: TypeTimes | None = None
 
     @property
     def slow_worker_share(self) -> float:
@@ -106,8 +112,9 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
     slowest_ideal_s = np.empty(len(times.ideal))
     for each in replays:
         slowest_ideal_s[each.block.steps] = each.without(is_slowest)
+    types = _type_times(replays, layout, how.worker_type)
     found = WhatIf(
-        recorded._replace(blocks=[]), times, slowest_ideal_s, approx, is_slowest, ideal_s, diagnosis=None
+        recorded._replace(blocks=[]), times, slowest_ideal_s, approx, is_slowest, ideal_s, None, types
     )
     if not how.diagnosed:
         return found
@@ -125,6 +132,7 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
         },
         ideal_load_s=ideal_s[:, op_type.DATA_LOAD],
         skew_s=0.0 if clocks is None else clocks.skew_s,
+        worker_type=how.worker_type,
     )
     blocks = [block.diagnosed for block in recorded.blocks if block.diagnosed is not None]
     return found._replace(diagnosis=diagnose(blocks, job))
@@ -170,6 +178,14 @@ class _Replay(NamedTuple):
             lanes[first:end] = list(own_s.reshape(end - first, 1, -1))
         step_s: Floats = replay(graph, lanes, (1, *duration_s.shape[1:]), self.is_last)[0]
         return step_s
+
+
+def _type_times(replays: list[_Replay], layout: Layout, worker_type: Ints | None) -> TypeTimes | None:
+    """What types of GPU cost; None where fewer than two are known."""
+    if worker_type is None:
+        return None
+    blocks = ((each.block.graph, each.block.duration_s, each.ideal_of_op) for each in replays)
+    return type_times(blocks, layout.dp_size, worker_type)
 
 
 def _in_step_order(found: list[ScenarioTimes], blocks: list[Block]) -> ScenarioTimes:

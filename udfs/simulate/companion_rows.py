@@ -49,7 +49,7 @@ _NS_IN_US: Final = 1e3
 def cause_rows(
     diagnosis: Diagnosis, rows: ReplayedRows, gpu_hours: float | None, *, is_analysed: bool
 ) -> list[Row]:
-    """One row for each cause, in the order of CAUSES.
+    """One row for each cause that the log can show, in the order of CAUSES.
 
     rows      : those that were diagnosed; they know ranks and hosts of the culprits.
     gpu_hours : of the unit, None where its manifest does not say. [GPU h]
@@ -58,7 +58,8 @@ def cause_rows(
     hosts = rows.table.column("host")
     causes = [
         _row(code, found, rows, hosts, gpu_hours)
-        for code, found in zip(range(len(CAUSES)), diagnosis.causes, strict=True)
+        for code, found in enumerate(diagnosis.causes)
+        if code in diagnosis.shown
     ]
     lost = lost_columns(causes, gpu_hours, is_analysed=is_analysed)
     return [row | each for row, each in zip(causes, lost, strict=True)]

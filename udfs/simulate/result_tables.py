@@ -12,15 +12,18 @@ import pyarrow as pa
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     DP_RANK_SLOWDOWN,
+    GPU_TYPE_SLOWDOWN,
     HOST_CLOCK,
     JOB_BASELINE,
     JOB_CAUSES,
     JOB_POWER,
     JOB_SLOWDOWN,
+    JOB_TIME,
     OP_TYPE_GROUPS,
     OP_TYPE_SLOWDOWN,
     OP_TYPES,
     RESULT_TABLES,
+    ROLE_STEP,
     STAGE_SLOWDOWN,
     STATUS_ANALYSED,
     STEP_SLOWDOWN,
@@ -29,10 +32,13 @@ from schemas.vocabulary import (
 from udfs.kernel.arrays import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.simulate.companion_rows import baseline_row, cause_rows, clock_columns, clock_figures
+from udfs.simulate.effective_time import StepTimes, time_rows
+from udfs.simulate.gpu_types import WorkerTypes, type_rows
 from udfs.simulate.power_rows import power_columns
 from udfs.simulate.rank_rows import ReplayedRows
+from udfs.simulate.role_rows import role_step_columns
 
-SIMULATOR_VERSION: Final = "1.6.0"
+SIMULATOR_VERSION: Final = "1.5.0"
 """Raised whenever a result of the same trace changes by more than rounding."""
 
 Row: TypeAlias = dict[str, Any]
@@ -41,12 +47,13 @@ Column: TypeAlias = Sequence[object] | npt.NDArray[np.generic] | pa.Array | pa.C
 
 
 class Replayed(NamedTuple):
-    """A replayed unit: what was found, the rows it was found in, the name of the ideal, and the manifest."""
+    """A replayed unit: what was found, in which rows, the ideal's name, the manifest, and GPU types."""
 
     found: WhatIf
     rows: ReplayedRows
     ideal: str
     facts: Mapping[str, object]
+    types: WorkerTypes | None
 
 
 def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: str | None) -> Row:
@@ -113,17 +120,30 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             JOB_BASELINE,
             [figures | baseline_row(replayed.facts, found.ideal_duration_s, replayed.rows, causes)],
         ),
+        GPU_TYPE_SLOWDOWN: _of_rows(GPU_TYPE_SLOWDOWN, _by_gpu_type(figures["gpu_hours"], ideal_s, replayed)),
+        JOB_TIME: _of_rows(JOB_TIME, time_rows(replayed.facts, job, _step_times(found))),
         JOB_POWER: _table(JOB_POWER, power_columns(found.recorded, replayed.rows)),
+        ROLE_STEP: _role_steps(replayed),
     }
+
+
+def _by_gpu_type(gpu_hours: float | None, ideal_s: float, replayed: Replayed) -> list[Row]:
+    found, types = replayed.found, replayed.types
+    if found.types is None or types is None:
+        return []
+    return type_rows(found.types, types, found.diagnosis, ideal_s, gpu_hours)
+
+
+def _step_times(found: WhatIf) -> StepTimes:
+    times_s = (found.recorded.actual_s, found.times.recorded, found.times.ideal)
+    return StepTimes(*(float(each.mean()) for each in times_s))
 
 
 def _job_figures(job: Row, replayed: Replayed) -> Row:
     found, rows = replayed.found, replayed.rows
     times, recorded = found.times, found.recorded
     steps = len(rows.steps)
-    actual_s, replayed_s, ideal_s = (
-        float(values.mean()) for values in (recorded.actual_s, times.recorded, times.ideal)
-    )
+    actual_s, replayed_s, ideal_s = _step_times(found)
     slowdown = replayed_s / ideal_s
     waste_fraction = 1.0 - 1.0 / slowdown
     gpu_hours = job["gpu_hours"]
@@ -154,6 +174,11 @@ def _job_figures(job: Row, replayed: Replayed) -> Row:
         **clock_figures(recorded.clocks, rows),
         "wasted_gpu_hours": None if gpu_hours is None else gpu_hours * waste_fraction,
     }
+
+
+def _role_steps(replayed: Replayed) -> pa.Table:
+    columns = role_step_columns(replayed.facts, replayed.rows, replayed.found)
+    return _no_rows(ROLE_STEP) if columns is None else _table(ROLE_STEP, columns)
 
 
 def _known(number: float) -> float | None:

@@ -69,6 +69,11 @@ class Mechanism(ABC):
         del place
         return NO_CULPRIT
 
+    def fields(self, place: Place) -> Mapping[str, Any]:
+        """What the manifest says of it."""
+        del place
+        return {}
+
     def part(self, first: int, end: int) -> Self | None:
         """What of it falls into recorded steps [first, end), counted from there; None if nothing does."""
         del first, end

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from schemas.job_causes import CLOCK_NOISE_S
 from schemas.tables import TABLES
 from schemas.vocabulary import (
+    CAUSE_UNEXPLAINED,
     CAUSES,
     COLLECTIVE_ARRIVAL,
     FLEET_DAY,
@@ -17,6 +18,7 @@ from schemas.vocabulary import (
     JOB_SLOWDOWN,
     JOBS,
     OP_TYPE_SLOWDOWN,
+    OP_TYPES,
     RANK_STEPS,
     SOURCE_FILES,
 )
@@ -146,7 +148,7 @@ def test_every_kind_of_violation_of_a_list_is_refused_and_counted(spark: SparkSe
         {"op": [], "start_us": [], "duration_us": [], "microbatch": [], "model_chunk": []},
         {"microbatch": [-(2**31), 2**31 - 1, 0]},
         {"op": [0, None, 1]},
-        {"op": [0, 14, 1]},
+        {"op": [0, len(OP_TYPES), 1]},
         {"start_us": [0.0, math.nan, 1.0]},
         {"start_us": [0.0, math.inf, 1.0]},
         {"start_us": [0.0, -0.5, 1.0]},
@@ -179,7 +181,7 @@ def test_fractions_hours_and_words_are_checked(spark: SparkSession) -> None:
         {"cause": CAUSES[3], "recoverable_gpu_hours": None},
         {"cause": CAUSES[4], "flag_reason": "tired"},
         {"cause": CAUSES[5], "is_cause": None},
-        {"cause": CAUSES[6]},
+        {"cause": CAUSE_UNEXPLAINED},
         {"cause": "weather"},
     ]
     assert refused(spark, JOB_CAUSES, rows) == {

@@ -8,9 +8,10 @@ import pytest
 from jobs.synthetic.job import recorded_job
 from jobs.synthetic.mechanisms.mechanism import Window, Windowed
 from jobs.synthetic.mechanisms.workers import SickHost, WeakGpu
+from jobs.synthetic.sample_faults import FAULTS
 from jobs.synthetic.sample_job import KINDS, sample_job
 from jobs.synthetic.shape import JobIdentity, JobShape
-from jobs.synthetic.simulation import LABELS, JobPlan, Simulation
+from jobs.synthetic.simulation import JobPlan, Simulation
 from jobs.synthetic.truth import true_savings
 from udfs.what_if import simulate_job
 
@@ -51,7 +52,7 @@ def test_kinds_and_causes_come_as_often_as_promised(sampled: list[JobPlan]) -> N
     for kind, share in KINDS.items():
         assert kinds[kind] / len(sampled) == pytest.approx(share, abs=0.06)
     drawn = [[each.cause for each in plan.mechanisms if each.cause] for plan in sampled]
-    assert min(sum(cause in causes for causes in drawn) for cause in LABELS) > 30
+    assert min(sum(cause in causes for causes in drawn) for cause in FAULTS) > 30
     for causes in drawn:  # of different causes, four at most
         assert len(causes) == len(set(causes)) <= 4
 

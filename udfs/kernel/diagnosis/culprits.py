@@ -37,6 +37,7 @@ class Job(NamedTuple):
     indicators : the paper's, by cause; nan where it has none.
     ideal_load_s : float64, shape (stage,); ideal of a data-load, nan where none was recorded. [s]
     skew_s     : how far clocks may be apart that were not corrected; infinite if unknown. [s]
+    worker_type : int, shape (stage, dp_rank); type of GPU, -1 where unknown. None: fewer than two are known.
     """
 
     layout: Layout
@@ -46,6 +47,7 @@ class Job(NamedTuple):
     indicators: dict[int, float]
     ideal_load_s: Floats
     skew_s: float = 0.0
+    worker_type: Ints | None = None
 
 
 class Found(NamedTuple):
@@ -62,7 +64,7 @@ class Found(NamedTuple):
     def of(cls, job: Job, blocks: Sequence[BlockTimes]) -> "Found":
         """Look for everything."""
         computes = compute_times(blocks, job.layout)
-        factors = decompose(computes.times_s, job.hosts) if computes is not None else None
+        factors = decompose(computes.times_s, job.hosts, job.worker_type) if computes is not None else None
         loads = [slow_loads(block, job.ideal_load_s) for block in blocks]
         return cls(job, blocks, computes, factors, slow_transfers(blocks), loads)
 
@@ -99,12 +101,42 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
         return (), Evidence(factors.data.spread, error, peers, measured, indicator)
     if each == cause.SLOW_WORKER:
         named, samples, peers = _workers(factors) or _on_slow_hosts(factors), per_cell, dp_ranks - 1
+    elif each == cause.MIXED_HARDWARE:
+        return _blame_for_types(factors, per_cell)
     else:
         named, samples, peers = _stages(factors), per_cell * dp_ranks, stages - 1
     named = _worst_first(named)
     effect = named[0].effect if named else NAN
     error = MEDIAN_ERROR * factors.scatter / np.sqrt(samples)
     return tuple(named), Evidence(effect, error, peers, samples, indicator)
+
+
+def _blame_for_types(factors: Factors, per_cell: int) -> Blame:
+    """Workers of slower types, dp ranks and stages as wholes where all of their workers are of one."""
+    types = factors.types
+    if types is None or not types.is_slower.any():
+        return (), Evidence(NAN, NAN, NAN, NAN, NAN)
+    numbers = np.where((types.worker_type >= 0) & types.is_slower[types.worker_type], types.worker_type, -1)
+    effect = types.factor.mean(axis=1) - 1.0
+    stages, dp_ranks = numbers.shape
+    whole_dp = [d for d in range(dp_ranks) if stages > 1 and _is_one(numbers[:, d])]
+    whole_stage = [p for p in range(stages) if dp_ranks > 1 and _is_one(numbers[p])]
+    named = [Culprit(ALL, d, float(effect[numbers[0, d]]), 1.0, ALWAYS) for d in whole_dp]
+    named += [Culprit(p, ALL, float(effect[numbers[p, 0]]), 1.0, ALWAYS) for p in whole_stage]
+    named += [
+        Culprit(p, d, float(effect[numbers[p, d]]), 1.0, ALWAYS)
+        for p, d in np.argwhere(numbers >= 0).tolist()
+        if d not in whole_dp and p not in whole_stage
+    ]
+    worst = int(np.where(types.is_slower, effect, 0.0).argmax())
+    peers = int(np.isin(types.worker_type, np.flatnonzero(types.measured[:, 0] == 0.0)).sum())
+    named = _worst_first(named)
+    error = float(types.error[worst]) * (1.0 + float(effect[worst]))
+    return tuple(named), Evidence(float(effect[worst]), error, peers, per_cell, NAN)
+
+
+def _is_one(numbers: Ints) -> bool:
+    return bool(numbers[0] >= 0 and (numbers == numbers[0]).all())
 
 
 def _worst_first(named: list[Culprit]) -> list[Culprit]:

@@ -32,7 +32,8 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     """Find the causes of a job."""
     found = Found.of(job, blocks)
     has_loads = any(len(slow.ops) for slow in found.loads)
-    shown = ALL_FIXES if has_loads else ALL_FIXES - {cause.DATA_LOADING}
+    logged = {cause.DATA_LOADING: has_loads, cause.MIXED_HARDWARE: job.worker_type is not None}
+    shown = ALL_FIXES - {each for each, is_logged in logged.items() if not is_logged}
     savings = savings_of(_replays(found), job.actual_s, shown)
     rest = savings.replayed - savings.together - job.ideal_s / job.actual_s
     flags = flags_of(found, savings, rest, _moving(found, savings))
@@ -50,7 +51,8 @@ def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
         )
     unknown = blame(cause.UNEXPLAINED, found, NAN)
     causes.append(CauseFound(rest, 0.0, rest >= LEAST_SAVED, flags[cause.UNEXPLAINED], *unknown))
-    return Diagnosis(tuple(causes), savings.together)
+    types = None if found.factors is None else found.factors.types
+    return Diagnosis(tuple(causes), shown | {cause.UNEXPLAINED}, savings.together, types)
 
 
 def _moving(found: Found, savings: Savings) -> float:
@@ -101,10 +103,12 @@ def _present(found: Found) -> Causes:
     }
     if found.factors is not None:
         stages, _, chunks, *_ = found.factors.noise.shape
+        types = found.factors.types
         is_present |= {
             cause.SLOW_WORKER: bool((found.factors.worker != 1.0).any()),
             cause.STAGE_IMBALANCE: stages * chunks > 1,
             cause.DATA_IMBALANCE: found.factors.data.is_real,
             cause.PAUSE: bool(found.factors.pause_s.any()),
+            cause.MIXED_HARDWARE: types is not None and bool(types.is_slower.any()),
         }
     return frozenset(each for each, holds in is_present.items() if holds)

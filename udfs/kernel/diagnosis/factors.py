@@ -1,7 +1,7 @@
-"""Compute durations as factors with a meaning: stage, data, worker, pause (additive), and noise.
+"""Compute durations as factors with a meaning: stage, data, GPU type, worker, pause (additive), noise.
 
-D = work(stage, direction, chunk, data) * worker * noise + pause. Axes p, k, c, m, s, d: stage, direction,
-chunk, microbatch, step, dp rank.
+D = work(stage, direction, chunk, data) * type * worker * noise + pause. Axes p, k, c, m, s, d: stage,
+direction, chunk, microbatch, step, dp rank.
 """
 
 from typing import Final, NamedTuple
@@ -9,7 +9,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints, Mask
+from udfs.kernel.cause import TypeFactors
 from udfs.kernel.diagnosis.block_times import Tensor
+from udfs.kernel.diagnosis.gpu_types import type_factors
 from udfs.kernel.diagnosis.workers import Workers, slow_workers
 from udfs.kernel.selection import median_of_all, medians_along
 
@@ -56,6 +58,7 @@ class Factors(NamedTuple):
     noise   : Tensor; what is left, a factor.
     pause_s : additive, of forwards, 0 without any; shape (p, 1, c, m, s, d). [s]
     scatter : of the log of the noise.
+    types   : factors of the types of GPU, beside those of workers; None where fewer than two are known.
     """
 
     work_s: Tensor
@@ -65,14 +68,26 @@ class Factors(NamedTuple):
     workers: Workers
     data: Data
     scatter: float
+    types: TypeFactors | None = None
 
 
-def decompose(times_s: Tensor, hosts: Ints) -> Factors:
+def decompose(times_s: Tensor, hosts: Ints, worker_type: Ints | None = None) -> Factors:
     """Split compute durations into factors.
 
-    times_s : Tensor. [s]
-    hosts   : int, shape (stage, dp_rank); which host, -1 where unknown.
+    times_s     : Tensor. [s]
+    hosts       : int, shape (stage, dp_rank); which host, -1 where unknown.
+    worker_type : the same of types of GPU; None where fewer than two are known.
     """
+    if worker_type is None:
+        return _decompose(times_s, hosts)
+    types = type_factors(np.maximum(medians_along(times_s, 3), TINY_S), worker_type)
+    found = _decompose(times_s / types.of_workers, hosts)
+    # A pause is the host's: it is as long on every type.
+    return found._replace(types=types, pause_s=found.pause_s * types.of_workers[:, :1])
+
+
+def _decompose(times_s: Tensor, hosts: Ints) -> Factors:
+    """Split durations of computes that are on one type of GPU, or as if."""
     logs = _logs(times_s)
     workers, usual, weight = slow_workers(logs, hosts)
     rest = logs - (workers.log_factor() + usual)

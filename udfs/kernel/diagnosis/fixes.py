@@ -21,7 +21,7 @@ Fixed = Causes
 """Causes that are fixed."""
 
 OF_COMPUTES: Final[Causes] = frozenset(
-    {cause.SLOW_WORKER, cause.STAGE_IMBALANCE, cause.DATA_IMBALANCE, cause.PAUSE}
+    {cause.SLOW_WORKER, cause.STAGE_IMBALANCE, cause.DATA_IMBALANCE, cause.PAUSE, cause.MIXED_HARDWARE}
 )
 """Causes that lengthen computes."""
 
@@ -184,6 +184,8 @@ def _compute_times(
         (False, False): work.both,
     }[cause.DATA_IMBALANCE in causes, cause.STAGE_IMBALANCE in causes]
     np.multiply(chosen[some], factors.worker[some] if cause.SLOW_WORKER in causes else 1.0, out=out)
+    if cause.MIXED_HARDWARE in causes and factors.types is not None:
+        out *= factors.types.of_workers
     if cause.PAUSE in causes:
         out[:, :1] += factors.pause_s[some]
 

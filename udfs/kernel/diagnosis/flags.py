@@ -3,6 +3,8 @@
 from collections.abc import Container, Iterable
 from typing import Final
 
+import numpy as np
+
 from udfs.kernel import cause
 from udfs.kernel.diagnosis.culprits import Found
 from udfs.kernel.diagnosis.savings import Savings
@@ -27,6 +29,7 @@ FEW_MICROBATCHES: Final = 4
 
 WORKER_STAGE: Final = (cause.SLOW_WORKER, cause.STAGE_IMBALANCE)
 WORKER_DATA: Final = (cause.SLOW_WORKER, cause.DATA_IMBALANCE)
+TYPE_STAGE: Final = (cause.MIXED_HARDWARE, cause.STAGE_IMBALANCE)
 
 
 def flags_of(found: Found, savings: Savings, rest: float, moving: float) -> list[int]:
@@ -49,6 +52,8 @@ def flags_of(found: Found, savings: Savings, rest: float, moving: float) -> list
         (cause.FEW_PEERS, WORKER_STAGE, layout.dp_size == layout.pp_size == 1),
         (cause.WORKER_OR_STAGE, WORKER_STAGE, _is_worker_or_stage(found, savings)),
         (cause.WORKER_OR_DATA, WORKER_DATA, _is_worker_or_data(found, savings)),
+        (cause.TYPE_OR_STAGE, TYPE_STAGE, _is_type_or_stage(found, savings)),
+        (cause.TYPE_OR_WORKER, (cause.MIXED_HARDWARE,), _is_type_or_worker(found, savings)),
         (cause.MANY_SLOW_CELLS, (cause.SLOW_WORKER,), _slow_cells(found) > MANY_CELLS),
         (cause.MOSTLY_UNEXPLAINED, (cause.UNEXPLAINED,), is_mostly_unexplained),
     ]
@@ -89,3 +94,19 @@ def _is_worker_or_data(found: Found, savings: Savings) -> bool:
     """With one stage, a rank that always gets more data is like a slow one."""
     is_short = found.job.layout.pp_size == 1 and found.microbatches < FEW_MICROBATCHES
     return is_short and _claims(savings, WORKER_DATA)
+
+
+def _is_type_or_stage(found: Found, savings: Savings) -> bool:
+    """Types of which no stage has both, nor others between them: slow, or with the heavier stages."""
+    types = None if found.factors is None else found.factors.types
+    return types is not None and types.is_confounded and _claims(savings, TYPE_STAGE)
+
+
+def _is_type_or_worker(found: Found, savings: Savings) -> bool:
+    """A slower type of which the job has one host: that host may be slow, whatever its type."""
+    types = None if found.factors is None else found.factors.types
+    if types is None or not _claims(savings, (cause.MIXED_HARDWARE,)):
+        return False
+    hosts = found.job.hosts
+    slower = np.flatnonzero(types.is_slower).tolist()
+    return any(len(np.unique(hosts[types.worker_type == number])) == 1 for number in slower)

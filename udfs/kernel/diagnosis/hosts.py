@@ -49,17 +49,42 @@ def stages_of_hosts(usual: Floats, hosts: Ints) -> StagesOfHosts:
     for whole in together:
         if whole.all():
             continue
-        over = usual[whole] - _low_median(usual[~whole])
-        factor, spread = float(np.median(over)), float(over.max() - over.min())
-        is_alike = spread <= max(ALIKE * factor, LEAST_ALIKE)
-        if factor <= LEAST_LOG or not (is_alike or dp_size == 1):
+        over = over_others(usual, whole)
+        if over.log_factor <= LEAST_LOG or not (over.is_alike or dp_size == 1):
             continue
-        # The loss layer makes the last stage heavy, whatever its workers do.
-        is_clear = factor > CLEAR_LOG and not (whole.sum() == 1 and whole[-1])
         found.is_ambiguous[whole] = True
-        if is_alike and (is_clear or whole.sum() > 1):
-            found.log_factor[whole] = factor
+        if over.is_likely:
+            found.log_factor[whole] = over.log_factor
     return found
+
+
+class Over(NamedTuple):
+    """How much longer some stages take than the others.
+
+    log_factor : median over stages, directions and chunks; of_directions: over stages and chunks.
+    is_alike   : all take longer by about the same factor.
+    is_likely  : that, and more than a stage's work would explain.
+    """
+
+    log_factor: float
+    of_directions: Floats
+    is_alike: bool
+    is_likely: bool
+
+
+def over_others(usual: Floats, whole: Mask) -> Over:
+    """Compare some stages with the others.
+
+    usual : log time of the computes of each stage, shape (stage, direction, chunk).
+    whole : bool, shape (stage,).
+    """
+    over = usual[whole] - _low_median(usual[~whole])
+    factor, spread = float(np.median(over)), float(over.max() - over.min())
+    is_alike = spread <= max(ALIKE * factor, LEAST_ALIKE)
+    # The loss layer makes the last stage heavy, whatever its workers do.
+    is_clear = factor > CLEAR_LOG and not (whole.sum() == 1 and whole[-1])
+    is_likely = factor > LEAST_LOG and is_alike and (is_clear or bool(whole.sum() > 1))
+    return Over(factor, np.median(over, axis=(0, 2)), is_alike, is_likely)
 
 
 def mostly_on_one_host(hosts: Ints) -> list[tuple[int, Mask]]:

@@ -12,7 +12,7 @@ from jobs.synthetic.mechanisms.transfers import CongestedNetwork
 from jobs.synthetic.mechanisms.work import PackedSequences
 from jobs.synthetic.mechanisms.workers import WeakGpu
 from jobs.synthetic.shape import JobShape, Workload
-from schemas.vocabulary import CAUSES, FLAG_REASONS
+from schemas.vocabulary import CAUSES, FLAG_REASONS, LOGGED_CAUSES
 from tests.support.random_jobs import generate_job
 from tests.udfs.kernel.diagnosis.generated import USUAL, WORKLOAD, Diagnosed, diagnosed
 from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of
@@ -40,7 +40,8 @@ class Case(NamedTuple):
     similar: Job
 
 
-ALL_CAUSES: Final = range(cause.COUNT)
+ALL_CAUSES: Final = [code for code, name in enumerate(CAUSES) if name not in LOGGED_CAUSES]
+"""Of a log that records nothing beyond the usual."""
 ONE_STAGE: Final = JobShape(dp_size=4, microbatches=3, steps=12)
 COLLECTIVES: Final = frozenset(
     {"params-all-gather", "grads-reduce-scatter", "embedding-grads-all-reduce", "optimizer-clip-main-grad"}

@@ -58,10 +58,8 @@ def test_slow_loads_and_other_late_starts_are_kept_apart() -> None:
 
 
 def test_loads_that_are_not_recorded_are_late_starts() -> None:
-    """And nothing of what all fixes save is given to a cause that the log cannot show."""
     found = diagnosed(replace(LOADING, absent=frozenset({"data-load"})), SlowReads(1.0, 0.1, 2))
-    row = found.rows["data_loading"]
-    assert (row["time_saved_fraction"], row["attributed_fraction"], row["culprits"]) == (0.0, 0.0, [])
+    assert "data_loading" not in found.rows
     assert "launch_delay" in found.labels
 
 

@@ -32,6 +32,7 @@ def test_what_causes_are_given_sums_to_what_all_fixes_save(name: str | int) -> N
     given = [each.attributed_fraction for each in diagnosis.causes]
     assert sum(given) == pytest.approx(diagnosis.all_fixes_fraction, abs=SAME)
     assert given[cause.UNEXPLAINED] == 0.0
+    assert {code for code, each in enumerate(given) if each} <= diagnosis.shown
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,123 @@
+"""How much slower the types of a job's GPUs are than its fastest, from their computes within stages.
+
+Stages do different work, so types are compared where they share a stage, or through a third that shares one
+with each. Axes p, k, c, m, s, d, t: stage, direction, chunk, microbatch, step, dp rank, type.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.cause import TypeFactors
+from udfs.kernel.diagnosis.hosts import over_others
+from udfs.kernel.diagnosis.workers import MAD_TO_SIGMA, SIGMAS_BETWEEN, USUAL_STEPS
+from udfs.kernel.selection import ascending, median_of_all, medians_along, quantile
+
+UNKNOWN: Final = -1
+
+LEAST_TYPE: Final = 0.03
+"""Log of the least factor that is taken as one of a type."""
+
+ERRORS: Final = 3.5
+"""How many times its standard error the log of a type's factor must be."""
+
+MEDIAN_ERROR: Final = 1.25
+"""Standard error of a median over that of a mean."""
+
+
+def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
+    """Factors of the types, from usual computes of their workers.
+
+    usual_s     : median compute over microbatches, positive, shape (p, k, c, s, d). [s]
+    worker_type : int, shape (p, d), numbered from 0 on; UNKNOWN where nothing says so.
+    """
+    logs = np.log(usual_s)
+    by_step = ascending(logs.mean(axis=2), 2)
+    cell = quantile(by_step, USUAL_STEPS)
+    workers = np.bincount(worker_type[worker_type != UNKNOWN])
+    first = int(workers.argmax())
+    measured = _joined(_levels(cell, worker_type, len(workers)), first)
+    measured -= measured[int(np.nanargmin(measured.mean(axis=1)))]
+    left = _left(cell, measured, worker_type)
+    own = (quantile(by_step, 0.85) - quantile(by_step, 0.15)).mean(axis=1) / SIGMAS_BETWEEN
+    scatter = np.hypot(
+        MAD_TO_SIGMA * median_of_all(np.abs(left - median_of_all(left))),
+        float(medians_along(own.reshape(-1), 0)) / np.sqrt(by_step.shape[3]),
+    )
+    is_confounded = bool(np.isnan(measured).any())
+    if is_confounded:
+        usual = medians_along(quantile(ascending(logs, 3), USUAL_STEPS), 3, low=True)
+        measured = _by_stages(usual, measured, worker_type, first)
+    # Workers of one dp rank have the same data, and count once.
+    dp_ranks = np.array([(worker_type == number).any(axis=0).sum() for number in range(len(workers))])
+    fastest = int(np.nanargmin(measured.mean(axis=1)))
+    error = MEDIAN_ERROR * scatter * np.sqrt(1.0 / dp_ranks + 1.0 / dp_ranks[fastest])
+    is_slower = measured.mean(axis=1) > np.maximum(LEAST_TYPE, ERRORS * error)  # nan is not
+    log_factor = np.where(is_slower[:, None], measured, 0.0)
+    of_workers = np.where((worker_type != UNKNOWN)[..., None], log_factor[worker_type], 0.0)
+    of_workers = np.exp(of_workers).swapaxes(1, 2)[:, :, None, None, None]
+    return TypeFactors(measured, error, is_slower, of_workers, worker_type, is_confounded)
+
+
+def _by_stages(usual: Floats, measured: Floats, worker_type: Ints, first: int) -> Floats:
+    """Factors of types that share no stage with others: what their stages take longer, if that is no work.
+
+    usual : log time of a usual worker of each stage, shape (p, k, c).
+    first : type that the others were compared with.
+    """
+    found, types = measured.copy(), len(measured)
+    is_joined = ~np.isnan(measured[:, 0])
+    slower = []
+    for number in range(types):
+        whole = (worker_type == number).all(axis=1)
+        is_alone = not is_joined[number] or (number == first and is_joined.sum() == 1)
+        if is_alone and whole.any() and not whole.all() and not (worker_type[~whole] == number).any():
+            over = over_others(usual, whole)
+            if over.is_likely:
+                found[number] = over.of_directions
+                slower.append(number)
+    if types == 2 and len(slower) == 1:
+        found[1 - slower[0]] = 0.0
+    return found
+
+
+def _levels(cell: Floats, worker_type: Ints, types: int) -> Floats:
+    """Lower median over the workers of each type in each stage; nan without any; shape (t, p, k)."""
+    stages, directions, _ = cell.shape
+    level = np.full((types, stages, directions), np.nan)
+    for number in range(types):
+        for stage in np.flatnonzero((worker_type == number).any(axis=1)).tolist():
+            level[number, stage] = medians_along(cell[stage][:, worker_type[stage] == number], 1, low=True)
+    return level
+
+
+def _joined(level: Floats, first: int) -> Floats:
+    """Log factors against one type, that of most workers: one slow worker of it changes nothing.
+
+    level   : shape (t, p, k).
+    returns : shape (t, k); nan where no stage leads to a type.
+    """
+    found = np.full((level.shape[0], level.shape[2]), np.nan)
+    found[first] = 0.0
+    while True:
+        base = level - found[:, None]  # of the types that are known by now, stage by stage
+        there = np.flatnonzero(~np.isnan(base).all(axis=(0, 2)))
+        usual = np.nanmedian(base[:, there], axis=0)
+        over = level[:, there] - usual
+        new = np.isnan(found[:, 0]) & ~np.isnan(over).all(axis=(1, 2))
+        if not new.any():
+            return found
+        for number in np.flatnonzero(new).tolist():
+            shared = over[number][~np.isnan(over[number]).any(axis=1)]
+            found[number] = medians_along(shared, 0, low=True)
+
+
+def _left(cell: Floats, measured: Floats, worker_type: Ints) -> Floats:
+    """What stage and type leave of each worker's usual time, logs, of those that can be compared."""
+    known = np.where((worker_type != UNKNOWN)[..., None], measured[worker_type], np.nan)
+    rest = (cell - known.swapaxes(1, 2)).mean(axis=1)
+    stages = np.flatnonzero(~np.isnan(rest).all(axis=1))
+    rest = rest[stages] - np.nanmedian(rest[stages], axis=1, keepdims=True)
+    of_known: Floats = rest[~np.isnan(rest)]
+    return of_known

@@ -1,0 +1,103 @@
+"""Types of GPU: which worker is on which, from the manifest's hosts; rows of gpu_type_slowdown."""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from schemas.vocabulary import NOT_STATED
+from udfs.kernel.arrays import Ints
+from udfs.kernel.cause import MIXED_HARDWARE, Diagnosis, TypeFactors
+from udfs.kernel.replay.gpu_types import TypeTimes
+from udfs.simulate.rank_rows import ReplayedRows
+
+Row = dict[str, object]
+
+
+class WorkerTypes(NamedTuple):
+    """Types of a unit's workers.
+
+    names  : of the types, by number, ascending.
+    number : int, shape (stage, dp_rank); -1 where nothing states the type of its host.
+    hosts  : host of each worker, None where not logged; stage after stage.
+    """
+
+    names: list[str]
+    number: Ints
+    hosts: list[str | None]
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether there is anything to compare: two types among the workers."""
+        return len(self.names) > 1
+
+
+def worker_types(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerTypes | None:
+    """Types of the replayed workers by the hosts of their replayed ranks; None where none is stated.
+
+    manifest : with `gpu_types`, host -> type.
+    """
+    stated = manifest.get("gpu_types")
+    if not stated or not isinstance(stated, Mapping):
+        return None
+    column = rows.table.column("host")
+    hosts = [column[row].as_py() for row in rows.worker_row.ravel().tolist()]
+    of_worker = [stated.get(host) for host in hosts]
+    names = sorted({name for name in of_worker if isinstance(name, str) and name != NOT_STATED})
+    if not names:
+        return None
+    number = [names.index(name) if name in names else -1 for name in of_worker]
+    return WorkerTypes(names, np.array(number).reshape(rows.worker_row.shape), hosts)
+
+
+def type_rows(
+    found: TypeTimes, types: WorkerTypes, diagnosis: Diagnosis | None, ideal_s: float, gpu_hours: float | None
+) -> list[Row]:
+    """Rows of gpu_type_slowdown, by type; workers whose type is not stated are one of them.
+
+    ideal_s   : of the unit's step, T_ideal. [s]
+    gpu_hours : of the unit. [GPU h]
+    """
+    names = [*types.names, NOT_STATED]
+    factors = None if diagnosis is None else diagnosis.types
+    saved = None
+    if diagnosis is not None and factors is not None:
+        saved = diagnosis.causes[MIXED_HARDWARE].time_saved_fraction
+    unit = {
+        "time_saved_fraction": saved,
+        "saved_gpu_hours": None if saved is None or gpu_hours is None else gpu_hours * saved,
+    }
+    of_worker = types.number.ravel()
+    rows = []
+    for place, number in enumerate(found.types.tolist()):
+        hosts = [host for host, each in zip(types.hosts, of_worker.tolist(), strict=True) if each == number]
+        forward_s, backward_s = found.compute_s[place].tolist()
+        row = {
+            "gpu_type": names[number],
+            "workers": len(hosts),
+            "hosts": len(set(hosts) - {None}),
+            "forward_ideal_s": _known(forward_s),
+            "backward_ideal_s": _known(backward_s),
+            "slowdown": float(found.alone_s[place]) / ideal_s,
+            **_factors(factors, number),
+            **unit,
+        }
+        rows.append(row)
+    return sorted(rows, key=lambda row: names.index(str(row["gpu_type"])))
+
+
+def _factors(factors: TypeFactors | None, number: int) -> Row:
+    if factors is None or number < 0 or np.isnan(factors.measured[number]).any():
+        return {"factor": None, "forward_factor": None, "backward_factor": None, "is_slower": False}
+    measured = factors.measured[number]
+    return {
+        "factor": float(np.exp(max(measured.mean(), 0.0))),
+        "forward_factor": float(np.exp(measured[0])),
+        "backward_factor": float(np.exp(measured[-1])),
+        "is_slower": bool(factors.is_slower[number]),
+    }
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
