@@ -1,4 +1,4 @@
-"""A section of a job's page: what it shows, as texts."""
+"""A section of a job's page, as a template draws it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,6 +10,7 @@ class Section(NamedTuple):
     name    : of its anchor, unique on the page
     columns : heads of the table's columns; the first names the row, the others are numbers
     rows    : texts, as a person reads them
+    chart   : id of the chart above the table, one of job_charts.charts; empty without one
     """
 
     name: str
@@ -17,3 +18,4 @@ class Section(NamedTuple):
     says: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
+    chart: str = ""
