@@ -105,6 +105,7 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "first_at": datetime(2026, 1, 5, 8, 0, tzinfo=UTC),
         "last_at": datetime(2026, 1, 5, 20, 0, tzinfo=UTC),
         "step_every_s": 5.0, "beat_scatter": 0.01, "peak_at": datetime(2026, 1, 5, 14, 0, 2, tzinfo=UTC),
+    },
     "role_step": {
         **_UNIT, "step": 1200, "part_of": "rlhf-7", "role": "actor", "iteration": 30,
         "start_us": 1767600000000000, "end_us": 1767600005100000, "actual_step_s": 5.1,
@@ -147,6 +148,7 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
     "power_in_phase": {
         **_UNIT, "other_job_id": "moe-8x22b", "other_run_id": "r1", "period_s": 5.0, "other_period_s": 5.0001,
         "common_s": 7200.0, "drift": 0.03, "phase_difference": -0.05, "swing_gpus": 12.0,
+    },
     "role_iteration": {
         "log_date": DAY, "part_of": "rlhf-7", "iteration": 30, "role": "actor", "runs": 1,
         "start_us": 1767600000000000, "end_us": 1767600005100000, "busy_s": 5.1, "waiting_s": 12.5,
