@@ -2,11 +2,27 @@
 
 from typing import Final
 
-from schemas import fleet_tables, ingested_tables, job_causes, job_slowdown, log_tables, part_tables
+from schemas import (
+    exposed_communication,
+    fleet_tables,
+    ingested_tables,
+    job_causes,
+    job_slowdown,
+    log_tables,
+    part_tables,
+)
 from schemas.table import SchemaError, Table
 from schemas.vocabulary import TABLE_NAMES
 
-_MODULES: Final = (ingested_tables, job_slowdown, job_causes, part_tables, fleet_tables, log_tables)
+_MODULES: Final = (
+    ingested_tables,
+    job_slowdown,
+    job_causes,
+    part_tables,
+    exposed_communication,
+    fleet_tables,
+    log_tables,
+)
 _DECLARED: Final = {
     table.name: table for module in _MODULES for table in vars(module).values() if isinstance(table, Table)
 }
