@@ -48,6 +48,22 @@ def test_loads_run_in_turn_and_wait_for_no_compute() -> None:
     assert (found["actual_step_s"], found["simulated_step_s"]) == (6.0, 5.0)
 
 
+def test_loads_in_turn_with_computes_stay_between_them() -> None:
+    """Loads of 2 s, forwards of 1 s: 2 + 1 + 2 + 1 s, where ahead they would take 2 + 2 + 1 s."""
+    computes: Ops = [("forward-compute", 2, 1, 0), ("forward-compute", 5, 1, 1)]
+    in_turn: Ops = [("data-load", 0, 2, 0), ("data-load", 3, 2, 1)]
+    ahead: Ops = [("data-load", 0, 2, 0), ("data-load", 2.9, 2.1, 1)]
+    assert simulated([*computes, *in_turn])["simulated_step_s"] == 6.0
+    assert simulated([*computes, *ahead])["simulated_step_s"] == pytest.approx(5.1)
+
+
+def test_a_load_that_waited_for_the_load_before_it_runs_ahead() -> None:
+    """The second starts when the first has ended, long after the first forward: 4 + 1 + 1 s."""
+    computes: Ops = [("forward-compute", 0, 1, 0), ("forward-compute", 5, 1, 1), ("forward-compute", 6, 1, 2)]
+    loads: Ops = [("data-load", 0, 4, 1), ("data-load", 4, 1, 2)]
+    assert simulated([*computes, *loads])["simulated_step_s"] == 6.0
+
+
 def test_loads_alone_are_replayed() -> None:
     assert simulated([("data-load", 0, 2, 0), ("data-load", 2, 1, 0)])["simulated_step_s"] == 3.0
 
@@ -78,7 +94,7 @@ def rows_with_other_microbatches(rank_steps_: pa.Table) -> pa.Table:
 
 
 @pytest.mark.parametrize("ops_together", [1, 10**12])
-@pytest.mark.parametrize("name", ["data_loads", "data_loads_of_a_virtual_pipeline"])
+@pytest.mark.parametrize("name", [name for name in LAYOUTS if name.startswith("data_loads")])
 def test_against_the_twin_where_rows_name_microbatches_otherwise(name: str, ops_together: int) -> None:
     slow = Workload(usual_s={"data-load": 0.08, "forward-send": 0.01}, noise=0.3)
     job = generate_job(LAYOUTS[name], [], seed=11, workload=slow)
