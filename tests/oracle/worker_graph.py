@@ -97,7 +97,14 @@ class WorkerGraph:
         """Chain loads; a microbatch's first forward waits for its loads, and some loads wait in its place."""
         loads, forwards = self._of("data-load"), self._of("forward-compute")
         first_forward = {self.ops[forward].microbatch: forward for forward in reversed(forwards)}
-        forward_of = [first_forward.get(self.ops[load].microbatch) for load in loads]
+        own_forward = {(self.ops[each].microbatch, self.ops[each].model_chunk): each for each in forwards}
+        forward_of = [
+            own_forward.get(
+                (self.ops[load].microbatch, self.ops[load].model_chunk),
+                first_forward.get(self.ops[load].microbatch),
+            )
+            for load in loads
+        ]
         in_turn = [self._is_in_turn(place, loads, forward) for place, forward in enumerate(forward_of)]
         if len(loads) > 1 and forward_of[0] == self.computes[0]:
             in_turn[0] = in_turn[1]

@@ -12,6 +12,8 @@ from tests.udfs.lines import Ops, line, manifest, rank_steps
 from tests.udfs.twin import assert_equal_results, oracle_of
 from udfs.what_if import SimulationSettings, simulate_job
 
+LOAD = OP_CODES["data-load"]
+
 
 def simulated(*ops: Ops) -> dict[str, Any]:
     """The job of one worker that ran these ops, one list a step."""
@@ -40,7 +42,13 @@ def test_of_several_chunks_the_first_waits_for_the_load() -> None:
     assert (found["simulated_step_s"], found["clamped_launch_delays"]) == (5.0, 1)
 
 
-def test_loads_run_in_turn_and_wait_for_no_compute() -> None:
+def test_a_load_is_of_its_chunk_where_that_has_the_microbatch() -> None:
+    """The load of the second chunk ends at 3, which the first chunk's forward does not wait for."""
+    chunks: Ops = [("forward-compute", 0, 1, 0, 0), ("forward-compute", 3, 1, 0, 1)]
+    assert simulated([*chunks, ("data-load", 0, 3, 0, 1)])["simulated_step_s"] == 4.0
+
+
+def test_loads_run_one_after_the_other_and_wait_for_no_compute() -> None:
     """Recorded behind the forward, replayed beside it; loads of 2 + 3 s, whatever the forward does."""
     found = simulated(
         [("forward-compute", 0, 1, 7), ("data-load", 1, 2, 8), ("data-load", 3, 3, 9)],
@@ -88,8 +96,13 @@ def rows_with_other_microbatches(rank_steps_: pa.Table) -> pa.Table:
     for number, row in enumerate(rows):
         row["microbatch"] = [each + 100 * (number % 2) for each in row["microbatch"]]
         if number % 3 == 0:
-            loads = [place for place, code in enumerate(row["op"]) if code == OP_CODES["data-load"]]
+            loads = [place for place, code in enumerate(row["op"]) if code == LOAD]
             row["microbatch"][loads[0]] = -5
+        if number % 4 == 0:
+            row["model_chunk"] = [
+                1 if code == LOAD else chunk
+                for code, chunk in zip(row["op"], row["model_chunk"], strict=True)
+            ]
     return pa.Table.from_pylist(rows, schema=rank_steps_.schema)
 
 

@@ -82,16 +82,26 @@ def common(columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return columns[:, :1] if (columns == columns[:, :1]).all() else columns
 
 
-def loaded_for(loaded: Int32s, computed: Int32s) -> Ints:
-    """The first forward-compute of each load's microbatch, -1 without any; shape (load, row), or (load, 1).
+class Passes(NamedTuple):
+    """Which microbatch and model chunk some ops are about; int, shape (op, row), or (op, 1)."""
 
-    loaded, computed : microbatches of loads and of forward-computes, shape (op, row), or (op, 1).
+    microbatch: Int32s
+    chunk: Int32s
+
+
+def loaded_for(loads: Passes, forwards: Passes) -> Ints:
+    """The forward-compute that waits for each load, -1 where none does; shape (load, row), or (load, 1).
+
+    That of its microbatch and chunk, or else the first of its microbatch.
     """
-    found = np.full((len(loaded), max(loaded.shape[1], computed.shape[1])), -1, dtype=np.int64)
-    for load, microbatch in enumerate(loaded):
-        is_own = computed == microbatch
+    rows = max(values.shape[1] for values in (*loads, *forwards))
+    found = np.full((len(loads.microbatch), rows), -1, dtype=np.int64)
+    for load, (microbatch, chunk) in enumerate(zip(*loads, strict=True)):
+        is_own = forwards.microbatch == microbatch
         if is_own.any():
-            found[load] = np.where(is_own.any(axis=0), is_own.argmax(axis=0), -1)
+            # Of two alike, argmax takes the first.
+            fits = is_own + (is_own & (forwards.chunk == chunk)).astype(np.int8)
+            found[load] = np.where(is_own.any(axis=0), fits.argmax(axis=0), -1)
     return common(found)
 
 

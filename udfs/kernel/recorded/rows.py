@@ -14,7 +14,7 @@ from udfs.kernel.arrays import Floats, Int32s, Ints, alike
 from udfs.kernel.errors import OpRef, TraceDefectError
 from udfs.kernel.graph.graph import StageProgram
 from udfs.kernel.recorded.durations import no_op_transfers
-from udfs.kernel.recorded.programs import Parts, Places, common, loaded_for, run_in_turn
+from udfs.kernel.recorded.programs import Parts, Passes, Places, common, loaded_for, run_in_turn
 
 US: Final = 1e-6
 """Seconds in a microsecond."""
@@ -199,8 +199,10 @@ class _DenseRows(NamedTuple):
         chunks = common(self.take(self.recorded.chunk, places.has_chunk))
         self._refuse_doubles(microbatch, chunks)
         order = self._start_order(times.start_s, places.computes)
+        of_loads = (self.recorded.microbatch, self.recorded.chunk)
         loads = loaded_for(
-            common(self.take(self.recorded.microbatch, places.loads)), microbatch[places.forwards]
+            Passes(*(common(self.take(values, places.loads)) for values in of_loads)),
+            Passes(microbatch[places.forwards], chunks[places.forwards]),
         )
         parts = Parts(
             order,
