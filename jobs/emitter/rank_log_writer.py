@@ -70,7 +70,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Rank:
-    """Where the calling process runs; host defaults to this machine's name."""
+    """Where the calling process runs; host defaults to this machine's name.
+
+    gpu_type : name of its GPU; a Recorder asks torch for it where it times by CUDA events by itself
+    """
 
     rank: int
     dp_rank: int
@@ -79,6 +82,7 @@ class Rank:
     cp_rank: int = 0
     host: str | None = field(default_factory=socket.gethostname)
     gpu: int | None = None
+    gpu_type: str | None = None
 
 
 class Step:

@@ -1,13 +1,11 @@
 """Sections of a job's page that only some jobs have: what else their logs answer."""
 
-from collections.abc import Callable
 from typing import Final
 
 from jobs.report.effective_time import effective_time
-from jobs.report.rows import UnitTables
-from jobs.report.section import Section
+from jobs.report.power import power_section
+from jobs.report.roles import whole
+from jobs.report.section import SectionOf
 
-SectionOf = Callable[[UnitTables], Section | None]
-
-SECTIONS: Final[tuple[SectionOf, ...]] = (effective_time,)
+SECTIONS: Final[tuple[SectionOf, ...]] = (effective_time, whole, power_section)
 """In the order of the page; each gives None where the unit's logs do not answer it."""

@@ -54,7 +54,8 @@ class WholeSimulation:
         return [role for role in ROLES if any(run.role == role for run in self.runs)]
 
     @cached_property
-    def _steps_s(self) -> list[Seconds]:
+    def steps_s(self) -> list[Seconds]:
+        """Time of each step of each run, shape (iteration, step). [s]"""
         return [self._length_s(number) for number in range(len(self.runs))]
 
     def _length_s(self, number: int, *, is_fixed: bool = False) -> Seconds:
@@ -84,11 +85,11 @@ class WholeSimulation:
     def recorded(self) -> list[GeneratedJob]:
         """Run all roles and record each of their jobs."""
         return [
-            self._recorded(number, starts_s) for number, starts_s in enumerate(self.starts_s(self._steps_s))
+            self._recorded(number, starts_s) for number, starts_s in enumerate(self.starts_s(self.steps_s))
         ]
 
     def _recorded(self, number: int, starts_s: Seconds) -> GeneratedJob:
-        steps_s, run = self._steps_s[number], self.runs[number]
+        steps_s, run = self.steps_s[number], self.runs[number]
         before_s = np.cumsum(steps_s, axis=1) - steps_s
         t0_us = np.rint((starts_s[:, None] + before_s + run.clock_s).ravel() * 1e6).astype(np.int64)
         job = recorded_job(self._simulations[number], t0_us + STARTED_US)
@@ -107,9 +108,9 @@ class WholeSimulation:
         """Part of the time saved if the causes of a role are undone, or if its steps take half as long."""
         steps_s = [
             each if run.role != role else each / 2 if is_half else self._length_s(number, is_fixed=True)
-            for number, (run, each) in enumerate(zip(self.runs, self._steps_s, strict=True))
+            for number, (run, each) in enumerate(zip(self.runs, self.steps_s, strict=True))
         ]
-        return 1 - self.time_s(steps_s) / self.time_s(self._steps_s)
+        return 1 - self.time_s(steps_s) / self.time_s(self.steps_s)
 
 
 def sample_whole(seed: int, iterations: int = 12, most_ops: int = 3000) -> WholeSimulation:

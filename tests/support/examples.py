@@ -65,6 +65,10 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         **_UNIT, "dp_rank": 0, "pp_rank": 0, "rank": 0, "host": "node-0123", "slowdown": 1.2,
         "slowdown_approx": 1.21, "is_slowest": True, "step_slowdowns": [1.1, 1.3],
     },
+    "exposed_communication": {
+        **_UNIT, "scope": "op_type", "op_type": "forward-pp-comm", "pp_rank": -1, "busy_s": 0.5,
+        "exposed_s": 0.2, "hidden_s": 0.3, "overlap_saved_s": 0.15,
+    },
     "host_clock": {
         **_UNIT, "clock": "node-0123", "host": "node-0123", "rank": 0, "part": 0, "offset_s": 0.02,
         "largest_offset_s": 0.021, "drift_ppm": 1.5, "jumps": 0, "largest_jump_s": 0.0, "error_s": 1e-5,

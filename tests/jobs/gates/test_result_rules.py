@@ -170,6 +170,7 @@ def test_miscounted_causes_are_those_that_job_causes_and_the_fleet_do_not_bear_o
         4: {"replayed": 3},
         6: {"lost_gpu_hours": 47.0},
         7: {"jobs": 3},
+        8: {"jobs": 3},
     }
     assert wrong(changes, lost=5) == set(CAUSES)
     assert wrong({}, replayed=3) == set(CAUSES) - set(LOGGED_CAUSES), "the fleet has 3 replayed units"

@@ -95,7 +95,7 @@ def test_without_a_warehouse_the_page_says_nothing_of_a_hosts_record() -> None:
 
 def test_the_charts_have_the_rows() -> None:
     charts = {chart["name"]: chart for chart in PAGE.data["charts"]}
-    assert list(charts) == ["workers", "steps", "opTypes", "stepMap"]
+    assert list(charts) == ["workers", "steps", "opTypes", "power", "stepMap"]
     found = charts["workers"]["rows"]
     wanted = [100 * (row["slowdown"] - 1) for row in SICK.workers]
     np.testing.assert_allclose(found["excess"], wanted, rtol=1e-2, atol=1e-9)
