@@ -18,10 +18,11 @@ from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.log_files import write_rank_logs
 from jobs.synthetic.mechanisms.transfers import SlowStorage
 from jobs.synthetic.mechanisms.workers import WeakGpu
+from jobs.synthetic.run_events import write_events
 from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import CAUSES, PIPELINE_RUNS, PUBLISHED_TABLES, RESULT_TABLES, TABLE_NAMES
+from schemas.vocabulary import CAUSES, JOB_TIME, PIPELINE_RUNS, PUBLISHED_TABLES, RESULT_TABLES, TABLE_NAMES
 from tests.jobs.report.pages import Page, unpacked
 from tests.support.random_jobs import generate_job
 from tests.udfs.lines import crossed_stages, manifest, rank_steps
@@ -29,6 +30,11 @@ from udfs.what_if import simulate_job
 
 DAY = date(2026, 1, 5)
 SHAPE = JobShape(dp_size=2, pp_size=2, steps=12)
+EVENTS = [
+    {"event": "start", "at_us": 1_767_600_000_000_000},
+    {"event": "first_step", "at_us": 1_767_600_600_000_000, "step": 0},
+    {"event": "checkpoint", "at_us": 1_767_603_600_000_000, "step": 400, "duration_us": 5e6},
+]
 Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -57,6 +63,10 @@ def job(job_id: str, shape: JobShape = SHAPE) -> GeneratedJob:
 
 def good(landing: Path, job_id: str) -> Path:
     return write_rank_logs(landing, DAY, job(job_id))
+
+
+def with_events(landing: Path, job_id: str) -> None:
+    write_events(good(landing, job_id), EVENTS, job_id, "r0")
 
 
 def without_manifest(landing: Path, job_id: str) -> None:
@@ -97,7 +107,7 @@ def with_slow_data_loading(landing: Path, job_id: str) -> None:
 
 
 UNITS: dict[str, tuple[Callable[[Path, str], object], str, str | None]] = {
-    "good": (good, "analysed", None),
+    "good": (with_events, "analysed", None),
     "no-manifest": (without_manifest, "no_manifest", "job.json"),
     "wrong-product": (with_manifest(world_size=5), "bad_layout", "world_size"),
     "restarting": (with_manifest(restarts=16), "too_many_restarts", "16"),
@@ -147,7 +157,9 @@ def test_tables_have_what_the_simulator_gives_in_process(job_id: str, night: Nig
         "few-steps": job("few-steps", JobShape(dp_size=2, pp_size=2, steps=3)),
         "slow-loading": generate_job(SHAPE, [SlowStorage(0.5)], 7, JobIdentity("slow-loading")),
     }[job_id]
-    wanted = simulate_job(source.rank_steps, source.manifest)
+    facts = {"log_date": DAY, "events": EVENTS} if job_id == "good" else {}
+    wanted = simulate_job(source.rank_steps, source.manifest | facts)
+    assert wanted[JOB_TIME].num_rows == bool(facts)
     found = night.of(job_id)
     for name in RESULT_TABLES:
         columns = wanted[name].schema.names
