@@ -6,7 +6,7 @@ stragglers.
 | task | publishes |
 |---|---|
 | `wait_for_day` | nothing; waits for `<landing>/log_date=<day>/_SUCCESS` |
-| `ingest_rank_logs` | `rank_steps`, `jobs`, `rejects`, `source_files`, `collective_arrival` |
+| `ingest_rank_logs` | `rank_steps`, `jobs`, `rejects`, `source_files`, `collective_arrival`, `run_events` |
 | `simulate_what_if` | `job_slowdown` and its companions, `job_baseline`, and `job_causes` as measured |
 | `revise_causes` | `job_causes`, with what earlier days and other jobs say |
 | `aggregate_fleet` | `fleet_day`, `cause_day`, `host_day`, `coverage_day`, `group_day`, `op_type_day` |
@@ -114,7 +114,8 @@ with DAG(
     )
     ingest_rank_logs = SparkSubmitOperator(
         task_id="ingest_rank_logs",
-        doc_md="The landing's day to `rank_steps`, `jobs`, `rejects`, `source_files`, `collective_arrival`.",
+        doc_md="The landing's day to `rank_steps`, `jobs`, `rejects`, `source_files`, `collective_arrival`, "
+        "`run_events`.",
         entry_point="ingest_rank_logs",
         outlets=INGESTED,
         execution_timeout=timedelta(hours=4),

@@ -1,6 +1,6 @@
 """Ingest: what producers left on the given days.
 
-landing -> rank_steps, jobs, rejects, source_files, collective_arrival.
+landing -> rank_steps, jobs, rejects, source_files, collective_arrival, run_events.
 """
 
 import logging
@@ -31,6 +31,7 @@ from schemas.vocabulary import (
     PHASE_INGEST,
     RANK_STEPS,
     REJECTS,
+    RUN_EVENTS,
     SOURCE_FILES,
     UNIT_KEY,
 )
@@ -69,6 +70,7 @@ def run(
             REJECTS: staged[REJECTS],
             SOURCE_FILES: _source_files(landed),
             COLLECTIVE_ARRIVAL: staged[COLLECTIVE_ARRIVAL],
+            RUN_EVENTS: staged[RUN_EVENTS],
         }
         phase.done = of_units(landed.accounts, settings)
         rows = phase.publish(tables)

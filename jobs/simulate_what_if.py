@@ -1,6 +1,6 @@
 """Simulate: computes what each unit of the given days would have taken without stragglers.
 
-rank_steps, jobs -> job_slowdown and its companions, job_causes as the unit's steps show them.
+rank_steps, jobs, run_events -> job_slowdown and its companions, job_causes as the unit's steps show them.
 """
 
 import logging
@@ -28,8 +28,10 @@ from schemas.vocabulary import (
     PHASE_SIMULATE,
     RANK_STEPS,
     RESULT_TABLES,
+    RUN_EVENTS,
     UNIT_KEY,
 )
+from udfs.simulate.run_course import in_order
 from udfs.simulate.unit_batches import (
     RESULT_SCHEMA,
     SIMULATED_COLUMNS,
@@ -73,6 +75,9 @@ def _simulate(
     manifests: dict[Unit, Any] = dict(
         zip(keys_of(jobs), jobs.to_pylist(maps_as_pydicts="strict"), strict=True)
     )
+    events = in_order(warehouse.rows(TABLES[RUN_EVENTS], log_dates, units))
+    for unit, event in zip(keys_of(events), events.to_pylist(), strict=True):
+        manifests[unit].setdefault("events", []).append(event)
     try:
         stored = stored_units(warehouse.files(TABLES[RANK_STEPS], log_dates), manifests, units)
     except (OSError, pa.ArrowException) as error:

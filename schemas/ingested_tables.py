@@ -7,6 +7,7 @@ import pyarrow as pa
 from schemas import columns as col
 from schemas.table import Column, Expectation, Table, sql_strings
 from schemas.vocabulary import (
+    EVENTS,
     FILE_REASONS,
     OP_TYPES,
     REJECT_REASONS,
@@ -137,6 +138,16 @@ JOBS: Final = Table(
             pa.map_(pa.string(), pa.string()),
             nullable=True,
         ),
+        col.text(
+            "part_of", "the whole of several roles that the run is part of; null: of none", nullable=True
+        ),
+        col.text("role", "what the run does in that whole, such as actor or rollout", nullable=True),
+        Column(
+            "iterations",
+            "iteration of the whole that each step belongs to, by step number",
+            pa.map_(pa.int64(), pa.int64()),
+            nullable=True,
+        ),
     ),
     expectations=(
         Expectation(
@@ -199,7 +210,7 @@ SOURCE_FILES: Final = Table(
             "lines that are not blank; null: not readable to its end, or not made of lines",
             nullable=True,
         ),
-        col.count("rows", "rows of rank_steps that came from it"),
+        col.count("rows", "rows of rank_steps that came from it; of a file of events, rows of run_events"),
         col.count("rejects", "rows of rejects that name it"),
     ),
     expectations=(
@@ -240,6 +251,36 @@ COLLECTIVE_ARRIVAL: Final = Table(
         ),
         Expectation(
             "there_are_some", "collectives > 0", "a rank without a fully recorded collective has no row"
+        ),
+    ),
+)
+
+RUN_EVENTS: Final = Table(
+    "run_events",
+    "One row per event of a run, from its events.jsonl: what happened to it, and when. job_time says "
+    "what became of its GPU-hours.",
+    grain=(*UNIT_KEY, "source_file", "line"),
+    columns=(
+        *col.UNIT,
+        col.SOURCE_FILE,
+        col.integer("line", "1-based, blank lines counted", minimum=1),
+        col.text(
+            "event",
+            "start and restart: its processes begin to start; first_step: the first step after that begins; "
+            "step: a step begins; checkpoint: training stands still to save; failure: training ends without "
+            "being asked to; stop: it ends for good",
+            allowed=EVENTS,
+        ),
+        col.integer("at_us", "Unix time at which it happened, or began", unit="us", minimum=0),
+        col.integer(
+            "step", "the step that comes next: all before it are done; null if not logged", nullable=True
+        ),
+        col.real(
+            "duration_us",
+            "of a checkpoint, how long training stood still; null: not logged",
+            unit="us",
+            nullable=True,
+            minimum=0,
         ),
     ),
 )

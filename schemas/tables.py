@@ -3,6 +3,8 @@
 from typing import Final
 
 from schemas import (
+    effective_time,
+    exposed_communication,
     fleet_tables,
     gpu_types,
     ingested_tables,
@@ -10,6 +12,8 @@ from schemas import (
     job_slowdown,
     log_tables,
     part_tables,
+    power_tables,
+    role_tables,
 )
 from schemas.table import SchemaError, Table
 from schemas.vocabulary import TABLE_NAMES
@@ -19,7 +23,11 @@ _MODULES: Final = (
     job_slowdown,
     job_causes,
     part_tables,
+    effective_time,
     gpu_types,
+    exposed_communication,
+    role_tables,
+    power_tables,
     fleet_tables,
     log_tables,
 )

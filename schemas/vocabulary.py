@@ -37,8 +37,34 @@ OP_TYPE_GROUPS: Final = {
 }
 """Op types that op_type_slowdown counts as one; others count separately."""
 
+ALL_OP_TYPES: Final = "all"
+ALL_STAGES: Final = -1
+"""Op type and stage in rows of exposed_communication that are of every one."""
+SCOPE_JOB: Final = "job"
+SCOPE_STAGE: Final = "stage"
+SCOPE_OP_TYPE: Final = "op_type"
+
 RANK_LOG_FORMAT: Final = "rank-log/1"
 PUBLISHED_TRACE_FORMAT: Final = "published-trace"
+RUN_EVENTS_FORMAT: Final = "run-events/1"
+
+EVENT_START: Final = "start"
+EVENT_FIRST_STEP: Final = "first_step"
+EVENT_STEP: Final = "step"
+EVENT_CHECKPOINT: Final = "checkpoint"
+EVENT_FAILURE: Final = "failure"
+EVENT_RESTART: Final = "restart"
+EVENT_STOP: Final = "stop"
+EVENTS: Final = (
+    EVENT_START,
+    EVENT_FIRST_STEP,
+    EVENT_STEP,
+    EVENT_CHECKPOINT,
+    EVENT_FAILURE,
+    EVENT_RESTART,
+    EVENT_STOP,
+)
+"""What happens to a run, as its events file spells it."""
 
 TRANSFERS_MEASURED: Final = "measured"
 TRANSFERS_INFERRED: Final = "inferred"
@@ -181,6 +207,7 @@ JOBS: Final = "jobs"
 REJECTS: Final = "rejects"
 SOURCE_FILES: Final = "source_files"
 COLLECTIVE_ARRIVAL: Final = "collective_arrival"
+RUN_EVENTS: Final = "run_events"
 JOB_SLOWDOWN: Final = "job_slowdown"
 STEP_SLOWDOWN: Final = "step_slowdown"
 OP_TYPE_SLOWDOWN: Final = "op_type_slowdown"
@@ -188,20 +215,29 @@ STAGE_SLOWDOWN: Final = "stage_slowdown"
 DP_RANK_SLOWDOWN: Final = "dp_rank_slowdown"
 WORKER_SLOWDOWN: Final = "worker_slowdown"
 HOST_CLOCK: Final = "host_clock"
+EXPOSED_COMMUNICATION: Final = "exposed_communication"
 JOB_CAUSES: Final = "job_causes"
 JOB_BASELINE: Final = "job_baseline"
 GPU_TYPE_SLOWDOWN: Final = "gpu_type_slowdown"
+JOB_TIME: Final = "job_time"
+JOB_POWER: Final = "job_power"
+JOB_MEGAWATTS: Final = "job_megawatts"
+POWER_DAY: Final = "power_day"
+POWER_IN_PHASE: Final = "power_in_phase"
+ROLE_STEP: Final = "role_step"
 FLEET_DAY: Final = "fleet_day"
 CAUSE_DAY: Final = "cause_day"
 HOST_DAY: Final = "host_day"
 COVERAGE_DAY: Final = "coverage_day"
 GROUP_DAY: Final = "group_day"
 OP_TYPE_DAY: Final = "op_type_day"
+ROLE_ITERATION: Final = "role_iteration"
+ROLE_EFFECT: Final = "role_effect"
 PIPELINE_RUNS: Final = "pipeline_runs"
 UNIT_FINGERPRINTS: Final = "unit_fingerprints"
 PUBLICATIONS: Final = "publications"
 
-INGESTED_TABLES: Final = (RANK_STEPS, JOBS, REJECTS, SOURCE_FILES, COLLECTIVE_ARRIVAL)
+INGESTED_TABLES: Final = (RANK_STEPS, JOBS, REJECTS, SOURCE_FILES, COLLECTIVE_ARRIVAL, RUN_EVENTS)
 REPLAY_TABLES: Final = (
     JOB_SLOWDOWN,
     STEP_SLOWDOWN,
@@ -214,10 +250,23 @@ REPLAY_TABLES: Final = (
     JOB_BASELINE,
 )
 """Every replayed unit has rows in each of these."""
-FURTHER_TABLES: Final[tuple[str, ...]] = (GPU_TYPE_SLOWDOWN,)
+FURTHER_TABLES: Final = (JOB_TIME, GPU_TYPE_SLOWDOWN, EXPOSED_COMMUNICATION, ROLE_STEP, JOB_POWER)
 """A replayed unit has rows in these only where its logs answer what they ask."""
 RESULT_TABLES: Final = (*REPLAY_TABLES, *FURTHER_TABLES)
-FLEET_TABLES: Final = (FLEET_DAY, CAUSE_DAY, HOST_DAY, COVERAGE_DAY, GROUP_DAY, OP_TYPE_DAY)
+ROLE_TABLES: Final = (ROLE_ITERATION, ROLE_EFFECT)
+"""Days have rows in these only where several runs are part of a whole."""
+FLEET_TABLES: Final = (
+    FLEET_DAY,
+    CAUSE_DAY,
+    HOST_DAY,
+    COVERAGE_DAY,
+    GROUP_DAY,
+    OP_TYPE_DAY,
+    *ROLE_TABLES,
+    JOB_MEGAWATTS,
+    POWER_DAY,
+    POWER_IN_PHASE,
+)
 PUBLISHED_TABLES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, UNIT_FINGERPRINTS)
 """Readers see these as of the latest publication, all together; the others are logs, which only grow."""
 TABLE_NAMES: Final = (*PUBLISHED_TABLES, PIPELINE_RUNS, PUBLICATIONS)

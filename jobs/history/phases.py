@@ -48,6 +48,11 @@ def simulation(settings: Settings) -> SimulationSettings:
     return SimulationSettings(**settings.simulation.model_dump())
 
 
+def _power(settings: Settings) -> str:
+    """Settings of the power, as JSON: nothing without watts, as before there were any."""
+    return settings.power.model_dump_json() if settings.power.watts else "{}"
+
+
 _DECLARED: Final = {
     PHASE_INGEST: Phase("ingest_rank_logs", "4", "bytes", 70e6, of_days=False),
     PHASE_SIMULATE: Phase(
@@ -61,7 +66,7 @@ _DECLARED: Final = {
         lambda all_: all_.revision.model_dump_json(),
         looks_back=True,
     ),
-    PHASE_AGGREGATE: Phase("aggregate_fleet", "1", "units", 200.0),
+    PHASE_AGGREGATE: Phase("aggregate_fleet", "1", "units", 200.0, _power),
     PHASE_PUBLISH: Phase("publish_night", "1", "units", 200.0),
 }
 PHASES: Final = {name: _DECLARED[name] for name in PHASE_NAMES}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from jobs.landing.files import LOGS, MANIFEST, META, LandedFile
+from jobs.landing.files import EVENTS, LOGS, MANIFEST, META, LandedFile
 from jobs.landing.formats.rows import Bounds
 from schemas.unit import Unit
 
@@ -35,6 +35,7 @@ class UnitPart:
 
     manifests : job.json first, then the meta-*.yaml
     evidence : files beside the logs about the last ranks of collectives
+    events : what happened to the run: a file at most of each name
     surplus : files beyond the limit of a unit
     is_first : whether this part gives the row of jobs, and the accounts of the manifests
     taken : rows that other parts already have
@@ -44,6 +45,7 @@ class UnitPart:
     manifests: Sequence[LandedFile]
     logs: Sequence[LandedFile]
     evidence: Sequence[LandedFile] = ()
+    events: Sequence[LandedFile] = ()
     surplus: Sequence[LandedFile] = ()
     is_first: bool = True
     is_only: bool = True
@@ -91,10 +93,12 @@ class UnitAccount:
 
 
 def whole_unit(unit: Unit, files: Sequence[LandedFile], bounds: Bounds) -> UnitPart:
-    """Return all of a unit as one part: manifests, logs, evidence, and files beyond `bounds.unit_files`."""
+    """Return all of a unit as one part: manifests, logs, evidence, events, files beyond `unit_files`."""
     manifests = [file for kind in (MANIFEST, META) for file in files if file.is_one_of(kind)]
     own = [file for file in files if file.is_one_of(*LOGS)]
     others = [file for file in files if file.is_log_of_other_tool]
     logs, evidence = (own, others) if own else (others, [])
     most, left = bounds.unit_files, max(bounds.unit_files - len(logs), 0)
-    return UnitPart(unit, manifests, logs[:most], evidence[:left], logs[most:] + evidence[left:])
+    events = [file for file in files if file.is_one_of(*EVENTS)]
+    surplus = logs[most:] + evidence[left:]
+    return UnitPart(unit, manifests, logs[:most], evidence[:left], events, surplus)

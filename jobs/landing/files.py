@@ -18,8 +18,9 @@ PACKED_RANK_LOG: Final = "rank-*.jsonl.gz"
 TRACE: Final = "trace-*.parquet"
 MANIFEST: Final = "job.json"
 META: Final = "meta-*.yaml"
+EVENTS: Final = ("events.jsonl", "events.jsonl.gz")
 LOGS: Final = (RANK_LOG, PACKED_RANK_LOG, TRACE)
-_OWN: Final = (*LOGS, MANIFEST, META)
+_OWN: Final = (*LOGS, MANIFEST, META, *EVENTS)
 _OTHERS: Final = re.compile(
     r"(?![._])(?!.*\.(?:tmp|part)\b)"
     r".*(?:\.(?:json|jsonl|ndjson|log|pkl|pickle)(?:\.gz|\.zst)?|trace_rank_\d+)"
@@ -79,8 +80,8 @@ class LandedFile(NamedTuple):
 
     @property
     def is_log(self) -> bool:
-        """Whether it is a log, and not a manifest."""
-        return self.is_one_of(*LOGS) or self.is_log_of_other_tool
+        """Whether it is a log, of ops or of events, and not a manifest."""
+        return self.is_one_of(*LOGS, *EVENTS) or self.is_log_of_other_tool
 
     @property
     def is_input(self) -> bool:

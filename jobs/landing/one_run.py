@@ -48,12 +48,13 @@ class Run(NamedTuple):
 
 
 class ReadRun(NamedTuple):
-    """A run as read: its account, and its rows of rank_steps, rejects and collective_arrival."""
+    """A run as read: its account, and its rows of STAGED_TABLES."""
 
     account: UnitAccount
     rows: pa.Table
     rejects: pa.Table
     arrivals: pa.Table
+    events: pa.Table
 
 
 def runs_in(path: Path) -> list[Run]:

@@ -130,7 +130,7 @@ def _split(part: UnitPart) -> Iterable[UnitPart]:
         pieces[-1].append(file)
     for place, files in enumerate(pieces):
         found = replace(part, logs=files, is_only=len(pieces) == 1)
-        yield replace(found, evidence=(), surplus=(), is_first=False) if place else found
+        yield replace(found, evidence=(), events=(), surplus=(), is_first=False) if place else found
 
 
 def _bytes(files: Iterable[LandedFile]) -> int:

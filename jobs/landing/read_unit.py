@@ -1,11 +1,12 @@
 """One unit of the landing, read once: its manifest, then every log; rows and rejects are staged."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from jobs.landing.accounts import FileAccount, UnitAccount, UnitPart
 from jobs.landing.content import UnitFiles
-from jobs.landing.files import MANIFEST, PACKED_RANK_LOG, TRACE, LandedFile
+from jobs.landing.files import EVENTS, MANIFEST, PACKED_RANK_LOG, TRACE, LandedFile
 from jobs.landing.formats.manifest import (
     SIZES,
     ManifestError,
@@ -17,6 +18,7 @@ from jobs.landing.formats.manifest import (
 from jobs.landing.formats.published_trace import read_trace
 from jobs.landing.formats.rank_log import RankLogReader
 from jobs.landing.formats.rows import Bounds, FileError, Reject
+from jobs.landing.formats.run_events import Events, read_events
 from jobs.landing.read_foreign import Evidence, ForeignUnit
 from jobs.landing.staging import Staging
 from jobs.landing.stores import Store
@@ -42,6 +44,8 @@ def read_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging) ->
         manifest |= _read_logs(rows, manifest)
         evidence.read(part.evidence)
         manifest["left_out"] = left_out_of(evidence.left_out)
+    for file in part.events:
+        rows.take_events(file, partial(_events, rows, file))
     for file in part.surplus:
         detail = f"the unit has more than {bounds.unit_files} files"
         rows.refuse(file, Reject(REASON_TOO_MANY_FILES, detail))
@@ -104,6 +108,13 @@ def _lines(files: UnitFiles, file: LandedFile, reader: RankLogReader) -> Iterato
         for lines in content.lines(is_packed=file.is_one_of(PACKED_RANK_LOG)):
             yield Block(first, lines, *reader.read(lines, first))
             first += len(lines)
+
+
+def _events(rows: UnitRows, file: LandedFile) -> Events:
+    _, job_id, run_id = rows.part.unit
+    with rows.files.content(file) as content:
+        lines = content.lines(is_packed=not file.is_one_of(EVENTS[0]))
+        return read_events(lines, {"job_id": job_id, "run_id": run_id}, rows.bounds)
 
 
 def _trace(files: UnitFiles, file: LandedFile, known: Fields) -> Iterator[Block]:

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from schemas.tables import TABLES
-from schemas.vocabulary import COLLECTIVE_ARRIVAL, RANK_STEPS, REJECTS
+from schemas.vocabulary import COLLECTIVE_ARRIVAL, RANK_STEPS, REJECTS, RUN_EVENTS
 from udfs.arrays import arrays_valid
 
-STAGED_TABLES: Final = (RANK_STEPS, REJECTS, COLLECTIVE_ARRIVAL)
+STAGED_TABLES: Final = (RANK_STEPS, REJECTS, COLLECTIVE_ARRIVAL, RUN_EVENTS)
 _LISTED: Final = ("op", "microbatch", "model_chunk")
 _KEYS: Final = ("job_id", "run_id", "source_file", "step", "rank", "pipeline_run_id")
 """Columns whose minimum and maximum let a reader skip a file."""

@@ -1,7 +1,7 @@
 """Rows and rejects of a part of a unit on their way to staging, and the accounts of its files."""
 
 from collections import ChainMap, Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -23,10 +23,17 @@ from jobs.landing.formats.rows import (
     table_of,
     text_of,
 )
+from jobs.landing.formats.run_events import EVENT_ROWS, Events
 from jobs.landing.staging import Staging
 from schemas.tables import TABLES
 from schemas.unit import Unit
-from schemas.vocabulary import COLLECTIVE_ARRIVAL, RANK_STEPS, REASON_DUPLICATE_RANK_STEP, REJECTS
+from schemas.vocabulary import (
+    COLLECTIVE_ARRIVAL,
+    RANK_STEPS,
+    REASON_DUPLICATE_RANK_STEP,
+    REJECTS,
+    RUN_EVENTS,
+)
 
 _MOST_BUFFERED: Final = 192 << 20
 """Most bytes of rows in a task; a larger unit is written in several sorted runs."""
@@ -177,6 +184,20 @@ class UnitRows:
     def write_arrivals(self, rows: pa.Table) -> None:
         """Write rows of collective_arrival."""
         self._buffer.write(COLLECTIVE_ARRIVAL, rows)
+
+    def take_events(self, file: LandedFile, read: Callable[[], Events]) -> None:
+        """Add what `read` finds in a file of events; one that breaks off is one reject."""
+        try:
+            lines, rows, rejects = read()
+        except FileError as error:
+            self.refuse(file, error.reject)
+            return
+        self._buffer.add(file.source_file, NO_ROWS, rejects)
+        if rows:
+            found = pa.Table.from_pylist(rows, EVENT_ROWS)
+            self._buffer.write(RUN_EVENTS, _with_files(found, [file.source_file] * len(rows)))
+        account = FileAccount(file, self.files.digest(file), lines, len(rows), len(rejects))
+        self.account.files.append(account)
 
     def end(self, job: dict[str, Any]) -> UnitAccount:
         """Write everything to staging; returns the account."""

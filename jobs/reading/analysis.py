@@ -32,6 +32,7 @@ from schemas.vocabulary import (
     UNIT_KEY,
     WORKER_SLOWDOWN,
 )
+from udfs.simulate.run_course import in_order
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_unit
 from udfs.what_if import SimulationSettings
 
@@ -65,6 +66,8 @@ def analysis(run: Run) -> Analysis:
         run.unit if run.has_day else run.unit._replace(log_date=_recorded_day(read.rows) or run.unit.log_date)
     )
     manifest = dict(read.account.job or {})
+    if read.events.num_rows:
+        manifest["events"] = in_order(read.events).to_pylist()
     rows = UnitRows(unit, manifest, read.rows.select(SIMULATED_COLUMNS), has_day=run.has_day)
     found = simulate_unit(rows, SimulationSettings(**settings.simulation.model_dump()))
     results = {name: _of_unit(name, table, unit) for name, table in found.items()}

@@ -1,71 +1,12 @@
 """Sections of a job's page that only some jobs have: what else their logs answer."""
 
-import math
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-from jobs.report.loss import of_unit
-from jobs.report.rows import Row, UnitTables
-from jobs.report.wording import number, ratio, seconds
-from schemas.vocabulary import GPU_TYPE_SLOWDOWN
+from jobs.report.effective_time import effective_time
+from jobs.report.gpu_types import gpu_types
+from jobs.report.power import power_section
+from jobs.report.roles import whole
+from jobs.report.section import SectionOf
 
-
-class Section(NamedTuple):
-    """A section: a title, a sentence or two, and a table.
-
-    name    : of its anchor, unique on the page
-    columns : heads of the table's columns; the first names the row, the others are numbers
-    rows    : texts, as a person reads them
-    """
-
-    name: str
-    title: str
-    says: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-SectionOf = Callable[[UnitTables], Section | None]
-
-
-def gpu_types(tables: UnitTables) -> Section | None:
-    """What unlike GPUs cost, type by type."""
-    rows = tables.further.get(GPU_TYPE_SLOWDOWN, ())
-    if not rows:
-        return None
-    saved = rows[0]["time_saved_fraction"]
-    says = (
-        f"If all workers were as fast as those on the fastest type, all else as recorded, "
-        f"{of_unit(saved, rows[0]['saved_gpu_hours'])} would be saved. "
-        if saved is not None
-        else ""
-    )
-    return Section(
-        "gpu-types",
-        "Types of GPU",
-        f"{says}Times as long: usual computes against those of the fastest type in the same stages; in "
-        "brackets where that is within the noise. Slowdown: replayed with this type as recorded and all else "
-        "ideal.",
-        ("type", "workers", "hosts", "forward", "backward", "times as long", "slowdown"),
-        [
-            (
-                row["gpu_type"],
-                number(row["workers"]),
-                number(row["hosts"]),
-                seconds(row["forward_ideal_s"]),
-                seconds(row["backward_ideal_s"]),
-                _factor(row),
-                ratio(row["slowdown"]),
-            )
-            for row in sorted(rows, key=lambda row: row["factor"] or math.inf)
-        ],
-    )
-
-
-def _factor(row: Row) -> str:
-    is_certain = row["is_slower"] or row["factor"] in (None, 1.0)
-    return ratio(row["factor"]) if is_certain else f"({ratio(row['factor'])})"
-
-
-SECTIONS: Final[tuple[SectionOf, ...]] = (gpu_types,)
+SECTIONS: Final[tuple[SectionOf, ...]] = (effective_time, whole, power_section, gpu_types)
 """In the order of the page; each gives None where the unit's logs do not answer it."""

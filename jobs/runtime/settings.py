@@ -19,6 +19,7 @@ from jobs.runtime.settings_sections import (
     LandingSettings,
     MaintenanceSettings,
     PathSettings,
+    PowerSettings,
     ReportSettings,
     RevisionSettings,
     Section,
@@ -51,6 +52,7 @@ class Settings(Section):
     simulation: SimulationSettings
     history: HistorySettings
     revision: RevisionSettings
+    power: PowerSettings
     watch: WatchSettings
     maintenance: MaintenanceSettings
     report: ReportSettings

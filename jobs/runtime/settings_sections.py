@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 
 class Section(BaseModel):
@@ -89,6 +89,27 @@ class WatchSettings(Section):
     minimum_days: Annotated[int, Field(ge=2)]
     deviations: Annotated[float, Field(gt=0)]
     rise: Annotated[float, Field(gt=0)]
+
+
+class WattSettings(Section):
+    """What one GPU of a type draws while it computes, and otherwise. [W]"""
+
+    computing: Annotated[float, Field(ge=0)]
+    otherwise: Annotated[float, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _draws_more(self) -> "WattSettings":
+        if self.computing < self.otherwise:
+            raise ValueError(
+                f"computing {self.computing:g} W, otherwise {self.otherwise:g} W: must not be less"
+            )
+        return self
+
+
+class PowerSettings(Section):
+    """Watts by the manifest's gpu_type; units of other types have no megawatts."""
+
+    watts: dict[str, WattSettings]
 
 
 class MaintenanceSettings(Section):

@@ -18,6 +18,8 @@ from schemas.vocabulary import (
     FLEET_DAY,
     GROUP_DAY,
     HOST_DAY,
+    JOB_POWER,
+    JOBS,
     OP_TYPE_DAY,
     REPLAYED_STATUSES,
     STATUS_ANALYSED,
@@ -25,6 +27,7 @@ from schemas.vocabulary import (
     STRAGGLING_SLOWDOWN,
     UNIT_KEY,
 )
+from udfs.power.days import READ
 
 _STATED: Final = tuple(name for name in groups.DIMENSIONS if name not in {groups.FLEET, "size_bucket"})
 """Dimensions that are columns of jobs."""
@@ -130,6 +133,12 @@ def op_type_day(op_type_slowdown: DataFrame, job_slowdown: DataFrame) -> DataFra
     }
     analysed = job_slowdown.where(f"status = '{STATUS_ANALYSED}'").select(*UNIT_KEY, "gpu_hours")
     return _by_day(OP_TYPE_DAY, op_type_slowdown.join(analysed, list(UNIT_KEY)), figures, "op_type")
+
+
+def power_units(job_power: DataFrame, jobs: DataFrame) -> DataFrame:
+    """What power_tables reads of each unit."""
+    stated = jobs.select(*UNIT_KEY, *READ[JOBS])
+    return job_power.select(*UNIT_KEY, *READ[JOB_POWER]).join(stated, list(UNIT_KEY))
 
 
 def _by_day(name: str, rows: DataFrame, figures: Mapping[str, str], *by: str) -> DataFrame:

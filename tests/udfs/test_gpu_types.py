@@ -125,9 +125,7 @@ def test_against_the_twin(name: str, seed: int) -> None:
     known = worker_types(replayed.rows, facts)
     assert known is not None
     layout = replayed.layout
-    about = culprits.Job(
-        layout, np.full((layout.pp_size, layout.dp_size), -1), 1.0, 1.0, {}, np.full(layout.pp_size, np.nan)
-    )
+    about = culprits.Job(layout, np.full((layout.pp_size, layout.dp_size), -1), 1.0, 1.0, {})
     blocks = [
         block._replace(delays=block.delays._replace(delay_s=0.0 * block.delays.delay_s))
         for block in replayed.blocks()

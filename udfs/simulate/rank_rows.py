@@ -106,6 +106,15 @@ class ReplayedRows:
         began_s: Floats = np.median(t0_us.reshape(len(t0_us), -1), axis=1) * US
         return began_s
 
+    @property
+    def step_zero_us(self) -> Ints | None:
+        """Unix time of each step's zero, shape (step,); None where a line does not say. [us]"""
+        if "t0_us" not in self.table.column_names or self.table.column("t0_us").null_count:
+            return None
+        t0_us = _integers(self.table, "t0_us")[self.replayed_row]
+        zero_us: Ints = t0_us.min(axis=(0, 2))
+        return zero_us
+
     def stages(self, first: int = 0, end: int | None = None) -> list[StageRows]:
         """Kernel rows of the steps [first, end), one per stage, ordered by (step, dp_rank).
 

@@ -4,7 +4,7 @@ Reads one value after the other, and so knows which one is wrong. rank_log reads
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final
@@ -75,25 +75,25 @@ def read_line(line: bytes, unit: Mapping[str, Any], nesting: int) -> dict[str, A
     nesting : how deep arrays and objects may lie in each other.
     Unknown keys are ignored. Raises LineError for the first reason that applies.
     """
-    record = _record(line, nesting)
+    record = read_record(line, nesting)
     _require(record, unit)
     _check_types(record)
     _check_ops(record)
     _check_times(record)
     _check_ranges(record, unit)
-    for name in _IDS:
-        if record[name] != unit[name]:
-            detail = (
-                f"{name} is {shown(record[name])}, not {shown(unit[name])} as the folder or job.json says"
-            )
-            raise LineError(REASON_IDENTITY_MISMATCH, detail)
+    check_ids(record, unit)
     stated = _gpu_type(record, unit)
     times = {name: [float(value) for value in record[name]] for name in TIMES}
     codes = [OP_CODES[name] for name in record["op"]]
     return {name: record.get(name) for name in (*SCALARS, *LISTS)} | times | {"op": codes} | stated
 
 
-def _record(line: bytes, nesting: int) -> dict[str, Any]:
+def read_record(line: bytes, nesting: int, known: Collection[str] = _KNOWN) -> dict[str, Any]:
+    """Return the one JSON object of a line.
+
+    known : keys whose values the caller checks; others may hold no NaN or Infinity
+    Raises LineError.
+    """
     try:
         record = parse(line, nesting)
     except TooDeepError as error:
@@ -103,7 +103,7 @@ def _record(line: bytes, nesting: int) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise LineError(REASON_NOT_JSON, f"not a JSON object but {shown(record)}")
     for name, value in record.items():
-        if name not in _KNOWN and _holds_nan(value):
+        if name not in known and _holds_nan(value):
             raise LineError(REASON_NOT_JSON, f"not JSON: {shown(name)} holds NaN or Infinity")
     return record
 
@@ -124,22 +124,22 @@ def _require(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
 
 def _check_types(record: Mapping[str, Any]) -> None:
     if record["format"] != RANK_LOG_FORMAT:
-        raise _bad_type("format", record["format"], shown(RANK_LOG_FORMAT))
+        raise bad_type("format", record["format"], shown(RANK_LOG_FORMAT))
     for name in (*_IDS, "host", "gpu_type"):
         if record.get(name) is not None and not is_text(record[name]):
-            raise _bad_type(name, record[name], "text")
+            raise bad_type(name, record[name], "text")
     for name, (wanted, fitting) in _INTEGERS.items():
         value = record.get(name)
         if value is not None and not (is_integer(value) and (fitting is None or value in fitting)):
-            raise _bad_type(name, value, wanted)
+            raise bad_type(name, value, wanted)
     for name, (wanted, kinds) in _ELEMENTS.items():
         values = record[name]
         if not isinstance(values, list):
-            raise _bad_type(name, values, "an array")
+            raise bad_type(name, values, "an array")
         is_index = kinds == (int,)
         for place, value in enumerate(values, start=1):
             if type(value) not in kinds or (is_index and value not in _INT32):
-                raise _bad_type(f"element {place} of {name}", value, wanted)
+                raise bad_type(f"element {place} of {name}", value, wanted)
 
 
 def _check_ops(record: Mapping[str, Any]) -> None:
@@ -187,7 +187,7 @@ def _gpu_type(record: Mapping[str, Any], unit: Mapping[str, Any]) -> dict[str, s
     if name is None:
         return {}
     if not name:
-        raise _bad_type("gpu_type", name, "a name")
+        raise bad_type("gpu_type", name, "a name")
     stated = (unit.get("gpu_types") or {}).get(host, name)
     if name != stated:
         detail = f"gpu_type is {shown(name)}, not {shown(stated)} as job.json says of host {shown(host)}"
@@ -195,7 +195,18 @@ def _gpu_type(record: Mapping[str, Any], unit: Mapping[str, Any]) -> dict[str, s
     return {"gpu_type": name}
 
 
-def _bad_type(name: str, value: object, wanted: str) -> LineError:
+def check_ids(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
+    """Raise LineError where a line is of another job or run than its folder."""
+    for name in _IDS:
+        if record[name] != unit[name]:
+            detail = (
+                f"{name} is {shown(record[name])}, not {shown(unit[name])} as the folder or job.json says"
+            )
+            raise LineError(REASON_IDENTITY_MISMATCH, detail)
+
+
+def bad_type(name: str, value: object, wanted: str) -> LineError:
+    """Return the error of a value that is not what it must be."""
     return LineError(REASON_BAD_TYPE, f"{name} is {shown(value)}, not {wanted}")
 
 

@@ -12,6 +12,7 @@ from udfs.kernel.correlation import Moments, worker_moments
 from udfs.kernel.diagnosis.block_times import BlockTimes, block_times
 from udfs.kernel.errors import TraceDefectError
 from udfs.kernel.graph.graph import Layout, OpGraph
+from udfs.kernel.recorded.computing import Computing, ComputingSums
 from udfs.kernel.recorded.durations import clamped_launch_delays, put_transfers
 from udfs.kernel.recorded.exchanged import Exchanged, exchanged
 from udfs.kernel.recorded.rows import StageRows
@@ -69,6 +70,8 @@ class Recorded(NamedTuple):
     """What is left of a job's recorded times once its durations are known.
 
     actual_s    : float64, shape (step,); recorded step time, T_actual. [s]
+    began_s     : float64, shape (step,); earliest recorded start, from the step's zero. [s]
+    computing   : share of the workers that compute, by phase of the step.
     correlation : float64, shape (stage, dp_rank); of forwards and backwards, nan where it does not exist.
     clamped_transfers, buffered_sends, clamped_launch_delays, graphs : counts.
     clocks      : of the hosts; None with one host, or if not asked for.
@@ -77,6 +80,8 @@ class Recorded(NamedTuple):
 
     blocks: list[Block]
     actual_s: Floats
+    began_s: Floats
+    computing: Computing
     correlation: Floats
     clamped_transfers: int
     buffered_sends: int
@@ -143,7 +148,8 @@ class _Reading(NamedTuple):
         """
         blocks: list[Block] = []
         moments: list[Moments] = []
-        actual_s = np.empty(self.rows.number_of_steps)
+        actual_s, began_s = np.empty((2, self.rows.number_of_steps))
+        computing = ComputingSums()
         counted = np.zeros(3, dtype=np.int64)
         odd: list[Exchanged] = []
         for first, end in self.spans:
@@ -160,7 +166,13 @@ class _Reading(NamedTuple):
                     listener.correct(block, clocks, first)
                 clock = self.rows.clock[:, first + block.steps]
                 settled, counted_here = _settle(
-                    block, self.layout, clock, actual_s[first:], diagnosed=self.diagnosed
+                    block,
+                    self.layout,
+                    clock,
+                    actual_s[first:],
+                    began_s[first:],
+                    computing,
+                    diagnosed=self.diagnosed,
                 )
                 blocks.append(settled._replace(steps=first + block.steps))
                 counted += counted_here
@@ -169,7 +181,17 @@ class _Reading(NamedTuple):
         correlation = np.array([each.correlation() for each in moments])
         transfers, sends, delays = counted.tolist()
         return Recorded(
-            blocks, actual_s, correlation, transfers, sends, delays, len(self.graphs), clocks, odd
+            blocks,
+            actual_s,
+            began_s,
+            computing.of_all_steps(),
+            correlation,
+            transfers,
+            sends,
+            delays,
+            len(self.graphs),
+            clocks,
+            odd,
         )
 
     def _trace(self, first: int, end: int) -> Trace:
@@ -180,9 +202,16 @@ class _Reading(NamedTuple):
 
 
 def _settle(
-    block: StepBlock, layout: Layout, clock: Ints, actual_s: Floats, *, diagnosed: bool
+    block: StepBlock,
+    layout: Layout,
+    clock: Ints,
+    actual_s: Floats,
+    began_s: Floats,
+    computing: ComputingSums,
+    *,
+    diagnosed: bool,
 ) -> tuple[Block, tuple[int, int, int]]:
-    """Fill in recorded step times, put transfers in place of durations.
+    """Fill in recorded step times and starts, add what computes, put transfers in place of durations.
 
     clock   : int, shape (stage, step, dp_rank); of the block's steps.
     returns : the block, and its number of clamped transfers, buffered sends and clamped launch delays.
@@ -196,10 +225,12 @@ def _settle(
         latest_s.append(ends.max(axis=0))
         firsts = {first + op for op in cell.program.first_ops if first + op < last}
         earliest_s.append(start_s[sorted(firsts)].min(axis=0))
-    began_s = np.min(earliest_s, axis=(0, 2))
-    actual_s[block.steps] = np.max(latest_s, axis=(0, 2)) - began_s
+    here_s = np.min(earliest_s, axis=(0, 2))
+    began_s[block.steps] = here_s
+    actual_s[block.steps] = np.max(latest_s, axis=(0, 2)) - here_s
+    computing.add(block, end_s, here_s, actual_s[block.steps])
     clamped_delays = clamped_launch_delays(graph, start_s, end_s)
     clamped, buffered = put_transfers(graph, start_s, end_s, duration_s, clock)
-    kept = block_times(block, end_s, began_s, layout) if diagnosed else None
+    kept = block_times(block, end_s, here_s, layout) if diagnosed else None
     settled = Block(block.steps, graph, duration_s, block.microbatch, kept)
     return settled, (clamped, buffered, clamped_delays)

@@ -1,0 +1,107 @@
+"""Events of a run, format run-events/1: when it started, took its first step, saved, failed, started again.
+
+One JSON object per line. Every line stands alone: a bad one is a reject, and costs no other.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final, NamedTuple
+
+from jobs.landing.formats.rank_log_line import LineError, bad_type, check_ids, read_record
+from jobs.landing.formats.rows import Bounds, FileError, Reject, text_of
+from jobs.landing.formats.strict_json import NotANumber, is_integer, is_text, shown
+from schemas.ingested_tables import RUN_EVENTS
+from schemas.vocabulary import (
+    EVENTS,
+    REASON_FILE_TOO_LARGE,
+    REASON_LINE_TOO_LONG,
+    REASON_MISSING_FIELD,
+    REASON_NEGATIVE_TIME,
+    REASON_NOT_FINITE,
+    RUN_EVENTS_FORMAT,
+)
+
+MOST_EVENTS: Final = 20_000
+"""Lines of a file: one in four seconds of a day. They travel with their unit, so that there is a bound."""
+MOST_BYTES: Final = 16 << 20
+
+_REQUIRED: Final = ("format", "job_id", "run_id", "event", "at_us")
+_TIMES: Final = ("at_us", "duration_us")
+_KNOWN: Final = {*_REQUIRED, "step", "duration_us"}
+_INT64: Final = 2**63
+_LARGEST: Final = float(_INT64)
+"""Longest duration [us]: sums of more would not be finite."""
+
+EVENT_ROWS: Final = RUN_EVENTS.value_schema.remove(RUN_EVENTS.value_schema.get_field_index("source_file"))
+
+
+class Events(NamedTuple):
+    """What a file holds: how many lines that are not blank, and the rows and rejects that they are."""
+
+    lines: int
+    rows: Sequence[Mapping[str, Any]]
+    rejects: Sequence[Reject]
+
+
+def read_events(blocks: Iterable[Sequence[bytes]], unit: Mapping[str, Any], bounds: Bounds) -> Events:
+    """Read the lines of a file; every one that is not blank is a row of run_events or a reject.
+
+    unit : job_id and run_id as the folders name them
+    Raises FileError for a file of more than MOST_EVENTS lines, or MOST_BYTES.
+    """
+    lines: list[bytes] = []
+    size = 0
+    for block in blocks:
+        lines += block
+        size += sum(map(len, block))
+        if len(lines) > MOST_EVENTS or size > MOST_BYTES:
+            most = f"{MOST_EVENTS} lines of events, or {MOST_BYTES} bytes"
+            raise FileError(REASON_FILE_TOO_LARGE, f"more than {most}")
+    rows, rejects = [], []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            rows.append({"line": number} | _row(line, unit, bounds))
+        except LineError as error:
+            rejects.append(Reject(error.reason, error.detail, number, text_of(line)))
+    return Events(sum(not line.isspace() for line in lines if line), rows, rejects)
+
+
+def _row(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
+    """Columns of run_events that a line fills. Raises LineError for the first reason that applies."""
+    if len(line) > bounds.line_bytes:
+        raise LineError(REASON_LINE_TOO_LONG, f"the line is longer than {bounds.line_bytes} bytes")
+    record = read_record(line, bounds.nesting, _KNOWN)
+    for name in _REQUIRED:
+        if record.get(name) is None:
+            raise LineError(REASON_MISSING_FIELD, f"{name} is {'null' if name in record else 'missing'}")
+    _check_types(record)
+    for name in _TIMES:
+        if (record.get(name) or 0) < 0:
+            raise LineError(REASON_NEGATIVE_TIME, f"{name} is {shown(record[name])}")
+    duration_us = record.get("duration_us")
+    if duration_us is not None and not duration_us <= _LARGEST:
+        raise LineError(REASON_NOT_FINITE, f"duration_us is {shown(duration_us)}")
+    check_ids(record, unit)
+    return {name: record.get(name) for name in EVENT_ROWS.names if name != "line"}
+
+
+def _check_types(record: Mapping[str, Any]) -> None:
+    if record["format"] != RUN_EVENTS_FORMAT:
+        raise bad_type("format", record["format"], shown(RUN_EVENTS_FORMAT))
+    for name in ("job_id", "run_id"):
+        if not is_text(record[name]):
+            raise bad_type(name, record[name], "text")
+    event = record["event"]
+    if event not in EVENTS:
+        close = get_close_matches(event[:64], EVENTS, n=1) if isinstance(event, str) else ()
+        hint = f": did you mean {close[0]}?" if close else ""
+        raise bad_type("event", event, f"one of {', '.join(EVENTS)}{hint}")
+    for name in ("at_us", "step"):
+        value = record.get(name)
+        if value is not None and not is_integer(value, -_INT64, _INT64 - 1):
+            raise bad_type(name, value, "an integer of 64 bits")
+    duration_us = record.get("duration_us")
+    if duration_us is not None and type(duration_us) not in (int, float, NotANumber):
+        raise bad_type("duration_us", duration_us, "a number")

@@ -1,0 +1,106 @@
+"""The table of what GPU-hours of a run were spent on."""
+
+from typing import Final
+
+from schemas import columns as col
+from schemas.table import Expectation, Table
+from schemas.vocabulary import UNIT_KEY
+
+KNOWN_PARTS: Final = {
+    "productive": "training at ideal speed: kept steps, at the ideal step time",
+    "straggling": "what kept steps took longer than that, by their replay (T - T_ideal); negative where "
+    "the ideal takes longer",
+    "late_start": "what kept steps took longer than their replay (T_actual - T): late starts; negative where "
+    "the replay takes longer",
+    "lost_work": "steps that were done again after a restart, or have to be",
+    "outage": "from a failure to the next start, as far as the manifest's GPU-hours leave room for it",
+    "startup": "from a start to the first step",
+    "checkpoint": "training stood still to save",
+}
+"""Parts of a run's time that its events show, by the beginnings of their columns."""
+MAY_BE_NEGATIVE: Final = ("straggling", "late_start")
+_SUM: Final = " + ".join(f"{name}_gpu_hours" for name in (*KNOWN_PARTS, "unknown"))
+
+JOB_TIME: Final = Table(
+    "job_time",
+    "One row per replayed unit that has events and GPU-hours: what these were spent on. The parts add up; "
+    "what is not known is unknown, never productive. A unit without a row is unknown whole.",
+    grain=UNIT_KEY,
+    columns=(
+        *col.UNIT,
+        col.real("scheduled_gpu_hours", "GPU-hours allocated on this log date", unit="GPU h", minimum=0),
+        *(
+            col.real(
+                f"{name}_gpu_hours", meaning, unit="GPU h", minimum=None if name in MAY_BE_NEGATIVE else 0
+            )
+            for name, meaning in KNOWN_PARTS.items()
+        ),
+        col.real(
+            "unknown_gpu_hours",
+            "the rest; negative, by 1 % at most, where events show more than was allocated",
+            unit="GPU h",
+        ),
+        col.fraction(
+            "ettr",
+            "effective training time ratio: kept steps, stragglers and late starts included, over all that "
+            "was scheduled; at least, as unknown time counts as not effective",
+        ),
+        col.fraction("productive_fraction", "the same at ideal speed: productive over scheduled"),
+        col.gpu_hours(
+            "lost_to_causes_gpu_hours",
+            "of productive, straggling and late starts, what fixing all causes would save, as job_causes has "
+            "measured it; null: no causes were looked for. A slow worker is part of the usual time, and so "
+            "of what counts as ideal speed: here it is lost",
+            minimum=0,
+        ),
+        col.real(
+            "steps_kept",
+            "steps done on this day that stayed, by marks in the events",
+            unit="steps",
+            minimum=0,
+        ),
+        col.real(
+            "steps_lost",
+            "steps done on this day that were done again, or have to be",
+            unit="steps",
+            minimum=0,
+        ),
+        col.seconds("outage_s", "from failures to the next starts, by the events alone", minimum=0),
+        col.count("starts", "starts and restarts"),
+        col.count("failures", "failures"),
+        col.count("checkpoints", "checkpoints"),
+        col.count(
+            "contradictions",
+            "events that cannot be true after the one before, and one more where they show more than the "
+            "GPU-hours: what they concern is unknown",
+        ),
+    ),
+    expectations=(
+        col.same(
+            "parts_add_up",
+            _SUM,
+            "scheduled_gpu_hours",
+            col.SAME_SUM,
+            "the parts sum to scheduled_gpu_hours",
+        ),
+        Expectation(
+            "unknown_is_hardly_negative",
+            "unknown_gpu_hours >= -0.010001 * scheduled_gpu_hours",
+            "the parts exceed the GPU-hours by 1 % at most",
+        ),
+        col.same(
+            "ettr_of_parts",
+            "ettr * scheduled_gpu_hours",
+            "productive_gpu_hours + straggling_gpu_hours + late_start_gpu_hours",
+            col.SAME_SUM,
+            "ettr = (productive + straggling + late starts) / scheduled",
+        ),
+        col.same(
+            "productive_fraction_of_parts",
+            "productive_fraction * scheduled_gpu_hours",
+            "productive_gpu_hours",
+            col.SAME_SUM,
+            "productive_fraction = productive / scheduled",
+        ),
+    ),
+)

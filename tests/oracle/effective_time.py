@@ -1,0 +1,186 @@
+"""What became of a run's GPU-hours: the section "Effective time" of udfs/README.md, read aloud."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import inf
+from typing import Any
+
+Event = Mapping[str, Any]
+Span = tuple[float, float]
+STARTS = ("start", "restart")
+ENDS = ("failure", "stop")
+
+
+class Try:
+    """An attempt as the events that belong to it, all believed; the mark of a doubted last one is not."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events
+        self.is_doubted = False
+        self.died = False
+
+    @property
+    def kinds(self) -> list[str]:
+        return [event["event"] for event in self.events]
+
+    @property
+    def work(self) -> list[Event]:
+        """Events from its first step on."""
+        if self.kinds[0] in ENDS:
+            return []
+        if self.kinds[0] not in STARTS:
+            return self.events
+        return self.events[self.kinds.index("first_step") :] if "first_step" in self.kinds else []
+
+    def can_go_on_with(self, kind: str) -> bool:
+        if kind in STARTS:
+            return True
+        if self.kinds[-1] in ENDS:
+            return self.kinds[-1] == "failure" and kind in ENDS
+        return kind != "first_step" if self.work else kind != "step"
+
+    def marks(self, *, is_doubted: bool) -> list[tuple[float, int]]:
+        """(time, step), of the events at work up to the first end."""
+        found: list[tuple[float, int]] = []
+        for event in self.work:
+            is_last = event is self.events[-1]
+            if event.get("step") is None or (is_last and is_doubted):
+                continue
+            times = [event["at_us"] / 1e6]
+            if event["event"] == "checkpoint":
+                times.append(end(event))
+            for at in times:
+                found.append((max(at, found[-1][0]) if found else at, event["step"]))
+            if event["event"] in ENDS:
+                break
+        return found
+
+    def begins_with(self) -> int | None:
+        marks = self.marks(is_doubted=self.is_doubted)
+        names: int | None = self.events[0].get("step") if self.kinds[0] in STARTS else None
+        return marks[0][1] if marks else names
+
+    def saved(self) -> int | None:
+        steps = [event.get("step") for event in self.work if event["event"] == "checkpoint"]
+        known = [step for step in steps if step is not None]
+        return known[-1] if known else None
+
+    def startup(self) -> list[Span]:
+        if self.kinds[0] not in STARTS:
+            return []
+        if "first_step" in self.kinds:
+            return [(end(self.events[0]), self.work[0]["at_us"] / 1e6)]
+        has_ended = len(self.kinds) > 1 and self.kinds[1] in ENDS
+        return [(end(self.events[0]), end(self.events[1]))] if has_ended else []
+
+
+def end(event: Event) -> float:
+    """When an event is over [s]."""
+    lasts_us = (event.get("duration_us") or 0) if event["event"] == "checkpoint" else 0
+    return float(event["at_us"] / 1e6 + lasts_us / 1e6)
+
+
+def parts(
+    events: Sequence[Event],
+    window: Span,
+    step_s: tuple[float, float, float],
+    gpus: int,
+    hours: float,
+    *,
+    is_split: bool,
+) -> dict[str, float]:
+    """GPU-hours of every part, and `contradictions`.
+
+    window : when the run was scheduled; step_s : T_actual, T, T_ideal; is_split : whether K is known. [s]
+    """
+    tries, outages, wrong = followed(events)
+    actual_s, simulated_s, ideal_s = step_s
+    works = [worked(tries, place, window, actual_s) for place in range(len(tries))] if is_split else []
+    kept_s = sum(kept for kept, _ in works)
+    found_s = {
+        "productive": kept_s * ideal_s / actual_s,
+        "straggling": kept_s * (simulated_s - ideal_s) / actual_s,
+        "late_start": kept_s * (actual_s - simulated_s) / actual_s,
+        "lost_work": sum(lost for _, lost in works),
+        "startup": sum(shared(span, window) for each in tries for span in each.startup()),
+        "checkpoint": sum(shared(span, window) for each in tries for span in stalls(each)),
+    }
+    found = {name: part_s * gpus / 3600 for name, part_s in found_s.items()}
+    outage = sum(shared(span, window) for span in outages) * gpus / 3600
+    found["outage"] = max(0.0, min(outage, hours - sum(found.values())))
+    if sum(found.values()) > 1.01 * hours:
+        found = dict.fromkeys(found, 0.0)
+        wrong += 1
+    return found | {"unknown": hours - sum(found.values()), "contradictions": wrong}
+
+
+def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], int]:
+    """Attempts, outages, and how many events contradict the one before."""
+    tries: list[Try] = []
+    outages: list[Span] = []
+    now: Try | None = None
+    wrong, last_end = 0, -inf
+    for event in events:
+        kind, step, is_start = event["event"], event.get("step"), event["event"] in STARTS
+        marks = now.marks(is_doubted=False) if now is not None else []
+        is_lower = bool(marks) and step is not None and step < marks[-1][1] and not is_start
+        if (
+            event["at_us"] / 1e6 < last_end - 1
+            or is_lower
+            or (now is not None and not now.can_go_on_with(kind))
+        ):
+            wrong += 1
+            if now is not None:
+                now.is_doubted = True
+            now = None
+            continue
+        last_end = max(last_end, end(event))
+        if now is not None and not is_start:
+            now.events.append(event)
+            continue
+        if now is not None and now.kinds[-1] == "failure":
+            first = next(each for each in now.events if each["event"] == "failure")
+            outages.append((first["at_us"] / 1e6, event["at_us"] / 1e6))
+        elif now is not None and now.kinds[-1] != "stop":
+            now.died = True
+        now = Try([event])
+        tries.append(now)
+    return tries, outages, wrong
+
+
+def worked(tries: Sequence[Try], place: int, window: Span, actual_s: float) -> Span:
+    """Time of an attempt's kept and of its lost steps in the window [s]."""
+    attempt = tries[place]
+    marks = attempt.marks(is_doubted=attempt.is_doubted)
+    later = [step for each in tries[place + 1 :] if (step := each.begins_with()) is not None]
+    redone_from: float = min(later, default=inf)
+    if not later and marks and (attempt.died or "failure" in attempt.kinds):
+        saved = attempt.saved()
+        redone_from = marks[0][1] if saved is None else saved
+    steps, kept = 0.0, 0.0
+    for (begin, low), (finish, high) in pairwise(marks):
+        for_step = (finish - begin) / (high - low) if high > low and finish > begin else None
+        if for_step is None:  # no step, or all at once
+            continue
+        first = low + (min(max(window[0], begin), finish) - begin) / for_step
+        last = low + (min(max(window[1], begin), finish) - begin) / for_step
+        steps += last - first
+        kept += max(0.0, min(last, redone_from) - first)
+    if steps <= 0:
+        return 0.0, 0.0
+    whole = (marks[0][0], marks[-1][0])
+    inside = (max(whole[0], window[0]), min(whole[1], window[1]))
+    at_work = min(
+        steps * actual_s, shared(whole, window) - sum(shared(span, inside) for span in stalls(attempt))
+    )
+    return at_work * kept / steps, at_work * (steps - kept) / steps
+
+
+def stalls(attempt: Try) -> list[Span]:
+    """Checkpoints from the first step on."""
+    return [(each["at_us"] / 1e6, end(each)) for each in attempt.work if each["event"] == "checkpoint"]
+
+
+def shared(span: Span, window: Span) -> float:
+    """How long both last [s]."""
+    return max(0.0, min(span[1], window[1]) - max(span[0], window[0]))

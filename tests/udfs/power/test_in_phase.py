@@ -1,0 +1,56 @@
+"""Pairs of units in phase: against a double loop, and in cases whose answer is plain."""
+
+import numpy as np
+import pytest
+
+from tests.oracle import power as twin
+from udfs.power import in_phase as searched
+from udfs.power.in_phase import Swings, in_phase
+
+
+def units(seed: int, count: int) -> list[tuple[float, float, float, float]]:
+    """Period, peak, first and last of units, some with nearly the same period."""
+    rng = np.random.default_rng(seed)
+    drawn = []
+    for _ in range(count):
+        period = float(rng.choice([2.0, 5.0, 5.0])) * (
+            1 + rng.choice([0.0, 1e-4, 1e-2]) * rng.standard_normal()
+        )
+        first = rng.uniform(0, 400)
+        drawn.append((period, first + rng.uniform(0, 200), first, first + rng.uniform(5, 1200)))
+    return drawn
+
+
+@pytest.mark.parametrize("together", [1, 50, 10**6])
+@pytest.mark.parametrize("count", [1, 2, 120])
+def test_random_units(together: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searched, "PAIRS_TOGETHER", together)
+    drawn = units(together % 7, count)
+    found = in_phase(Swings(*np.array(drawn).T))
+    wanted = twin.in_phase(drawn)
+    assert list(zip(found.one.tolist(), found.other.tolist(), strict=True)) == list(wanted)
+    wanted_figures = np.array([*wanted.values()]).reshape(-1, 2).T
+    assert np.allclose([found.drift, found.phase_difference], wanted_figures, atol=1e-9)
+    assert count < 100 or len(wanted) > 20
+
+
+@pytest.mark.parametrize(
+    ("other", "difference"),
+    [
+        ((5.0, 0.5, 0.0, 1000.0), 0.1),
+        ((5.0, -0.5, 0.0, 1000.0), -0.1),
+        ((5.0, 1005.0 + 4.5, 0.0, 1000.0), -0.1),
+        ((5.0, 1.0, 0.0, 1000.0), None),
+        ((5.005, 500.0, 0.0, 1000.0), 0.0),
+        ((5.0075, 500.0, 0.0, 1000.0), None),
+        ((5.0, 0.0, 960.0, 2000.0), None),
+        ((5.0, 0.0, 940.0, 2000.0), 0.0),
+    ],
+    ids=["later", "earlier", "a period on", "apart", "drifts", "drifts away", "hardly met", "met"],
+)
+def test_a_pair(other: tuple[float, float, float, float], difference: float | None) -> None:
+    """Beside a unit of period 5 s that peaks at 0 s and is recorded for 1,000 s."""
+    found = in_phase(Swings(*np.array([(5.0, 0.0, 0.0, 1000.0), other]).T))
+    assert found.phase_difference.tolist() == (
+        [] if difference is None else [pytest.approx(difference, abs=1e-9)]
+    )

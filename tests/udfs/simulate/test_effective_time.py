@@ -1,0 +1,226 @@
+"""What became of a run's GPU-hours: days drawn by hand, random days beside the twin, and what has no row."""
+
+import random
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from schemas.effective_time import KNOWN_PARTS
+from schemas.vocabulary import EVENTS, JOB_TIME
+from tests.oracle import effective_time as twin
+from tests.support.diagnoses import unit_rows
+from tests.udfs.lines import manifest, rank_steps
+from udfs.simulate.effective_time import StepTimes, time_rows
+from udfs.what_if import simulate_job
+
+DAY = date(2026, 1, 5)
+MIDNIGHT_S = datetime(2026, 1, 5, tzinfo=UTC).timestamp()
+TIMES = StepTimes(actual_s=1.0, simulated_s=0.875, ideal_s=0.75)
+HOUR_S = 3600.0
+
+Event = dict[str, Any]
+
+
+def event(kind: str, at_s: float, step: int | None = None, lasts_s: float | None = None) -> Event:
+    """An event, at seconds after midnight."""
+    lasts_us = None if lasts_s is None else lasts_s * 1e6
+    return {"event": kind, "at_us": round((MIDNIGHT_S + at_s) * 1e6), "step": step, "duration_us": lasts_us}
+
+
+def rows(
+    events: list[Event], hours: float, status: str = "analysed", **facts: object
+) -> list[dict[str, Any]]:
+    """Rows of job_time of a run on one GPU."""
+    job = {"status": status, "gpu_hours": hours, "world_size": 1}
+    return time_rows({"events": events, "log_date": DAY} | facts, job, TIMES, 0.25)
+
+
+def seconds(events: list[Event], hours: float, **facts: date | str) -> dict[str, float]:
+    """Seconds of each part that is not 0, and contradictions where there are some."""
+    (row,) = rows(events, hours, "analysed", **facts)
+    found = {name: round(row[f"{name}_gpu_hours"] * HOUR_S, 6) for name in (*KNOWN_PARTS, "unknown")}
+    assert sum(found.values()) == pytest.approx(hours * HOUR_S)
+    found |= {"contradictions": row["contradictions"]}
+    return {name: value for name, value in found.items() if value}
+
+
+RUN = [
+    event("start", 100, 0),
+    event("first_step", 200, 0),
+    event("checkpoint", 1200, 1000, 50),
+    event("failure", 1650, 1400),
+    event("restart", 1950, 1000),
+    event("first_step", 2050, 1000),
+    event("stop", 3050, 2000),
+]
+"""1,000 steps in 1,000 s, saved, 400 that are lost, then the other 1,000."""
+
+
+def test_a_day_drawn_by_hand() -> None:
+    assert seconds(RUN, 1.0) == {
+        "productive": 1500,
+        "straggling": 250,
+        "late_start": 250,
+        "lost_work": 400,
+        "outage": 300,
+        "startup": 200,
+        "checkpoint": 50,
+        "unknown": 3600 - 2950,
+    }
+    (row,) = rows(RUN, 1.0)
+    assert (row["ettr"], row["productive_fraction"]) == pytest.approx((2000 / 3600, 1500 / 3600))
+    assert (row["steps_kept"], row["steps_lost"], row["outage_s"]) == pytest.approx((2000, 400, 300))
+    assert (row["starts"], row["failures"], row["checkpoints"]) == (2, 1, 1)
+    assert row["lost_to_causes_gpu_hours"] == pytest.approx(0.25 * 2000 / HOUR_S)
+
+
+def test_only_the_day_and_the_scheduled_time_count() -> None:
+    day_before = rows(RUN, 1.0, log_date=date(2026, 1, 4))[0]
+    assert day_before["unknown_gpu_hours"] == 1.0
+    ended = datetime.fromtimestamp(MIDNIGHT_S + 700, UTC)
+    assert seconds(RUN, 0.25, ended_at=ended) == {
+        "productive": 375, "straggling": 62.5, "late_start": 62.5, "startup": 100, "unknown": 300,
+    }  # fmt: skip
+    assert seconds(RUN, 0.25, ended_at=ended.isoformat()) == seconds(RUN, 0.25, ended_at=ended)
+    started = datetime.fromtimestamp(MIDNIGHT_S + 2550, UTC)
+    assert seconds(RUN, 1.0, started_at=started)["productive"] == 375
+    split = [seconds(RUN, 1.0, ended_at=ended), seconds(RUN, 1.0, started_at=ended)]
+    for name in ("productive", "lost_work", "startup", "checkpoint", "outage"):
+        assert sum(each.get(name, 0) for each in split) == pytest.approx(seconds(RUN, 1.0)[name])
+
+
+def test_what_follows_the_last_mark_and_slow_steps_are_unknown() -> None:
+    assert seconds([event("step", 0, 0), event("step", 1500, 1000)], 0.5)["unknown"] == 800
+    fast = [event("step", 0, 0), event("step", 500, 1000)]
+    assert seconds(fast, 500 / HOUR_S) == {"productive": 375, "straggling": 62.5, "late_start": 62.5}
+    assert seconds([event("start", 0), event("first_step", 60)], 0.5) == {"startup": 60, "unknown": 1740}
+
+
+def test_work_is_lost_from_where_a_later_attempt_begins() -> None:
+    thrice = [
+        event("step", 0, 0), event("step", 100, 100),
+        event("start", 150, 90), event("first_step", 160, 90), event("failure", 165, 95),
+        event("start", 200), event("first_step", 210, 20), event("stop", 290, 100),
+    ]  # fmt: skip
+    assert seconds(thrice, 290 / HOUR_S)["lost_work"] == 80 + 5
+    failed = [event("step", 0, 0), event("checkpoint", 60, 60, 0), event("failure", 100, 100)]
+    assert seconds(failed, 100 / HOUR_S)["lost_work"] == 40
+    assert seconds([failed[0], failed[2]], 100 / HOUR_S)["lost_work"] == 100
+    died = [event("step", 0, 0), event("checkpoint", 60, 60, 0), event("step", 80, 80), event("restart", 99)]
+    assert seconds(died, 100 / HOUR_S)["lost_work"] == 20
+    assert "lost_work" not in seconds([event("step", 0, 0), event("stop", 80, 80)], 100 / HOUR_S)
+
+
+@pytest.mark.parametrize(
+    ("events", "known"),
+    [
+        ([event("step", 0, 0), event("step", 50, 50), event("step", 100, 100), event("step", 20, 120)], 50),
+        ([event("step", 0, 0), event("step", 50, 50), event("step", 100, 100), event("step", 200, 99)], 50),
+        ([event("step", 0, 0), event("step", 50, 50), event("failure", 90, 90), event("step", 95, 95)], 50),
+        ([event("start", 0), event("step", 50, 0), event("step", 60, 0), event("step", 90, 30)], 30),
+        ([event("step", 0, 0), event("stop", 50, 50), event("stop", 60, 50)], 0),
+        ([event("step", 0, 0), event("first_step", 50, 5), event("step", 60, 50), event("stop", 70, 60)], 10),
+        ([event("checkpoint", 0, 0, 50), event("step", 40, 50), event("step", 60, 60)], 0),
+    ],
+    ids=["time", "step", "no restart", "no first step", "two stops", "two first steps", "while saving"],
+)  # fmt: skip
+def test_of_two_events_that_contradict_each_other_neither_is_believed(
+    events: list[Event], known: float
+) -> None:
+    found = seconds(events, 1.0)
+    assert found["contradictions"] == 1
+    worked = sum(found.get(name, 0) for name in ("productive", "straggling", "late_start", "lost_work"))
+    assert worked == known
+
+
+def test_a_little_back_in_time_is_a_clock_that_was_set() -> None:
+    events = [event("step", 0, 0), event("step", 50, 50), event("step", 49.5, 50), event("step", 100, 100)]
+    assert "contradictions" not in seconds(events, 1.0)
+
+
+def test_a_checkpoint_before_the_first_step_is_part_of_the_startup() -> None:
+    early = [event("start", 0), event("checkpoint", 20, 0, 5), event("first_step", 60, 0)]
+    assert seconds(early, 0.5) == {"startup": 60, "unknown": 1740}
+    assert seconds([*early[:2], event("failure", 90)], 0.5) == {"unknown": 1800}
+    assert seconds([early[0], event("failure", 90), event("restart", 95)], 0.5) == {
+        "startup": 90, "outage": 5, "unknown": 1705,
+    }  # fmt: skip
+
+
+def test_outages_count_as_far_as_gpus_were_allocated_and_more_than_all_is_a_contradiction() -> None:
+    assert seconds(RUN, 2750 / HOUR_S)["outage"] == 100
+    assert rows(RUN, 2750 / HOUR_S)[0]["outage_s"] == 300
+    assert seconds(RUN, 2640 / HOUR_S)["unknown"] == -10
+    assert seconds(RUN, 2600 / HOUR_S) == {"unknown": 2600, "contradictions": 1}
+    assert rows(RUN, 2600 / HOUR_S)[0]["steps_kept"] == 0
+
+
+@pytest.mark.parametrize("status", ["too_few_steps", "unknown_clocks", "high_discrepancy", "analysed"])
+def test_step_times_that_are_not_trusted_leave_training_unknown(status: str) -> None:
+    (row,) = rows(RUN, 1.0, status)
+    is_split = status in {"high_discrepancy", "analysed"}  # recorded steps are longer: late starts
+    assert (row["productive_gpu_hours"] > 0, row["lost_work_gpu_hours"] > 0) == (is_split, is_split)
+    assert row["startup_gpu_hours"] == pytest.approx(200 / HOUR_S)
+    job = {"status": status, "gpu_hours": 1.0, "world_size": 1}
+    facts = {"events": RUN, "log_date": DAY}
+    (shorter,) = time_rows(facts, job, StepTimes(0.75, 0.875, 0.75), -0.5)
+    assert (shorter["late_start_gpu_hours"] < 0) == (status == "analysed")
+    assert shorter["lost_to_causes_gpu_hours"] == 0
+
+
+def random_events(draw: random.Random) -> list[Event]:
+    """Mostly what a run does: starts, works, saves, fails, goes back; and sometimes anything."""
+    events: list[Event] = []
+    at_s, step, kind = draw.uniform(-300, 300), draw.randrange(50), draw.choice(EVENTS)
+    for _ in range(draw.randrange(1, 16)):
+        named, lasts_s = step if draw.random() < 0.85 else None, draw.choice([None, 0.0, 2.5, 40.0])
+        events.append(event(kind, at_s, named, lasts_s))
+        likely = {
+            "failure": ["restart"],
+            "stop": ["start"],
+            "start": ["first_step"],
+            "restart": ["first_step"],
+        }
+        at_work = ["step", "step", "checkpoint", "checkpoint", "failure", "restart", "stop"]
+        kind = draw.choice(likely.get(kind, at_work) if draw.random() < 0.9 else EVENTS)
+        at_s += draw.choice([0, 0.25, 200, -0.5, -5] if draw.random() < 0.1 else [50, 300])
+        goes_back = kind in ("start", "restart") or draw.random() < 0.05
+        step += draw.choice([0, -20, -150] if goes_back else [0, 40, 250])
+    return events
+
+
+def test_random_days_beside_the_twin() -> None:
+    draw = random.Random(5)  # noqa: S311  # nothing is secret here
+    for _ in range(600):
+        events = random_events(draw)
+        ended = MIDNIGHT_S + draw.choice([310, 700, 90000])
+        times = StepTimes(*draw.choice([(1.0, 0.9, 0.8), (0.5, 0.6, 0.7), (3.0, 2.0, 1.0)]))
+        hours, gpus = draw.choice([0.5, 2.0, 8.0]), draw.choice([1, 8])
+        status = draw.choice(["analysed", "analysed", "too_few_steps"])
+        job = {"status": status, "gpu_hours": hours, "world_size": gpus}
+        facts = {"events": events, "log_date": DAY, "ended_at": datetime.fromtimestamp(ended, UTC)}
+        (row,) = time_rows(facts, job, times, None)
+        window = (MIDNIGHT_S, min(ended, MIDNIGHT_S + 24 * HOUR_S))
+        wanted = twin.parts(events, window, times, gpus, hours, is_split=status == "analysed")
+        for name, value in wanted.items():
+            column = name if name == "contradictions" else f"{name}_gpu_hours"
+            assert row[column] == pytest.approx(value, abs=1e-9), (name, events)
+
+
+@pytest.mark.parametrize(
+    "facts", [{}, {"gpu_hours": 0.0}, {"events": []}], ids=["hours", "no hours", "events"]
+)
+def test_without_gpu_hours_or_events_there_is_no_row(facts: dict[str, Any]) -> None:
+    unit = manifest(dp_size=2, pp_size=2) | {"events": RUN} | facts
+    known = {"gpu_hours": 4.0} if "events" in facts else {}
+    tables = simulate_job(rank_steps(*unit_rows()), unit | known)
+    assert (tables[JOB_TIME].num_rows, tables["job_slowdown"].num_rows) == (0, 1)
+
+
+def test_the_other_tables_of_a_unit_do_not_see_its_events() -> None:
+    unit, lines = manifest(dp_size=2, pp_size=2) | {"gpu_hours": 4.0}, rank_steps(*unit_rows())
+    without, with_events = simulate_job(lines, unit), simulate_job(lines, unit | {"events": RUN})
+    assert with_events.pop(JOB_TIME).num_rows == 1
+    assert without.pop(JOB_TIME).num_rows == 0
+    assert without == with_events

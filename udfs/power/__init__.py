@@ -1,0 +1,1 @@
+"""Power over a day: megawatts of units, the fleet's sum, units that swing in phase."""

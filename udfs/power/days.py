@@ -1,0 +1,157 @@
+"""Tables of power: megawatts of each unit, the fleet's day, and units in phase. Rows in, rows out."""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.tables import TABLES
+from schemas.vocabulary import JOB_MEGAWATTS, POWER_DAY, POWER_IN_PHASE
+from udfs.kernel.arrays import Floats
+from udfs.power.in_phase import Swings, in_phase
+
+MOST_PAIRS: Final = 1000
+"""Pairs that a day keeps, those that swing most."""
+
+READ: Final = {
+    "job_power": (
+        *("mean_share", "low_share", "high_share", "swing_share", "dominant_harmonic", "dominant_amplitude"),
+        *("first_at", "last_at", "step_every_s", "peak_at"),
+    ),
+    "jobs": ("gpu_type", "world_size", "gpu_hours", "started_at", "ended_at"),
+}
+"""Columns of a unit that its power is made of."""
+
+_DAY_H: Final = 24.0
+_HOUR: Final = timedelta(hours=1)
+_W_IN_MW: Final = 1e6
+
+Row = dict[str, Any]
+
+
+class Watts(NamedTuple):
+    """What one GPU of a type draws while it computes, and otherwise. [W]"""
+
+    computing: float
+    otherwise: float
+
+
+def power_tables(units: pa.Table, watts: Mapping[str, Watts]) -> dict[str, pa.Table]:
+    """Rows of job_megawatts, power_day and power_in_phase.
+
+    units : the columns READ of each unit with a row in job_power, and its key.
+    watts : by gpu_type; units of other types have no megawatts.
+    """
+    rows = [row | _megawatts(row, watts.get(row["gpu_type"])) for row in units.to_pylist()]
+    rows.sort(key=lambda row: (row["log_date"], row["job_id"], row["run_id"]))
+    by_day: dict[date, list[Row]] = {}
+    for row in rows:
+        by_day.setdefault(row["log_date"], []).append(row)
+    days, pairs = [], []
+    for day, some in by_day.items():
+        found = _pairs(some)
+        days.append({"log_date": day, "in_phase_pairs": len(found), **_sums(some)})
+        pairs += sorted(found, key=lambda pair: -pair["swing_gpus"])[:MOST_PAIRS]
+    made = {JOB_MEGAWATTS: rows, POWER_DAY: days, POWER_IN_PHASE: pairs}
+    return {name: pa.Table.from_pylist(each, TABLES[name].arrow_schema) for name, each in made.items()}
+
+
+def _megawatts(row: Row, watts: Watts | None) -> Row:
+    """Columns of job_megawatts beside the key and what the manifest says."""
+    found: Row = {"hours": _hours(row)}
+    if watts is None:
+        return found
+
+    def megawatts(share: float) -> float:
+        watts_a_gpu = watts.otherwise + share * (watts.computing - watts.otherwise)
+        return float(row["world_size"] * watts_a_gpu / _W_IN_MW)
+
+    by_share = {f"{name}_mw": megawatts(row[f"{name}_share"]) for name in ("mean", "low", "high")}
+    found |= {"computing_w": watts.computing, "otherwise_w": watts.otherwise, **by_share}
+    found["swing_mw"] = found["high_mw"] - found["low_mw"]
+    if found["hours"] is not None:
+        found["energy_mwh"] = found["mean_mw"] * found["hours"]
+    return found
+
+
+def _hours(row: Row) -> float | None:
+    """How long the unit ran on its log date: by its GPU-hours, else from start to end, in UTC. [h]"""
+    if row["gpu_hours"] is not None:
+        return min(float(row["gpu_hours"] / row["world_size"]), _DAY_H)
+    if row["started_at"] is None or row["ended_at"] is None:
+        return None
+    begins = datetime.combine(row["log_date"], time(tzinfo=UTC))
+    ran = min(row["ended_at"], begins + timedelta(days=1)) - max(row["started_at"], begins)
+    return max(float(ran / _HOUR), 0.0)
+
+
+def _sums(rows: list[Row]) -> Row:
+    """Columns of power_day: at a random moment of the day, each unit running for its part of it."""
+    timed = [row for row in rows if row["hours"] is not None]
+    part = _column(timed, "hours") / _DAY_H
+    gpus = _column(timed, "world_size")
+    swing_gpus = gpus * _column(timed, "swing_share")
+    found: Row = {
+        "jobs": len(rows),
+        "timed_jobs": len(timed),
+        "gpus": float((part * gpus).sum()),
+        "computing_gpus": float((part * gpus * _column(timed, "mean_share")).sum()),
+        "swing_gpus": float((part * swing_gpus).sum()),
+        "independent_swing_gpus": _root_of_squares(part, swing_gpus),
+    }
+    powered = [row for row in timed if "mean_mw" in row]
+    found["powered_jobs"] = len(powered)
+    if powered:
+        part = _column(powered, "hours") / _DAY_H
+        for name in ("mean_mw", "low_mw", "high_mw", "swing_mw"):
+            found[name] = float((part * _column(powered, name)).sum())
+        found["independent_swing_mw"] = _root_of_squares(part, _column(powered, "swing_mw"))
+        found["energy_mwh"] = float(_column(powered, "energy_mwh").sum())
+    return found
+
+
+def _root_of_squares(part: Floats, swing: Floats) -> float:
+    return float(np.sqrt((part * swing * swing).sum()))
+
+
+def _column(rows: list[Row], name: str) -> Floats:
+    return np.array([row[name] for row in rows], dtype=np.float64)
+
+
+def _pairs(rows: list[Row]) -> list[Row]:
+    """Rows of power_in_phase of a day, all of them."""
+    rows = [row for row in rows if row["peak_at"] is not None]
+    if not rows:
+        return []
+    zero = min(row["first_at"] for row in rows)
+    at_s = {
+        name: np.array([(row[name] - zero).total_seconds() for row in rows])
+        for name in ("peak_at", "first_at", "last_at")
+    }
+    period_s = _column(rows, "step_every_s") / _column(rows, "dominant_harmonic")
+    found = in_phase(Swings(period_s, at_s["peak_at"], at_s["first_at"], at_s["last_at"]))
+    swing_gpus = 2 * _column(rows, "world_size") * _column(rows, "dominant_amplitude")
+    per_gpu = [row["computing_w"] - row["otherwise_w"] if "mean_mw" in row else np.nan for row in rows]
+    swing_mw = swing_gpus * np.array(per_gpu) / _W_IN_MW
+    columns: dict[str, list[Any]] = {
+        "period_s": period_s[found.one].tolist(),
+        "other_period_s": period_s[found.other].tolist(),
+        "common_s": found.common_s.tolist(),
+        "drift": found.drift.tolist(),
+        "phase_difference": found.phase_difference.tolist(),
+        "swing_gpus": (swing_gpus[found.one] + swing_gpus[found.other]).tolist(),
+        "swing_mw": [
+            None if np.isnan(value) else value
+            for value in (swing_mw[found.one] + swing_mw[found.other]).tolist()
+        ],
+    }
+    for prefix, units in (("", found.one), ("other_", found.other)):
+        for name in ("job_id", "run_id"):
+            columns[prefix + name] = [rows[unit][name] for unit in units.tolist()]
+    day = rows[0]["log_date"]
+    return [
+        {"log_date": day, **dict(zip(columns, values, strict=True))}
+        for values in zip(*columns.values(), strict=True)
+    ]

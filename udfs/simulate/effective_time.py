@@ -1,0 +1,161 @@
+"""What a day's GPU-hours of a run were spent on: the row of job_time.
+
+Equations: udfs/README.md, "Effective time".
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from schemas.vocabulary import (
+    EVENT_CHECKPOINT,
+    EVENT_FAILURE,
+    EVENT_RESTART,
+    EVENT_START,
+    STATUS_ANALYSED,
+    STATUS_HIGH_DISCREPANCY,
+)
+from udfs.simulate.run_course import Attempt, Course, Span, course_of
+
+Row = dict[str, Any]
+
+MOST_OVERDRAWN: Final = 0.01
+"""Part of the GPU-hours by which what events show may exceed them: clocks, and manifests that are rounded."""
+_HOUR_S: Final = 3600.0
+_DAY: Final = timedelta(days=1)
+_COUNTED: Final = {
+    "starts": (EVENT_START, EVENT_RESTART),
+    "failures": (EVENT_FAILURE,),
+    "checkpoints": (EVENT_CHECKPOINT,),
+}
+
+
+class StepTimes(NamedTuple):
+    """Mean step times of a replayed unit: T_actual, T and T_ideal. [s]"""
+
+    actual_s: float
+    simulated_s: float
+    ideal_s: float
+
+
+class Work(NamedTuple):
+    """Steps done in a window, and how long they took [s]; those lost were done again, or have to be."""
+
+    steps_kept: float = 0.0
+    steps_lost: float = 0.0
+    kept_s: float = 0.0
+    lost_s: float = 0.0
+
+
+def time_rows(
+    facts: Mapping[str, object], job: Row, times: StepTimes, saved_fraction: float | None
+) -> list[Row]:
+    """Row of job_time of a replayed unit; none without events or GPU-hours.
+
+    facts : the manifest; its `events` are rows of run_events in the order of the log
+    job   : the unit's row of job_slowdown: status, world_size, gpu_hours
+    saved_fraction : what fixing all causes saves of T_actual; None: not diagnosed
+    """
+    events, scheduled, gpus = facts.get("events"), job["gpu_hours"], job["world_size"]
+    if not isinstance(events, Sequence) or not events or not scheduled or not gpus:
+        return []
+    course, window = course_of(events), _window(facts)
+    work = _work(course, window, times.actual_s) if _are_trusted(job["status"], times) else Work()
+    outage_s = _length_s(course.outages, window)
+    spent_s = _spent_s(course, window, work, times)
+    scheduled_s = scheduled * _HOUR_S / gpus
+    spent_s["outage"] = min(outage_s, max(scheduled_s - sum(spent_s.values()), 0.0))
+    is_overdrawn = sum(spent_s.values()) > scheduled_s * (1 + MOST_OVERDRAWN)
+    if is_overdrawn:  # the manifest and the events contradict each other: neither is believed
+        spent_s, work = dict.fromkeys(spent_s, 0.0), Work()
+    hours = {name: part_s * gpus / _HOUR_S for name, part_s in spent_s.items()}
+    kept = hours["productive"] + hours["straggling"] + hours["late_start"]
+    return [
+        {
+            "scheduled_gpu_hours": scheduled,
+            **{f"{name}_gpu_hours": part for name, part in hours.items()},
+            "unknown_gpu_hours": scheduled - sum(hours.values()),
+            "ettr": kept / scheduled,
+            "productive_fraction": hours["productive"] / scheduled,
+            "lost_to_causes_gpu_hours": None if saved_fraction is None else kept * max(saved_fraction, 0.0),
+            "steps_kept": work.steps_kept,
+            "steps_lost": work.steps_lost,
+            "outage_s": outage_s,
+            **{name: _count(course, window, kinds) for name, kinds in _COUNTED.items()},
+            "contradictions": course.contradictions + is_overdrawn,
+        }
+    ]
+
+
+def _are_trusted(status: str, times: StepTimes) -> bool:
+    """Whether step times may be split; what a replay leaves out of a long step is late starts."""
+    is_late = status == STATUS_HIGH_DISCREPANCY and times.actual_s >= times.simulated_s
+    return status == STATUS_ANALYSED or is_late
+
+
+def _spent_s(course: Course, window: Span, work: Work, times: StepTimes) -> dict[str, float]:
+    """Seconds of the run's clock that each known part takes, outages left out."""
+    steps = work.kept_s / times.actual_s
+    stalls = [stall for attempt in course.attempts for stall in attempt.stalls]
+    return {
+        "productive": steps * times.ideal_s,
+        "straggling": steps * (times.simulated_s - times.ideal_s),
+        "late_start": steps * (times.actual_s - times.simulated_s),
+        "lost_work": work.lost_s,
+        "startup": _length_s(course.startups, window),
+        "checkpoint": _length_s(stalls, window),
+    }
+
+
+def _work(course: Course, window: Span, step_s: float) -> Work:
+    """Work of all attempts in a window, at a step time."""
+    pairs = zip(course.attempts, course.kept_below(), strict=True)
+    done = [_of_attempt(attempt, below, window, step_s) for attempt, below in pairs if attempt.steps]
+    return Work(*(math.fsum(column) for column in zip(*done, strict=True))) if done else Work()
+
+
+def _of_attempt(attempt: Attempt, kept_below: float, window: Span, step_s: float) -> Work:
+    """Work of an attempt: between two marks, steps go by evenly."""
+    inside = Span(attempt.times_s[0], attempt.times_s[-1]).within(window)
+    first, last = (float(each) for each in np.interp(inside, attempt.times_s, attempt.steps))
+    if last <= first:
+        return Work()
+    at_work_s = min((last - first) * step_s, inside.length_s - _length_s(attempt.stalls, inside))
+    kept = min(max(kept_below - first, 0.0), last - first)
+    each_s = at_work_s / (last - first)
+    return Work(kept, last - first - kept, kept * each_s, (last - first - kept) * each_s)
+
+
+def _length_s(spans: Iterable[Span], window: Span) -> float:
+    return math.fsum(span.within(window).length_s for span in spans)
+
+
+def _count(course: Course, window: Span, kinds: Sequence[str]) -> int:
+    times_s = [at_s for kind in kinds for at_s in course.times_s.get(kind, ())]
+    return sum(window.begin_s <= at_s < window.end_s for at_s in times_s)
+
+
+def _window(facts: Mapping[str, object]) -> Span:
+    """The run's time on its log date, in UTC: all of it where no day, start or end is known."""
+    begin_s, end_s = -math.inf, math.inf
+    day = facts.get("log_date")
+    if isinstance(day, date):
+        midnight = datetime.combine(day, time(), UTC)
+        begin_s, end_s = midnight.timestamp(), (midnight + _DAY).timestamp()
+    started_s, ended_s = (_moment_s(facts.get(name)) for name in ("started_at", "ended_at"))
+    begin_s = begin_s if started_s is None else max(begin_s, started_s)
+    end_s = end_s if ended_s is None else min(end_s, ended_s)
+    return Span(min(begin_s, end_s), end_s)
+
+
+def _moment_s(value: object) -> float | None:
+    """Unix time of a moment as a row of jobs, or a job.json, has it; None where it names none. [s]"""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    return value.timestamp() if isinstance(value, datetime) and value.tzinfo is not None else None

@@ -1,0 +1,208 @@
+"""The course of a run, from its events: its attempts, and the time between them.
+
+The rules, and the words: udfs/README.md, "Effective time". Events are few, so that this is plain Python.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from schemas.vocabulary import (
+    EVENT_CHECKPOINT,
+    EVENT_FAILURE,
+    EVENT_FIRST_STEP,
+    EVENT_RESTART,
+    EVENT_START,
+    EVENT_STEP,
+    EVENT_STOP,
+    UNIT_KEY,
+)
+
+CLOCK_SLACK_S: Final = 1.0
+"""By so much an event may begin before the one before it ends: clocks are set a little now and then."""
+
+_US: Final = 1e-6
+_AT_WORK: Final = "at work"
+_STARTING: Final = "starting"
+_SAVED_EARLY: Final = "starting, and saved before the first step"
+_DOWN: Final = "down"
+_STOPPED: Final = "stopped"
+_UNKNOWN: Final = "unknown"
+_STATES: Final = frozenset({_AT_WORK, _STARTING, _SAVED_EARLY, _DOWN, _STOPPED, _UNKNOWN})
+_ALLOWED: Final = {
+    EVENT_START: _STATES,
+    EVENT_RESTART: _STATES,
+    EVENT_FIRST_STEP: {_STARTING, _SAVED_EARLY, _UNKNOWN},
+    EVENT_STEP: {_AT_WORK, _UNKNOWN},
+    EVENT_CHECKPOINT: {_AT_WORK, _STARTING, _SAVED_EARLY, _UNKNOWN},
+    EVENT_FAILURE: _STATES - {_STOPPED},
+    EVENT_STOP: _STATES - {_STOPPED},
+}
+"""States of a run in which an event contradicts nothing; a run may die without one, and start again."""
+
+
+class Span(NamedTuple):
+    """A stretch of time. [s]"""
+
+    begin_s: float
+    end_s: float
+
+    def within(self, window: "Span") -> "Span":
+        """The part in a window, empty where they do not meet."""
+        begin_s = min(max(self.begin_s, window.begin_s), window.end_s)
+        return Span(begin_s, max(begin_s, min(self.end_s, window.end_s)))
+
+    @property
+    def length_s(self) -> float:
+        """How long it is."""
+        return self.end_s - self.begin_s
+
+
+@dataclass
+class Attempt:
+    """A run from a start to its end, as far as events show it.
+
+    resumes_at : step that its start names; None: none
+    times_s, steps : marks in order, at which time which step came next
+    stalls     : checkpoints: training stands still
+    saved_step : step that comes next after the last checkpoint; None: none is known
+    has_failed : whether it ended without being asked to
+    """
+
+    resumes_at: int | None = None
+    times_s: list[float] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    stalls: list[Span] = field(default_factory=list)
+    saved_step: int | None = None
+    has_failed: bool = False
+
+    @property
+    def first_step(self) -> int | None:
+        """The step with which it began, as far as that is known."""
+        return self.steps[0] if self.steps else self.resumes_at
+
+    def mark(self, at_s: float, step: int | None) -> None:
+        """Note which step comes next."""
+        if step is not None:
+            self.times_s.append(max([at_s, *self.times_s[-1:]]))
+            self.steps.append(step)
+
+    def forget(self, marks: int) -> None:
+        """Forget all marks but the first ones."""
+        del self.times_s[marks:], self.steps[marks:]
+
+
+@dataclass
+class Course:
+    """What events show of a run. Times are Unix times. [s]
+
+    startups, outages : from a start to the first step, and from a failure to the next start
+    times_s : of believed events, by kind
+    contradictions : events that cannot be true together with the one before
+    """
+
+    attempts: list[Attempt] = field(default_factory=list)
+    startups: list[Span] = field(default_factory=list)
+    outages: list[Span] = field(default_factory=list)
+    times_s: dict[str, list[float]] = field(default_factory=dict)
+    contradictions: int = 0
+
+    def kept_below(self) -> list[float]:
+        """For each attempt, the step from which on its work was done again, or has to be."""
+        found, least = [], math.inf
+        for attempt in reversed(self.attempts):
+            mine = least
+            if attempt.has_failed and least == math.inf and attempt.steps:
+                mine = attempt.steps[0] if attempt.saved_step is None else attempt.saved_step
+            found.append(mine)
+            least = min(least, math.inf if attempt.first_step is None else attempt.first_step)
+        return found[::-1]
+
+
+class _Follower:
+    """Follows the events of a run, one after the other."""
+
+    def __init__(self) -> None:
+        self.course = Course()
+        self._state, self._since_s, self._last_s = _UNKNOWN, 0.0, -math.inf
+        self._attempt: Attempt | None = None
+        self._marks = 0  # of the attempt, before the last event
+
+    def take(self, kind: str, at_s: float, step: int | None, stall_s: float) -> None:
+        """Take the next event; neither of two that contradict each other is believed."""
+        before = self._attempt.steps[-1:] if self._attempt is not None else []
+        is_new = kind in (EVENT_START, EVENT_RESTART)
+        goes_back = at_s < self._last_s - CLOCK_SLACK_S
+        undoes = not is_new and step is not None and bool(before) and step < before[0]
+        if goes_back or undoes or self._state not in _ALLOWED[kind]:
+            self.course.contradictions += 1
+            if self._attempt is not None:
+                self._attempt.forget(self._marks)
+            self._state, self._attempt = _UNKNOWN, None
+            return
+        self.course.times_s.setdefault(kind, []).append(at_s)
+        self._last_s = max(self._last_s, at_s + stall_s)
+        self._marks = len(self._attempt.steps) if self._attempt is not None else 0
+        if is_new:
+            self._begins(at_s, step)
+        elif kind in (EVENT_FAILURE, EVENT_STOP):
+            self._ends(at_s, step, has_failed=kind == EVENT_FAILURE)
+        elif kind == EVENT_CHECKPOINT and self._state in (_STARTING, _SAVED_EARLY):
+            self._state = _SAVED_EARLY  # without a first step to come, the run was at work and did not say so
+        else:
+            self._goes_on(at_s, step, stall_s if kind == EVENT_CHECKPOINT else None)
+
+    def _begins(self, at_s: float, step: int | None) -> None:
+        if self._state == _DOWN:
+            self.course.outages.append(Span(self._since_s, at_s))
+        elif self._state in (_AT_WORK, _STARTING, _SAVED_EARLY) and self._attempt is not None:
+            self._attempt.has_failed = True  # it died without an event
+        self._open(step)
+        self._state, self._since_s = _STARTING, at_s
+
+    def _goes_on(self, at_s: float, step: int | None, stall_s: float | None) -> None:
+        if self._state in (_STARTING, _SAVED_EARLY):
+            self.course.startups.append(Span(self._since_s, at_s))
+        attempt = self._attempt or self._open(None)
+        attempt.mark(at_s, step)
+        if stall_s is not None:
+            attempt.stalls.append(Span(at_s, at_s + stall_s))
+            attempt.mark(at_s + stall_s, step)
+            attempt.saved_step = attempt.saved_step if step is None else step
+        self._state = _AT_WORK
+
+    def _ends(self, at_s: float, step: int | None, *, has_failed: bool) -> None:
+        if self._state == _STARTING:
+            self.course.startups.append(Span(self._since_s, at_s))
+        if self._attempt is not None:
+            self._attempt.has_failed |= has_failed
+            if self._state == _AT_WORK:
+                self._attempt.mark(at_s, step)
+        if self._state != _DOWN:
+            self._since_s = at_s
+        self._state = _DOWN if has_failed else _STOPPED
+
+    def _open(self, step: int | None) -> Attempt:
+        self._attempt, self._marks = Attempt(step), 0
+        self.course.attempts.append(self._attempt)
+        return self._attempt
+
+
+def in_order(rows: pa.Table) -> pa.Table:
+    """Rows of run_events in the order of their logs: the unit's key and what course_of takes of them."""
+    names = [*UNIT_KEY, "event", "at_us", "step", "duration_us"]
+    ordered = rows.sort_by([("source_file", "ascending"), ("line", "ascending")])
+    return ordered.select([name for name in names if name in rows.column_names])
+
+
+def course_of(events: Iterable[Mapping[str, Any]]) -> Course:
+    """Follow the events of a run: rows of run_events, in the order of the log."""
+    follower = _Follower()
+    for event in events:
+        kind, stall_us = event["event"], event.get("duration_us")
+        stall_s = (stall_us or 0.0) * _US if kind == EVENT_CHECKPOINT else 0.0
+        follower.take(kind, event["at_us"] * _US, event.get("step"), stall_s)
+    return follower.course
