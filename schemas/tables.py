@@ -4,6 +4,7 @@ from typing import Final
 
 from schemas import (
     effective_time,
+    exposed_communication,
     fleet_tables,
     gpu_types,
     ingested_tables,
@@ -22,10 +23,11 @@ _MODULES: Final = (
     job_slowdown,
     job_causes,
     part_tables,
-    gpu_types,
     effective_time,
-    power_tables,
+    gpu_types,
+    exposed_communication,
     role_tables,
+    power_tables,
     fleet_tables,
     log_tables,
 )

@@ -37,6 +37,13 @@ OP_TYPE_GROUPS: Final = {
 }
 """Op types that op_type_slowdown counts as one; others count separately."""
 
+ALL_OP_TYPES: Final = "all"
+ALL_STAGES: Final = -1
+"""Op type and stage in rows of exposed_communication that are of every one."""
+SCOPE_JOB: Final = "job"
+SCOPE_STAGE: Final = "stage"
+SCOPE_OP_TYPE: Final = "op_type"
+
 RANK_LOG_FORMAT: Final = "rank-log/1"
 PUBLISHED_TRACE_FORMAT: Final = "published-trace"
 RUN_EVENTS_FORMAT: Final = "run-events/1"
@@ -208,6 +215,7 @@ STAGE_SLOWDOWN: Final = "stage_slowdown"
 DP_RANK_SLOWDOWN: Final = "dp_rank_slowdown"
 WORKER_SLOWDOWN: Final = "worker_slowdown"
 HOST_CLOCK: Final = "host_clock"
+EXPOSED_COMMUNICATION: Final = "exposed_communication"
 JOB_CAUSES: Final = "job_causes"
 JOB_BASELINE: Final = "job_baseline"
 GPU_TYPE_SLOWDOWN: Final = "gpu_type_slowdown"
@@ -242,7 +250,7 @@ REPLAY_TABLES: Final = (
     JOB_BASELINE,
 )
 """Every replayed unit has rows in each of these."""
-FURTHER_TABLES: Final = (JOB_TIME, GPU_TYPE_SLOWDOWN, ROLE_STEP, JOB_POWER)
+FURTHER_TABLES: Final = (JOB_TIME, GPU_TYPE_SLOWDOWN, EXPOSED_COMMUNICATION, ROLE_STEP, JOB_POWER)
 """A replayed unit has rows in these only where its logs answer what they ask."""
 RESULT_TABLES: Final = (*REPLAY_TABLES, *FURTHER_TABLES)
 ROLE_TABLES: Final = (ROLE_ITERATION, ROLE_EFFECT)

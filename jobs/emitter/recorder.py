@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from .rank_log_writer import RankLogWriter, Step
@@ -111,7 +112,11 @@ class Recorder:
             return
         if self._clock is None:
             torch = sys.modules.get("torch")
-            self._clock = CudaClock(torch.cuda) if torch and torch.cuda.is_available() else HostClock()
+            self._clock = HostClock()
+            if torch and torch.cuda.is_available():
+                self._clock = CudaClock(torch.cuda)
+                rank = self.writer.rank
+                self.writer.rank = replace(rank, gpu_type=rank.gpu_type or torch.cuda.get_device_name())
         self._clock.settle()
         self._step = _OpenStep(number, self._clock)
 

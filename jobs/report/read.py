@@ -22,6 +22,7 @@ from schemas.vocabulary import (
     FLEET_DAY,
     FURTHER_TABLES,
     JOB_CAUSES,
+    JOB_MEGAWATTS,
     OP_TYPE_SLOWDOWN,
     REJECTS,
     ROLE_EFFECT,
@@ -42,13 +43,14 @@ _NAMED: Final = {
 }
 """Tables of the fleet's page that are named queries."""
 _JOB_DAYS: Final = "job_days"
+_FURTHER: Final = (*FURTHER_TABLES, JOB_MEGAWATTS)
 _OF_UNITS: Final = {
     _JOB_DAYS: (),
     WORKER_SLOWDOWN: ("dp_rank", "pp_rank"),
     STEP_SLOWDOWN: ("step",),
     OP_TYPE_SLOWDOWN: ("op_type",),
     JOB_CAUSES: ("cause",),
-    **{name: TABLES[name].grain[len(UNIT_KEY) :] for name in FURTHER_TABLES},
+    **{name: TABLES[name].grain[len(UNIT_KEY) :] for name in _FURTHER},
 }
 """Tables and views of a job's page, and the rest of their keys."""
 
@@ -96,7 +98,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
             steps=rows[STEP_SLOWDOWN].get(unit, ()),
             op_types=rows[OP_TYPE_SLOWDOWN].get(unit, ()),
             causes=rows[JOB_CAUSES].get(unit, ()),
-            further={name: rows[name].get(unit, ()) for name in FURTHER_TABLES},
+            further={name: rows[name].get(unit, ()) for name in _FURTHER},
             roles=roles.get((unit.log_date, rows[_JOB_DAYS][unit][0]["part_of"]), ()),
             hosts=record,
             rejects=rejects.get(unit, ()),

@@ -1,4 +1,4 @@
-"""What a section of a job's page is."""
+"""A section of a job's page, as a template draws it."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -12,6 +12,7 @@ class Section(NamedTuple):
     name    : of its anchor, unique on the page
     columns : heads of the table's columns; the first names the row, the others are numbers
     rows    : texts, as a person reads them
+    chart   : id of the chart above the table, one of job_charts.charts; empty without one
     """
 
     name: str
@@ -19,6 +20,7 @@ class Section(NamedTuple):
     says: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
+    chart: str = ""
 
 
 SectionOf = Callable[[UnitTables], Section | None]

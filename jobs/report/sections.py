@@ -2,8 +2,10 @@
 
 from typing import Final
 
+from jobs.report.effective_time import effective_time
+from jobs.report.power import power_section
 from jobs.report.roles import whole
 from jobs.report.section import SectionOf
 
-SECTIONS: Final[tuple[SectionOf, ...]] = (whole,)
+SECTIONS: Final[tuple[SectionOf, ...]] = (effective_time, whole, power_section)
 """In the order of the page; each gives None where the unit's logs do not answer it."""

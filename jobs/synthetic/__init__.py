@@ -21,5 +21,6 @@ communication   : FlappingLink, CongestedNetwork; without: the usual transfer
 launch_delay    : SlowStorage; without: no delay of any stage's first forward-compute, not even the usual one
 data_loading    : SlowReads, of jobs that record loads; without: the usual load
 mixed_hardware  : MixedTypes, of jobs that state types of GPU; without: all on the fastest
-none            : PlannedGc, ExpertImbalance, UnlikeGpus, HeavyTailedNoise, ClockSkew, see nuisances.py
+none            : PlannedGc, ExpertImbalance, UnlikeGpus, HeavyTailedNoise, UnevenLoads, ClockSkew:
+                  see nuisances.py
 """

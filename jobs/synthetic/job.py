@@ -97,8 +97,11 @@ def _step_zeros_us(plan: JobPlan, timeline: Timeline) -> Int64s:
     step_us = timeline.end_us.max(axis=(0, 2))
     elapsed_us = np.concatenate([[0.0], np.cumsum(step_us)[:-1]])
     first = step // BURST * BURST  # of the burst
-    if identity.recorded_s is None:
-        since_us = elapsed_us + (np.asarray(plan.step_numbers) - identity.first_step - step) * step_us.mean()
+    later = np.asarray(plan.step_numbers) - identity.first_step
+    if identity.beat_s is not None:
+        since_us = later * identity.beat_s * 1e6
+    elif identity.recorded_s is None:
+        since_us = elapsed_us + (later - step) * step_us.mean()
     else:
         since_us = elapsed_us - elapsed_us[first] + first / len(step) * identity.recorded_s * 1e6
     t0_us: Int64s = identity.first_t0_us + np.rint(since_us).astype(np.int64)

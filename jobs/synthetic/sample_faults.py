@@ -14,7 +14,7 @@ from jobs.synthetic.mechanisms.nuisances import (
     PlannedGc,
     UnlikeGpus,
 )
-from jobs.synthetic.mechanisms.transfers import CongestedNetwork, FlappingLink, SlowStorage
+from jobs.synthetic.mechanisms.transfers import CongestedNetwork, FlappingLink, SlowReads, SlowStorage
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences, UnevenLayers
 from jobs.synthetic.mechanisms.workers import (
     AllocatorStalls,
@@ -130,6 +130,14 @@ def launch_delay(rng: np.random.Generator, setting: Setting) -> Mechanism:
     share = 1.0 if rng.random() < 0.5 else float(rng.uniform(0.1, 0.8))
     dp_rank = int(rng.integers(setting.shape.dp_size)) if rng.random() < 0.3 else None
     return SlowStorage(mean_s, share, dp_rank, window=_window(rng, setting))
+
+
+def data_loading(rng: np.random.Generator, setting: Setting) -> Mechanism:
+    """Loads longer by 0.5 to 20 forward-computes, 0.3 to 100 % of them, on one dp rank or all."""
+    mean_s = setting.compute_s * log_uniform(rng, 0.5, 20.0)
+    share = log_uniform(rng, 0.003, 1.0)
+    dp_rank = int(rng.integers(setting.shape.dp_size)) if rng.random() < 0.3 else None
+    return SlowReads(mean_s, share, dp_rank, window=_window(rng, setting))
 
 
 FAULTS: Final[dict[str, Callable[[np.random.Generator, Setting], Mechanism | None]]] = {

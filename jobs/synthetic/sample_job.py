@@ -8,6 +8,7 @@ import numpy as np
 
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.sample_faults import FAULTS, Setting, log_uniform, nuisances
+from jobs.synthetic.sample_loads import with_loads
 from jobs.synthetic.sample_types import mixed_types
 from jobs.synthetic.shape import GPUS_PER_HOST, USUAL_S, JobIdentity, JobShape, LineOrder, Workload
 from jobs.synthetic.simulation import BURST, JobPlan, Kind, child_rng
@@ -32,7 +33,13 @@ OPS_PER_COMPUTE: Final = 3
 
 
 def sample_job(
-    seed: int, *, days: int = 1, has_own_hosts: bool = True, most_ops: int = MOST_OPS, gpu_types: bool = False
+    seed: int,
+    *,
+    days: int = 1,
+    has_own_hosts: bool = True,
+    most_ops: int = MOST_OPS,
+    gpu_types: bool = False,
+    records_loads: bool = False,
 ) -> JobPlan:
     """Draw a job.
 
@@ -44,6 +51,7 @@ def sample_job(
                     without, hosts get sick by themselves, as in a fleet
     most_ops      : most recorded ops on a day, about
     gpu_types     : whether its hosts have GPUs of several types, where it has several hosts
+    records_loads : whether it also loads its data, some too slowly, and records that
     """
     shape = sample_shape(seed, most_ops)
     workload = sample_workload(seed, shape)
@@ -56,7 +64,8 @@ def sample_job(
     lost_ranks = _lost_ranks(child_rng(seed, "lost"), shape)
     types = mixed_types(child_rng(seed, "GPU types"), shape) if gpu_types else None
     mechanisms = mechanisms if types is None else (*mechanisms, types)
-    return JobPlan(shape, mechanisms, seed, workload=workload, lost_ranks=lost_ranks)
+    plan = JobPlan(shape, mechanisms, seed, workload=workload, lost_ranks=lost_ranks)
+    return with_loads(child_rng(seed, "loads"), plan, setting) if records_loads else plan
 
 
 def own_hosts(shape: JobShape, identity: JobIdentity) -> tuple[str, ...]:

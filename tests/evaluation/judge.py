@@ -14,7 +14,7 @@ from jobs.synthetic.sample_job import own_hosts, sample_job
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import LABELS, JobPlan, Simulation, child_rng
 from jobs.synthetic.truth import Truth, true_savings
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, STATUS_CORRUPT_TRACE
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, LOGGED_CAUSES, STATUS_CORRUPT_TRACE
 from tests.evaluation.skews import draw_clocks
 from udfs.errors import TraceError
 from udfs.what_if import simulate_job
@@ -39,9 +39,14 @@ class DiagnosedJob:
     causes: Mapping[str, Row]
 
     @property
+    def asked(self) -> list[str]:
+        """Causes that must have an answer; of those that only some logs can show, where there is one."""
+        return [cause for cause in LABELS if cause not in LOGGED_CAUSES or cause in self.causes]
+
+    @property
     def is_flagged(self) -> bool:
         """Whether any cause has a flag, the unexplained rest among them."""
-        return any(self.answer(cause)["flag"] is not None for cause in {*LABELS, *self.causes})
+        return any(self.answer(cause)["flag"] is not None for cause in {*self.asked, *self.causes})
 
     def answer(self, cause: str) -> Row:
         """Columns predicted, is_cause and flag; a cause without a row saves nothing and is no label."""
@@ -123,22 +128,25 @@ VARIANTS: Final = (
 def judge_job(
     seed: int, variant: Variant = USUAL, diagnose: Diagnose = simulate_job, most_ops: int = 150_000
 ) -> list[Row]:
-    """Draw, run and record a job, let it be diagnosed, and run it again without each cause.
+    """Draw a job, and judge what is said of it; most_ops : most recorded ops, about."""
+    return judge_plan(variant.of(sample_job(seed, most_ops=most_ops)), variant.name, diagnose)
 
-    most_ops : most recorded ops, about
+
+def judge_plan(drawn: JobPlan, variant: str = USUAL.name, diagnose: Diagnose = simulate_job) -> list[Row]:
+    """Run and record a job, let it be diagnosed, and run it again without each cause.
+
     returns  : one row per cause, with what was predicted and what is true of it as fractions of the actual
                step time, and the job's own columns in each. is_detectable: False if a communication fault in
                all steps leaves no usual transfer; is_flagged: any row of the diagnosis has a flag;
                is_located: the cells named worst are truly slow, None without a true slow worker
     """
-    drawn = variant.of(sample_job(seed, most_ops=most_ops))
     simulation = Simulation(drawn)
     job, truth = recorded_job(simulation), true_savings(simulation)
     found = diagnosed(diagnose, job.rank_steps, job.manifest)
     shape = drawn.shape
     of_job = {
-        "seed": seed,
-        "variant": variant.name,
+        "seed": drawn.seed,
+        "variant": variant,
         "kind": drawn.kind,
         **{name: getattr(shape, name) for name in ("dp_size", "pp_size", "vpp_size", "steps")},
         "noise": drawn.workload.noise,
@@ -150,7 +158,7 @@ def judge_job(
     }
     return [
         {**of_job, "cause": cause, **found.answer(cause), "true": true, "is_true": true >= THRESHOLD}
-        for cause in LABELS
+        for cause in found.asked
         for true in [truth.time_saved_fraction[cause]]
     ]
 

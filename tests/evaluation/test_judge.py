@@ -12,11 +12,22 @@ from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.shape import JobShape
 from jobs.synthetic.simulation import LABELS, JobPlan, Simulation
 from jobs.synthetic.truth import Truth, true_savings
+from schemas.vocabulary import LOGGED_CAUSES
 from tests.evaluation.fakes import Culprits, rows_by, saying
-from tests.evaluation.judge import NO_ANSWER, USUAL, VARIANTS, Diagnose, healthy_seeds, is_hidden, judge_job
+from tests.evaluation.judge import (
+    NO_ANSWER,
+    USUAL,
+    VARIANTS,
+    Diagnose,
+    healthy_seeds,
+    is_hidden,
+    judge_job,
+    judge_plan,
+)
 from tests.evaluation.score import by_class
 from tests.evaluation.skews import HostClocks
 from udfs.errors import TraceError
+from udfs.what_if import simulate_job
 
 SMALL = 2000
 """Most ops of a job."""
@@ -86,6 +97,14 @@ def test_any_flag_flags_the_job() -> None:
     job = judged(1, saying({}, flags={"pause": "few_steps"}))
     assert job.is_flagged.all()
     assert dict(zip(job.cause, job.flag, strict=True)) == {**dict.fromkeys(LABELS), "pause": "few_steps"}
+
+
+def test_a_cause_that_the_log_cannot_show_has_no_answer_and_flags_nothing() -> None:
+    silent = judge_job(1, diagnose=simulate_job, most_ops=SMALL)
+    assert {row["cause"] for row in silent} == set(LABELS) - set(LOGGED_CAUSES)
+    assert not any(row["flag"] == NO_ANSWER for row in silent)
+    loading = judge_plan(sample_job(1, most_ops=SMALL, records_loads=True))
+    assert "data_loading" in {row["cause"] for row in loading}
 
 
 def test_a_refused_trace_is_flagged_and_saves_nothing() -> None:

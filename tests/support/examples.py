@@ -65,6 +65,10 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         **_UNIT, "dp_rank": 0, "pp_rank": 0, "rank": 0, "host": "node-0123", "slowdown": 1.2,
         "slowdown_approx": 1.21, "is_slowest": True, "step_slowdowns": [1.1, 1.3],
     },
+    "exposed_communication": {
+        **_UNIT, "scope": "op_type", "op_type": "forward-pp-comm", "pp_rank": -1, "busy_s": 0.5,
+        "exposed_s": 0.2, "hidden_s": 0.3, "overlap_saved_s": 0.15,
+    },
     "host_clock": {
         **_UNIT, "clock": "node-0123", "host": "node-0123", "rank": 0, "part": 0, "offset_s": 0.02,
         "largest_offset_s": 0.021, "drift_ppm": 1.5, "jumps": 0, "largest_jump_s": 0.0, "error_s": 1e-5,
@@ -94,7 +98,8 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         **_UNIT, "scheduled_gpu_hours": 192.0, "productive_gpu_hours": 96.0, "straggling_gpu_hours": 24.0,
         "late_start_gpu_hours": -1.0, "lost_work_gpu_hours": 16.0, "outage_gpu_hours": 8.0,
         "startup_gpu_hours": 4.0, "checkpoint_gpu_hours": 5.0, "unknown_gpu_hours": 40.0,
-        "ettr": 119 / 192, "productive_fraction": 0.5, "steps_kept": 800.0, "steps_lost": 100.5,
+        "ettr": 119 / 192, "productive_fraction": 0.5, "lost_to_causes_gpu_hours": 30.0,
+        "steps_kept": 800.0, "steps_lost": 100.5,
         "outage_s": 3600.0, "starts": 2, "failures": 1, "checkpoints": 9, "contradictions": 0,
     },
     "job_power": {

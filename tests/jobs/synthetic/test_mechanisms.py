@@ -12,6 +12,7 @@ from jobs.synthetic.mechanisms.nuisances import (
     ExpertImbalance,
     HeavyTailedNoise,
     PlannedGc,
+    UnevenLoads,
     UnlikeGpus,
 )
 from jobs.synthetic.mechanisms.transfers import CongestedNetwork, FlappingLink, SlowReads, SlowStorage
@@ -56,6 +57,7 @@ TOUCHED: dict[str, tuple[Mechanism, Sequence[str], set[tuple[int, int]] | None]]
     "congested pipeline": (CongestedNetwork("pipeline", 0.3, window=INSIDE), TRANSFERS, None),
     "storage": (SlowStorage(0.1, window=INSIDE), [], None),
     "reads": (SlowReads(0.1, dp_rank=2, window=INSIDE), ["data-load"], {(2, 0), (2, 1)}),
+    "uneven loads": (UnevenLoads(0.5), ["data-load"], None),
     "planned gc": (PlannedGc(0.1, 2, window=INSIDE), ["gc"], None),
     "experts": (ExpertImbalance(0.1, window=INSIDE), COMPUTES, None),
     "unlike GPUs": (UnlikeGpus(0.02), COMPUTES, None),

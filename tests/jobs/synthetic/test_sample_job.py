@@ -10,7 +10,7 @@ from jobs.synthetic.mechanisms.mechanism import Window, Windowed
 from jobs.synthetic.mechanisms.workers import SickHost, WeakGpu
 from jobs.synthetic.sample_faults import FAULTS
 from jobs.synthetic.sample_job import KINDS, sample_job
-from jobs.synthetic.shape import JobIdentity, JobShape
+from jobs.synthetic.shape import USUAL_S, JobIdentity, JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation
 from jobs.synthetic.truth import true_savings
 from udfs.what_if import simulate_job
@@ -55,6 +55,22 @@ def test_kinds_and_causes_come_as_often_as_promised(sampled: list[JobPlan]) -> N
     assert min(sum(cause in causes for causes in drawn) for cause in FAULTS) > 30
     for causes in drawn:  # of different causes, four at most
         assert len(causes) == len(set(causes)) <= 4
+
+
+def test_a_job_that_records_loads_is_otherwise_the_same(sampled: list[JobPlan]) -> None:
+    slow = 0
+    for seed, plan in enumerate(sampled[:60]):
+        loading = sample_job(seed, records_loads=True)
+        assert replace(loading.shape, loads_data=False) == plan.shape
+        assert {**loading.workload.usual_s, "data-load": USUAL_S["data-load"]} == {
+            **plan.workload.usual_s,
+            "data-load": USUAL_S["data-load"],
+        }
+        assert tuple(loading.mechanisms[: len(plan.mechanisms)]) == tuple(plan.mechanisms)
+        more = [each.cause for each in loading.mechanisms[len(plan.mechanisms) :]]
+        assert more in ([None], [None, "data_loading"])
+        slow += len(more) - 1
+    assert 20 < slow < 40
 
 
 def test_every_layout_occurs(sampled: list[JobPlan]) -> None:

@@ -35,7 +35,6 @@ class Job(NamedTuple):
 
     hosts      : int, shape (stage, dp_rank); which host a worker is on, -1 where unknown.
     indicators : the paper's, by cause; nan where it has none.
-    ideal_load_s : float64, shape (stage,); ideal of a data-load, nan where none was recorded. [s]
     skew_s     : how far clocks may be apart that were not corrected; infinite if unknown. [s]
     worker_type : int, shape (stage, dp_rank); type of GPU, -1 where unknown. None: fewer than two are known.
     """
@@ -45,7 +44,6 @@ class Job(NamedTuple):
     actual_s: float
     ideal_s: float
     indicators: dict[int, float]
-    ideal_load_s: Floats
     skew_s: float = 0.0
     worker_type: Ints | None = None
 
@@ -65,8 +63,7 @@ class Found(NamedTuple):
         """Look for everything."""
         computes = compute_times(blocks, job.layout)
         factors = decompose(computes.times_s, job.hosts, job.worker_type) if computes is not None else None
-        loads = [slow_loads(block, job.ideal_load_s) for block in blocks]
-        return cls(job, blocks, computes, factors, slow_transfers(blocks), loads)
+        return cls(job, blocks, computes, factors, slow_transfers(blocks), slow_loads(blocks))
 
     @property
     def steps(self) -> int:

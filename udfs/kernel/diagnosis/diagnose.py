@@ -20,6 +20,7 @@ from udfs.kernel.diagnosis.fixes import (
     works,
 )
 from udfs.kernel.diagnosis.flags import MOST_MOVING, flags_of, is_skew
+from udfs.kernel.diagnosis.loads import has_loads
 from udfs.kernel.diagnosis.savings import ALL_FIXES, Savings, savings_of
 
 LEAST_SAVED: Final = 0.025
@@ -31,8 +32,7 @@ NAN: Final = float("nan")
 def diagnose(blocks: Sequence[BlockTimes], job: Job) -> Diagnosis:
     """Find the causes of a job."""
     found = Found.of(job, blocks)
-    has_loads = any(len(slow.ops) for slow in found.loads)
-    logged = {cause.DATA_LOADING: has_loads, cause.MIXED_HARDWARE: job.worker_type is not None}
+    logged = {cause.DATA_LOADING: has_loads(blocks), cause.MIXED_HARDWARE: job.worker_type is not None}
     shown = ALL_FIXES - {each for each, is_logged in logged.items() if not is_logged}
     savings = savings_of(_replays(found), job.actual_s, shown)
     rest = savings.replayed - savings.together - job.ideal_s / job.actual_s
@@ -99,7 +99,7 @@ def _present(found: Found) -> Causes:
     is_present = {
         cause.LAUNCH_DELAY: any(block.delays.delay_s.any() for block in found.blocks),
         cause.COMMUNICATION: any((slow.as_is_s != slow.usual_s).any() for slow in found.transfers),
-        cause.DATA_LOADING: any((slow.as_is_s != slow.usual_s).any() for slow in found.loads),
+        cause.DATA_LOADING: any(slow.ops.size for slow in found.loads),
     }
     if found.factors is not None:
         stages, _, chunks, *_ = found.factors.noise.shape

@@ -1,5 +1,6 @@
-"""Loads of data that take longer than their ideal."""
+"""Loads of data that take far longer than the usual load of their stage."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -7,14 +8,16 @@ import numpy as np
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.diagnosis.block_times import BlockTimes
+from udfs.kernel.diagnosis.usual_transfers import ALL, Kind, Usual, limits_of
+from udfs.kernel.graph.graph import OpGraph, once_per_graph
 
 
 class SlowLoads(NamedTuple):
-    """Data-loads of one block.
+    """Data-loads of one block of which some are slow.
 
     ops     : int, shape (op,).
     as_is_s : float64, shape (op, step, dp); as they ran. [s]
-    usual_s : the same, none longer than its ideal. [s]
+    usual_s : the same with the slow ones at their usual time. [s]
     """
 
     ops: Ints
@@ -22,13 +25,46 @@ class SlowLoads(NamedTuple):
     usual_s: Floats
 
 
-def slow_loads(block: BlockTimes, ideal_s: Floats) -> SlowLoads:
-    """Loads of a block beside what is left of them without the time beyond their ideal.
+def has_loads(blocks: Sequence[BlockTimes]) -> bool:
+    """Whether any load was recorded."""
+    return any(_loads_by_stage(block.graph) for block in blocks)
 
-    ideal_s : float64, shape (stage,); ideal of a load, nan where none was recorded. [s]
+
+def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowLoads]:
+    """Slow loads of every block, measured over all blocks together, like transfers of one kind.
+
+    Each stage by itself: what stages load differs (data loading, in the simulator's page).
     """
-    graph = block.graph
-    ops = np.flatnonzero(np.array(graph.op_types) == ot.DATA_LOAD)
-    as_is_s = block.duration_s[ops]
-    of_op_s = ideal_s[np.array(graph.stages)[ops]]
-    return SlowLoads(ops, as_is_s, np.minimum(as_is_s, of_op_s[:, None, None]))
+    loads = [_loads_by_stage(block.graph) for block in blocks]
+    limits: dict[Kind, Usual] = {}
+    for stage in sorted({stage for of_block in loads for stage in of_block}):
+        times_s = [
+            block.duration_s[of_block[stage]].reshape(-1)
+            for block, of_block in zip(blocks, loads, strict=True)
+            if stage in of_block
+        ]
+        limits |= limits_of({(ot.DATA_LOAD, stage, ALL): np.concatenate(times_s)})
+    found = []
+    for block, of_block in zip(blocks, loads, strict=True):
+        ops: list[int] = []
+        usual_s = [np.empty((0, *block.duration_s.shape[1:]))]
+        for stage, of_stage in of_block.items():
+            base_s, limit_s = limits[ot.DATA_LOAD, stage, ALL]
+            as_is_s = block.duration_s[of_stage]
+            is_slow = as_is_s > limit_s
+            changes = is_slow.any(axis=(1, 2))
+            ops += np.array(of_stage)[changes].tolist()
+            usual_s.append(np.where(is_slow, base_s, as_is_s)[changes])
+        found.append(SlowLoads(np.array(ops, dtype=int), block.duration_s[ops], np.concatenate(usual_s)))
+    return found
+
+
+@once_per_graph
+def _loads_by_stage(graph: OpGraph) -> dict[int, list[int]]:
+    """Loads of each stage that has any."""
+    found: dict[int, list[int]] = {}
+    for cell, base in zip(graph.cells, graph.first_op, strict=False):
+        if cell.program.counts[ot.DATA_LOAD]:
+            first, end = cell.program.first_ops[ot.DATA_LOAD : ot.DATA_LOAD + 2]
+            found.setdefault(cell.stage, []).extend(range(base + first, base + end))
+    return found

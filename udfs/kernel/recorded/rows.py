@@ -14,6 +14,7 @@ from udfs.kernel.arrays import Floats, Int32s, Ints, alike
 from udfs.kernel.errors import OpRef, TraceDefectError
 from udfs.kernel.graph.graph import StageProgram
 from udfs.kernel.recorded.durations import no_op_transfers
+from udfs.kernel.recorded.programs import Parts, Places, common, loaded_for
 
 US: Final = 1e-6
 """Seconds in a microsecond."""
@@ -193,32 +194,25 @@ class _DenseRows(NamedTuple):
 
     def split(self, times: Times) -> list[RowClass]:
         """One class per program."""
-        first = tuple(accumulate(self.counts, initial=0))
-        computes = slice(0, first[ot.BACKWARD_COMPUTE + 1])
-        dp_stream = slice(first[ot.PARAMS_ALL_GATHER], first[ot.GRADS_REDUCE_SCATTER + 1])
-        has_chunk = [*range(computes.stop), *range(dp_stream.start, dp_stream.stop)]
-        microbatch = _common(self.take(self.recorded.microbatch, computes))
-        chunks = _common(self.take(self.recorded.chunk, has_chunk))
-        loads = slice(first[ot.DATA_LOAD], first[ot.DATA_LOAD + 1])
+        places = Places.of(self.counts)
+        microbatch = common(self.take(self.recorded.microbatch, places.computes))
+        chunks = common(self.take(self.recorded.chunk, places.has_chunk))
         self._refuse_doubles(microbatch, chunks)
-        parts = (
-            self._start_order(times.start_s, computes),
-            self._start_order(times.start_s, dp_stream) + dp_stream.start,
+        parts = Parts(
+            self._start_order(times.start_s, places.computes),
+            self._start_order(times.start_s, places.dp_stream) + places.dp_stream.start,
             chunks,
-            _loaded_for(
-                _common(self.take(self.recorded.microbatch, loads)), microbatch[: first[ot.BACKWARD_COMPUTE]]
+            loaded_for(
+                common(self.take(self.recorded.microbatch, places.loads)), microbatch[places.forwards]
             ),
-            _common(no_op_transfers(self.counts, *times)),
+            common(no_op_transfers(self.counts, *times)),
         )
         if all(part.shape[1] == 1 for part in parts):
-            signature = np.concatenate([part[:, 0] for part in parts])
-            program = self._program(signature, computes.stop, dp_stream, has_chunk)
-            return [RowClass(program, self.rows, times, microbatch)]
-        signatures = np.concatenate([np.broadcast_to(part, (len(part), len(self.rows))) for part in parts])
+            return [RowClass(parts.program(self.counts, 0), self.rows, times, microbatch)]
         microbatch = np.broadcast_to(microbatch, (len(microbatch), len(self.rows)))
         classes = []
-        for members in alike(signatures.T):
-            program = self._program(signatures[:, members[0]], computes.stop, dp_stream, has_chunk)
+        for members in alike(parts.signatures(len(self.rows)).T):
+            program = parts.program(self.counts, members[0])
             own_times = Times(*(values[:, members] for values in times))
             classes.append(RowClass(program, self.rows[members], own_times, microbatch[:, members]))
         return classes
@@ -230,26 +224,7 @@ class _DenseRows(NamedTuple):
         ordered = starts[first]
         if (ordered[1:] > ordered[:-1]).all():
             return first[:, None]
-        return _common(np.lexsort((at, starts), axis=0))
-
-    def _program(
-        self, signature: Ints, computes: int, dp_stream: slice, has_chunk: list[int]
-    ) -> StageProgram:
-        values = signature.tolist()
-        chunks = [-1] * sum(self.counts)
-        first_chunk = computes + dp_stream.stop - dp_stream.start
-        for op, chunk in zip(has_chunk, values[first_chunk:], strict=False):
-            chunks[op] = chunk
-        first_load = first_chunk + len(has_chunk)
-        first_flag = first_load + self.counts[ot.DATA_LOAD]
-        return StageProgram(
-            counts=self.counts,
-            compute_order=tuple(values[:computes]),
-            dp_order=tuple(values[computes:first_chunk]),
-            chunks=tuple(chunks),
-            no_ops=tuple(op for op, flag in enumerate(values[first_flag:]) if flag),
-            loaded_for=tuple(values[first_load:first_flag]),
-        )
+        return common(np.lexsort((at, starts), axis=0))
 
     def _refuse_doubles(self, microbatch: Int32s, chunk: Int32s) -> None:
         """Two computes of one direction with the same (microbatch, chunk) cannot both have happened."""
@@ -271,21 +246,3 @@ class _DenseRows(NamedTuple):
                     f"{int(self.recorded.chunk[at])} is computed twice in one direction",
                     [OpRef(0, int(self.rows[column]), op_type, ordinal) for ordinal in pair],
                 )
-
-
-def _common(columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The first column alone, where all are alike."""
-    return columns[:, :1] if (columns == columns[:, :1]).all() else columns
-
-
-def _loaded_for(loaded: Int32s, computed: Int32s) -> Ints:
-    """The first forward-compute of each load's microbatch, -1 without any; shape (load, row), or (load, 1).
-
-    loaded, computed : microbatches of loads and of forward-computes, shape (op, row), or (op, 1).
-    """
-    found = np.full((len(loaded), max(loaded.shape[1], computed.shape[1])), -1, dtype=np.int64)
-    for load, microbatch in enumerate(loaded):
-        is_own = computed == microbatch
-        if is_own.any():
-            found[load] = np.where(is_own.any(axis=0), is_own.argmax(axis=0), -1)
-    return _common(found)

@@ -55,6 +55,7 @@ def test_optional_fields_are_stored() -> None:
         part_of="rlhf-7",
         role="actor",
         iterations={"0": 3, "-7": 0, "1200": 2**63 - 1},
+        gpu_types={"node-1": "H100", "node-2": "A100"},
         unknown={"is": "ignored"},
     )
     assert found["manifest_status"] is None
@@ -65,6 +66,7 @@ def test_optional_fields_are_stored() -> None:
     assert (found["part_of"], found["role"]) == ("rlhf-7", "actor")
     assert found["iterations"] == {0: 3, -7: 0, 1200: 2**63 - 1}
     assert found["labels"] == {"seed": "7", "flash": "true", "lr": "0.1", "note": "x"}
+    assert found["gpu_types"] == {"node-1": "H100", "node-2": "A100"}
 
 
 @pytest.mark.parametrize(
@@ -118,6 +120,11 @@ def test_a_required_field_missing_or_null_is_bad_layout(name: str) -> None:
         ("part_of", 7),
         ("role", ["actor"]),
         ("iterations", [[0, 1]]),
+        ("gpu_types", "H100"),
+        ("gpu_types", ["node-1"]),
+        ("gpu_types", {"node-1": 7}),
+        ("gpu_types", {"node-1": ""}),
+        ("gpu_types", {"node-1": None}),
     ],
 )
 def test_a_wrong_field_is_bad_layout_and_named(name: str, value: object) -> None:

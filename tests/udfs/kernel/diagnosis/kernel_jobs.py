@@ -39,12 +39,10 @@ def job_of(job: GeneratedJob) -> Job:
     return Job(replayed_rows(job.rank_steps, layout), layout)
 
 
-def found_in(
-    blocks: list[BlockTimes], layout: Layout, hosts: Ints | None = None, ideal_load_s: float = np.nan
-) -> Found:
+def found_in(blocks: list[BlockTimes], layout: Layout, hosts: Ints | None = None) -> Found:
     """All that is found before anything is fixed."""
     known = np.full((layout.pp_size, layout.dp_size), -1) if hosts is None else hosts
-    return Found.of(culprits.Job(layout, known, 1.0, 1.0, {}, np.full(layout.pp_size, ideal_load_s)), blocks)
+    return Found.of(culprits.Job(layout, known, 1.0, 1.0, {}), blocks)
 
 
 def mean_step_s(found: Found, fixed: Fixed) -> float:

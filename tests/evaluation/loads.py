@@ -1,0 +1,83 @@
+"""Evaluate the cause data_loading on generated jobs that record loads, beside the same jobs without loads.
+
+`python -m tests.evaluation.loads --seed S` prints the tables. Seeds 0 to 99,999 are for tuning, those from
+1,000,000 on are kept for evaluation.
+"""
+
+import sys
+from typing import Final
+
+import pandas as pd
+
+from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
+from jobs.synthetic.sample_job import sample_job
+from schemas.vocabulary import EXIT_DONE
+from tests.evaluation import score
+from tests.evaluation.judge import Row, judge_plan
+from tests.evaluation.report import FORMATS, Section, rendered
+
+WITH_LOADS: Final = "with loads"
+WITHOUT: Final = "without loads"
+CAUSE: Final = "data_loading"
+
+
+def judge(seed: int, most_ops: int = 60_000) -> list[Row]:
+    """Judge a job with its loads, and the same job without; `variant` says which."""
+    return [
+        row
+        for records_loads, name in ((True, WITH_LOADS), (False, WITHOUT))
+        for row in judge_plan(sample_job(seed, most_ops=most_ops, records_loads=records_loads), name)
+    ]
+
+
+def sections(judged: pd.DataFrame) -> list[Section]:
+    """All tables."""
+    loads = judged[judged.cause == CAUSE]
+    return [
+        Section(
+            "Slow loads",
+            "Errors of the saved fraction; labels at 2.5 % saved, false where the truth saves less.",
+            score.by_cause(loads).drop(columns=["cause"]),
+        ),
+        Section(
+            "All causes",
+            "With loads, some of them slow, and without; layouts, times and faults are the same.",
+            by_cause(judged),
+        ),
+        Section("Calibration", "Slow loads by their predicted saving.", score.calibration(loads)),
+        Section("Wrong labels of slow loads", "Worst errors first.", score.wrong_labels(loads)),
+        Section("Largest errors of slow loads", "", score.worst(loads, 5)),
+    ]
+
+
+def by_cause(judged: pd.DataFrame) -> pd.DataFrame:
+    """Scores of each cause over all jobs, with loads and without."""
+    parts = []
+    for logs, rows in judged.groupby("variant", sort=False):
+        scores = score.by_cause(rows)
+        of_all = scores[scores["class"] == score.CLASSES["all"].title].drop(columns=["class"])
+        of_all.insert(1, "logs", logs)
+        parts.append(of_all)
+    return pd.concat(parts).sort_values("cause", kind="stable")
+
+
+@command(
+    "tests.evaluation.loads",
+    option("--jobs N", "generated jobs", positive, default=200),
+    option("--seed S", "seed of the first job", not_negative, required=True),
+    option("--most-ops N", "ops of a job, about", positive, default=60_000),
+    option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
+)
+def main(args: Arguments) -> int:
+    """Judge the cause data_loading."""
+    seeds = range(args.seed, args.seed + args.jobs)
+    judged = pd.DataFrame(row for seed in seeds for row in judge(seed, args.most_ops))
+    heading = (
+        f"{args.jobs} generated jobs of seeds {seeds.start} to {seeds.stop - 1}, with loads and without."
+    )
+    sys.stdout.write(rendered(heading, sections(judged), args.format))
+    return EXIT_DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())
