@@ -1,13 +1,15 @@
-"""Aggregate: the fleet, its causes, hosts, groups, op types, coverage and power, of the given days.
+"""Aggregate: the fleet, its causes, hosts, groups, op types, coverage, power and roles, of the given days.
 
 job_slowdown and its companions, job_causes, jobs -> fleet_day, cause_day, host_day, coverage_day, group_day,
-op_type_day, job_megawatts, power_day, power_in_phase.
+op_type_day, job_megawatts, power_day, power_in_phase; role_step, jobs -> role_iteration, role_effect.
 """
 
 import sys
 from collections.abc import Sequence
 from datetime import date
+from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from jobs.history.night import PhaseRun, phase_command
@@ -23,6 +25,8 @@ from jobs.transforms.fleet import (
     with_lost,
 )
 from jobs.warehouse.frames import collected
+from jobs.warehouse.local_tables import keys_of
+from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     CAUSE_DAY,
@@ -37,10 +41,15 @@ from schemas.vocabulary import (
     OP_TYPE_DAY,
     OP_TYPE_SLOWDOWN,
     PHASE_AGGREGATE,
+    ROLE_STEP,
+    ROLE_TABLES,
+    UNIT_KEY,
     WORKER_SLOWDOWN,
 )
 from udfs.power.days import Watts, power_tables
+from udfs.roles.role_tables import role_tables
 
+_PARTS: Final = "parts_of_wholes"
 _READ = (JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN, JOBS, OP_TYPE_SLOWDOWN, JOB_POWER)
 
 
@@ -57,11 +66,27 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
         COVERAGE_DAY: coverage_day(job_slowdown),
         GROUP_DAY: group_day(units, read[JOBS]),
         OP_TYPE_DAY: op_type_day(read[OP_TYPE_SLOWDOWN], job_slowdown),
+        _PARTS: read[JOBS].where("part_of IS NOT NULL").select(*UNIT_KEY, "part_of", "role", "gpu_hours"),
     }
     # With the others: every query of Spark's costs more than the rows.
-    found = collected(frames | {JOB_POWER: power_units(read[JOB_POWER], read[JOBS])})
+    tables = collected(frames | {JOB_POWER: power_units(read[JOB_POWER], read[JOBS])})
     watts = {gpu_type: Watts(**each.model_dump()) for gpu_type, each in settings.power.watts.items()}
-    return phase.publish(power_tables(found.pop(JOB_POWER), watts) | found)
+    tables |= power_tables(tables.pop(JOB_POWER), watts)
+    parts = tables.pop(_PARTS)
+    return phase.publish(tables | _role_tables(phase.warehouse, log_dates, parts))
+
+
+def _role_tables(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.Table) -> dict[str, pa.Table]:
+    """Tables of wholes; none where these days neither have one nor had one before: most days cost nothing.
+
+    parts : units that are part of a whole
+    """
+    if parts.num_rows or any(warehouse.rows_by_day(TABLES[name], log_dates) for name in ROLE_TABLES):
+        causes = warehouse.rows(TABLES[JOB_CAUSES], log_dates, keys_of(parts))
+        lost = causes.group_by(UNIT_KEY).aggregate([("lost_fraction", "sum")])
+        parts = parts.join(lost.rename_columns([*UNIT_KEY, "lost_fraction"]), UNIT_KEY)
+        return role_tables(warehouse.rows(TABLES[ROLE_STEP], log_dates), parts)
+    return {}
 
 
 main = phase_command(

@@ -138,6 +138,16 @@ JOBS: Final = Table(
             pa.map_(pa.string(), pa.string()),
             nullable=True,
         ),
+        col.text(
+            "part_of", "the whole of several roles that the run is part of; null: of none", nullable=True
+        ),
+        col.text("role", "what the run does in that whole, such as actor or rollout", nullable=True),
+        Column(
+            "iterations",
+            "iteration of the whole that each step belongs to, by step number",
+            pa.map_(pa.int64(), pa.int64()),
+            nullable=True,
+        ),
     ),
     expectations=(
         Expectation(

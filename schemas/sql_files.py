@@ -37,6 +37,9 @@ VIEW_NAMES: Final = (
     "host_record",
     "host_recurrence",
     "host_clocks",
+    "effective_time",
+    "effective_time_month",
+    "effective_time_job",
 )
 """In the order in which they are made: a view may only use earlier ones."""
 

@@ -4,6 +4,7 @@ from typing import Final
 
 from schemas import (
     effective_time,
+    exposed_communication,
     fleet_tables,
     gpu_types,
     ingested_tables,
@@ -12,6 +13,7 @@ from schemas import (
     log_tables,
     part_tables,
     power_tables,
+    role_tables,
 )
 from schemas.table import SchemaError, Table
 from schemas.vocabulary import TABLE_NAMES
@@ -21,8 +23,10 @@ _MODULES: Final = (
     job_slowdown,
     job_causes,
     part_tables,
-    gpu_types,
     effective_time,
+    gpu_types,
+    exposed_communication,
+    role_tables,
     power_tables,
     fleet_tables,
     log_tables,

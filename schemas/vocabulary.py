@@ -37,6 +37,13 @@ OP_TYPE_GROUPS: Final = {
 }
 """Op types that op_type_slowdown counts as one; others count separately."""
 
+ALL_OP_TYPES: Final = "all"
+ALL_STAGES: Final = -1
+"""Op type and stage in rows of exposed_communication that are of every one."""
+SCOPE_JOB: Final = "job"
+SCOPE_STAGE: Final = "stage"
+SCOPE_OP_TYPE: Final = "op_type"
+
 RANK_LOG_FORMAT: Final = "rank-log/1"
 PUBLISHED_TRACE_FORMAT: Final = "published-trace"
 RUN_EVENTS_FORMAT: Final = "run-events/1"
@@ -208,6 +215,7 @@ STAGE_SLOWDOWN: Final = "stage_slowdown"
 DP_RANK_SLOWDOWN: Final = "dp_rank_slowdown"
 WORKER_SLOWDOWN: Final = "worker_slowdown"
 HOST_CLOCK: Final = "host_clock"
+EXPOSED_COMMUNICATION: Final = "exposed_communication"
 JOB_CAUSES: Final = "job_causes"
 JOB_BASELINE: Final = "job_baseline"
 GPU_TYPE_SLOWDOWN: Final = "gpu_type_slowdown"
@@ -216,12 +224,15 @@ JOB_POWER: Final = "job_power"
 JOB_MEGAWATTS: Final = "job_megawatts"
 POWER_DAY: Final = "power_day"
 POWER_IN_PHASE: Final = "power_in_phase"
+ROLE_STEP: Final = "role_step"
 FLEET_DAY: Final = "fleet_day"
 CAUSE_DAY: Final = "cause_day"
 HOST_DAY: Final = "host_day"
 COVERAGE_DAY: Final = "coverage_day"
 GROUP_DAY: Final = "group_day"
 OP_TYPE_DAY: Final = "op_type_day"
+ROLE_ITERATION: Final = "role_iteration"
+ROLE_EFFECT: Final = "role_effect"
 PIPELINE_RUNS: Final = "pipeline_runs"
 UNIT_FINGERPRINTS: Final = "unit_fingerprints"
 PUBLICATIONS: Final = "publications"
@@ -239,9 +250,11 @@ REPLAY_TABLES: Final = (
     JOB_BASELINE,
 )
 """Every replayed unit has rows in each of these."""
-FURTHER_TABLES: Final = (JOB_TIME, GPU_TYPE_SLOWDOWN, JOB_POWER)
+FURTHER_TABLES: Final = (JOB_TIME, GPU_TYPE_SLOWDOWN, EXPOSED_COMMUNICATION, ROLE_STEP, JOB_POWER)
 """A replayed unit has rows in these only where its logs answer what they ask."""
 RESULT_TABLES: Final = (*REPLAY_TABLES, *FURTHER_TABLES)
+ROLE_TABLES: Final = (ROLE_ITERATION, ROLE_EFFECT)
+"""Days have rows in these only where several runs are part of a whole."""
 FLEET_TABLES: Final = (
     FLEET_DAY,
     CAUSE_DAY,
@@ -249,6 +262,7 @@ FLEET_TABLES: Final = (
     COVERAGE_DAY,
     GROUP_DAY,
     OP_TYPE_DAY,
+    *ROLE_TABLES,
     JOB_MEGAWATTS,
     POWER_DAY,
     POWER_IN_PHASE,

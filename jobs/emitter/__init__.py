@@ -6,5 +6,6 @@ standard library alone, and torch or Megatron only in the modules named after th
 
 from .rank_log_writer import Rank, RankLogWriter, Run, Step, finish_day, write_manifest
 from .recorder import Recorder
+from .run_events import RunEvents
 
-__all__ = ["Rank", "RankLogWriter", "Recorder", "Run", "Step", "finish_day", "write_manifest"]
+__all__ = ["Rank", "RankLogWriter", "Recorder", "Run", "RunEvents", "Step", "finish_day", "write_manifest"]

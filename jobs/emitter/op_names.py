@@ -1,6 +1,7 @@
-"""The words of rank-log/1. A training image has no schemas.vocabulary; a test compares the two."""
+"""The words of both formats. A training image has no schemas.vocabulary; a test compares the two."""
 
 RANK_LOG_FORMAT = "rank-log/1"
+RUN_EVENTS_FORMAT = "run-events/1"
 
 OP_NAMES = (
     "forward-compute",

@@ -70,7 +70,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Rank:
-    """Where the calling process runs; host defaults to this machine's name."""
+    """Where the calling process runs; host defaults to this machine's name.
+
+    gpu_type : name of its GPU; a Recorder asks torch for it where it times by CUDA events by itself
+    """
 
     rank: int
     dp_rank: int
@@ -79,6 +82,7 @@ class Rank:
     cp_rank: int = 0
     host: str | None = field(default_factory=socket.gethostname)
     gpu: int | None = None
+    gpu_type: str | None = None
 
 
 class Step:
@@ -163,7 +167,7 @@ class RankLogWriter:
             descriptor = self._open(log_date)
         end = os.fstat(descriptor).st_size
         try:
-            _write_whole(descriptor, gzip.compress(line) if self.compress else line)
+            write_whole(descriptor, gzip.compress(line) if self.compress else line)
         except OSError:
             # Half a line would cost the next one, half a gzip member the whole file.
             with suppress(OSError):
@@ -195,8 +199,8 @@ class RankLogWriter:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         if self.compress:
             os.ftruncate(descriptor, _end_of_last_member(path))
-        elif not _ends_with_newline(descriptor):
-            _write_whole(descriptor, b"\n")
+        elif not ends_with_newline(descriptor):
+            write_whole(descriptor, b"\n")
         self._descriptor, self._open_date = descriptor, log_date
         return descriptor
 
@@ -218,13 +222,13 @@ def finish_day(landing: str | Path, log_date: date) -> Path:
     return path
 
 
-def _write_whole(descriptor: int, data: bytes) -> None:
+def write_whole(descriptor: int, data: bytes) -> None:
     """Write all of it, by one call to the operating system wherever that takes it whole."""
     while data:
         data = data[os.write(descriptor, data) :]
 
 
-def _ends_with_newline(descriptor: int) -> bool:
+def ends_with_newline(descriptor: int) -> bool:
     """Whether a line may follow: the file is empty or its last line is complete."""
     size = os.fstat(descriptor).st_size
     return size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"

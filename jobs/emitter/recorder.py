@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from .loads import Loads
@@ -103,7 +104,11 @@ class Recorder:
             return
         if self._clock is None:
             torch = sys.modules.get("torch")
-            self._clock = CudaClock(torch.cuda) if torch and torch.cuda.is_available() else HostClock()
+            self._clock = HostClock()
+            if torch and torch.cuda.is_available():
+                self._clock = CudaClock(torch.cuda)
+                rank = self.writer.rank
+                self.writer.rank = replace(rank, gpu_type=rank.gpu_type or torch.cuda.get_device_name())
         self._clock.settle()
         self._step = OpenStep(number, self._clock)
 

@@ -18,6 +18,7 @@ from schemas.vocabulary import (
     HOST_CLOCK,
     JOB_CAUSES,
     JOB_SLOWDOWN,
+    JOB_TIME,
     JOBS,
     LOGGED_CAUSES,
     REPLAY_TABLES,
@@ -79,6 +80,11 @@ _OTHER_GPU_HOURS: Final = f"""
     WHERE NOT ({_agree("recoverable_gpu_hours", "gpu_hours * time_saved_fraction", SAME_FORMULA)}
         AND {_agree("lost_gpu_hours", "gpu_hours * lost_fraction", SAME_FORMULA)}
         AND {_agree("attributed_gpu_hours", "gpu_hours * attributed_fraction", SAME_FORMULA)})"""
+
+_OTHER_SCHEDULE: Final = f"""
+    SELECT {_KEY}
+    FROM {JOB_TIME} LEFT JOIN {JOB_SLOWDOWN} AS job USING ({_KEY})
+    WHERE scheduled_gpu_hours IS DISTINCT FROM gpu_hours"""
 
 _OTHER_LOSS: Final = f"""
     SELECT {_KEY}
@@ -170,6 +176,13 @@ units_of_other_loss: Final = _rule(
     _OTHER_LOSS,
 )
 
+units_of_other_schedule: Final = _rule(
+    JOB_TIME,
+    "schedule_is_that_of_the_unit",
+    "scheduled_gpu_hours are the GPU-hours of the unit, in job_slowdown",
+    _OTHER_SCHEDULE,
+)
+
 miscounted_loss: Final = _rule(
     FLEET_DAY, "loss_is_that_of_causes", "a day's causes add up to what the fleet lost", _MISCOUNTED_LOSS
 )
@@ -182,7 +195,13 @@ miscounted_causes: Final = _rule(
     CAUSE_DAY, "sums_job_causes", "a day's causes are those of its replayed units", _MISCOUNTED_CAUSES
 )
 
-RESULT_RULES: Final = (incomplete_units, units_without_result, units_of_other_gpu_hours, units_of_other_loss)
+RESULT_RULES: Final = (
+    incomplete_units,
+    units_without_result,
+    units_of_other_gpu_hours,
+    units_of_other_loss,
+    units_of_other_schedule,
+)
 """Rules of the result tables and `jobs`."""
 CAUSE_RULES: Final = (units_of_other_gpu_hours, units_of_other_loss)
 """Rules of `job_causes` and `job_slowdown`."""

@@ -1,12 +1,15 @@
 """The part of a unit that one task reads, and its account of what it found."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from jobs.landing.files import EVENTS, LOGS, MANIFEST, META, LandedFile
 from jobs.landing.formats.rows import Bounds
 from schemas.unit import Unit
+
+CONTRADICTORY: Final = "hosts whose lines state several gpu_types"
+"""In `left_out` of the table jobs."""
 
 Keys = dict[tuple[int, int], str]
 """(rank, step) of every row of a unit, and the file that it came from."""
@@ -56,13 +59,37 @@ class UnitPart:
 
 @dataclass
 class UnitAccount:
-    """The account of a part of a unit: `job` is its row of jobs, without the key."""
+    """The account of a part of a unit: `job` is its row of jobs, without the key.
+
+    gpu_types : host -> types that good lines state
+    """
 
     unit: Unit
     job: dict[str, Any] | None
     files: list[FileAccount] = field(default_factory=list)
     ops: int = 0
     keys: Keys = field(default_factory=dict)
+    gpu_types: dict[str, set[str]] = field(default_factory=dict)
+
+    def add_gpu_types(self, others: Iterable["UnitAccount"]) -> None:
+        """Add types of hosts that the manifest does not name to the row of jobs, from lines of all parts.
+
+        A host of which they state several is left out, and counted.
+        """
+        if self.job is None:
+            return
+        stated: dict[str, set[str]] = {}
+        for part in (self, *others):
+            for host, names in part.gpu_types.items():
+                stated.setdefault(host, set()).update(names)
+        given = self.job.get("gpu_types") or {}
+        found = {host: names for host, names in stated.items() if host not in given}
+        known = {host: min(names) for host, names in sorted(found.items()) if len(names) == 1}
+        if known:
+            self.job["gpu_types"] = given | known
+        if len(found) > len(known):
+            counted = {CONTRADICTORY: len(found) - len(known)}
+            self.job["left_out"] = (self.job.get("left_out") or {}) | counted
 
 
 def whole_unit(unit: Unit, files: Sequence[LandedFile], bounds: Bounds) -> UnitPart:

@@ -69,6 +69,11 @@ def _read(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
     redone = _run(spark, [[part] for part in again.values()], where)
     for place, one in zip(again, redone, strict=True):
         done[place] = one
+    parts: dict[Unit, list[UnitAccount]] = {}
+    for place in split:
+        parts.setdefault(done[place].accounts[0].unit, []).extend(done[place].accounts)
+    for first, *others in parts.values():
+        first.add_gpu_types(others)
     accounts = [account for each in done for account in each.accounts]
     return LandedUnits(accounts, [file for each in done for file in each.staged])
 

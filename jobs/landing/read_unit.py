@@ -94,6 +94,7 @@ def _read_logs(rows: UnitRows, manifest: Fields) -> dict[str, str]:
     for file in logs:
         is_trace = file.is_one_of(TRACE)
         rows.take(file, _trace(rows.files, file, known) if is_trace else _lines(rows.files, file, reader))
+    rows.account.gpu_types = reader.gpu_types
     if not logs:
         return {}
     own_format = PUBLISHED_TRACE_FORMAT if logs[0].is_one_of(TRACE) else RANK_LOG_FORMAT

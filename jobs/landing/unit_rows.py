@@ -135,10 +135,11 @@ class UnitRows:
         self.account = UnitAccount(part.unit, None)
 
     def known(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """What rows are checked against: the unit's ids, and the sizes of a valid manifest."""
+        """What rows are checked against: the unit's ids, and sizes and types of GPU of a valid manifest."""
         limits = manifest if manifest["manifest_status"] is None else {}
         _, job_id, run_id = self.part.unit
-        return {"job_id": job_id, "run_id": run_id, **{name: limits.get(name) for name in LIMITS}}
+        checked = (*LIMITS, "gpu_types")
+        return {"job_id": job_id, "run_id": run_id, **{name: limits.get(name) for name in checked}}
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
@@ -204,7 +205,9 @@ class UnitRows:
         self.account.ops = self._buffer.ops
         if self.part.is_first:
             self.account.job = job
-        if not self.part.is_only:
+        if self.part.is_only:
+            self.account.add_gpu_types([])
+        else:
             self.account.keys = dict(self._keys)
         return self.account
 

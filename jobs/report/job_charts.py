@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from jobs.report.power import power_chart
 from jobs.report.rows import Row, UnitTables
 from jobs.report.templates import rounded
 from jobs.report.wording import percent
@@ -72,6 +73,7 @@ def charts(tables: UnitTables) -> tuple[str, list[dict[str, Any]]]:
                 "value": rounded((row["waste_fraction"] for row in tables.op_types), 4),
             },
         ),
+        *power_chart(tables),
     ]
     slowdown = by_step(workers)
     if slowdown is None:

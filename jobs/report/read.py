@@ -22,8 +22,10 @@ from schemas.vocabulary import (
     FLEET_DAY,
     FURTHER_TABLES,
     JOB_CAUSES,
+    JOB_MEGAWATTS,
     OP_TYPE_SLOWDOWN,
     REJECTS,
+    ROLE_EFFECT,
     STEP_SLOWDOWN,
     UNIT_KEY,
     WORKER_SLOWDOWN,
@@ -41,13 +43,14 @@ _NAMED: Final = {
 }
 """Tables of the fleet's page that are named queries."""
 _JOB_DAYS: Final = "job_days"
+_FURTHER: Final = (*FURTHER_TABLES, JOB_MEGAWATTS)
 _OF_UNITS: Final = {
     _JOB_DAYS: (),
     WORKER_SLOWDOWN: ("dp_rank", "pp_rank"),
     STEP_SLOWDOWN: ("step",),
     OP_TYPE_SLOWDOWN: ("op_type",),
     JOB_CAUSES: ("cause",),
-    **{name: TABLES[name].grain[len(UNIT_KEY) :] for name in FURTHER_TABLES},
+    **{name: TABLES[name].grain[len(UNIT_KEY) :] for name in _FURTHER},
 }
 """Tables and views of a job's page, and the rest of their keys."""
 
@@ -87,6 +90,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
             raise QuestionError(f"job {unit.job_id} has no results of {unit.log_date}: {todo}")
     rejects = _by_unit(reader.rows(rejects_of(are_asked_for)))
     record = {row["host"]: row for row in hosts.to_pylist()}
+    roles = _roles(reader, [rows[_JOB_DAYS][unit][0] for unit in units])
     return [
         UnitTables(
             job=rows[_JOB_DAYS][unit][0],
@@ -94,12 +98,25 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
             steps=rows[STEP_SLOWDOWN].get(unit, ()),
             op_types=rows[OP_TYPE_SLOWDOWN].get(unit, ()),
             causes=rows[JOB_CAUSES].get(unit, ()),
-            further={name: rows[name].get(unit, ()) for name in FURTHER_TABLES},
+            further={name: rows[name].get(unit, ()) for name in _FURTHER},
+            roles=roles.get((unit.log_date, rows[_JOB_DAYS][unit][0]["part_of"]), ()),
             hosts=record,
             rejects=rejects.get(unit, ()),
         )
         for unit in units
     ]
+
+
+def _roles(reader: Reader, job_days: _Rows) -> dict[tuple[date, str], _Rows]:
+    """Roles of the wholes that some units are part of; asks nothing where there is none."""
+    wholes = {(row["log_date"], row["part_of"]) for row in job_days if row["part_of"] is not None}
+    found: dict[tuple[date, str], _Rows] = {}
+    for day, part_of in sorted(wholes):
+        are_its = f"log_date = DATE'{day}' AND part_of = {sql_strings([part_of])}"
+        found[day, part_of] = reader.rows(
+            f"SELECT * FROM {ROLE_EFFECT} WHERE {are_its} ORDER BY role"
+        ).to_pylist()
+    return found
 
 
 def _by_unit(table: pa.Table) -> dict[Unit, _Rows]:

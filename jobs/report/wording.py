@@ -80,7 +80,7 @@ FLAG_WORDS: Final[dict[str, str]] = {
     "clock_skew": "the clocks of the hosts are too far apart",
     "mostly_unexplained": "most of the loss is explained by no cause",
     "high_discrepancy": "replay and recording are more than 5 % apart",
-    "mixed_hardware_or_stage_imbalance": "types share no stage: slow types and heavy stages look the same",
+    "mixed_hardware_or_stage_imbalance": "types of GPU share no stage: slow types look like heavy stages",
     "mixed_hardware_or_slow_worker": "a slower type is on one host only, which may be slow whatever its type",
     "judged_by_history": "other jobs or earlier days decided",
 }

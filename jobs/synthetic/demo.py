@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from jobs.synthetic.fleet import SHIFTS, Fleet, FleetJob, write_fleet
 from jobs.synthetic.log_files import run_folder
+from jobs.synthetic.mechanisms.gpu_types import MixedTypes
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.transfers import FlappingLink, SlowReads, SlowStorage
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences
@@ -23,6 +24,8 @@ DAYS: Final = 3
 SICK_HOST: Final = "node-0013"
 """The host that slows three jobs; two of them decide the cause of the third, which has one replica."""
 USUAL: Final = Workload(forward_s=0.04, noise=0.008)
+TYPES: Final = {"node-0096": "H100", "node-0097": "A100", "node-0098": "H100", "node-0099": "A100"}
+"""Of the hosts of the job on GPUs of two types."""
 
 
 ABOUT: Final = MappingProxyType({"cluster": "north", "gpu_type": "H100"})
@@ -142,6 +145,12 @@ JOBS: Final = (
     DemoJob(
         "draft-13b", "assistant", "draft-13b", f"one replica, a stage on {SICK_HOST}",
         replace(BASE, dp_size=1, tp_size=8), [SickHost(SICK_HOST, 1.4)], first_host=11, hours=8.0,
+    ),
+    DemoJob(
+        "search-30b", "language", "search-30b", "A100 on two of four hosts, H100 on the others",
+        JobShape(dp_size=4, pp_size=2, tp_size=4, microbatches=6, steps=14),
+        [MixedTypes(TYPES, {"H100": (1.0, 1.0), "A100": (1.3, 1.35)})], first_host=96,
+        fields={"gpu_type": None},
     ),
 )  # fmt: skip
 

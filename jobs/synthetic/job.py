@@ -51,15 +51,16 @@ class GeneratedJob:
         return GeneratedJob(pa.Table.from_pylist(records, self.rank_steps.schema), self.manifest)
 
 
-def recorded_job(simulation: Simulation) -> GeneratedJob:
+def recorded_job(simulation: Simulation, t0_us: Int64s | None = None) -> GeneratedJob:
     """Run a job with all its mechanisms and record it, as far as its logs are not lost.
 
+    t0_us : Unix time at which each recorded step starts, shape (step,); left out, one after the other [us]
     Rows (step, rank) are sorted by pp_rank, step, dp_rank, cp_rank, tp_rank; op as codes, times in us.
     """
     plan = simulation.plan
     shape, host_of, rng = plan.shape, plan.identity.host_of, simulation.rng("record")
     timeline = simulation.timeline()
-    t0_us = _step_zeros_us(plan, timeline)
+    t0_us = _step_zeros_us(plan, timeline) if t0_us is None else t0_us
     timeline = _by_clocks_of_workers(timeline, simulation, t0_us)
     stages = [
         _stage_rows(shape, [op for op in simulation.place.ops if op.pp_rank == pp_rank], timeline, t0_us, rng)
@@ -96,8 +97,11 @@ def _step_zeros_us(plan: JobPlan, timeline: Timeline) -> Int64s:
     step_us = timeline.end_us.max(axis=(0, 2))
     elapsed_us = np.concatenate([[0.0], np.cumsum(step_us)[:-1]])
     first = step // BURST * BURST  # of the burst
-    if identity.recorded_s is None:
-        since_us = elapsed_us + (np.asarray(plan.step_numbers) - identity.first_step - step) * step_us.mean()
+    later = np.asarray(plan.step_numbers) - identity.first_step
+    if identity.beat_s is not None:
+        since_us = later * identity.beat_s * 1e6
+    elif identity.recorded_s is None:
+        since_us = elapsed_us + (later - step) * step_us.mean()
     else:
         since_us = elapsed_us - elapsed_us[first] + first / len(step) * identity.recorded_s * 1e6
     t0_us: Int64s = identity.first_t0_us + np.rint(since_us).astype(np.int64)

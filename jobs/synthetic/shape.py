@@ -135,6 +135,7 @@ class JobIdentity:
     first_t0_us : Unix time at which the first recorded step starts [us]
     recorded_s  : time over which the bursts of recorded steps are spread; None: the steps between them take
                   as long as those recorded
+    beat_s      : time from each step to the next, recorded or not, whatever they take; None: no beat
     fields      : further fields of the manifest
     """
 
@@ -144,6 +145,7 @@ class JobIdentity:
     first_t0_us: int = 1_767_600_000_000_000
     hosts: Sequence[str] = ()
     recorded_s: float | None = None
+    beat_s: float | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def host_of(self, rank: int) -> str:

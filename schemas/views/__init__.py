@@ -8,8 +8,11 @@ from schemas.vocabulary import TABLE_NAMES
 
 _RUNS: Final = runs_include("trunc(log_date, 'MONTH') AS month, job_id, run_id", ALL_DAYS)
 
+_TIME_SUMS: Final = load("schemas", "effective_time_sums").sql
+
 VIEWS: Final[dict[str, SqlFile]] = {
-    name: load(__name__, name, in_period=ALL_DAYS, runs_of_months=_RUNS) for name in VIEW_NAMES
+    name: load(__name__, name, in_period=ALL_DAYS, runs_of_months=_RUNS, effective_time_sums=_TIME_SUMS)
+    for name in VIEW_NAMES
 }
 
 

@@ -12,6 +12,8 @@ SELECT
     jobs.framework,
     jobs.restarts,
     jobs.labels,
+    jobs.part_of,
+    jobs.role,
     $size_bucket AS size_bucket,
     $is_analysed AS is_analysed,
     $is_straggling AS is_straggling,
@@ -20,7 +22,7 @@ SELECT
     lost_gpu_hours
 FROM job_slowdown
 LEFT JOIN (
-    SELECT log_date, job_id, run_id, pp_size, team, cluster, model, gpu_type, framework, restarts, labels
+    SELECT log_date, job_id, run_id, pp_size, team, cluster, model, gpu_type, framework, restarts, labels, part_of, role
     FROM jobs
 ) AS jobs USING (log_date, job_id, run_id)
 LEFT JOIN (

@@ -18,6 +18,7 @@ from schemas.vocabulary import (
     HOST_CLOCK,
     JOB_CAUSES,
     JOB_SLOWDOWN,
+    JOB_TIME,
     JOBS,
     OP_TYPE_SLOWDOWN,
     OP_TYPES,
@@ -276,3 +277,26 @@ def test_host_clocks_names_hosts_whose_clocks_were_corrected() -> None:
     assert early.largest_offset_s == 0.05
     assert early.median_offset_s == pytest.approx(0.04)
     assert early.median_drift_ppm == 1.0
+
+
+def test_effective_time_sums_before_it_divides_and_counts_what_it_does_not_know() -> None:
+    units: list[dict[str, Any]] = [
+        {"job_id": "a", "gpu_hours": 192.0},
+        {"job_id": "a", "log_date": NEXT_DAY, "gpu_hours": 64.0},
+        {"job_id": "b", "gpu_hours": 128.0, "team": None},
+        {"job_id": "c", "gpu_hours": None},
+    ]
+    second = {"productive_gpu_hours": 0.0, "straggling_gpu_hours": 0.0, "late_start_gpu_hours": 0.0}
+    second |= {"scheduled_gpu_hours": 64.0, "unknown_gpu_hours": 31.0, "failures": 2}
+    times = [{"job_id": "a"}, {"job_id": "a", "log_date": NEXT_DAY, **second}]
+    tables = {JOBS: units, JOB_TIME: times}
+    named, nameless = sorted(view("effective_time_month", tables), key=lambda row: row["team"] is None)
+    assert (named["scheduled_gpu_hours"], named["jobs"], named["units"]) == (256.0, 1, 2)
+    assert (named["ettr"], named["productive_fraction"]) == (119 / 256, 96 / 256)
+    assert (named["failures"], named["unknown_gpu_hours"], named["known_fraction"]) == (3, 71.0, 1 - 71 / 256)
+    assert (nameless["ettr"], nameless["known_fraction"], nameless["unknown_gpu_hours"]) == (0.0, 0.0, 128.0)
+    run, _ = view("effective_time_job", tables)
+    assert (run["job_id"], run["ettr"], run["units"], run["last_day"]) == ("a", 119 / 256, 2, NEXT_DAY)
+    for row in (named, nameless, run):
+        parts = [value for name, value in row.asDict().items() if name.endswith("_gpu_hours")]
+        assert sum(parts) == 2 * row["scheduled_gpu_hours"], "parts add up"

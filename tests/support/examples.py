@@ -65,6 +65,10 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         **_UNIT, "dp_rank": 0, "pp_rank": 0, "rank": 0, "host": "node-0123", "slowdown": 1.2,
         "slowdown_approx": 1.21, "is_slowest": True, "step_slowdowns": [1.1, 1.3],
     },
+    "exposed_communication": {
+        **_UNIT, "scope": "op_type", "op_type": "forward-pp-comm", "pp_rank": -1, "busy_s": 0.5,
+        "exposed_s": 0.2, "hidden_s": 0.3, "overlap_saved_s": 0.15,
+    },
     "host_clock": {
         **_UNIT, "clock": "node-0123", "host": "node-0123", "rank": 0, "part": 0, "offset_s": 0.02,
         "largest_offset_s": 0.021, "drift_ppm": 1.5, "jumps": 0, "largest_jump_s": 0.0, "error_s": 1e-5,
@@ -94,7 +98,8 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         **_UNIT, "scheduled_gpu_hours": 192.0, "productive_gpu_hours": 96.0, "straggling_gpu_hours": 24.0,
         "late_start_gpu_hours": -1.0, "lost_work_gpu_hours": 16.0, "outage_gpu_hours": 8.0,
         "startup_gpu_hours": 4.0, "checkpoint_gpu_hours": 5.0, "unknown_gpu_hours": 40.0,
-        "ettr": 119 / 192, "productive_fraction": 0.5, "steps_kept": 800.0, "steps_lost": 100.5,
+        "ettr": 119 / 192, "productive_fraction": 0.5, "lost_to_causes_gpu_hours": 30.0,
+        "steps_kept": 800.0, "steps_lost": 100.5,
         "outage_s": 3600.0, "starts": 2, "failures": 1, "checkpoints": 9, "contradictions": 0,
     },
     "job_power": {
@@ -105,6 +110,11 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "first_at": datetime(2026, 1, 5, 8, 0, tzinfo=UTC),
         "last_at": datetime(2026, 1, 5, 20, 0, tzinfo=UTC),
         "step_every_s": 5.0, "beat_scatter": 0.01, "peak_at": datetime(2026, 1, 5, 14, 0, 2, tzinfo=UTC),
+    },
+    "role_step": {
+        **_UNIT, "step": 1200, "part_of": "rlhf-7", "role": "actor", "iteration": 30,
+        "start_us": 1767600000000000, "end_us": 1767600005100000, "actual_step_s": 5.1,
+        "simulated_step_s": 5.0, "ideal_step_s": 4.0,
     },
     "fleet_day": {
         **dict.fromkeys(STATUSES, 0), "log_date": DAY, "jobs": 3, "no_manifest": 1, "too_few_steps": 1,
@@ -143,6 +153,20 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
     "power_in_phase": {
         **_UNIT, "other_job_id": "moe-8x22b", "other_run_id": "r1", "period_s": 5.0, "other_period_s": 5.0001,
         "common_s": 7200.0, "drift": 0.03, "phase_difference": -0.05, "swing_gpus": 12.0,
+    },
+    "role_iteration": {
+        "log_date": DAY, "part_of": "rlhf-7", "iteration": 30, "role": "actor", "runs": 1,
+        "start_us": 1767600000000000, "end_us": 1767600005100000, "busy_s": 5.1, "waiting_s": 12.5,
+        "transition_s": 0.5, "waited_for_s": 5.1, "is_waited_for": False,
+    },
+    "role_effect": {
+        "log_date": DAY, "part_of": "rlhf-7", "role": "actor", "runs": 1, "runs_left_out": 0,
+        "iterations": 10, "waits_for": ["rollout"], "waits_for_before": [],
+        "busy_s": 51.0, "waiting_s": 112.5,
+        "waited_for_s": 51.0, "transition_s": 5.0, "iterations_waited_for": 0, "whole_s": 170.0,
+        "gpu_hours": 384.0, "saved_fraction_if_fixed": 0.05, "saved_gpu_hours_if_fixed": 19.2,
+        "saved_fraction_if_ideal": 0.06, "saved_gpu_hours_if_ideal": 23.04,
+        "saved_fraction_if_twice_as_fast": 0.15, "saved_gpu_hours_if_twice_as_fast": 57.6,
     },
     "publications": {
         "publication": 1, "published_at": datetime(2026, 1, 6, 1, 0, tzinfo=UTC), "phase": "ingest",

@@ -14,6 +14,7 @@ from udfs.kernel.diagnosis.culprits import Job
 from udfs.kernel.diagnosis.diagnose import diagnose
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.first_pass import Block, JobRows, Recorded, read, refuse_timeless
+from udfs.kernel.replay.exposed import Exposed, ExposedTimes, exposed_means, replay_exposed
 from udfs.kernel.replay.gpu_types import TypeTimes, type_times
 from udfs.kernel.replay.ideal import IDEALS, PAPER_IDEAL, Ideal, ideal_durations, ideal_of_ops
 from udfs.kernel.replay.masked import op_dp_ranks, op_stages, replay_masks, replay_one_by_one
@@ -36,7 +37,7 @@ class How(NamedTuple):
     ideal        : how ideal durations are chosen.
     ops_together : ops per block; a step is never divided.
     limits       : offsets of clocks that are left alone; None: all.
-    diagnosed    : whether to look for causes.
+    diagnosed    : whether to look for causes, and for communication that delays the step.
     worker_type  : int, shape (stage, dp_rank); type of GPU, numbered from 0 on, -1 where unknown. None where
                    fewer than two are known.
     """
@@ -59,6 +60,7 @@ class WhatIf(NamedTuple):
     ideal_duration_s : shape (stage, op type); nan where a type was never recorded.
     diagnosis        : causes and what their fixes save; None where it was not wanted.
     types            : what types of GPU cost; None where fewer than two are known.
+    exposed          : what communication costs; none without any, or where no diagnosis was wanted.
     """
 
     recorded: Recorded
@@ -69,6 +71,7 @@ class WhatIf(NamedTuple):
     ideal_duration_s: Floats
     diagnosis: Diagnosis | None
     types: TypeTimes | None = None
+    exposed: tuple[Exposed, ...] = ()
 
     @property
     def slow_worker_share(self) -> float:
@@ -104,7 +107,7 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
     """
     recorded = read(rows, layout, how.ops_together, how.limits, diagnosed=how.diagnosed)
     ideal_s = ideal_durations([(block.graph, block.duration_s) for block in recorded.blocks], how.ideal)
-    replays = [_Replay.of(block, layout, ideal_s) for block in recorded.blocks]
+    replays = [_Replay.of(block, layout, ideal_s, diagnosed=how.diagnosed) for block in recorded.blocks]
     times = _in_step_order([each.times for each in replays], recorded.blocks)
     refuse_timeless(recorded.blocks, times.recorded, times.ideal)
     approx = _approximate_worker_slowdown(times)
@@ -134,7 +137,8 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
         worker_type=how.worker_type,
     )
     blocks = [block.diagnosed for block in recorded.blocks if block.diagnosed is not None]
-    return found._replace(diagnosis=diagnose(blocks, job))
+    exposed = [(each.block.steps, each.exposed) for each in replays if each.exposed is not None]
+    return found._replace(diagnosis=diagnose(blocks, job), exposed=exposed_means(exposed, times.recorded))
 
 
 class _Replay(NamedTuple):
@@ -145,9 +149,10 @@ class _Replay(NamedTuple):
     ideal_of_op: Floats
     is_last: list[bool]
     times: ScenarioTimes
+    exposed: ExposedTimes | None
 
     @classmethod
-    def of(cls, block: Block, layout: Layout, ideal_s: Floats) -> "_Replay":
+    def of(cls, block: Block, layout: Layout, ideal_s: Floats, *, diagnosed: bool) -> "_Replay":
         """Every scenario that needs no other block's times."""
         graph, duration_s = block.graph, block.duration_s
         ideal_of_op = ideal_of_ops(graph, ideal_s)
@@ -157,7 +162,8 @@ class _Replay(NamedTuple):
             times = replay_scenarios(graph, layout, duration_s, ideal_of_op, is_last)
         else:
             times = replay_one_by_one(graph, layout, duration_s, ideal_of_op)
-        return cls(block, layout, ideal_of_op, is_last, times)
+        exposed = replay_exposed(graph, duration_s, shortest_s, is_last) if diagnosed else None
+        return cls(block, layout, ideal_of_op, is_last, times, exposed)
 
     def without(self, slow: Mask) -> Floats:
         """Step times with some workers ideal and all else as recorded (Eq. 5); shape (step,). [s]

@@ -12,6 +12,7 @@ import pyarrow as pa
 from schemas.tables import TABLES
 from schemas.vocabulary import (
     DP_RANK_SLOWDOWN,
+    EXPOSED_COMMUNICATION,
     GPU_TYPE_SLOWDOWN,
     HOST_CLOCK,
     JOB_BASELINE,
@@ -23,6 +24,7 @@ from schemas.vocabulary import (
     OP_TYPE_SLOWDOWN,
     OP_TYPES,
     RESULT_TABLES,
+    ROLE_STEP,
     STAGE_SLOWDOWN,
     STATUS_ANALYSED,
     STEP_SLOWDOWN,
@@ -32,9 +34,11 @@ from udfs.kernel.arrays import Floats
 from udfs.kernel.what_if import WhatIf
 from udfs.simulate.companion_rows import baseline_row, cause_rows, clock_columns, clock_figures
 from udfs.simulate.effective_time import StepTimes, time_rows
+from udfs.simulate.exposed_rows import exposed_columns
 from udfs.simulate.gpu_types import WorkerTypes, type_rows
 from udfs.simulate.power_rows import power_columns
 from udfs.simulate.rank_rows import ReplayedRows
+from udfs.simulate.role_rows import role_step_columns
 
 SIMULATOR_VERSION: Final = "1.5.0"
 """Raised whenever a result of the same trace changes by more than rounding."""
@@ -112,6 +116,7 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             {"dp_rank": np.arange(len(dp_rank_slowdown), dtype=np.int32), "slowdown": dp_rank_slowdown},
         ),
         WORKER_SLOWDOWN: _table(WORKER_SLOWDOWN, _by_worker(replayed, ideal_s)),
+        EXPOSED_COMMUNICATION: _table(EXPOSED_COMMUNICATION, exposed_columns(found.exposed)),
         HOST_CLOCK: _table(HOST_CLOCK, clock_columns(found.recorded.clocks, replayed.rows)),
         JOB_CAUSES: _of_rows(JOB_CAUSES, causes),
         JOB_BASELINE: _of_rows(
@@ -119,8 +124,12 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
             [figures | baseline_row(replayed.facts, found.ideal_duration_s, replayed.rows, causes)],
         ),
         GPU_TYPE_SLOWDOWN: _of_rows(GPU_TYPE_SLOWDOWN, _by_gpu_type(figures["gpu_hours"], ideal_s, replayed)),
-        JOB_TIME: _of_rows(JOB_TIME, time_rows(replayed.facts, job, _step_times(found))),
+        JOB_TIME: _of_rows(
+            JOB_TIME,
+            time_rows(replayed.facts, job, _step_times(found), diagnosis and diagnosis.all_fixes_fraction),
+        ),
         JOB_POWER: _table(JOB_POWER, power_columns(found.recorded, replayed.rows)),
+        ROLE_STEP: _role_steps(replayed),
     }
 
 
@@ -171,6 +180,11 @@ def _job_figures(job: Row, replayed: Replayed) -> Row:
         **clock_figures(recorded.clocks, rows),
         "wasted_gpu_hours": None if gpu_hours is None else gpu_hours * waste_fraction,
     }
+
+
+def _role_steps(replayed: Replayed) -> pa.Table:
+    columns = role_step_columns(replayed.facts, replayed.rows, replayed.found)
+    return _no_rows(ROLE_STEP) if columns is None else _table(ROLE_STEP, columns)
 
 
 def _known(number: float) -> float | None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import yaml
 
+from jobs.landing.formats.iterations import iterations_of
 from jobs.landing.formats.rows import FileError
 from jobs.landing.formats.strict_json import (
     NotANumber,
@@ -71,12 +72,16 @@ def _count(value: object) -> int | None:
 _OPTIONAL: Final[dict[str, tuple[str, Callable[[object], object]]]] = {
     **dict.fromkeys(("cluster", "team", "model", "framework", "gpu_type", "source_format"), ("text", _text)),
     **dict.fromkeys(("started_at", "ended_at"), ("an ISO 8601 time with zone", _time)),
+    **dict.fromkeys(("part_of", "role"), ("text", _text)),
     "gpu_hours": (f"a number from 0 to {_MOST_GPU_HOURS:.0e}", _amount),
     **dict.fromkeys(("restarts", "warm_up_steps"), (f"an integer from 0 to {_LARGEST}", _count)),
     "gpu_types": ("an object of host and type, both text", _types),
     "transfers": (f"one of {', '.join(TRANSFERS)}", lambda value: value if value in TRANSFERS else None),
 }
-"""What a job.json may leave out besides labels: what is wanted; a value as stored, None for a wrong one."""
+"""What a job.json may leave out besides labels and iterations.
+
+What is wanted; a value as stored, None for a wrong one.
+"""
 
 Row = dict[str, Any]
 
@@ -120,6 +125,7 @@ def manifest_row(manifest: object, job_id: str, run_id: str) -> Row:
     fields.size("ep_size", is_required=False)
     fields.optional()
     fields.labels()
+    fields.iterations()
     return fields.row()
 
 
@@ -259,6 +265,14 @@ class _Fields:
             elif value is not None:
                 texts[name] = value if isinstance(value, str) else shown(value)
         self._row["labels"] = texts
+
+    def iterations(self) -> None:
+        """Take the iteration of each step, of a run that is part of a whole."""
+        given = self._manifest.get("iterations")
+        if given is not None:
+            found, defects = iterations_of(given)
+            self._row["iterations"] = found if not defects else None
+            self._defects += defects
 
     def _missing(self, name: str) -> None:
         self._defects.append(f"{name} is {'null' if name in self._manifest else 'missing'}")

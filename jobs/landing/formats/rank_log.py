@@ -15,12 +15,13 @@ import numpy.typing as npt
 import simdjson
 
 from jobs.landing.formats.rank_log_line import REQUIRED, LineError, read_line
-from jobs.landing.formats.rows import COORDINATES, LISTS, Bounds, Reject, Rows, text_of
+from jobs.landing.formats.rows import COORDINATES, LISTS, SCALARS, Bounds, Reject, Rows, text_of
 from schemas.vocabulary import OP_CODES, RANK_LOG_FORMAT, REASON_LINE_TOO_LONG
 
 _INT32: Final = 2**31
 _INT64: Final = 2**63
 _CODES: Final = {name.encode(): code for name, code in OP_CODES.items()}
+_HOST: Final = SCALARS.index("host")
 _NOWHERE: Final = np.empty(0, dtype=np.intp)
 _MOST_KNOWN: Final = 4096
 """Most texts remembered: lines of a rank repeat, but a log with ever new ones must not fill the memory."""
@@ -30,24 +31,32 @@ _WIDTH: Final = 8
 
 @dataclass
 class _Plain:
-    """Plain lines of a block, column by column; `places` are their positions in the block."""
+    """Plain lines of a block, column by column; `places` are their positions in the block.
+
+    types : place -> host and type of GPU, of lines that state both
+    """
 
     places: list[int] = field(default_factory=list)
     scalars: list[tuple[Any, ...]] = field(default_factory=list)
     lists: tuple[list[Any], ...] = field(default_factory=lambda: tuple([] for _ in LISTS))
+    types: dict[int, tuple[str, str]] = field(default_factory=dict)
 
 
 class RankLogReader:
     """Reads the rank logs of one unit.
 
-    unit : job_id and run_id as the folders name them, and the sizes of a good manifest, or nulls
+    unit : job_id and run_id as the folders name them, and sizes and gpu_types of a good manifest, or nulls
+
+    gpu_types : host -> types that good lines state, mostly one
     """
 
     def __init__(self, unit: Mapping[str, Any], bounds: Bounds) -> None:
         self._unit, self._bounds = unit, bounds
         self._parser = simdjson.Parser()
         self._codes: dict[bytes, bytes] = {}
-        self._keys: dict[tuple[str, ...], bool] = {}
+        self._keys: dict[tuple[str, ...], tuple[bool, bool]] = {}
+        self._stated: Mapping[str, str] = unit.get("gpu_types") or {}
+        self.gpu_types: dict[str, set[str]] = {}
         self._sizes = [unit[size] or _INT32 for size in COORDINATES.values()]
         needed = {*REQUIRED, *(["tp_rank"] if (unit["tp_size"] or 1) > 1 else [])}
         self._needed = frozenset(needed)
@@ -60,6 +69,9 @@ class RankLogReader:
         plain = self._plain(lines)
         rows, is_good = _rows(plain)
         rows = rows._replace(lines=[first + place for place in rows.lines])
+        if plain.types:
+            for place in compress(plain.places, is_good):
+                self._note(*plain.types.get(place, (None, None)))
         if len(rows.lines) == len(lines):
             return rows, []
         taken = set(compress(plain.places, is_good))
@@ -73,7 +85,7 @@ class RankLogReader:
             if len(line) > longest or not _is_flat(line):
                 continue
             try:
-                values = self._values(line)
+                values = self._values(line, place, found.types)
             except (ValueError, TypeError, AttributeError, KeyError, RuntimeError):  # as simdjson says no
                 continue
             if values is not None:
@@ -83,12 +95,19 @@ class RankLogReader:
                     column.append(value)
         return found
 
-    def _values(self, line: bytes) -> tuple[Any, ...] | None:
+    def _values(self, line: bytes, place: int, types: dict[int, tuple[str, str]]) -> tuple[Any, ...] | None:
         """Scalars of a line, codes of its ops, its numbers as buffers; None where a value is not plain."""
         record: Any = self._parser.parse(line)
-        scalars = self._scalars(record) if self._has_keys(record) else None
+        has_keys, has_type = self._has_keys(record)
+        scalars = self._scalars(record) if has_keys else None
         if scalars is None:
             return None
+        if has_type:
+            host, name = scalars[_HOST], record["gpu_type"]
+            if type(name) is not str or not name or self._stated.get(host, name) != name:
+                return None
+            if host is not None:
+                types[place] = host, name
         return (
             scalars,
             self._codes_of(record["op"].mini),
@@ -107,14 +126,23 @@ class RankLogReader:
             codes = self._codes[spelled] = _codes(spelled)
         return codes
 
-    def _has_keys(self, record: Any) -> bool:  # noqa: ANN401  # its values are of any type
-        """Whether every key that is needed is there, and none twice; lines of a file have the same keys."""
+    def _note(self, host: str | None, name: str | None) -> None:
+        """Remember the type of GPU that a good line states."""
+        if host is not None and name is not None:
+            self.gpu_types.setdefault(host, set()).add(name)
+
+    def _has_keys(self, record: Any) -> tuple[bool, bool]:  # noqa: ANN401  # its values are of any type
+        """Whether every key that is needed is there, and none twice; and whether a type of GPU is.
+
+        Lines of a file have the same keys.
+        """
         keys = tuple(record.keys())
         known = self._keys.get(keys)
         if known is None:
             if len(self._keys) >= _MOST_KNOWN:
                 self._keys.clear()
-            known = self._keys[keys] = len(set(keys)) == len(keys) and self._needed.issubset(keys)
+            is_good = len(set(keys)) == len(keys) and self._needed.issubset(keys)
+            known = self._keys[keys] = is_good, "gpu_type" in keys
         return known
 
     def _scalars(self, record: Any) -> tuple[Any, ...] | None:  # noqa: ANN401  # its values are of any type
@@ -151,8 +179,10 @@ class RankLogReader:
             if not line.strip():
                 continue
             try:
-                records.append(self._row(line))
+                record = self._row(line)
+                records.append(record)
                 numbers.append(first + place)
+                self._note(record["host"], record.get("gpu_type"))
             except LineError as error:
                 rejects.append(Reject(error.reason, error.detail, first + place, text_of(line)))
         return Rows.of(records, numbers), rejects

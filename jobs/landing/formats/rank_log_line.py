@@ -35,7 +35,7 @@ from schemas.vocabulary import (
 )
 
 TIMES: Final = ("start_us", "duration_us")
-OPTIONAL: Final = ("tp_rank", "cp_rank", "host", "gpu")
+OPTIONAL: Final = ("tp_rank", "cp_rank", "host", "gpu", "gpu_type")
 REQUIRED: Final = ("format", "job_id", "run_id", "rank", "dp_rank", "pp_rank", "step", "t0_us", *LISTS)
 
 _KNOWN: Final = {*REQUIRED, *OPTIONAL}
@@ -68,9 +68,10 @@ class LineError(Exception):
 
 
 def read_line(line: bytes, unit: Mapping[str, Any], nesting: int) -> dict[str, Any]:
-    """Return the columns of rank_steps that a line fills.
+    """Return the columns of rank_steps that a line fills, and gpu_type where it states one.
 
-    unit : job_id and run_id as the folders name them, and rows.LIMITS, each null without a valid manifest.
+    unit : job_id and run_id as the folders name them, and rows.LIMITS and gpu_types, null without a valid
+           manifest.
     nesting : how deep arrays and objects may lie in each other.
     Unknown keys are ignored. Raises LineError for the first reason that applies.
     """
@@ -81,9 +82,10 @@ def read_line(line: bytes, unit: Mapping[str, Any], nesting: int) -> dict[str, A
     _check_times(record)
     _check_ranges(record, unit)
     check_ids(record, unit)
+    stated = _gpu_type(record, unit)
     times = {name: [float(value) for value in record[name]] for name in TIMES}
     codes = [OP_CODES[name] for name in record["op"]]
-    return {name: record.get(name) for name in (*SCALARS, *LISTS)} | times | {"op": codes}
+    return {name: record.get(name) for name in (*SCALARS, *LISTS)} | times | {"op": codes} | stated
 
 
 def read_record(line: bytes, nesting: int, known: Collection[str] = _KNOWN) -> dict[str, Any]:
@@ -123,7 +125,7 @@ def _require(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
 def _check_types(record: Mapping[str, Any]) -> None:
     if record["format"] != RANK_LOG_FORMAT:
         raise bad_type("format", record["format"], shown(RANK_LOG_FORMAT))
-    for name in (*_IDS, "host"):
+    for name in (*_IDS, "host", "gpu_type"):
         if record.get(name) is not None and not is_text(record[name]):
             raise bad_type(name, record[name], "text")
     for name, (wanted, fitting) in _INTEGERS.items():
@@ -177,6 +179,20 @@ def _check_ranges(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
             raise LineError(REASON_RANK_OUT_OF_RANGE, f"{name} is {shown(value)}, not {least}")
         if value not in _INT32:
             raise LineError(REASON_RANK_OUT_OF_RANGE, f"{name} is {shown(value)}, more than 32 bits hold")
+
+
+def _gpu_type(record: Mapping[str, Any], unit: Mapping[str, Any]) -> dict[str, str]:
+    """Type of GPU that a line states, if it states one; the manifest's is the one of its host."""
+    name, host = record.get("gpu_type"), record.get("host")
+    if name is None:
+        return {}
+    if not name:
+        raise bad_type("gpu_type", name, "a name")
+    stated = (unit.get("gpu_types") or {}).get(host, name)
+    if name != stated:
+        detail = f"gpu_type is {shown(name)}, not {shown(stated)} as job.json says of host {shown(host)}"
+        raise LineError(REASON_IDENTITY_MISMATCH, detail)
+    return {"gpu_type": name}
 
 
 def check_ids(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:

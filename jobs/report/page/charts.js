@@ -90,6 +90,19 @@ const CHARTS = {
       { mark: { type: "rule", strokeDash: [4, 4] }, encoding: { y: { datum: 1.1 }, x: null } },
     ],
   }),
+  power: () => spec(220, {
+    encoding: { x: field("at_s", "quantitative", "time in the mean step, s", { scale: { nice: false, zero: true }, axis: { grid: false } }) },
+    layer: [
+      { mark: { type: "area", interpolate: "step", opacity: 0.25, color: colour("--accent") },
+        encoding: { y: field("low", "quantitative", "workers that compute"), y2: { field: "high" } } },
+      { mark: { type: "line", interpolate: "step", strokeWidth: 2 },
+        encoding: {
+          y: field("share", "quantitative", "workers that compute", { axis: SHARE, scale: { domain: [0, 1] } }),
+          tooltip: [field("at_s", "quantitative", "s", { format: ".3f" }), field("share", "quantitative", "mean", { format: ".1%" }),
+            field("low", "quantitative", "least", { format: ".1%" }), field("high", "quantitative", "greatest", { format: ".1%" })],
+        } },
+    ],
+  }),
 };
 
 // One scale for all pages: the root of the excess, so that 2 % differs visibly from nothing, and 15 % from 30 %.

@@ -185,7 +185,7 @@ def test_a_line_that_does_not_fit_costs_no_other(
 
     log = _write(tmp_path, 1, compress=compress)
     with monkeypatch.context() as full:
-        full.setattr("jobs.emitter.rank_log_writer._write_whole", fills_the_disk)
+        full.setattr("jobs.emitter.rank_log_writer.write_whole", fills_the_disk)
         with pytest.raises(OSError, match="no space"):
             log.write(Step(2, T0_US))
     log.write(Step(3, T0_US))

@@ -3,9 +3,11 @@
 import json
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -129,6 +131,24 @@ def test_a_gpu_is_waited_for_between_steps_alone(tmp_path: Path) -> None:
         [2000.0, 1000.0],
         [1000.0, 3000.0],
     )
+
+
+@pytest.mark.parametrize(("given", "logged"), [(None, "NVIDIA H100"), ("mine", "mine")])
+def test_lines_name_the_gpu_that_torch_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | None, logged: str
+) -> None:
+    cuda = SimpleNamespace(
+        Event=FakeEvent,
+        synchronize=lambda: None,
+        is_available=lambda: True,
+        get_device_name=lambda: "NVIDIA H100",
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    log = writer(tmp_path)
+    log.rank = replace(log.rank, gpu_type=given)
+    with Recorder(log) as recorder, recorder.step(0), recorder.op("forward-compute"):
+        pass
+    assert [each["gpu_type"] for each in lines(tmp_path)] == [logged]
 
 
 @pytest.mark.parametrize("does", [ValueError("no place for logs"), SystemExit(1), "hangs"])

@@ -6,7 +6,7 @@ import sys
 import venv
 from pathlib import Path
 
-from jobs.emitter.op_names import OP_NAMES, RANK_LOG_FORMAT
+from jobs.emitter.op_names import OP_NAMES, RANK_LOG_FORMAT, RUN_EVENTS_FORMAT
 from jobs.landing.formats.rank_log_line import read_line
 from jobs.runtime.package import write_wheel
 from schemas import vocabulary
@@ -48,3 +48,4 @@ def test_the_same_code_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_its_words_are_those_of_the_warehouse() -> None:
     """It cannot import them, and the order is the one in which codes are stored."""
     assert (RANK_LOG_FORMAT, OP_NAMES) == (vocabulary.RANK_LOG_FORMAT, vocabulary.OP_TYPES)
+    assert RUN_EVENTS_FORMAT == vocabulary.RUN_EVENTS_FORMAT

@@ -16,6 +16,7 @@ from schemas.vocabulary import (
     JOB_BASELINE,
     JOB_CAUSES,
     JOB_SLOWDOWN,
+    JOB_TIME,
     JOBS,
     OP_TYPE_SLOWDOWN,
     OP_TYPES,
@@ -44,6 +45,25 @@ def test_waste_that_is_not_that_of_its_slowdown_is_refused(spark: SparkSession) 
     ]
     assert refused(spark, OP_TYPE_SLOWDOWN, rows) == {"waste_fraction_of_slowdown": 3}
     assert refused(spark, OP_TYPE_SLOWDOWN, [{"op_type": "forward-send"}]) == {"op_type_allowed": 1}
+
+
+def test_parts_of_a_runs_time_add_up_and_its_ratios_are_theirs(spark: SparkSession) -> None:
+    rows: list[dict[str, Any]] = [
+        {"run_id": "good"},
+        {"run_id": "1", "outage_gpu_hours": 9.0},
+        {"run_id": "2", "ettr": 0.5},
+        {"run_id": "3", "productive_fraction": 0.25},
+        {"run_id": "4", "unknown_gpu_hours": -3.0, "lost_work_gpu_hours": 59.0},
+        {"run_id": "good too", "unknown_gpu_hours": -1.0, "lost_work_gpu_hours": 57.0},
+        {"run_id": "5", "startup_gpu_hours": -4.0, "unknown_gpu_hours": 48.0},
+    ]
+    assert refused(spark, JOB_TIME, rows) == {
+        "parts_add_up": 1,
+        "ettr_of_parts": 1,
+        "productive_fraction_of_parts": 1,
+        "unknown_is_hardly_negative": 1,
+        "startup_gpu_hours_in_range": 1,
+    }
 
 
 def test_a_usual_transfer_may_be_a_little_below_zero_as_clocks_differ(spark: SparkSession) -> None:

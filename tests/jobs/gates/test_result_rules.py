@@ -14,6 +14,7 @@ from jobs.gates.result_rules import (
     miscounted_units,
     units_of_other_gpu_hours,
     units_of_other_loss,
+    units_of_other_schedule,
     units_without_result,
 )
 from schemas.tables import TABLES
@@ -24,6 +25,7 @@ from schemas.vocabulary import (
     FLEET_DAY,
     JOB_CAUSES,
     JOB_SLOWDOWN,
+    JOB_TIME,
     JOBS,
     LOGGED_CAUSES,
     OP_TYPE_SLOWDOWN,
@@ -128,6 +130,12 @@ def test_a_rule_that_cannot_be_evaluated_says_which_and_over_what(results: Resul
         units_of_other_gpu_hours(lacking)
 
 
+def test_time_is_shared_of_the_gpu_hours_that_the_unit_has_and_no_others(results: Results) -> None:
+    assert found(units_of_other_schedule(results)) == set()
+    hours = [{"log_date": DAY, "job_id": name, "scheduled_gpu_hours": 64.0} for name in "abc"]
+    assert found(units_of_other_schedule(results | {JOB_TIME: table_rows(JOB_TIME, hours)})) == {"b", "c"}
+
+
 def test_units_lost_and_units_made_up_have_no_result_of_their_own() -> None:
     def rows(table: str, names: str) -> pa.Table:
         return table_rows(table, [{"job_id": name} for name in names])
@@ -162,6 +170,7 @@ def test_miscounted_causes_are_those_that_job_causes_and_the_fleet_do_not_bear_o
         4: {"replayed": 3},
         6: {"lost_gpu_hours": 47.0},
         7: {"jobs": 3},
+        8: {"jobs": 3},
     }
     assert wrong(changes, lost=5) == set(CAUSES)
     assert wrong({}, replayed=3) == set(CAUSES) - set(LOGGED_CAUSES), "the fleet has 3 replayed units"

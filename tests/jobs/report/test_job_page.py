@@ -95,7 +95,7 @@ def test_without_a_warehouse_the_page_says_nothing_of_a_hosts_record() -> None:
 
 def test_the_charts_have_the_rows() -> None:
     charts = {chart["name"]: chart for chart in PAGE.data["charts"]}
-    assert list(charts) == ["workers", "steps", "opTypes", "stepMap"]
+    assert list(charts) == ["workers", "steps", "opTypes", "power", "stepMap"]
     found = charts["workers"]["rows"]
     wanted = [100 * (row["slowdown"] - 1) for row in SICK.workers]
     np.testing.assert_allclose(found["excess"], wanted, rtol=1e-2, atol=1e-9)
@@ -287,3 +287,20 @@ def test_of_very_many_workers_the_map_by_steps_shows_the_slowest() -> None:
     (rows,) = [chart["rows"] for chart in page.data["charts"] if chart["name"] == "stepMap"]
     assert list(dict.fromkeys(rows["worker"])) == [f"0 / {dp}" for dp in range(72, 200)]
     assert "The 128 slowest of 200 workers." in page.text
+
+
+def test_a_run_that_left_its_events_shows_what_its_hours_were_spent_on() -> None:
+    assert "What its GPU-hours were spent on" not in PAGE.text
+    at_us = 1_767_600_000_000_000
+    minutes = {"start": 0, "first_step": 60, "failure": 120, "restart": 180}
+    events = [{"event": name, "at_us": at_us + 60_000_000 * minute} for name, minute in minutes.items()]
+    job = recorded_job()
+    tables = unit_tables(job.rank_steps, job.manifest | {"events": events})
+    page = Page(job_page(tables, "warehouse"))
+    assert "0 % of 192 GPU-hours went into steps that stayed" in page.text
+    assert "2 starts, 1 failure, 0 checkpoints." in page.text
+    assert "start-ups, until the first step 64 33.3 % checkpoints 0 0 % not known 64 33.3 %" in page.text
+    assert "Contradictions" not in page.text
+    (row,) = tables.further["job_time"]
+    wrong = replace(tables, further={"job_time": [{**row, "contradictions": 2}]})
+    assert "Contradictions among its events: 2;" in Page(job_page(wrong, "warehouse")).text

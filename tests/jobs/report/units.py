@@ -9,6 +9,7 @@ from jobs.report.rows import UnitTables
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.workers import SickHost
 from jobs.synthetic.shape import JobIdentity, JobShape
+from schemas.vocabulary import FURTHER_TABLES
 from tests.support.random_jobs import generate_job
 from udfs.what_if import simulate_job
 
@@ -35,6 +36,7 @@ def unit_tables(rank_steps: pa.Table, manifest: dict[str, Any], job_id: str = "j
         steps=found["step_slowdown"],
         op_types=found["op_type_slowdown"],
         causes=found["job_causes"],
+        further={name: found[name] for name in FURTHER_TABLES},
         hosts={row["host"]: HOST_RECORD for row in found["worker_slowdown"] if row["host"] == "sick"},
     )
 

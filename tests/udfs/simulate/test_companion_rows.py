@@ -36,6 +36,8 @@ def test_codes_of_the_kernel_are_positions_in_the_vocabulary() -> None:
         "slow_worker_or_stage_imbalance": "WORKER_OR_STAGE",
         "slow_worker_or_data_imbalance": "WORKER_OR_DATA",
         "many_slow_workers": "MANY_SLOW_CELLS",
+        "mixed_hardware_or_stage_imbalance": "TYPE_OR_STAGE",
+        "mixed_hardware_or_slow_worker": "TYPE_OR_WORKER",
     }
     codes = [getattr(kernel, spelled.get(reason, reason.upper())) for reason in FLAG_REASONS]
     assert codes == list(range(kernel.NO_FLAG + 1, len(FLAG_REASONS) + 1))
@@ -45,7 +47,7 @@ def test_every_cause_has_its_row_and_its_fractions_as_they_came(monkeypatch: pyt
     found = causes(monkeypatch)
     assert tuple(found) == CAUSES
     saved = [row["time_saved_fraction"] for row in found.values()]
-    assert saved == [0.25, 0.125, -0.0625, 0.03125, 0.0, 0.015625, 0.0, 0.0625]
+    assert saved == [0.25, 0.125, -0.0625, 0.03125, 0.0, 0.015625, 0.0, 0.0, 0.0625]
     present = [name for name, row in found.items() if row["is_cause"]]
     assert present == ["slow_worker", "stage_imbalance", "pause", "unexplained"]
     total = sum(row["attributed_fraction"] for row in found.values())
@@ -56,8 +58,8 @@ def test_every_cause_has_its_row_and_its_fractions_as_they_came(monkeypatch: pyt
 
 def test_gpu_hours_are_those_of_the_unit_times_the_fractions(monkeypatch: pytest.MonkeyPatch) -> None:
     found = causes(monkeypatch, gpu_hours=64)
-    recoverable = [16.0, 8.0, -4.0, 2.0, 0.0, 1.0, 0.0, 4.0]
-    attributed = [12.0, 4.0, -2.0, 2.0, 0.0, 1.0, 0.0, 0.0]
+    recoverable = [16.0, 8.0, -4.0, 2.0, 0.0, 1.0, 0.0, 0.0, 4.0]
+    attributed = [12.0, 4.0, -2.0, 2.0, 0.0, 1.0, 0.0, 0.0, 0.0]
     assert [row["recoverable_gpu_hours"] for row in found.values()] == recoverable
     assert [row["attributed_gpu_hours"] for row in found.values()] == attributed
 

@@ -33,7 +33,7 @@ def rows(
 ) -> list[dict[str, Any]]:
     """Rows of job_time of a run on one GPU."""
     job = {"status": status, "gpu_hours": hours, "world_size": 1}
-    return time_rows({"events": events, "log_date": DAY} | facts, job, TIMES)
+    return time_rows({"events": events, "log_date": DAY} | facts, job, TIMES, 0.25)
 
 
 def seconds(events: list[Event], hours: float, **facts: date | str) -> dict[str, float]:
@@ -72,6 +72,7 @@ def test_a_day_drawn_by_hand() -> None:
     assert (row["ettr"], row["productive_fraction"]) == pytest.approx((2000 / 3600, 1500 / 3600))
     assert (row["steps_kept"], row["steps_lost"], row["outage_s"]) == pytest.approx((2000, 400, 300))
     assert (row["starts"], row["failures"], row["checkpoints"]) == (2, 1, 1)
+    assert row["lost_to_causes_gpu_hours"] == pytest.approx(0.25 * 2000 / HOUR_S)
 
 
 def test_only_the_day_and_the_scheduled_time_count() -> None:
@@ -163,8 +164,9 @@ def test_step_times_that_are_not_trusted_leave_training_unknown(status: str) -> 
     assert row["startup_gpu_hours"] == pytest.approx(200 / HOUR_S)
     job = {"status": status, "gpu_hours": 1.0, "world_size": 1}
     facts = {"events": RUN, "log_date": DAY}
-    (shorter,) = time_rows(facts, job, StepTimes(0.75, 0.875, 0.75))
+    (shorter,) = time_rows(facts, job, StepTimes(0.75, 0.875, 0.75), -0.5)
     assert (shorter["late_start_gpu_hours"] < 0) == (status == "analysed")
+    assert shorter["lost_to_causes_gpu_hours"] == 0
 
 
 def random_events(draw: random.Random) -> list[Event]:
@@ -198,7 +200,7 @@ def test_random_days_beside_the_twin() -> None:
         status = draw.choice(["analysed", "analysed", "too_few_steps"])
         job = {"status": status, "gpu_hours": hours, "world_size": gpus}
         facts = {"events": events, "log_date": DAY, "ended_at": datetime.fromtimestamp(ended, UTC)}
-        (row,) = time_rows(facts, job, times)
+        (row,) = time_rows(facts, job, times, None)
         window = (MIDNIGHT_S, min(ended, MIDNIGHT_S + 24 * HOUR_S))
         wanted = twin.parts(events, window, times, gpus, hours, is_split=status == "analysed")
         for name, value in wanted.items():

@@ -73,7 +73,7 @@ def _by_stages(usual: Floats, measured: Floats, worker_type: Ints, first: int) -
         whole = (worker_type == number).all(axis=1)
         is_alone = not is_joined[number] or (number == first and is_joined.sum() == 1)
         if is_alone and whole.any() and not whole.all() and not (worker_type[~whole] == number).any():
-            over = over_others(usual, whole)
+            over = over_others(usual, whole, by_direction=True)
             if over.is_likely:
                 found[number] = over.of_directions
                 slower.append(number)

@@ -72,19 +72,22 @@ class Over(NamedTuple):
     is_likely: bool
 
 
-def over_others(usual: Floats, whole: Mask) -> Over:
+def over_others(usual: Floats, whole: Mask, *, by_direction: bool = False) -> Over:
     """Compare some stages with the others.
 
     usual : log time of the computes of each stage, shape (stage, direction, chunk).
     whole : bool, shape (stage,).
+    by_direction : whether forwards and backwards may each take longer by a factor of their own.
     """
     over = usual[whole] - _low_median(usual[~whole])
-    factor, spread = float(np.median(over)), float(over.max() - over.min())
+    of_directions = np.median(over, axis=(0, 2))
+    apart = over - of_directions[:, None] if by_direction else over
+    factor, spread = float(np.median(over)), float(apart.max() - apart.min())
     is_alike = spread <= max(ALIKE * factor, LEAST_ALIKE)
     # The loss layer makes the last stage heavy, whatever its workers do.
     is_clear = factor > CLEAR_LOG and not (whole.sum() == 1 and whole[-1])
     is_likely = factor > LEAST_LOG and is_alike and (is_clear or bool(whole.sum() > 1))
-    return Over(factor, np.median(over, axis=(0, 2)), is_alike, is_likely)
+    return Over(factor, of_directions, is_alike, is_likely)
 
 
 def mostly_on_one_host(hosts: Ints) -> list[tuple[int, Mask]]:

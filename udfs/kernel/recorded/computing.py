@@ -20,6 +20,9 @@ COMPUTING: Final = (ot.FORWARD_COMPUTE, ot.BACKWARD_COMPUTE, ot.OPTIMIZER)
 """What keeps a GPU busy; everything else moves data or waits."""
 
 
+MIDDLES: Final = np.arange(BINS + 1) + 0.5
+
+
 class Computing(NamedTuple):
     """Share of the workers that compute, by phase of the step; of all recorded steps.
 
@@ -47,7 +50,7 @@ class ComputingSums:
         """Take in the steps of a block; arguments as of `shares`."""
         share = shares(block, end_s, began_s, step_s)
         self.steps += len(share)
-        self.swing += float(np.ptp(share, axis=1).sum())
+        self.swing += float((share.max(axis=1) - share.min(axis=1)).sum())
         self.total += share.sum(axis=0)
         np.minimum(self.low, share.min(axis=0), out=self.low)
         np.maximum(self.high, share.max(axis=0), out=self.high)
@@ -68,7 +71,9 @@ def shares(block: StepBlock, end_s: Floats, began_s: Floats, step_s: Floats) -> 
     # An op adds to the bins behind its start and takes away from those behind its end.
     starts, ends = (_behind(times[ops], began_s, step_s) for times in (block.start_s, end_s))
     workers = len(block.graph.cells) * block.start_s.shape[2]
-    share: Floats = np.clip((starts - ends)[:, :BINS] / workers, 0.0, 1.0)
+    starts -= ends
+    starts /= workers
+    share: Floats = np.maximum(np.minimum(starts[:, :BINS], 1.0), 0.0)
     return share
 
 
@@ -81,18 +86,22 @@ def _computing_ops(graph: OpGraph) -> Ints:
 def _behind(at_s: Floats, began_s: Floats, step_s: Floats) -> Floats:
     """How much of each bin lies behind the given times, summed over them; shape (step, bin + 1).
 
-    at_s : float64, shape (op, step, dp); changed. [s]
+    at_s : float64, shape (op, step, dp). [s]
     """
-    steps = len(began_s)
-    at_s -= began_s[:, None]
+    shape = (len(began_s), BINS + 1)
+    # Steps last: neighbours that fall into one bin would wait for each other's sum.
+    place = np.subtract(at_s.swapaxes(1, 2), began_s, order="C")
     # A step of no time is refused later.
-    at_s *= np.divide(BINS, step_s, out=np.zeros(steps), where=step_s > 0.0)[:, None]
-    bins = at_s.astype(np.int64)
-    bins += np.arange(0, steps * (BINS + 1), BINS + 1)[:, None]
-    shape = (steps, BINS + 1)
-    size = shape[0] * shape[1]
-    count = np.bincount(bins.ravel(), minlength=size).reshape(shape)
-    place = np.bincount(bins.ravel(), at_s.ravel(), minlength=size).reshape(shape)
-    own = count * np.arange(1, BINS + 2) - place
-    before = np.cumsum(count, axis=1) - count
-    return own + before
+    place *= np.divide(BINS, step_s, out=np.zeros(len(step_s)), where=step_s > 0.0)
+    bins = place.astype(np.int64)
+    bins += np.arange(0, shape[0] * shape[1], shape[1])
+    # Places and their number in one sum, because sums by bin take most of the time: more places than there
+    # are make each count as one more than all places together can.
+    most = float(place.shape[0] * place.shape[1])
+    place += most
+    both = np.bincount(bins.ravel(), place.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
+    count = np.rint(both / (most + MIDDLES))
+    own = count * (most + np.arange(1, BINS + 2)) - both
+    before: Floats = np.cumsum(count, axis=1) - count
+    behind: Floats = own + before
+    return behind

@@ -52,6 +52,10 @@ def test_optional_fields_are_stored() -> None:
         gpu_hours=384,
         restarts=0,
         labels={"seed": 7, "flash": True, "lr": 0.1, "note": "x", "none": None},
+        part_of="rlhf-7",
+        role="actor",
+        iterations={"0": 3, "-7": 0, "1200": 2**63 - 1},
+        gpu_types={"node-1": "H100", "node-2": "A100"},
         unknown={"is": "ignored"},
     )
     assert found["manifest_status"] is None
@@ -59,11 +63,24 @@ def test_optional_fields_are_stored() -> None:
     assert found["started_at"] == datetime(2026, 1, 5, 6, 30, tzinfo=UTC)
     assert found["ended_at"] == datetime(2026, 1, 5, 23, 59, 59, 500_000, tzinfo=UTC)
     assert (found["gpu_hours"], type(found["gpu_hours"])) == (384.0, float)
+    assert (found["part_of"], found["role"]) == ("rlhf-7", "actor")
+    assert found["iterations"] == {0: 3, -7: 0, 1200: 2**63 - 1}
     assert found["labels"] == {"seed": "7", "flash": "true", "lr": "0.1", "note": "x"}
+    assert found["gpu_types"] == {"node-1": "H100", "node-2": "A100"}
+
+
+@pytest.mark.parametrize(
+    ("step", "iteration"),
+    [("01", 1), ("x", 1), ("9" * 19, 1), ("1", -1), ("1", 2**63), ("1", True), ("1", "1")],
+)
+def test_a_wrong_iteration_is_named_and_none_is_stored(step: str, iteration: object) -> None:
+    found = parsed(iterations={"0": 0, step: iteration})
+    assert (found["manifest_status"], found["iterations"]) == ("bad_layout", None)
+    assert found["manifest_detail"].startswith(f'iterations "{step}" is ')
 
 
 def test_null_optional_fields_are_missing() -> None:
-    optional = ("ep_size", "team", "started_at", "gpu_hours", "restarts", "labels")
+    optional = ("ep_size", "team", "started_at", "gpu_hours", "restarts", "labels", "part_of", "iterations")
     assert parsed(**dict.fromkeys(optional)) == parsed()
 
 
@@ -100,6 +117,14 @@ def test_a_required_field_missing_or_null_is_bad_layout(name: str) -> None:
         ("restarts", 1.5),
         ("restarts", -1),
         ("labels", ["a"]),
+        ("part_of", 7),
+        ("role", ["actor"]),
+        ("iterations", [[0, 1]]),
+        ("gpu_types", "H100"),
+        ("gpu_types", ["node-1"]),
+        ("gpu_types", {"node-1": 7}),
+        ("gpu_types", {"node-1": ""}),
+        ("gpu_types", {"node-1": None}),
     ],
 )
 def test_a_wrong_field_is_bad_layout_and_named(name: str, value: object) -> None:

@@ -128,3 +128,43 @@ def test_what_is_known_of_lines_does_not_grow_without_end(monkeypatch: pytest.Mo
     assert {tuple(each["op"]) for each in as_dicts(rows)} == {
         tuple(row(op=[a, b, c])["op"]) for a in names for b in names for c in names
     }
+
+
+def test_lines_state_types_of_gpu_by_host() -> None:
+    """Plain lines and odd ones alike; lines that are rejected for another reason state nothing."""
+    odd = line(gpu_type="H100", host="node-2", step=4).replace(b'"H100"', b'"H10\\u0030"')
+    lines = [
+        line(),
+        line(gpu_type="A100"),
+        line(gpu_type="A100", step=3),
+        odd,
+        line(gpu_type=None, step=5),
+        line("host", gpu_type="T4", step=6),
+        line(gpu_type="B200", start_us=[-1, 0, 0]),
+        line(gpu_type="B300", start_us=[0]),
+    ]
+    reader = RankLogReader(UNIT, Bounds())
+    rows, rejects = reader.read(lines, 1)
+    assert (len(rows.lines), [each.reason for each in rejects]) == (6, ["negative_time", "array_length"])
+    assert reader.gpu_types == {"node-0123": {"A100"}, "node-2": {"H100"}}
+
+
+@pytest.mark.parametrize(
+    ("stated", "reason", "detail"),
+    [
+        ("A100", "identity_mismatch", 'gpu_type is "A100", not "H100" as job.json says of host "node-0123"'),
+        ("", "bad_type", 'gpu_type is "", not a name'),
+        (7, "bad_type", "gpu_type is 7, not text"),
+    ],
+)
+def test_a_wrong_type_of_gpu_is_a_reject(stated: object, reason: str, detail: str) -> None:
+    reader = RankLogReader(UNIT | {"gpu_types": {"node-0123": "H100"}}, Bounds())
+    rows, (reject,) = reader.read([line(gpu_type=stated), line(gpu_type="H100", step=3)], 1)
+    assert (reject.reason, reject.detail, rows.lines) == (reason, detail, [2])
+
+
+def test_a_type_that_the_manifest_does_not_contradict_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_log, "read_line", None)
+    reader = RankLogReader(UNIT | {"gpu_types": {"node-0123": "H100"}}, Bounds())
+    rows, rejects = reader.read([line(gpu_type="H100"), line(gpu_type="A100", host="node-1", step=3)], 1)
+    assert (len(rows.lines), rejects) == (2, [])

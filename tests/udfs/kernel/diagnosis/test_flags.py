@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from jobs.synthetic.mechanisms.gpu_types import MixedTypes
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.nuisances import ClockSkew, ExpertImbalance
 from jobs.synthetic.mechanisms.transfers import CongestedNetwork
@@ -54,6 +55,9 @@ FIVE_SLOW: Final = [
     WeakGpu(dp_rank, stage, 1.3) for dp_rank, stage in ((0, 0), (1, 1), (2, 2), (3, 3), (0, 2))
 ]
 """Of sixteen workers."""
+TWO_TYPES: Final = {"H100": (1.0, 1.0), "A100": (1.4, 1.4)}
+FOUR_OF_EIGHT: Final = {f"node-{number:04d}": "H100" if number % 2 else "A100" for number in range(8)}
+"""Each stage on two hosts, one of each type."""
 
 CASES: Final = {
     cause.FEW_STEPS: Case(Job(replace(USUAL, steps=3)), ALL_CAUSES, Job(replace(USUAL, steps=4))),
@@ -94,6 +98,19 @@ CASES: Final = {
         Job(workload=replace(WORKLOAD, launch_s=0.01)),
         ALL_CAUSES,
         Job(workload=replace(WORKLOAD, launch_s=0.0005)),
+    ),
+    cause.TYPE_OR_STAGE: Case(
+        Job(mechanisms=[MixedTypes({"node-0000": "H100", "node-0001": "A100"}, TWO_TYPES)]),
+        [cause.STAGE_IMBALANCE, cause.MIXED_HARDWARE],
+        Job(replace(USUAL, tp_size=4), [MixedTypes(FOUR_OF_EIGHT, TWO_TYPES)]),
+    ),
+    cause.TYPE_OR_WORKER: Case(
+        Job(
+            replace(USUAL, tp_size=4),
+            [MixedTypes({**dict.fromkeys(FOUR_OF_EIGHT, "H100"), "node-0002": "A100"}, TWO_TYPES)],
+        ),
+        [cause.MIXED_HARDWARE],
+        Job(replace(USUAL, tp_size=4), [MixedTypes(FOUR_OF_EIGHT, TWO_TYPES)]),
     ),
 }
 

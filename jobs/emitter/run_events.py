@@ -1,0 +1,153 @@
+"""Writes what happens to a run, in the format run-events/1: from one rank, and never in the way.
+
+    with RunEvents(landing, run) as events:          # a failure if the block raises, a stop if it ends
+        events.start()                               # or restart(step), where it goes on from a checkpoint
+        for number in range(first_step, last_step):
+            events.begin_step(number)
+            train_step()
+            with events.checkpoint():
+                save()
+
+A line goes to `log_date=.../job_id=.../run_id=.../events.jsonl`, whole, by a separate thread: a crash costs
+the last one at most. What goes wrong here ends the writing with one warning, and the training goes on.
+"""
+
+import atexit
+import json
+import os
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+
+from .op_names import RUN_EVENTS_FORMAT
+from .rank_log_writer import EPOCH, Run, ends_with_newline, write_manifest, write_whole
+from .recorder import MOST_WAITING, never_raises, warn
+
+
+class RunEvents:
+    """Appends the events of a run to its file, a new one each UTC day. One rank of the run does it.
+
+    mark_every_s : how often a step that begins is noted, besides the first one. [s]
+    """
+
+    def __init__(self, landing: str | Path, run: Run, *, mark_every_s: float = 60.0) -> None:
+        self.landing, self.run, self.mark_every_s = Path(landing), run, mark_every_s
+        self.recorder = self  # whose exceptions `never_raises` looks after
+        self.number: int | None = None  # of the step that began last
+        self._is_first = True
+        self._marked_us = 0
+        self._has_given_up = False
+        self._queue: queue.Queue[tuple[int, bytes] | None] = queue.Queue(MOST_WAITING)
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> "RunEvents":
+        return self
+
+    def __exit__(self, error: object, *_: object) -> None:
+        self.stop() if error is None else self.failure()
+        self.close()
+
+    def start(self, step: int | None = None) -> None:
+        """Note that the run begins, with `step`, as early as the process can."""
+        self._begins("start", step)
+
+    def restart(self, step: int | None = None) -> None:
+        """Note that the run begins again; `step` is the first that it does again."""
+        self._begins("restart", step)
+
+    def begin_step(self, number: int) -> None:
+        """Note a step that begins: the first, and one every `mark_every_s`."""
+        now_us, self.number = _now_us(), number
+        if self._is_first or now_us - self._marked_us >= self.mark_every_s * 1e6:
+            self._marked_us = now_us
+            self._note("first_step" if self._is_first else "step", now_us, number)
+            self._is_first = False
+
+    @contextmanager
+    def checkpoint(self, step: int | None = None) -> Iterator[None]:
+        """Note what the block saves, and for how long training stands still; not if it raises.
+
+        step : the step that comes next; by default the one after that which began last
+        """
+        begun_us = _now_us()
+        yield
+        lasted_us = max(_now_us() - begun_us, 0)
+        self._note("checkpoint", begun_us, self._next if step is None else step, lasted_us)
+
+    def failure(self, step: int | None = None) -> None:
+        """Note that training ended without being asked to, by default within the step that began last."""
+        self._note("failure", _now_us(), self.number if step is None else step)
+        self._is_first = True
+
+    def stop(self, step: int | None = None) -> None:
+        """Note that training ended for good, by default behind the step that began last."""
+        self._note("stop", _now_us(), self._next if step is None else step)
+
+    def give_up(self, reason: str) -> None:
+        """Write no more, and say why once."""
+        if not self._has_given_up:
+            self._has_given_up = True
+            warn("events of %s are written no more, the training goes on: %s", self.run.run_id, reason)
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Wait for the last lines to be written, at most so long. [s]"""
+        atexit.unregister(self.close)
+        thread, self._thread = self._thread, None
+        if thread is None or self._has_given_up:
+            return
+        with suppress(queue.Full):
+            self._queue.put(None, timeout=timeout_s)
+        thread.join(timeout_s)
+        if thread.is_alive():
+            self.give_up(f"{self.landing} has not taken the last events in {timeout_s} s")
+
+    @property
+    def _next(self) -> int | None:
+        return None if self.number is None else self.number + 1
+
+    def _begins(self, event: str, step: int | None) -> None:
+        self._is_first = True
+        self._note(event, _now_us(), step)
+
+    @never_raises
+    def _note(self, event: str, at_us: int, step: int | None, duration_us: int | None = None) -> None:
+        if self._has_given_up:
+            return
+        ids = {"format": RUN_EVENTS_FORMAT, "job_id": self.run.job_id, "run_id": self.run.run_id}
+        facts = {"event": event, "at_us": at_us, "step": step, "duration_us": duration_us}
+        known = {name: value for name, value in facts.items() if value is not None}
+        line = json.dumps({**ids, **known}, separators=(",", ":")).encode() + b"\n"
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write_lines, name="run events", daemon=True)
+            self._thread.start()
+            atexit.register(self.close)
+        try:
+            self._queue.put_nowait((at_us, line))
+        except queue.Full:
+            self.give_up(f"{self.landing} is {MOST_WAITING} events behind")
+
+    def _write_lines(self) -> None:
+        try:
+            while (each := self._queue.get()) is not None:
+                self._append(*each)
+        except BaseException as error:  # noqa: BLE001  # a store may fail in any way, and this thread has no caller
+            self.give_up(f"{self.landing}: {error!r}")
+
+    def _append(self, at_us: int, line: bytes) -> None:
+        log_date = EPOCH + timedelta(microseconds=at_us)
+        path = self.run.folder(self.landing, log_date) / "events.jsonl"
+        if not (path.parent / "job.json").exists():
+            write_manifest(self.landing, self.run, log_date)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            write_whole(descriptor, line if ends_with_newline(descriptor) else b"\n" + line)
+        finally:
+            os.close(descriptor)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

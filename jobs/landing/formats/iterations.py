@@ -1,0 +1,29 @@
+"""The field `iterations` of a manifest: which iteration of a whole each step of a run belongs to."""
+
+import re
+from typing import Final
+
+from jobs.landing.formats.strict_json import is_integer, shown
+
+_STEP: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
+"""How a key spells a step number: one way for each."""
+_LARGEST: Final = 2**63 - 1
+
+
+def iterations_of(given: object) -> tuple[dict[int, int], list[str]]:
+    """Return the iteration of each step, and what is wrong, a sentence each.
+
+    given : as JSON has it; good is an object of step numbers, each with an integer from 0
+    """
+    if not isinstance(given, dict):
+        return {}, [f"iterations is {shown(given)}, not an object"]
+    wrong = [
+        f"iterations {shown(step)} is {shown(iteration)}, not a step number with an integer from 0"
+        for step, iteration in given.items()
+        if not (_is_step(step) and is_integer(iteration, 0, _LARGEST))
+    ]
+    return {} if wrong else {int(step): iteration for step, iteration in given.items()}, wrong
+
+
+def _is_step(text: str) -> bool:
+    return _STEP.fullmatch(text) is not None and abs(int(text)) <= _LARGEST

@@ -1,0 +1,72 @@
+"""A job's page: how many of its GPUs compute at the same time, and what that swings by."""
+
+from typing import Any, Final
+
+from jobs.report.rows import Row, UnitTables
+from jobs.report.section import Section
+from jobs.report.templates import rounded
+from jobs.report.wording import MISSING, percent, seconds
+from schemas.vocabulary import JOB_MEGAWATTS, JOB_POWER
+
+CHART: Final = "chart-power"
+_FIGURES: Final = {
+    "mean": ("in the mean", "mean_mw"),
+    "low": ("at the least", "low_mw"),
+    "high": ("at the most", "high_mw"),
+    "swing": ("swing of the mean step", "swing_mw"),
+    "step_swing": ("swing of a single step", None),
+}
+"""By their columns of job_power, without `_share`: what they are, and their megawatts."""
+
+
+def power_section(tables: UnitTables) -> Section | None:
+    """The section; None where the unit has no such row."""
+    row = _only(tables, JOB_POWER)
+    if row is None:
+        return None
+    megawatts = _only(tables, JOB_MEGAWATTS)
+    has_megawatts = megawatts is not None and megawatts["mean_mw"] is not None
+    gpus = tables.job["world_size"]
+    rows = []
+    for name, (words, in_mw) in _FIGURES.items():
+        share = row[f"{name}_share"]
+        cells = [words, percent(share), f"{share * gpus:,.0f}"]
+        if megawatts is not None and has_megawatts:
+            cells.append(MISSING if in_mw is None else f"{megawatts[in_mw]:.3f}")
+        rows.append(cells)
+    return Section(
+        name="power",
+        title="Who computes when: what its power swings with",
+        says=_says(row),
+        columns=["", "of the workers", "GPUs", *(["MW"] if has_megawatts else [])],
+        rows=rows,
+        chart=CHART,
+    )
+
+
+def power_chart(tables: UnitTables) -> list[dict[str, Any]]:
+    """The chart of the section, by the time in the mean step; none where the unit has no such row."""
+    row = _only(tables, JOB_POWER)
+    if row is None:
+        return []
+    bins = len(row["computing_share"])
+    columns = {
+        "at_s": rounded((row["actual_step_s"] * (place + 0.5) / bins for place in range(bins)), 6),
+        "share": rounded(row["computing_share"], 4),
+        "low": rounded(row["computing_share_low"], 4),
+        "high": rounded(row["computing_share_high"], 4),
+    }
+    return [{"name": "power", "id": CHART, "rows": columns}]
+
+
+def _says(row: Row) -> str:
+    text = "Share of the workers in a forward, backward or optimizer over the mean step; "
+    text += "shaded: the least and the greatest of any recorded step."
+    if row["dominant_period_s"] is not None:
+        text += f" Its largest component repeats every {seconds(row['dominant_period_s'])}."
+    return text
+
+
+def _only(tables: UnitTables, name: str) -> Row | None:
+    rows = tables.further.get(name, ())
+    return rows[0] if rows else None

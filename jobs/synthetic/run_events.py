@@ -1,0 +1,162 @@
+"""What happens to a generated run besides its steps: start-ups, checkpoints, failures, restarts; its events.
+
+Nothing here changes a step, or a draw of the job: with events beside them, its logs are the same.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.vocabulary import (
+    EVENT_CHECKPOINT,
+    EVENT_FAILURE,
+    EVENT_FIRST_STEP,
+    EVENT_RESTART,
+    EVENT_START,
+    EVENT_STEP,
+    EVENT_STOP,
+    RUN_EVENTS_FORMAT,
+)
+
+SPREAD: Final = 0.3
+"""Start-ups, outages and checkpoints take their usual time, less or more by up to this part."""
+
+
+@dataclass(frozen=True)
+class RunHabits:
+    """How a run starts, saves and fails. Times in seconds, counts in steps.
+
+    save_every, mark_every : after how many steps it saves, and names its step
+    failures    : how often it fails; each time it goes on from the last checkpoint
+    silent      : share of failures that leave no event
+    slow_first_s : what the first step after a start takes longer
+    evaluate_every, evaluate_s : pauses that no event names; 0: none
+    """
+
+    startup_s: float = 240.0
+    save_every: int = 250
+    save_s: float = 8.0
+    mark_every: int = 50
+    failures: int = 0
+    silent: float = 0.0
+    outage_s: float = 600.0
+    slow_first_s: float = 20.0
+    evaluate_every: int = 0
+    evaluate_s: float = 0.0
+
+
+@dataclass
+class RunCourse:
+    """A run as it went: its events, as in a line of their file but for the ids, and what took how long.
+
+    spent_s    : seconds by part: startup, checkpoint, outage, lost_work; other is in no event
+    lost_steps : steps that were done again, for each time that they were lost
+    """
+
+    begin_s: float
+    events: list[dict[str, Any]] = field(default_factory=list)
+    spent_s: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(("startup", "checkpoint", "outage", "lost_work", "other"), 0.0)
+    )
+    lost_steps: list[int] = field(default_factory=list)
+    now_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin."""
+        self.now_s = self.begin_s
+
+    def spend(self, part: str, lasts_s: float) -> None:
+        """Let some time pass that no step takes."""
+        self.spent_s[part] += lasts_s
+        self.now_s += lasts_s
+
+    def note(self, event: str, step: int, lasts_s: float | None = None) -> None:
+        """Write an event of the present moment."""
+        line: dict[str, Any] = {"event": event, "at_us": round(self.now_s * 1e6), "step": step}
+        self.events.append(line if lasts_s is None else {**line, "duration_us": round(lasts_s * 1e6)})
+
+
+def run_through(
+    habits: RunHabits,
+    step_s: NDArray[np.float64],
+    begin_s: float,
+    rng: np.random.Generator,
+    first_step: int = 0,
+) -> RunCourse:
+    """Let a run do all of its steps once, from a start to a stop; those it loses, again.
+
+    step_s : time of each step, shape (step,) [s]
+    """
+    course = RunCourse(begin_s)
+    failing = sorted(int(step) for step in rng.choice(len(step_s), habits.failures, replace=False))
+    saved, starts = 0, EVENT_START
+    while True:
+        course.note(starts, first_step + saved)
+        course.spend("startup", _about(habits.startup_s, rng))
+        course.note(EVENT_FIRST_STEP, first_step + saved)
+        course.spend("other", habits.slow_first_s)
+        failed_at = failing[0] if failing else len(step_s)
+        begun, saved = saved, _work(course, habits, step_s[:failed_at], saved, first_step, rng)
+        if not failing:
+            course.note(EVENT_STOP, first_step + len(step_s))
+            return course
+        failing.pop(0)
+        _fail(course, habits, step_s, max(saved, begun), failed_at, rng, first_step)
+        starts = EVENT_RESTART
+
+
+def _work(
+    course: RunCourse,
+    habits: RunHabits,
+    step_s: NDArray[np.float64],
+    first: int,
+    first_step: int,
+    rng: np.random.Generator,
+) -> int:
+    """Do the steps from `first` on; returns the first that no checkpoint has."""
+    saved = first
+    for done in range(first + 1, len(step_s) + 1):
+        course.now_s += float(step_s[done - 1])
+        if done % habits.save_every == 0:
+            lasts_s = _about(habits.save_s, rng)
+            course.note(EVENT_CHECKPOINT, first_step + done, lasts_s)
+            course.spend("checkpoint", lasts_s)
+            saved = done
+        elif done % habits.mark_every == 0:
+            course.note(EVENT_STEP, first_step + done)
+        if habits.evaluate_every and done % habits.evaluate_every == 0:
+            course.spend("other", habits.evaluate_s)
+    return saved
+
+
+def _fail(
+    course: RunCourse,
+    habits: RunHabits,
+    step_s: NDArray[np.float64],
+    saved: int,
+    failed_at: int,
+    rng: np.random.Generator,
+    first_step: int,
+) -> None:
+    """Fail within a step: it and all since the last checkpoint are lost, and the job is down for a while."""
+    course.spend("lost_work", float(rng.random() * step_s[failed_at]))
+    course.spent_s["lost_work"] += float(step_s[saved:failed_at].sum())
+    course.lost_steps += range(saved, failed_at)
+    if rng.random() >= habits.silent:
+        course.note(EVENT_FAILURE, first_step + failed_at)
+    course.spend("outage", _about(habits.outage_s, rng))
+
+
+def _about(usual_s: float, rng: np.random.Generator) -> float:
+    return float(usual_s * rng.uniform(1 - SPREAD, 1 + SPREAD))
+
+
+def write_events(folder: Path, events: Sequence[dict[str, Any]], job_id: str, run_id: str) -> None:
+    """Write events.jsonl beside the manifest of a run."""
+    ids = {"format": RUN_EVENTS_FORMAT, "job_id": job_id, "run_id": run_id}
+    (folder / "events.jsonl").write_text("".join(json.dumps({**ids, **event}) + "\n" for event in events))

@@ -1,0 +1,151 @@
+"""Wholes of several jobs that wait for each other in every iteration, and what a faster role returns."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.synthetic.job import GeneratedJob, recorded_job
+from jobs.synthetic.sample_faults import log_uniform
+from jobs.synthetic.sample_job import SEEDS, sample_job
+from jobs.synthetic.shape import JobIdentity
+from jobs.synthetic.simulation import LABELS, JobPlan, Simulation, child_rng
+
+ROLES: Final = ("rollout", "reference", "reward", "critic", "actor")
+"""Each may wait for those before it."""
+STARTED_US: Final = 1_767_600_000_000_000
+
+Seconds = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One job of a whole.
+
+    waits_for : roles whose end in the same iteration it waits for
+    waits_for_before : roles whose end in the iteration before it waits for, beside its own
+    steps     : of an iteration, one after the other
+    transition_s : from the last end that it waits for to its start, by iteration, shape (iteration,)
+    clock_s   : how far the clocks of its hosts are ahead of those of the other jobs
+    """
+
+    role: str
+    plan: JobPlan
+    waits_for: tuple[str, ...]
+    waits_for_before: tuple[str, ...]
+    steps: int
+    transition_s: Seconds
+    clock_s: float = 0.0
+
+
+class WholeSimulation:
+    """A whole that can be run again with the same draws, with a role without its causes or twice as fast."""
+
+    def __init__(self, part_of: str, runs: Sequence[Run]) -> None:
+        self.part_of, self.runs = part_of, runs
+        self._simulations = [Simulation(run.plan) for run in runs]
+
+    @cached_property
+    def roles(self) -> list[str]:
+        """Its roles, in the order of ROLES."""
+        return [role for role in ROLES if any(run.role == role for run in self.runs)]
+
+    @cached_property
+    def steps_s(self) -> list[Seconds]:
+        """Time of each step of each run, shape (iteration, step). [s]"""
+        return [self._length_s(number) for number in range(len(self.runs))]
+
+    def _length_s(self, number: int, *, is_fixed: bool = False) -> Seconds:
+        """Time of each step of a run, shape (iteration, step). [s]"""
+        simulation = self._simulations[number]
+        without = simulation.places_of(LABELS) if is_fixed else ()
+        timeline = simulation.timeline(without, is_launch_free=is_fixed)
+        lengths_s: Seconds = timeline.end_us.max(axis=(0, 2)).reshape(-1, self.runs[number].steps) * 1e-6
+        return lengths_s
+
+    def starts_s(self, steps_s: Sequence[Seconds]) -> list[Seconds]:
+        """Start of each iteration of each run, shape (iteration,). [s]"""
+        iterations = len(steps_s[0])
+        starts_s = [np.zeros(iterations) for _ in self.runs]
+        ends_s = [dict.fromkeys(self.roles, 0.0) for _ in range(iterations + 1)]
+        for iteration in range(iterations):
+            for role in self.roles:
+                for number in (number for number, run in enumerate(self.runs) if run.role == role):
+                    run = self.runs[number]
+                    awaited_s = [ends_s[iteration][other] for other in run.waits_for]
+                    awaited_s += [ends_s[iteration - 1][other] for other in (*run.waits_for_before, role)]
+                    starts_s[number][iteration] = max(awaited_s) + run.transition_s[iteration]
+                    end_s = starts_s[number][iteration] + steps_s[number][iteration].sum()
+                    ends_s[iteration][role] = max(ends_s[iteration][role], end_s)
+        return starts_s
+
+    def recorded(self) -> list[GeneratedJob]:
+        """Run all roles and record each of their jobs."""
+        return [
+            self._recorded(number, starts_s) for number, starts_s in enumerate(self.starts_s(self.steps_s))
+        ]
+
+    def _recorded(self, number: int, starts_s: Seconds) -> GeneratedJob:
+        steps_s, run = self.steps_s[number], self.runs[number]
+        before_s = np.cumsum(steps_s, axis=1) - steps_s
+        t0_us = np.rint((starts_s[:, None] + before_s + run.clock_s).ravel() * 1e6).astype(np.int64)
+        job = recorded_job(self._simulations[number], t0_us + STARTED_US)
+        iteration = np.repeat(np.arange(len(steps_s)), run.steps).tolist()
+        steps = dict(zip(map(str, run.plan.step_numbers), iteration, strict=True))
+        fields = {"part_of": self.part_of, "role": run.role, "iterations": steps}
+        return GeneratedJob(job.rank_steps, job.manifest | fields)
+
+    def time_s(self, steps_s: Sequence[Seconds]) -> float:
+        """From the first start to the last end. [s]"""
+        starts_s = self.starts_s(steps_s)
+        ends_s = [start[-1] + steps[-1].sum() for start, steps in zip(starts_s, steps_s, strict=True)]
+        return float(max(ends_s) - min(start[0] for start in starts_s))
+
+    def saved_fraction(self, role: str, *, is_half: bool) -> float:
+        """Part of the time saved if the causes of a role are undone, or if its steps take half as long."""
+        steps_s = [
+            each if run.role != role else each / 2 if is_half else self._length_s(number, is_fixed=True)
+            for number, (run, each) in enumerate(zip(self.runs, self.steps_s, strict=True))
+        ]
+        return 1 - self.time_s(steps_s) / self.time_s(self.steps_s)
+
+
+def sample_whole(seed: int, iterations: int = 12, most_ops: int = 3000) -> WholeSimulation:
+    """Draw a whole.
+
+    Two to five roles; each but the first waits for one or more of those before it. One role in five has two
+    jobs. In three wholes of four the first roles wait for the last of the iteration before, else only for
+    themselves: they run ahead. Transitions are 0.5 to 20 % of a usual iteration, clocks of jobs differ by up
+    to 5 ms.
+    """
+    rng = child_rng(seed, "whole")
+    count = int(rng.integers(2, len(ROLES) + 1))
+    roles = [ROLES[place] for place in sorted(rng.choice(len(ROLES), count, replace=False))]
+    waits: dict[str, tuple[str, ...]] = {roles[0]: ()}
+    for place, role in enumerate(roles[1:], start=1):
+        chosen = rng.random(place) < 0.5
+        chosen[int(rng.integers(place))] = True
+        waits[role] = tuple(other for other, is_chosen in zip(roles, chosen, strict=False) if is_chosen)
+    last = tuple(role for role in roles if not any(role in others for others in waits.values()))
+    runs_ahead = bool(rng.random() < 0.25)
+    length_s = log_uniform(rng, 0.005, 0.2) * 10
+    runs = []
+    for role in roles:
+        for number in range(2 if rng.random() < 0.2 else 1):
+            steps = int(rng.integers(1, 4))
+            plan = _plan(int(rng.integers(SEEDS)), f"{role}-{number}", iterations * steps, most_ops)
+            transition_s = length_s * rng.uniform(0.5, 1.5, iterations)
+            before = () if waits[role] or runs_ahead else last
+            clock_s = float(rng.uniform(0, 0.005))
+            runs.append(Run(role, plan, waits[role], before, steps, transition_s, clock_s))
+    return WholeSimulation(f"whole-{seed}", runs)
+
+
+def _plan(seed: int, job_id: str, steps: int, most_ops: int) -> JobPlan:
+    plan = sample_job(seed, has_own_hosts=False, most_ops=most_ops)
+    fields: Mapping[str, Any] = {"gpu_hours": float(plan.shape.world_size)}
+    identity = JobIdentity(job_id=job_id, fields=fields)
+    return replace(plan, shape=replace(plan.shape, steps=steps), identity=identity, lost_ranks=())

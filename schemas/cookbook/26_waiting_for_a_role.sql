@@ -1,0 +1,14 @@
+-- In jobs of several roles, which role do the others wait for, and what does it return if it is twice as fast?
+SELECT
+    log_date,
+    part_of,
+    role,
+    iterations_waited_for,
+    round(waited_for_s / whole_s, 3) AS part_of_the_time,
+    round(saved_fraction_if_fixed, 3) AS saved_if_fixed,
+    round(saved_fraction_if_twice_as_fast, 3) AS saved_if_twice_as_fast,
+    round(saved_gpu_hours_if_twice_as_fast, 1) AS saved_gpu_hours
+FROM fleet_day
+LEFT JOIN (SELECT * FROM role_effect WHERE waited_for_s > 0) AS roles USING (log_date)
+ORDER BY part_of_the_time DESC NULLS LAST, log_date, part_of, role
+LIMIT 5

@@ -1,0 +1,163 @@
+"""Evaluate effective time: generated runs that start, save, fail and go on, beside what took their time.
+
+`python -m tests.evaluation.effective_time --seed S` prints the tables. Only some steps of a run are recorded,
+in bursts, so that the errors contain that of the sample. Seeds 0 to 99,999 are for tuning, those from
+1,000,000 on are kept for evaluation.
+"""
+
+import sys
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
+from jobs.synthetic.job import recorded_job
+from jobs.synthetic.run_events import RunHabits, run_through
+from jobs.synthetic.sample_job import sample_job
+from jobs.synthetic.simulation import BURST, LABELS, JobPlan, Simulation, child_rng
+from schemas.vocabulary import EVENT_FAILURE, EXIT_DONE, JOB_SLOWDOWN, JOB_TIME, STATUS_ANALYSED
+from tests.evaluation.judge import Row
+from tests.evaluation.report import FORMATS, Section, rendered
+from udfs.errors import TraceError
+from udfs.kernel.arrays import Floats
+from udfs.what_if import simulate_job
+
+BURSTS_APART: Final = 8
+"""Of so many bursts of steps one is recorded."""
+PARTS: Final = (
+    "productive",
+    "straggling",
+    "late_start",
+    "lost_work",
+    "outage",
+    "startup",
+    "checkpoint",
+    "unknown",
+)
+FIXED: Final = "ettr less lost to causes"
+"""Another estimate of the productive part: by the causes found, instead of by the paper's ideal."""
+_WORST: Final = ("failures", "silent", "steps", "true_ettr", "error_ettr", "error_unknown")
+
+
+def draw_habits(rng: np.random.Generator, steps: int, step_s: float) -> RunHabits:
+    """Draw how a run starts, saves and fails, in proportion to its length: `steps` of `step_s` each."""
+    whole_s = steps * step_s
+    return RunHabits(
+        startup_s=whole_s * rng.uniform(0.005, 0.05),
+        save_every=int(steps * rng.uniform(0.05, 0.3)) + 1,
+        save_s=whole_s * rng.uniform(0.001, 0.01),
+        mark_every=max(1, steps // 20),
+        failures=int(rng.integers(0, 4)),
+        silent=0.25,
+        outage_s=whole_s * rng.uniform(0.005, 0.05),
+        slow_first_s=step_s * rng.uniform(0, 5),
+        evaluate_every=int(rng.choice([0, steps // 4])),
+        evaluate_s=whole_s * rng.uniform(0, 0.01),
+    )
+
+
+def judge(seed: int, most_ops: int = 10_000) -> Row:
+    """Draw a run; returns its status and, for every part, the true share of its GPU-hours and the error."""
+    drawn = sample_job(seed, days=BURSTS_APART, most_ops=most_ops)
+    steps = drawn.shape.steps * BURSTS_APART
+    simulation = Simulation(replace(drawn, shape=replace(drawn.shape, steps=steps)))
+    step_s = simulation.step_us(simulation.timeline()) / 1e6
+    rng = child_rng(seed, "events")
+    habits = draw_habits(rng, steps, float(step_s.mean()))
+    course = run_through(habits, step_s, simulation.plan.identity.first_t0_us / 1e6, rng)
+    true_s = course.spent_s | _split(simulation, step_s)
+    true_s["unknown"] = true_s.pop("other")
+    whole_s = course.now_s - course.begin_s
+    job = recorded_job(simulation)
+    gpus = drawn.shape.world_size
+    facts = {"gpu_hours": whole_s * gpus / 3600, "events": course.events}
+    try:
+        tables = simulate_job(_sampled(job.rank_steps, simulation.plan), job.manifest | facts)
+    except TraceError:
+        return {"seed": seed, "status": "corrupt_trace"}
+    (status,) = tables[JOB_SLOWDOWN]["status"].to_pylist()
+    noted = sum(event["event"] == EVENT_FAILURE for event in course.events)
+    found = {"seed": seed, "status": status, "failures": habits.failures, "steps": steps}
+    found["silent"] = habits.failures - noted
+    for row in tables[JOB_TIME].to_pylist():
+        hours = {name: row[f"{name}_gpu_hours"] / row["scheduled_gpu_hours"] for name in PARTS}
+        shares = {name: true_s[name] / whole_s for name in PARTS}
+        found |= {f"true_{name}": share for name, share in shares.items()}
+        found |= {f"error_{name}": hours[name] - share for name, share in shares.items()}
+        found |= {"true_ettr": float(step_s.sum()) / whole_s, "contradictions": row["contradictions"]}
+        found["error_ettr"] = row["ettr"] - found["true_ettr"]
+        left = row["ettr"] - row["lost_to_causes_gpu_hours"] / row["scheduled_gpu_hours"]
+        found |= {f"true_{FIXED}": shares["productive"], f"error_{FIXED}": left - shares["productive"]}
+    return found
+
+
+def _split(simulation: Simulation, step_s: Floats) -> dict[str, float]:
+    """Time of all steps, once each, without any cause; what stragglers and what late starts add. [s]"""
+    late = simulation.places_of({"launch_delay"})
+    causes = simulation.places_of(LABELS)
+    fixed_s, punctual_s = (
+        float(simulation.step_us(simulation.timeline(without, is_launch_free=True)).sum()) / 1e6
+        for without in (causes, late)
+    )
+    whole_s = float(step_s.sum())
+    return {
+        "productive": fixed_s,
+        "straggling": punctual_s - fixed_s,
+        "late_start": whole_s - punctual_s,
+    }
+
+
+def _sampled(rank_steps: pa.Table, plan: JobPlan) -> pa.Table:
+    """Rows of the steps that are recorded: one burst of every BURSTS_APART."""
+    numbers = [number for step, number in enumerate(plan.step_numbers) if step // BURST % BURSTS_APART == 0]
+    return rank_steps.filter(pc.is_in(rank_steps["step"], pa.array(numbers, pa.int64())))
+
+
+def by_part(judged: pd.DataFrame) -> pd.DataFrame:
+    """One row per part, and ETTR: its true share of the GPU-hours, and errors of that share."""
+    rows = []
+    for name in ("ettr", *PARTS, FIXED):
+        error = 100 * judged[f"error_{name}"]
+        rows.append(
+            {
+                "part": name,
+                "true share [%]": 100 * judged[f"true_{name}"].mean(),
+                "mean error [%]": error.mean(),
+                "MAE [%]": error.abs().mean(),
+                "p95 [%]": error.abs().quantile(0.95),
+                "lowest [%]": error.min(),
+                "highest [%]": error.max(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+@command(
+    "tests.evaluation.effective_time",
+    option("--jobs N", "runs", positive, default=200),
+    option("--seed S", "seed of the first run", not_negative, required=True),
+    option("--most-ops N", "recorded ops of a run, about", positive, default=10_000),
+    option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
+)
+def main(args: Arguments) -> int:
+    """Judge what is said of effective time."""
+    judged = pd.DataFrame([judge(seed, args.most_ops) for seed in range(args.seed, args.seed + args.jobs)])
+    statuses = judged.groupby("status", as_index=False).agg(runs=("seed", "size"))
+    analysed = judged[judged.status == STATUS_ANALYSED]
+    sections = [
+        Section("Statuses", "", statuses),
+        Section("Analysed runs", "Errors are of shares of the run's GPU-hours.", by_part(analysed)),
+        Section("Those with all failures in their events", "", by_part(analysed[analysed.silent == 0])),
+        Section("Worst ETTR", "", analysed.sort_values("error_ettr").head(3)[["seed", *_WORST]]),
+    ]
+    heading = f"{len(judged)} generated runs of seeds {args.seed} to {args.seed + args.jobs - 1}."
+    sys.stdout.write(rendered(heading, sections, args.format))
+    return EXIT_DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

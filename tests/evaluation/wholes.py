@@ -1,0 +1,133 @@
+"""Evaluate what faster roles return to a whole, beside wholes that were run again with the faster role.
+
+`python -m tests.evaluation.wholes --jobs N --seed S` prints the tables. Seeds 0 to 99,999 are for tuning,
+those from 1,000,000 on are kept for evaluation.
+"""
+
+import sys
+from datetime import date
+from typing import Any, Final
+
+import pandas as pd
+import pyarrow as pa
+
+from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
+from jobs.synthetic.job import GeneratedJob
+from jobs.synthetic.whole import WholeSimulation, sample_whole
+from schemas.tables import TABLES
+from schemas.vocabulary import EXIT_DONE, JOB_CAUSES, ROLE_EFFECT, ROLE_STEP
+from tests.evaluation.judge import Row
+from tests.evaluation.report import FORMATS, Section, rendered
+from udfs.errors import TraceError
+from udfs.roles.role_tables import role_tables
+from udfs.what_if import simulate_job
+
+DAY: Final = date(2026, 1, 5)
+SCENARIOS: Final = {"if_fixed": False, "if_ideal": False, "if_twice_as_fast": True}
+"""Whether the truth is the whole with half the steps of a role; else it is the whole without its causes."""
+
+
+def judge(seed: int) -> list[Row]:
+    """Draw a whole; what is said of each of its roles, and the truth. None of a trace that is refused."""
+    whole = sample_whole(seed)
+    try:
+        effects = answered(whole)
+    except TraceError:
+        return []
+    found = []
+    for effect in effects:
+        role = effect["role"]
+        truth = {half: whole.saved_fraction(role, is_half=half) for half in (False, True)}
+        row: Row = {"seed": seed, "role": role, "roles": len(effects), "longest": effect["waited_for_s"]}
+        for name, half in SCENARIOS.items():
+            said = effect[f"saved_fraction_{name}"]
+            row |= {f"said_{name}": said, f"true_{name}": truth[half]}
+        found.append(row)
+    return found
+
+
+def answered(whole: WholeSimulation) -> list[dict[str, Any]]:
+    """Rows of role_effect of a whole, as a night makes them; raises TraceError for a job that is refused."""
+    steps: list[Row] = []
+    runs: list[Row] = []
+    for job in whole.recorded():
+        of_job, run = _simulated(job)
+        steps += of_job
+        runs.append(run)
+    tables = role_tables(
+        pa.Table.from_pylist(steps, TABLES[ROLE_STEP].arrow_schema), pa.Table.from_pylist(runs)
+    )
+    found: list[dict[str, Any]] = tables[ROLE_EFFECT].to_pylist()
+    return found
+
+
+def _simulated(job: GeneratedJob) -> tuple[list[Row], Row]:
+    """Rows of role_step of a job, and its row among the parts of the whole."""
+    key = {"log_date": DAY, **{name: job.manifest[name] for name in ("job_id", "run_id")}}
+    tables = simulate_job(job.rank_steps, job.manifest | {"log_date": DAY})
+    lost = [row["lost_fraction"] for row in tables[JOB_CAUSES].to_pylist()]
+    of_run = {name: job.manifest[name] for name in ("part_of", "role", "gpu_hours")}
+    run = key | of_run | {"lost_fraction": None if not lost or None in lost else sum(lost)}
+    return [key | row for row in tables[ROLE_STEP].to_pylist()], run
+
+
+def summary(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per scenario: how many roles have an answer, how much is saved in truth, and errors."""
+    found = []
+    for name in SCENARIOS:
+        said, true = rows[f"said_{name}"].astype(float), rows[f"true_{name}"]
+        error = 100 * (said - true).dropna()
+        found.append(
+            {
+                "scenario": name,
+                "roles": len(error),
+                "saved in truth, mean [%]": 100 * float(true[error.index].mean()),
+                "error, mean [%]": float(error.mean()),
+                "MAE [%]": float(error.abs().mean()),
+                "p95 [%]": float(error.abs().quantile(0.95)),
+                "worst [%]": float(error.abs().max()),
+            }
+        )
+    return pd.DataFrame(found)
+
+
+def right_role(rows: pd.DataFrame) -> float:
+    """Share of wholes in which the role that returns most at half its time is the one said. [%]"""
+    by_seed = rows.groupby("seed")
+    said = rows.loc[by_seed["said_if_twice_as_fast"].idxmax().to_numpy(), "role"].to_numpy()
+    true = rows.loc[by_seed["true_if_twice_as_fast"].idxmax().to_numpy(), "role"].to_numpy()
+    return 100 * float((said == true).mean())
+
+
+@command(
+    "tests.evaluation.wholes",
+    option("--jobs N", "wholes", positive, default=200),
+    option("--seed S", "seed of the first whole", not_negative, required=True),
+    option("--list-worst N", "list the N largest errors", not_negative, default=5),
+    option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
+)
+def main(args: Arguments) -> int:
+    """Judge what faster roles return."""
+    judged: list[Row] = []
+    seed, wholes = args.seed, 0
+    while wholes < args.jobs:
+        found = judge(seed)
+        judged += found
+        wholes += bool(found)
+        seed += 1
+    rows = pd.DataFrame(judged)
+    error = (rows.said_if_fixed.astype(float) - rows.true_if_fixed).abs()
+    sections = [
+        Section("What a faster role returns", "", summary(rows)),
+        Section("Worst errors if fixed", "", rows.loc[error.nlargest(args.list_worst).index]),
+    ]
+    heading = (
+        f"{wholes} generated wholes of {len(rows)} roles, of seeds {args.seed} to {seed - 1}. In "
+        f"{right_role(rows):.1f} % the role that returns most at half its time is the one said."
+    )
+    sys.stdout.write(rendered(heading, sections, args.format))
+    return EXIT_DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

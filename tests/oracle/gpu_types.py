@@ -1,0 +1,62 @@
+"""What types of GPU cost: each type recorded alone, and all computes as fast as on the fastest."""
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from tests.oracle.records import Layout, Op
+from tests.oracle.results import read_job
+
+COMPUTES = ("forward-compute", "backward-compute")
+
+
+class TypesCost(NamedTuple):
+    """By type, None where a host's is not known.
+
+    slowdown  : S_type. ideal_s: mean compute, by type and op type. [s]
+    fastest_s : mean step time with the computes of each type divided by its factor, all else as recorded. [s]
+    """
+
+    slowdown: dict[str | None, float]
+    ideal_s: dict[tuple[str | None, str], float]
+    fastest_s: float
+
+
+def types_cost(
+    ops: Sequence[Op], layout: Layout, types: Mapping[str, str], factors: Mapping[tuple[str, str], float]
+) -> TypesCost:
+    """Cost of the types of a job of which every worker stays on one host.
+
+    types   : host -> type. factors: (type, op type) -> how many times as long as on the fastest.
+    """
+    job = read_job(ops, layout, "pooled-mean-median")
+
+    def type_of(op: Op) -> str | None:
+        return types.get(op.host or "")
+
+    def is_of(name: str | None) -> Callable[[Op], bool]:
+        return lambda op: type_of(op) == name
+
+    every = [
+        (graph.ops[op], duration)
+        for step, graph in job.graphs.items()
+        for op, duration in job.recorded[step].items()
+    ]
+    names = {type_of(op) for op, _ in every}
+    ideal_step_s = job.mean(lambda _: False)
+    ideal_s = {
+        (name, kind): fmean(d for op, d in every if op.op_type == kind and type_of(op) == name)
+        for name in names
+        for kind in COMPUTES
+    }
+    step_s = [
+        graph.replay(
+            {
+                op: duration / factors.get((type_of(graph.ops[op]) or "", graph.ops[op].op_type), 1.0)
+                for op, duration in job.recorded[step].items()
+            }
+        )
+        for step, graph in job.graphs.items()
+    ]
+    slowdown = {name: job.mean(is_of(name)) / ideal_step_s for name in names}
+    return TypesCost(slowdown, ideal_s, fmean(step_s))

@@ -1,0 +1,63 @@
+"""Steps of a run that is part of a whole, on the absolute clock; none where log or manifest lacks that."""
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.udfs.lines import line, manifest, rank_steps
+from udfs.what_if import SimulationSettings, simulate_job
+
+DAY = date(2026, 1, 5)
+NOON_US = int(datetime(2026, 1, 5, 12, tzinfo=UTC).timestamp()) * 1_000_000
+WHOLE = {"part_of": "rlhf-7", "role": "actor", "iterations": {7: 3, 9: 4}, "log_date": DAY}
+FEW_STEPS = SimulationSettings(minimum_steps=1)
+
+
+def two_ranks(step: int, zero_us: int) -> list[dict[str, Any]]:
+    """One starts 3 us after its zero, the other's zero is 10 us later; the step is 3 us to 2 s + 11 us."""
+    return [
+        line(step, 0, 0, [("optimizer", 3e-6, 1)], t0_us=zero_us),
+        line(step, 1, 0, [("optimizer", 1e-6, 2)], t0_us=zero_us + 10),
+    ]
+
+
+def role_steps(zero_us: int = NOON_US, /, **changes: object) -> list[dict[str, Any]]:
+    lines = [*two_ranks(7, zero_us), *two_ranks(8, zero_us), *two_ranks(9, zero_us + 5_000_000)]
+    tables = simulate_job(rank_steps(*lines), manifest(dp_size=2) | WHOLE | changes, FEW_STEPS)
+    return list(tables["role_step"].to_pylist())
+
+
+def test_steps_with_an_iteration_have_their_times() -> None:
+    first, second = role_steps()
+    assert (first["step"], first["iteration"], second["step"], second["iteration"]) == (7, 3, 9, 4)
+    assert {(row["part_of"], row["role"]) for row in (first, second)} == {("rlhf-7", "actor")}
+    assert (first["start_us"], first["end_us"]) == (NOON_US + 3, NOON_US + 2_000_011)
+    assert second["start_us"] == NOON_US + 5_000_003
+    assert first["actual_step_s"] == pytest.approx(2.000008)
+    assert (first["simulated_step_s"], first["ideal_step_s"]) == (2.0, 1.5)
+
+
+def test_iterations_as_job_json_spells_them() -> None:
+    assert role_steps(iterations={"7": 3, "9": 4}) == role_steps()
+
+
+@pytest.mark.parametrize("left_out", ["part_of", "role", "iterations"])
+def test_a_manifest_without_one_of_the_fields_has_no_rows(left_out: str) -> None:
+    assert role_steps(**{left_out: None}) == []
+
+
+def test_times_far_from_the_log_date_are_not_absolute() -> None:
+    day_us = 86_400_000_000
+    assert role_steps(NOON_US + day_us)
+    assert role_steps(NOON_US + 2 * day_us) == []
+    assert role_steps(NOON_US - 2 * day_us) == []
+    assert role_steps(0, log_date=None) == []
+
+
+def test_a_log_without_times_has_no_rows() -> None:
+    rows = rank_steps(*two_ranks(7, NOON_US))
+    without = rows.set_column(rows.column_names.index("t0_us"), "t0_us", pa.nulls(rows.num_rows, pa.int64()))
+    assert simulate_job(without, manifest(dp_size=2) | WHOLE, FEW_STEPS)["role_step"].num_rows == 0
+    assert simulate_job(rows, manifest(dp_size=2) | WHOLE, FEW_STEPS)["role_step"].num_rows == 1

@@ -1,0 +1,141 @@
+"""Exposed communication: timelines drawn by hand, and the scalar twin on random layouts."""
+
+from dataclasses import astuple
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jobs.synthetic.shape import JobShape
+from schemas.vocabulary import EXPOSED_COMMUNICATION, OP_TYPES
+from tests.oracle.exposed import exposed_communication
+from tests.oracle.readers import read_layout, read_rank_steps
+from tests.support.random_jobs import LAYOUTS, named_job
+from tests.udfs.lines import Ops, line, manifest, rank_steps
+from tests.udfs.twin import SAME, shapes, slow_job
+from udfs.kernel.replay.spent import COMMUNICATION
+from udfs.kernel.what_if import OPS_TOGETHER
+from udfs.what_if import SimulationSettings, simulate_job
+
+JOB = ("all", -1)
+NAMES = ("exposed_s", "busy_s", "hidden_s", "overlap_saved_s")
+
+
+def figures(
+    rows: pa.Table, facts: dict[str, Any], ops_together: int = OPS_TOGETHER
+) -> dict[tuple[str, int], tuple[float, ...]]:
+    """By op type and stage: exposed, busy, hidden, saved by overlap."""
+    found = simulate_job(rows, facts, SimulationSettings(ops_together=ops_together))[EXPOSED_COMMUNICATION]
+    return {(row["op_type"], row["pp_rank"]): tuple(row[name] for name in NAMES) for row in found.to_pylist()}
+
+
+def two_stages(compute_s: float, transfer_s: float) -> pa.Table:
+    """Two microbatches through two stages; the second computes 1 s each, and then receives the next."""
+    first_s = compute_s + transfer_s
+    second_s = max(2 * compute_s, first_s + 1) + transfer_s
+    first: Ops = [("forward-compute", k * compute_s, compute_s, k) for k in range(2)]
+    last: Ops = [("forward-compute", arrived_s, 1, k) for k, arrived_s in enumerate((first_s, second_s))]
+    for arrived_s in (first_s, second_s):
+        first.append(("forward-send", arrived_s - transfer_s, transfer_s))
+        last.append(("forward-recv", arrived_s - transfer_s, transfer_s))
+    return rank_steps(line(0, 0, 0, first), line(0, 0, 1, last))
+
+
+def close(*values: float) -> object:
+    return pytest.approx(values, abs=1e-12)
+
+
+def test_what_runs_beside_a_compute_is_hidden() -> None:
+    """T = 2 + 2 + 0.5 + 1; without transfers 5: while the first one runs, the first stage computes on."""
+    found = figures(two_stages(2, 0.5), manifest(pp_size=2))
+    assert found[JOB] == found["forward-pp-comm", -1] == close(0.5, 1.0, 0.5, 0.5)
+    # A transfer ends where it arrives: what the sender spends in it delays only its next one.
+    assert found["all", 1] == close(0.5, 1.0, 0.5, 0.5)
+    assert found["all", 0] == close(0.0, 1.0, 1.0, 0.0)
+
+
+def test_overlap_cannot_make_a_step_shorter_than_its_transfers_in_turn() -> None:
+    """T = 0.1 + 3 + 1 + 3 + 1, without transfers 2.1; the transfers alone take 6."""
+    found = figures(two_stages(0.1, 3), manifest(pp_size=2))
+    assert found[JOB] == close(6.0, 6.0, 0.0, 2.1)
+
+
+def test_nothing_is_hidden_of_what_several_workers_spend_in_turn() -> None:
+    """Four stages, one microbatch: no worker spends more than 2 of the 3 s that the step waits."""
+    lines = []
+    for stage in range(4):
+        ops: Ops = [("forward-compute", 2 * stage, 1)]
+        ops += [("forward-recv", 2 * stage - 1, 1)] if stage else []
+        ops += [("forward-send", 2 * stage + 1, 1)] if stage < 3 else []
+        lines.append(line(0, 0, stage, ops))
+    assert figures(rank_steps(*lines), manifest(pp_size=4))[JOB] == close(3.0, 3.0, 0.0, 3.0)
+
+
+def test_gathers_and_scatters_of_a_worker_are_one_stream() -> None:
+    ops: Ops = [("params-all-gather", 0, 2), ("forward-compute", 2, 1), ("grads-reduce-scatter", 3, 4)]
+    found = figures(rank_steps(line(0, 0, 0, ops), line(0, 1, 0, ops)), manifest(dp_size=2))
+    assert found[JOB] == found["all", 0] == close(6.0, 6.0, 0.0, 1.0)
+    assert found["grads-reduce-scatter", -1] == close(4.0, 4.0, 0.0, 3.0)
+
+
+def test_a_buffered_send_keeps_nobody_waiting() -> None:
+    """It ends 0.4 s before its recv begins; with the length 0 the next send would wait for that."""
+    early: Ops = [
+        ("forward-compute", 0, 0.05, 0), ("forward-compute", 0.05, 0.05, 1), ("forward-send", 0.05, 0.05),
+        ("forward-send", 0.1, 0.05), ("optimizer", 0.1, 0.9),
+    ]  # fmt: skip
+    late: Ops = [
+        ("gc", 0, 0.01), ("forward-recv", 0.5, 0.1), ("forward-recv", 0.6, 0.1),
+        ("forward-compute", 0.6, 0.1, 0), ("forward-compute", 0.7, 0.1, 1),
+    ]  # fmt: skip
+    rows = rank_steps(line(0, 0, 0, early, host="a"), line(0, 0, 1, late, host="a"))
+    found = figures(rows, manifest(pp_size=2))
+    assert_as_the_twin(rows, manifest(pp_size=2))
+    assert all(exposed_s >= 0.0 for exposed_s, *_ in found.values())
+    assert found["all", 0] == close(0.0, 0.0, 0.0, 0.0)
+
+
+def test_a_unit_without_communication_has_no_rows() -> None:
+    ops: Ops = [("forward-compute", 0, 1), ("backward-compute", 1, 1), ("optimizer", 2, 1)]
+    assert figures(rank_steps(line(0, 0, 0, ops)), manifest()) == {}
+
+
+def test_only_steps_that_have_an_op_type_count_for_it() -> None:
+    """Two graphs: the second step has no clip; its rows say the mean over both."""
+    ops: Ops = [("forward-compute", 0, 1), ("optimizer-clip-main-grad", 1, 1)]
+    rows = rank_steps(*(line(step, 0, 0, ops[: 2 - step]) for step in range(2)))
+    assert figures(rows, manifest())["optimizer-clip-main-grad", -1] == close(0.5, 0.5, 0.0, 0.5)
+
+
+def test_without_a_diagnosis_there_are_no_rows() -> None:
+    found = simulate_job(two_stages(1, 1), manifest(pp_size=2), SimulationSettings(diagnosed=False))
+    assert found[EXPOSED_COMMUNICATION].num_rows == 0
+
+
+def test_communication_is_what_the_model_calls_so() -> None:
+    computes = {"forward-compute", "backward-compute", "optimizer", "gc", "data-load"}
+    assert {OP_TYPES[code] for code in COMMUNICATION} == set(OP_TYPES) - computes
+
+
+def assert_as_the_twin(rows: pa.Table, facts: dict[str, Any], ops_together: int = OPS_TOGETHER) -> None:
+    found = figures(rows, facts, ops_together)
+    wanted = exposed_communication(read_rank_steps(rows), read_layout(facts))
+    assert found.keys() == wanted.keys()
+    for key, seconds in wanted.items():
+        assert found[key] == pytest.approx(astuple(seconds), rel=SAME, abs=SAME), key
+
+
+@pytest.mark.parametrize("name", [*LAYOUTS, "disagreeing"])
+def test_layouts_are_as_the_twin_has_them(name: str) -> None:
+    job = named_job(name)
+    for ops_together in (OPS_TOGETHER, 1):
+        assert_as_the_twin(job.rank_steps, job.manifest, ops_together)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(shape=shapes(), seed=st.integers(0, 2**20))
+def test_random_jobs_are_as_the_twin_has_them(shape: JobShape, seed: int) -> None:
+    job = slow_job(shape, seed)
+    assert_as_the_twin(job.rank_steps, job.manifest)

@@ -1,0 +1,214 @@
+"""Rows of role_iteration and role_effect, from the role_step rows of some days."""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from datetime import date
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.role_tables import LEAST_ITERATIONS
+from schemas.tables import TABLES
+from schemas.unit import Unit
+from schemas.vocabulary import ROLE_EFFECT, ROLE_ITERATION, UNIT_KEY
+from udfs.kernel.arrays import Floats
+from udfs.roles.whole import Waits, Whole, chain_of, longest_path, replayed_s, waits_of
+
+Row = dict[str, Any]
+Group = TypeVar("Group", bound=Hashable)
+
+_US: Final = 1e-6
+
+
+def role_tables(role_steps: pa.Table, runs: pa.Table) -> dict[str, pa.Table]:
+    """Tables of the wholes of some days.
+
+    role_steps : rows of role_step of these days
+    runs       : their units with part_of: columns log_date, job_id, run_id, part_of, role, gpu_hours, and
+                 lost_fraction, all that its causes lose; null where it was not analysed
+    """
+    found: dict[str, list[Row]] = {ROLE_ITERATION: [], ROLE_EFFECT: []}
+    steps = _by_whole(role_steps)
+    for key, units in sorted(_by_whole(runs).items()):
+        role_of = {_unit(unit): unit["role"] for unit in units if unit["role"] is not None}
+        known = [step for step in steps.get(key, ()) if role_of.get(_unit(step)) == step["role"]]
+        effects = _counted(role_of, known)
+        if len({step["iteration"] for step in known}) >= LEAST_ITERATIONS:
+            of_iterations, answers = _answered(known, {_unit(unit): unit["lost_fraction"] for unit in units})
+            found[ROLE_ITERATION] += [_of_whole(key) | row for row in of_iterations]
+            effects = {role: row | answers.get(role, {}) for role, row in effects.items()}
+        hours = [unit["gpu_hours"] for unit in units if unit["gpu_hours"] is not None]
+        found[ROLE_EFFECT] += [
+            _with_hours(_of_whole(key) | row, sum(hours) if hours else None) for row in effects.values()
+        ]
+    return {name: pa.Table.from_pylist(rows, TABLES[name].arrow_schema) for name, rows in found.items()}
+
+
+def _by_whole(table: pa.Table) -> dict[tuple[date, str], list[Row]]:
+    return _grouped(table.to_pylist(), lambda row: (row["log_date"], row["part_of"]))
+
+
+def _grouped(rows: Iterable[Row], key: Callable[[Row], Group]) -> dict[Group, list[Row]]:
+    found: dict[Group, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[key(row)].append(row)
+    return found
+
+
+def _of_whole(key: tuple[date, str]) -> Row:
+    return dict(zip(("log_date", "part_of"), key, strict=True))
+
+
+def _unit(row: Row) -> Unit:
+    return Unit(*(row[name] for name in UNIT_KEY))
+
+
+def _counted(role_of: dict[Unit, str], steps: Sequence[Row]) -> dict[str, Row]:
+    """Runs and iterations of each role."""
+    with_steps = {_unit(step) for step in steps}
+    found = {}
+    for role in sorted(set(role_of.values())):
+        units = {unit for unit, each in role_of.items() if each == role}
+        found[role] = {
+            "role": role,
+            "runs": len(units),
+            "runs_left_out": len(units - with_steps),
+            "iterations": len({step["iteration"] for step in steps if step["role"] == role}),
+        }
+    return found
+
+
+def _with_hours(effect: Row, gpu_hours: float | None) -> Row:
+    """Add what the saved fractions are in GPU-hours of the whole."""
+    row = effect | {"gpu_hours": gpu_hours}
+    for name in ("if_fixed", "if_ideal", "if_twice_as_fast"):
+        fraction = row.get(f"saved_fraction_{name}")
+        saved = None if gpu_hours is None or fraction is None else gpu_hours * fraction
+        row[f"saved_gpu_hours_{name}"] = saved
+    return row
+
+
+def _answered(steps: Sequence[Row], lost: Mapping[Unit, float | None]) -> tuple[list[Row], dict[str, Row]]:
+    """Rows of role_iteration, and by role the figures of role_effect, without the whole's key.
+
+    lost : lost_fraction of each unit
+    """
+    roles = sorted({step["role"] for step in steps})
+    first_us = min(step["start_us"] for step in steps)
+    whole = whole_of(steps, roles, first_us, lost)
+    waits = waits_of(whole)
+    chain = chain_of(whole, waits)
+    is_on_path, before_s = longest_path(whole, chain)
+    waited_for_s = np.where(is_on_path, whole.end_s - whole.start_s, 0.0)
+    figures = {
+        "busy_s": whole.busy_s,
+        "waiting_s": _waiting_s(whole),
+        "waited_for_s": waited_for_s,
+    }
+    most_s = waited_for_s.max(axis=0)
+    is_waited_for = np.zeros(is_on_path.shape, dtype=bool)
+    is_waited_for[waited_for_s.argmax(axis=0), np.arange(len(most_s))] = most_s > 0
+    rows = [
+        {
+            "role": roles[role],
+            "iteration": int(whole.number[iteration]),
+            "runs": int(whole.runs[role, iteration]),
+            "start_us": first_us + round(whole.start_s[role, iteration] / _US),
+            "end_us": first_us + round(whole.end_s[role, iteration] / _US),
+            **{name: _known(values[role, iteration]) for name, values in figures.items()},
+            "transition_s": _known(chain.gap_s[role, iteration]),
+            "is_waited_for": bool(is_waited_for[role, iteration]),
+        }
+        for role, iteration in chain.spans.tolist()
+    ]
+    whole_s = replayed_s(whole, chain, whole.lengths_s())
+
+    def saved(role: int, factor: Floats | float) -> float:
+        return 1.0 - replayed_s(whole, chain, whole.lengths_s(role, factor)) / whole_s
+
+    answers: dict[str, Row] = {
+        name: {
+            **{each: float(np.nansum(values[role])) for each, values in figures.items()},
+            **_names_of(waits.reduced(), role, roles),
+            "transition_s": float(before_s[role].sum()),
+            "iterations_waited_for": int(is_waited_for[role].sum()),
+            "whole_s": whole_s,
+            "saved_fraction_if_fixed": _known(saved(role, whole.fixed)),
+            "saved_fraction_if_ideal": saved(role, whole.ideal),
+            "saved_fraction_if_twice_as_fast": saved(role, 0.5),
+        }
+        for role, name in enumerate(roles)
+    }
+    return rows, answers
+
+
+def whole_of(
+    steps: Sequence[Row], roles: Sequence[str], first_us: int, lost: Mapping[Unit, float | None]
+) -> Whole:
+    """Recorded iterations of a whole, from its rows of role_step; times count from first_us.
+
+    lost : lost_fraction of each unit
+    """
+    parts = _grouped(steps, lambda step: (step["role"], step["iteration"], _unit(step)))
+    number, iteration = np.unique([key[1] for key in parts], return_inverse=True)
+    role = np.array([roles.index(key[0]) for key in parts])
+    start_s, end_s, busy_s, ideal = np.array([_part(some, first_us) for some in parts.values()]).T
+    shape = (len(roles), len(number))
+    starts_s, ends_s = np.full(shape, np.inf), np.full(shape, -np.inf)
+    np.minimum.at(starts_s, (role, iteration), start_s)
+    np.maximum.at(ends_s, (role, iteration), end_s)
+    runs = np.zeros(shape, dtype=np.int64)
+    np.add.at(runs, (role, iteration), 1)
+    is_there = runs > 0
+    busy_together_s = np.full(shape, np.nan)
+    for (name, at), some in _grouped(steps, lambda step: (step["role"], step["iteration"])).items():
+        busy_together_s[roles.index(name), number.searchsorted(at)] = _joined_s(some, first_us)
+    return Whole(
+        number=number,
+        start_s=np.where(is_there, starts_s, np.nan),
+        end_s=np.where(is_there, ends_s, np.nan),
+        busy_s=busy_together_s,
+        runs=runs,
+        role=role,
+        iteration=iteration,
+        offset_s=start_s - starts_s[role, iteration],
+        run_s=end_s - start_s,
+        run_busy_s=busy_s,
+        ideal=ideal,
+        fixed=1.0 - np.array([lost[key[2]] for key in parts], dtype=np.float64),  # None becomes nan
+    )
+
+
+def _part(steps: Sequence[Row], first_us: int) -> tuple[float, float, float, float]:
+    """First start, last end, busy time and ideal over recorded time of a run's steps of one iteration."""
+    start_us, end_us = min(step["start_us"] for step in steps), max(step["end_us"] for step in steps)
+    ideal = sum(step["ideal_step_s"] for step in steps) / sum(step["actual_step_s"] for step in steps)
+    return (start_us - first_us) * _US, (end_us - first_us) * _US, _joined_s(steps, first_us), ideal
+
+
+def _joined_s(steps: Sequence[Row], first_us: int) -> float:
+    """Time in which at least one of some steps runs. [s]"""
+    times_s = (np.array(sorted((step["start_us"], step["end_us"]) for step in steps)) - first_us) * _US
+    reached_s = np.maximum.accumulate(np.concatenate([[-np.inf], times_s[:-1, 1]]))
+    return float(np.maximum(times_s[:, 1] - np.maximum(times_s[:, 0], reached_s), 0.0).sum())
+
+
+def _waiting_s(whole: Whole) -> Floats:
+    """From the end of a role's span of the iteration before to its start; nan where it has none there. [s]"""
+    waiting_s = np.full(whole.start_s.shape, np.nan)
+    now = np.flatnonzero(whole.follows)
+    waiting_s[:, now] = np.maximum(whole.start_s[:, now] - whole.end_s[:, now - 1], 0.0)
+    return waiting_s
+
+
+def _names_of(waits: Waits, role: int, roles: Sequence[str]) -> dict[str, list[str]]:
+    """Roles that a role waits for, in the same iteration and in the one before."""
+    both = {"waits_for": waits.within, "waits_for_before": waits.before}
+    return {
+        name: [roles[other] for other in np.flatnonzero(are[:, role]).tolist()] for name, are in both.items()
+    }
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

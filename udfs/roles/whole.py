@@ -1,0 +1,177 @@
+"""A whole of several roles: who waits for whom, its replay with faster roles, its longest path.
+
+Equations: udfs/README.md, "Jobs of several roles". Axes: (role, iteration); times are float64 seconds.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel.arrays import Floats, Ints, Mask
+
+CLOCKS_S: Final = 0.05
+SHORTEST: Final = 0.1
+"""A span may begin this much, or this part of the shorter of the two, before the end that it waits for."""
+
+
+class Whole(NamedTuple):
+    """Recorded iterations of a whole.
+
+    number   : int64, shape (iteration,); ascending.
+    start_s, end_s : shape (role, iteration); first start and last end of the role's steps, nan without any.
+    busy_s   : the same; time in which one of its steps runs.
+    runs     : int64, the same; units with steps.
+    role, iteration : int64, shape (run,); places of each run's part of an iteration.
+    offset_s : shape (run,); from the role's start to the run's.
+    run_s, run_busy_s : shape (run,); from its first start to its last end, and time in which a step runs.
+    ideal    : shape (run,); ideal over recorded time of its steps.
+    fixed    : shape (run,); part of its time that is left when its causes are fixed, nan where unknown.
+    """
+
+    number: Ints
+    start_s: Floats
+    end_s: Floats
+    busy_s: Floats
+    runs: Ints
+    role: Ints
+    iteration: Ints
+    offset_s: Floats
+    run_s: Floats
+    run_busy_s: Floats
+    ideal: Floats
+    fixed: Floats
+
+    @property
+    def is_there(self) -> Mask:
+        """Whether a role has a step in an iteration, shape (role, iteration)."""
+        return ~np.isnan(self.start_s)
+
+    @property
+    def follows(self) -> Mask:
+        """Whether an iteration is the next of the recorded one before it, shape (iteration,)."""
+        return np.concatenate([[False], np.diff(self.number) == 1])
+
+    def lengths_s(self, role: int | None = None, factor: Floats | float = 1.0) -> Floats:
+        """Spans with the steps of one role times a factor, that of each run; shape (role, iteration)."""
+        factors = np.where(self.role == role, factor, 1.0)
+        ends_s = self.offset_s + self.run_s - self.run_busy_s * (1.0 - factors)
+        lengths_s = np.full(self.start_s.shape, -np.inf)
+        np.maximum.at(lengths_s, (self.role, self.iteration), ends_s)
+        return lengths_s
+
+
+class Waits(NamedTuple):
+    """Who waits for whom, shape (role waited for, role that waits).
+
+    within : in the same iteration
+    before : in the iteration before
+    """
+
+    within: Mask
+    before: Mask
+
+    def reduced(self) -> "Waits":
+        """Without those that follow from others."""
+        within, before = (each.astype(np.int64) for each in self)
+        return Waits(
+            self.within & ~(within @ within > 0), self.before & ~(within @ before + before @ within > 0)
+        )
+
+
+def waits_of(whole: Whole) -> Waits:
+    """A role waits for another where it never begins before the other's end, within the tolerance."""
+    follows = whole.follows
+    within = _never_before(whole.start_s, whole.end_s, whole.start_s, whole.end_s)
+    now, ago = np.flatnonzero(follows), np.flatnonzero(follows) - 1
+    before = _never_before(
+        whole.start_s[:, ago], whole.end_s[:, ago], whole.start_s[:, now], whole.end_s[:, now]
+    )
+    np.fill_diagonal(within, val=False)
+    return Waits(within, before)
+
+
+def _never_before(first_s: Floats, end_s: Floats, start_s: Floats, last_s: Floats) -> Mask:
+    """Whether spans [start_s, last_s] never begin before the ends of [first_s, end_s]; (role, role)."""
+    shorter_s = np.minimum((end_s - first_s)[:, None], last_s - start_s)
+    early_s = end_s[:, None] - start_s
+    are_both_there = ~np.isnan(early_s)
+    is_early = early_s > np.minimum(CLOCKS_S, SHORTEST * shorter_s)
+    found = np.logical_and(are_both_there.any(axis=-1), ~is_early.any(axis=-1))
+    return np.asarray(found)
+
+
+class Chain(NamedTuple):
+    """Spans in the order of their starts, as a replay goes through them.
+
+    spans : int64, shape (span, 2); role and iteration.
+    waited_for : for each, places of the spans that it waits for.
+    gap_s : shape (role, iteration); from the last end that a span waits for to its start, nan without any.
+    """
+
+    spans: Ints
+    waited_for: tuple[Ints, ...]
+    gap_s: Floats
+
+
+def chain_of(whole: Whole, waits: Waits) -> Chain:
+    """Lay out a whole for its replay."""
+    spans = np.argwhere(whole.is_there)
+    spans = spans[np.argsort(whole.start_s[tuple(spans.T)], kind="stable")]
+    place = np.full(whole.start_s.shape, -1)
+    place[tuple(spans.T)] = np.arange(len(spans))
+    gap_s, waited_for, follows = np.full(whole.start_s.shape, np.nan), [], whole.follows
+    for role, iteration in spans.tolist():
+        some = place[waits.within[:, role], iteration]
+        if follows[iteration]:
+            some = np.concatenate([some, place[waits.before[:, role], iteration - 1]])
+        some = some[some >= 0]
+        waited_for.append(some)
+        if len(some):
+            gap_s[role, iteration] = whole.start_s[role, iteration] - whole.end_s[tuple(spans[some].T)].max()
+    return Chain(spans, tuple(waited_for), gap_s)
+
+
+def replayed_s(whole: Whole, chain: Chain, lengths_s: Floats) -> float:
+    """Time of the whole with spans of these lengths: the longest path through spans and gaps. [s]
+
+    lengths_s : shape (role, iteration).
+    """
+    ends_s = np.empty(len(chain.spans))
+    for place, (role, iteration) in enumerate(chain.spans.tolist()):
+        some = chain.waited_for[place]
+        start_s = whole.start_s[role, iteration]
+        if len(some):
+            start_s = ends_s[some].max() + chain.gap_s[role, iteration]
+        ends_s[place] = start_s + lengths_s[role, iteration]
+    return sum(
+        float(ends_s[places].max() - whole.start_s[tuple(chain.spans[places[0]])])
+        for places in _stretches(whole, chain)
+    )
+
+
+def longest_path(whole: Whole, chain: Chain) -> tuple[Mask, Floats]:
+    """Which spans are on the longest path as recorded, and what lies before each; (role, iteration). [s]
+
+    Before the first span of a path lies the time since the stretch of iterations began.
+    """
+    is_on_path = np.zeros(whole.start_s.shape, dtype=bool)
+    before_s = np.zeros(whole.start_s.shape)
+    ends_s = whole.end_s[tuple(chain.spans.T)]
+    for places in _stretches(whole, chain):
+        place = places[ends_s[places].argmax()]
+        while True:
+            span = tuple(chain.spans[place])
+            is_on_path[span] = True
+            some = chain.waited_for[place]
+            if not len(some):
+                before_s[span] = whole.start_s[span] - whole.start_s[tuple(chain.spans[places[0]])]
+                break
+            before_s[span] = chain.gap_s[span]
+            place = some[ends_s[some].argmax()]
+    return is_on_path, before_s
+
+
+def _stretches(whole: Whole, chain: Chain) -> list[Ints]:
+    """Places of the spans of each stretch of iterations that follow each other, by start."""
+    stretch = np.cumsum(~whole.follows)[chain.spans[:, 1]]
+    return [np.flatnonzero(stretch == each) for each in np.unique(stretch)]
