@@ -17,7 +17,7 @@ NOON_US = 1_767_614_400_000_000
 Rows = list[dict[str, Any]]
 
 
-def step(role: str, iteration: int, start_s: float, end_s: float, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+def step(role: str, iteration: int, start_s: float, end_s: float, **more: Any) -> dict[str, Any]:  # noqa: ANN401  # any columns
     """A row of role_step; ideally it takes half the time."""
     length_s = end_s - start_s
     return {
@@ -36,7 +36,7 @@ def step(role: str, iteration: int, start_s: float, end_s: float, **more: Any) -
     } | more
 
 
-def answered(steps: Rows, **changes: Any) -> tuple[Rows, dict[str, dict[str, Any]]]:  # noqa: ANN401
+def answered(steps: Rows, **changes: Any) -> tuple[Rows, dict[str, dict[str, Any]]]:  # noqa: ANN401  # any columns
     """Rows of role_iteration, and of role_effect by role; changes are of all runs."""
     runs = {(row["job_id"], row["run_id"]): row for row in steps}
     parts = [
