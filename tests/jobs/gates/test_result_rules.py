@@ -140,7 +140,7 @@ def test_time_is_shared_of_the_gpu_hours_that_the_unit_has_and_no_others(results
 
 
 def test_types_of_gpu_have_all_workers_and_what_their_cause_saves() -> None:
-    """Units a and b are right, b without factors; c lacks a worker, d all types, e the cause; f saves twice."""
+    """Units a and b are right, b without factors; c lacks a worker, d all types, e the cause; f differs."""
     types: list[dict[str, Any]] = [
         {"job_id": name, "gpu_type": kind} for name in "abcef" for kind in ("H100", "A100")
     ]
