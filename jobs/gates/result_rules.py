@@ -11,10 +11,12 @@ from schemas.columns import SAME_FORMULA, SAME_SUM
 from schemas.table import sql_strings
 from schemas.vocabulary import (
     CAUSE_DAY,
+    CAUSE_MIXED_HARDWARE,
     CAUSES,
     DP_RANK_SLOWDOWN,
     FLEET_DAY,
     FURTHER_TABLES,
+    GPU_TYPE_SLOWDOWN,
     HOST_CLOCK,
     JOB_CAUSES,
     JOB_SLOWDOWN,
@@ -86,6 +88,16 @@ _OTHER_SCHEDULE: Final = f"""
     SELECT {_KEY}
     FROM {JOB_TIME} LEFT JOIN {JOB_SLOWDOWN} AS job USING ({_KEY})
     WHERE scheduled_gpu_hours IS DISTINCT FROM gpu_hours"""
+
+_OTHER_TYPES: Final = f"""
+    SELECT {_KEY}
+    FROM (SELECT {_KEY}, sum(workers) AS workers,
+            min(time_saved_fraction) AS least, max(time_saved_fraction) AS most
+        FROM {GPU_TYPE_SLOWDOWN} GROUP BY ALL) AS types
+        FULL JOIN (FROM {JOB_CAUSES} WHERE cause = '{CAUSE_MIXED_HARDWARE}') AS cause USING ({_KEY})
+        LEFT JOIN {JOB_SLOWDOWN} AS job USING ({_KEY})
+    WHERE types.workers IS DISTINCT FROM job.workers OR cause.time_saved_fraction IS NULL
+        OR least <> cause.time_saved_fraction OR most <> cause.time_saved_fraction"""
 
 _OTHER_LOSS: Final = f"""
     SELECT {_KEY}
@@ -189,6 +201,13 @@ units_of_other_schedule: Final = _rule(
     _OTHER_SCHEDULE,
 )
 
+units_of_other_types: Final = _rule(
+    GPU_TYPE_SLOWDOWN,
+    "types_are_those_of_the_unit",
+    "types of GPU have all workers of the unit, and what the cause mixed_hardware saves",
+    _OTHER_TYPES,
+)
+
 miscounted_loss: Final = _rule(
     FLEET_DAY, "loss_is_that_of_causes", "a day's causes add up to what the fleet lost", _MISCOUNTED_LOSS
 )
@@ -214,6 +233,7 @@ RESULT_RULES: Final = (
     units_of_other_gpu_hours,
     units_of_other_loss,
     units_of_other_schedule,
+    units_of_other_types,
 )
 """Rules of the result tables and `jobs`."""
 CAUSE_RULES: Final = (units_of_other_gpu_hours, units_of_other_loss)
