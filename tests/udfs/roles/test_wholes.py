@@ -157,6 +157,17 @@ def test_clocks_that_differ_by_less_than_the_tolerance(early_s: float) -> None:
     assert effects["critic"]["waits_for"] == (["actor"] if early_s < 0.05 else [])
 
 
+def test_spans_without_length_at_one_instant() -> None:
+    """They do not wait for each other in a circle, and where nothing takes time nothing is said."""
+    rows = [step(role, number, number, number) for number in range(3) for role in ("actor", "critic")]
+    rows = [row | {"actual_step_s": 1e-9, "step": place} for place, row in enumerate(rows)]
+    found, effects = answered(rows)
+    assert effects["actor"]["whole_s"] == pytest.approx(2)
+    assert sum(row["waited_for_s"] for row in found) == 0
+    rows = [row | {"iteration": 2 * row["iteration"]} for row in rows]
+    assert answered(rows)[1]["actor"]["whole_s"] is None
+
+
 def random_whole(seed: int) -> Rows:
     """Roles that mostly follow each other; some runs and iterations missing, some steps overlapping."""
     rng = np.random.default_rng(seed)
