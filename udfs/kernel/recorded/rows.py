@@ -28,7 +28,7 @@ class StageRows(NamedTuple):
     start_us    : float64, shape (op,); from the row's own zero. [us]
     duration_us : float64, shape (op,). [us]
     microbatch  : int32, shape (op,); meaningful for computes and data-loads.
-    chunk       : int32, shape (op,); model chunk within the stage, of compute and dp stream ops.
+    chunk       : int32, shape (op,); model chunk within the stage, of computes, loads and the dp stream.
     zero_us     : float64, shape (row,); the row's zero from the step's zero. [us]
     """
 
