@@ -19,7 +19,7 @@ def exposed_section(tables: UnitTables) -> Section | None:
         "Communication that lengthens steps",
         f"Workers wait for communication: {waits}. Overlapped perfectly with computes, it would return at "
         f"most {returns}. Busy is the worker that communicates most, or what all wait for if longer; "
-        "hidden is what of it lengthens no step. Op types hide behind the same computes and do not add up.",
+        "hidden is what of it lengthens no step. Op types may run at the same time, and do not add up.",
         ("of a step", "busy", "exposed", "hidden", "overlap returns at most"),
         [_cells(row) for row in (*of_job, *sorted(of_types, key=lambda row: -float(row["exposed_s"])))],
     )

@@ -6,7 +6,6 @@ SELECT
     known_units AS units,
     round(exposed_gpu_hours) AS exposed_gpu_hours,
     round(exposed_share, 3) AS exposed,
-    round(try_divide(busy_gpu_hours, known_gpu_hours), 3) AS busy,
     round(overlap_saved_gpu_hours) AS overlap_saved_gpu_hours,
     round(coverage, 3) AS coverage
 FROM exposed_month

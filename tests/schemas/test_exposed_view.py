@@ -53,8 +53,7 @@ def test_exposed_month_sums_what_is_known() -> None:
     row = found[date(2026, 1, 1), "moe"]
     assert (row.framework, row.size_bucket, row.units, row.known_units) == ("megatron", "< 128", 5, 3)
     assert (row.gpu_hours, row.known_gpu_hours, row.coverage) == (600.0, 400.0, pytest.approx(2 / 3))
-    assert (row.busy_gpu_hours, row.exposed_gpu_hours) == (200.0, 25.0 + 150.0)
-    assert row.overlap_saved_gpu_hours == 50.0
+    assert (row.exposed_gpu_hours, row.overlap_saved_gpu_hours) == (25.0 + 150.0, 50.0)
     assert row.exposed_share == pytest.approx(175 / 400)
     assert (row.known_s, row.exposed_s) == (60.0, 5.0 + 10.0 + 5.0)
     assert (found[FEBRUARY, "moe"].exposed_share, found[FEBRUARY, "moe"].coverage) == (0.0, 1.0)
