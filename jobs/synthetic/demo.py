@@ -107,11 +107,6 @@ JOBS: Final = (
         JobShape(dp_size=8, microbatches=6, steps=14), [SlowStorage(0.05)], first_host=60,
     ),
     DemoJob(
-        "ads-3b", "ranking", "ads-3b", "slow loads on one replica",
-        JobShape(dp_size=8, microbatches=6, steps=14, loads_data=True), [SlowReads(0.5, 0.1, 3)],
-        first_host=94,
-    ),
-    DemoJob(
         "moe-8x22b", "foundation", "moe-8x22b", "a link that flaps", VIRTUAL,
         [FlappingLink(1, 0.038, 0.25)], first_host=70,
     ),
@@ -151,6 +146,11 @@ JOBS: Final = (
     DemoJob(
         "draft-13b", "assistant", "draft-13b", f"one replica, a stage on {SICK_HOST}",
         replace(BASE, dp_size=1, tp_size=8), [SickHost(SICK_HOST, 1.4)], first_host=11, hours=8.0,
+    ),
+    DemoJob(
+        "ads-3b", "ranking", "ads-3b", "slow loads on one replica",
+        JobShape(dp_size=8, microbatches=6, steps=14, loads_data=True), [SlowReads(0.5, 0.1, 3)],
+        first_host=94,
     ),
     DemoJob(
         "search-30b", "language", "search-30b", "A100 on two of four hosts, H100 on the others",
