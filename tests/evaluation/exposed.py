@@ -44,7 +44,7 @@ def judge(seed: int, most_ops: int = 15_000) -> list[Row]:
     return [
         {
             "seed": seed,
-            "is_batched": plan.shape.batched,
+            "is_batched": plan.shape.batched and plan.shape.pp_size > 1,
             "of": row["op_type"] if row["pp_rank"] == ALL_STAGES else "each stage",
             "exposed_s": row["exposed_s"],
             "true_s": (true_s := _true_s(simulation, row["op_type"], row["pp_rank"])),
