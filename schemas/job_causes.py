@@ -181,7 +181,7 @@ JOB_BASELINE: Final = Table(
         *col.UNIT,
         col.text("status", "as in job_slowdown", allowed=REPLAYED_STATUSES),
         col.text("model", "model being trained, from the manifest", nullable=True),
-        col.text("gpu_type", "from the manifest", nullable=True),
+        col.text("gpu_type", "from the manifest; all types where workers are on several", nullable=True),
         col.size("dp_size", "replicas", minimum=1),
         col.size("pp_size", "stages", minimum=1),
         col.size("cp_size", "context-parallel size", minimum=1),
@@ -195,7 +195,8 @@ JOB_BASELINE: Final = Table(
         Column(
             "stages",
             "each stage, by pp_rank. usual_compute_s: time of the computes of one of its workers in a "
-            "step, median over steps, then lower median over dp ranks; hosts: of its replayed ranks, each "
+            "step, median over steps, then lower median over dp ranks, on a slower type of GPU as on the "
+            "fastest; hosts: of its replayed ranks, each "
             "once, null if not logged",
             pa.list_(_STAGE),
         ),

@@ -13,6 +13,7 @@ from schemas import groups
 from schemas.table import sql_strings
 from schemas.vocabulary import (
     CAUSE_UNEXPLAINED,
+    NOT_STATED,
     OP_TYPES,
     REPLAYED_STATUSES,
     STATUS_FAILED,
@@ -40,6 +41,7 @@ VIEW_NAMES: Final = (
     "effective_time",
     "effective_time_month",
     "effective_time_job",
+    "exposed_month",
 )
 """In the order in which they are made: a view may only use earlier ones."""
 
@@ -56,6 +58,7 @@ WORDS: Final[Mapping[str, str]] = {
     "is_analysed": groups.IS_ANALYSED,
     "is_straggling": groups.IS_STRAGGLING,
     "unexplained": sql_strings([CAUSE_UNEXPLAINED]),
+    "not_stated": sql_strings([NOT_STATED]),
     "straggling_slowdown": repr(STRAGGLING_SLOWDOWN),
     "size_bucket": groups.SIZE_BUCKET,
     "groups": groups.GROUPS,

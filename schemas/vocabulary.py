@@ -157,6 +157,7 @@ REJECT_REASONS: Final = (
 )
 """Why a line or a file was not stored, in the order of the tests."""
 
+CAUSE_MIXED_HARDWARE: Final = "mixed_hardware"
 CAUSE_UNEXPLAINED: Final = "unexplained"
 ALL_CAUSES: Final = "all causes"
 """Scenario in which every cause is fixed: what it saves is what the unit loses."""
@@ -168,11 +169,11 @@ CAUSES: Final = (
     "communication",
     "launch_delay",
     "data_loading",
-    "mixed_hardware",
+    CAUSE_MIXED_HARDWARE,
     CAUSE_UNEXPLAINED,
 )
 """Why a job is slow, in the order of the kernel's codes; all but the last have a fix that is replayed."""
-LOGGED_CAUSES: Final = ("data_loading", "mixed_hardware")
+LOGGED_CAUSES: Final = ("data_loading", CAUSE_MIXED_HARDWARE)
 """A unit has rows of these only where its log records what shows them."""
 
 FLAG_REASONS: Final = (

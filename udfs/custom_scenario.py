@@ -171,8 +171,8 @@ def replay_causes(
     settings : those of the night, so that the answers are the rows of job_causes as measured.
     returns  : one answer for each cause, and ALL_CAUSES behind them; none of them counts ops, because a
                fix takes from many ops a part of their time. step_s is T_actual less what is saved.
-    raises   : NothingToReplayError where the unit is not replayed, TraceError where its ops contradict
-               each other.
+    raises   : NothingToReplayError where the unit is not replayed, or has no row of a cause, TraceError
+               where its ops contradict each other.
     """
     tables = simulate_job(rank_steps, manifest, settings)
     (job,) = tables[JOB_SLOWDOWN].to_pylist()
@@ -180,6 +180,9 @@ def replay_causes(
     if not rows:
         raise NothingToReplayError(f"{job['status']}: {job['status_detail']}")
     saved = {row["cause"]: row["time_saved_fraction"] for row in rows}
+    unseen = [cause for cause in causes if cause not in saved]
+    if unseen:
+        raise NothingToReplayError(f"{', '.join(unseen)}: the unit's log does not record what would show it")
     chosen = {cause: saved[cause] for cause in causes} | {ALL_CAUSES: sum(lost_fractions(rows))}
     actual_s, ideal_s, gpu_hours = job["actual_step_s"], job["ideal_step_s"], job["gpu_hours"]
     return Answers(

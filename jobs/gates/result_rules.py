@@ -11,10 +11,12 @@ from schemas.columns import SAME_FORMULA, SAME_SUM
 from schemas.table import sql_strings
 from schemas.vocabulary import (
     CAUSE_DAY,
+    CAUSE_MIXED_HARDWARE,
     CAUSES,
     DP_RANK_SLOWDOWN,
     FLEET_DAY,
     FURTHER_TABLES,
+    GPU_TYPE_SLOWDOWN,
     HOST_CLOCK,
     JOB_CAUSES,
     JOB_SLOWDOWN,
@@ -24,6 +26,7 @@ from schemas.vocabulary import (
     REPLAY_TABLES,
     REPLAYED_STATUSES,
     RESULT_TABLES,
+    ROLE_EFFECT,
     STAGE_SLOWDOWN,
     STATUS_ANALYSED,
     STEP_SLOWDOWN,
@@ -86,6 +89,16 @@ _OTHER_SCHEDULE: Final = f"""
     FROM {JOB_TIME} LEFT JOIN {JOB_SLOWDOWN} AS job USING ({_KEY})
     WHERE scheduled_gpu_hours IS DISTINCT FROM gpu_hours"""
 
+_OTHER_TYPES: Final = f"""
+    SELECT {_KEY}
+    FROM (SELECT {_KEY}, sum(workers) AS workers,
+            min(time_saved_fraction) AS least, max(time_saved_fraction) AS most
+        FROM {GPU_TYPE_SLOWDOWN} GROUP BY ALL) AS types
+        FULL JOIN (FROM {JOB_CAUSES} WHERE cause = '{CAUSE_MIXED_HARDWARE}') AS cause USING ({_KEY})
+        LEFT JOIN {JOB_SLOWDOWN} AS job USING ({_KEY})
+    WHERE types.workers IS DISTINCT FROM job.workers OR cause.time_saved_fraction IS NULL
+        OR least <> cause.time_saved_fraction OR most <> cause.time_saved_fraction"""
+
 _OTHER_LOSS: Final = f"""
     SELECT {_KEY}
     FROM (SELECT {_KEY}, sum(lost_fraction) AS lost, greatest(0, sum(attributed_fraction)) AS returned
@@ -129,6 +142,11 @@ _MISCOUNTED_CAUSES: Final = f"""
         OR NOT {_agree("day.recoverable_gpu_hours", "units.recoverable_gpu_hours", SAME_SUM)}
         OR NOT {_agree("day.attributed_gpu_hours", "units.attributed_gpu_hours", SAME_SUM)}
         OR NOT {_agree("day.lost_gpu_hours", "units.lost_gpu_hours", SAME_SUM)}"""
+
+_BROKEN_PATH: Final = f"""
+    SELECT log_date, part_of
+    FROM {ROLE_EFFECT} GROUP BY ALL
+    HAVING NOT {_agree("sum(waited_for_s + transition_s)", "max(whole_s)", SAME_SUM)}"""
 
 
 def _rule(table: str, name: str, meaning: str, query: str) -> RuleOf:
@@ -183,6 +201,13 @@ units_of_other_schedule: Final = _rule(
     _OTHER_SCHEDULE,
 )
 
+units_of_other_types: Final = _rule(
+    GPU_TYPE_SLOWDOWN,
+    "types_are_those_of_the_unit",
+    "types of GPU have all workers of the unit, and what the cause mixed_hardware saves",
+    _OTHER_TYPES,
+)
+
 miscounted_loss: Final = _rule(
     FLEET_DAY, "loss_is_that_of_causes", "a day's causes add up to what the fleet lost", _MISCOUNTED_LOSS
 )
@@ -195,15 +220,25 @@ miscounted_causes: Final = _rule(
     CAUSE_DAY, "sums_job_causes", "a day's causes are those of its replayed units", _MISCOUNTED_CAUSES
 )
 
+broken_path: Final = _rule(
+    ROLE_EFFECT,
+    "path_is_as_long_as_the_whole",
+    "spans and transitions on the longest path add up to the recorded time of the whole",
+    _BROKEN_PATH,
+)
+
 RESULT_RULES: Final = (
     incomplete_units,
     units_without_result,
     units_of_other_gpu_hours,
     units_of_other_loss,
     units_of_other_schedule,
+    units_of_other_types,
 )
 """Rules of the result tables and `jobs`."""
 CAUSE_RULES: Final = (units_of_other_gpu_hours, units_of_other_loss)
 """Rules of `job_causes` and `job_slowdown`."""
 DAY_RULES: Final = (miscounted_units, miscounted_causes, miscounted_loss)
 """Rules of `jobs`, `job_causes`, `cause_day` and `fleet_day` of the same days."""
+ROLE_RULES: Final = (broken_path,)
+"""Rules of `role_effect`."""

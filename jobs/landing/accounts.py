@@ -92,6 +92,15 @@ class UnitAccount:
             self.job["left_out"] = (self.job.get("left_out") or {}) | counted
 
 
+def join_gpu_types(parts: Iterable[UnitAccount]) -> None:
+    """Add to each unit's row of jobs what all of its parts state; the first part of a unit has the row."""
+    by_unit: dict[Unit, list[UnitAccount]] = {}
+    for part in parts:
+        by_unit.setdefault(part.unit, []).append(part)
+    for first, *others in by_unit.values():
+        first.add_gpu_types(others)
+
+
 def whole_unit(unit: Unit, files: Sequence[LandedFile], bounds: Bounds) -> UnitPart:
     """Return all of a unit as one part: manifests, logs, evidence, events, files beyond `unit_files`."""
     manifests = [file for kind in (MANIFEST, META) for file in files if file.is_one_of(kind)]

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from pyspark.sql import SparkSession
 
-from jobs.landing.accounts import Keys, UnitAccount, UnitPart, whole_unit
+from jobs.landing.accounts import Keys, UnitAccount, UnitPart, join_gpu_types, whole_unit
 from jobs.landing.content import UnitFiles
 from jobs.landing.files import LandedFile, Landing
 from jobs.landing.formats.rows import Bounds, FileError
@@ -69,11 +69,7 @@ def _read(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
     redone = _run(spark, [[part] for part in again.values()], where)
     for place, one in zip(again, redone, strict=True):
         done[place] = one
-    parts: dict[Unit, list[UnitAccount]] = {}
-    for place in split:
-        parts.setdefault(done[place].accounts[0].unit, []).extend(done[place].accounts)
-    for first, *others in parts.values():
-        first.add_gpu_types(others)
+    join_gpu_types([account for place in split for account in done[place].accounts])
     accounts = [account for each in done for account in each.accounts]
     return LandedUnits(accounts, [file for each in done for file in each.staged])
 

@@ -28,6 +28,7 @@ QUERY_NAMES: Final = (
     "discrepancy",
     "runs",
     "weeks",
+    "mixed_hardware",
     *_OF_VIEWS,
 )
 

@@ -15,6 +15,7 @@ from schemas.tables import TABLES
 from schemas.views import mentioned
 from schemas.vocabulary import (
     CAUSE_DAY,
+    GPU_TYPE_SLOWDOWN,
     GROUP_DAY,
     JOB_CAUSES,
     JOB_SLOWDOWN,
@@ -28,6 +29,9 @@ from tests.support.answers import Stated, answer
 from tests.support.examples import DAY, NEXT_DAY, frame
 
 FOLDER = Path(schemas.__file__).parent / "queries"
+
+
+UNITS: list[dict[str, Any]] = [{}, {"log_date": NEXT_DAY}, {"job_id": "b"}]
 
 
 def stated(spark: SparkSession, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Stated:
@@ -198,6 +202,24 @@ def test_a_run_of_several_days_counts_once_by_its_sums(spark: SparkSession) -> N
     (workers,) = ask(tables, "slow_workers")
     assert figures(workers, "worker_driven", "worker_driven_slowdown") == (1, 1.1)
     assert [(row.status, row.jobs) for row in ask(tables, "coverage")] == [("analysed", 2)]
+
+
+def test_mixed_hardware_counts_each_unit_once_by_team_and_types() -> None:
+    mixed: dict[str, Any] = {"cause": "mixed_hardware", "lost_gpu_hours": 24.0}
+    other_team = {"job_id": "b", "lost_gpu_hours": None, "lost_fraction": None, "flag_reason": "few_steps"}
+    not_stated = {"gpu_type": "(not stated)", "factor": None}
+    types: list[dict[str, Any]] = [{"gpu_type": "H100", "factor": 1.0}, {"factor": 1.5}, not_stated]
+    tables = {
+        GPU_TYPE_SLOWDOWN: [unit | each for unit in UNITS for each in types],
+        JOB_SLOWDOWN: UNITS,
+        JOBS: [*UNITS[:2], UNITS[2] | {"team": None}],
+        JOB_CAUSES: [*(unit | mixed for unit in UNITS[:2]), mixed | other_team, {"lost_gpu_hours": 99.0}],
+    }
+    own, other = ask(tables, "mixed_hardware", DAY, NEXT_DAY)
+    assert figures(own, "team", "gpu_types", "runs", "job_days") == ("language", "A100 + H100", 1, 2)
+    assert figures(own, "largest_factor", "lost_gpu_hours", "saved_gpu_hours") == (1.5, 48.0, 96.0)
+    assert figures(other, "team", "flagged_job_days", "lost_gpu_hours") == ("(not stated)", 1, None)
+    assert len(ask(tables, "mixed_hardware", NEXT_DAY)) == 1
 
 
 def test_causes_share_what_is_lost(spark: SparkSession) -> None:

@@ -214,3 +214,9 @@ def test_the_answers_are_those_of_job_causes_and_all_causes_save_what_is_lost() 
 def test_a_unit_that_is_not_replayed_is_refused_with_its_status() -> None:
     with pytest.raises(NothingToReplayError, match="no_ops"):
         replay_causes(rank_steps(), manifest(dp_size=2), ["pause"], SimulationSettings())
+
+
+def test_a_cause_that_the_log_cannot_show_has_no_answer() -> None:
+    job = recorded_job()
+    with pytest.raises(NothingToReplayError, match="mixed_hardware: the unit's log does not record"):
+        replay_causes(job.rank_steps, job.manifest, ["pause", "mixed_hardware"], SimulationSettings())

@@ -80,10 +80,22 @@ def test_hosts_without_a_type_are_a_row_of_their_own() -> None:
     assert (types[NOT_STATED]["backward_ideal_s"], types[NOT_STATED]["is_slower"]) == (None, False)
 
 
+def test_other_units_are_compared_as_if_all_were_on_the_fastest_type() -> None:
+    """Else history would take the hosts of a slower type for slow ones."""
+    (plain,) = two_replicas(gpu_type="H100")["job_baseline"]
+    types = {"node-0": SLOWER, "node-1": FASTER}
+    (slower_first,) = two_replicas(0.5, gpu_types=types, gpu_type="H100")["job_baseline"]
+    assert (plain["gpu_type"], slower_first["gpu_type"]) == ("H100", "A100 + H100")
+    assert slower_first["stages"][0]["usual_compute_s"] == pytest.approx(1.0)
+    assert slower_first["slow_hosts"] == []
+    (one_type,) = two_replicas(gpu_types=dict.fromkeys(types, "B200"))["job_baseline"]
+    assert one_type["gpu_type"] == "B200"
+
+
 @pytest.mark.parametrize("stated", [None, {}, {"node-0": FASTER}, {"node-0": FASTER, "node-1": FASTER}])
 def test_without_two_types_all_rows_are_what_they_were(stated: dict[str, str] | None) -> None:
-    found = two_replicas(gpu_types=stated)
-    assert found == two_replicas()
+    found = two_replicas(gpu_types=stated, gpu_type=FASTER)
+    assert found == two_replicas(gpu_type=FASTER)
     assert not found[GPU_TYPE_SLOWDOWN]
     assert cause_row(found, "slow_worker")["is_cause"]
 

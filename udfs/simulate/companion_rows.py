@@ -27,6 +27,7 @@ from udfs.kernel.selection import medians_along
 from udfs.layout import read_layout
 from udfs.lost import lost_columns
 from udfs.op_lists import list_lengths, op_codes
+from udfs.simulate.gpu_types import WorkerTypes
 from udfs.simulate.rank_rows import ReplayedRows
 
 Row = dict[str, object]
@@ -140,20 +141,28 @@ def _largest(values: Floats) -> float:
 
 
 def baseline_row(
-    facts: Mapping[str, object], ideal_s: Floats, rows: ReplayedRows, causes: Iterable[Mapping[str, Any]]
+    facts: Mapping[str, object],
+    ideal_s: Floats,
+    rows: ReplayedRows,
+    causes: Iterable[Mapping[str, Any]],
+    types: WorkerTypes | None = None,
+    type_factor: Floats | None = None,
 ) -> Row:
     """Row of job_baseline, but for what it shares with job_slowdown.
 
     facts   : the manifest.
     ideal_s : float64, shape (stage, op type); nan where a type was never recorded. [s]
     causes  : rows of job_causes.
+    types   : types of GPU that the log states. type_factor: shape (stage, dp_rank); how many times as long
+              computes take on a worker's as on the fastest, None where types are alike or not known.
     """
     layout = read_layout(facts)
     return {
         **{name: getattr(layout, name) for name in ("dp_size", "pp_size", "cp_size", "vpp_size")},
-        **{name: value for name in ("model", "gpu_type") if isinstance(value := facts.get(name), str)},
+        "model": _text(facts.get("model")),
+        "gpu_type": _gpu_type(facts, types),
         "ops_per_step": rows.ops / len(rows.steps),
-        "stages": _stages(rows),
+        "stages": _stages(rows, type_factor),
         "op_types": [
             {"op_type": name, "ideal_duration_s": time_s} for name, time_s in _op_types_s(ideal_s).items()
         ],
@@ -163,9 +172,21 @@ def baseline_row(
     }
 
 
-def _stages(rows: ReplayedRows) -> list[Row]:
-    """What the computes of a usual worker of each stage take in a step, and its hosts."""
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _gpu_type(facts: Mapping[str, object], types: WorkerTypes | None) -> str | None:
+    """Type of GPU; all where workers are on several, so that units on one are not compared with them."""
+    stated = _text(facts.get("gpu_type"))
+    return stated if types is None or (stated and not types.is_mixed) else " + ".join(types.names)
+
+
+def _stages(rows: ReplayedRows, type_factor: Floats | None) -> list[Row]:
+    """What the computes of a usual worker of each stage take in a step on the fastest type, and its hosts."""
     by_worker_s = medians_along(_compute_of_rows(rows.table)[rows.replayed_row], 1)
+    if type_factor is not None:
+        by_worker_s = by_worker_s / type_factor
     middle = (by_worker_s.shape[1] - 1) // 2
     return [
         {"pp_rank": stage, "usual_compute_s": usual_s, "hosts": _hosts(rows, stage)}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -36,10 +36,10 @@ class WorkerTypes(NamedTuple):
 def worker_types(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerTypes | None:
     """Types of the replayed workers by the hosts of their replayed ranks; None where none is stated.
 
-    manifest : with `gpu_types`, host -> type.
+    manifest : with `gpu_types`, host -> type, a mapping or pairs as Arrow has them.
     """
-    stated = manifest.get("gpu_types")
-    if not stated or not isinstance(stated, Mapping):
+    stated = dict(cast(Mapping[str, str], manifest.get("gpu_types") or {}))
+    if not stated:
         return None
     column = rows.table.column("host")
     hosts = [column[row].as_py() for row in rows.worker_row.ravel().tolist()]

@@ -121,7 +121,7 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
         JOB_CAUSES: _of_rows(JOB_CAUSES, causes),
         JOB_BASELINE: _of_rows(
             JOB_BASELINE,
-            [figures | baseline_row(replayed.facts, found.ideal_duration_s, replayed.rows, causes)],
+            [figures | _baseline(replayed, causes)],
         ),
         GPU_TYPE_SLOWDOWN: _of_rows(GPU_TYPE_SLOWDOWN, _by_gpu_type(figures["gpu_hours"], ideal_s, replayed)),
         JOB_TIME: _of_rows(
@@ -131,6 +131,13 @@ def result_tables(job: Row, replayed: Replayed) -> dict[str, pa.Table]:
         JOB_POWER: _table(JOB_POWER, power_columns(found.recorded, replayed.rows)),
         ROLE_STEP: _role_steps(replayed),
     }
+
+
+def _baseline(replayed: Replayed, causes: list[Row]) -> Row:
+    found = replayed.found
+    types = None if found.diagnosis is None else found.diagnosis.types
+    factor = None if types is None else types.of_workers.mean(axis=1)[:, 0, 0, 0]
+    return baseline_row(replayed.facts, found.ideal_duration_s, replayed.rows, causes, replayed.types, factor)
 
 
 def _by_gpu_type(gpu_hours: float | None, ideal_s: float, replayed: Replayed) -> list[Row]:
@@ -233,6 +240,8 @@ def _row_type(name: str) -> pa.DataType:
 
 def _of_rows(name: str, rows: Sequence[Row]) -> pa.Table:
     """Few rows of a result table, converted at once; columns that are not given are null."""
+    if not rows:
+        return _no_rows(name)
     return pa.Table.from_struct_array(pa.array(rows, type=_row_type(name)))
 
 

@@ -15,14 +15,17 @@ from jobs.gates.result_rules import (
     units_of_other_gpu_hours,
     units_of_other_loss,
     units_of_other_schedule,
+    units_of_other_types,
     units_without_result,
 )
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import (
     CAUSE_DAY,
+    CAUSE_MIXED_HARDWARE,
     CAUSES,
     FLEET_DAY,
+    GPU_TYPE_SLOWDOWN,
     JOB_CAUSES,
     JOB_SLOWDOWN,
     JOB_TIME,
@@ -134,6 +137,23 @@ def test_time_is_shared_of_the_gpu_hours_that_the_unit_has_and_no_others(results
     assert found(units_of_other_schedule(results)) == set()
     hours = [{"log_date": DAY, "job_id": name, "scheduled_gpu_hours": 64.0} for name in "abc"]
     assert found(units_of_other_schedule(results | {JOB_TIME: table_rows(JOB_TIME, hours)})) == {"b", "c"}
+
+
+def test_types_of_gpu_have_all_workers_and_what_their_cause_saves() -> None:
+    """Units a and b are right, b without factors; c lacks a worker, d all types, e the cause; f differs."""
+    types: list[dict[str, Any]] = [
+        {"job_id": name, "gpu_type": kind} for name in "abcef" for kind in ("H100", "A100")
+    ]
+    types[4]["workers"] = 3
+    types[2]["time_saved_fraction"] = types[3]["time_saved_fraction"] = None
+    types[9]["time_saved_fraction"] = 0.5
+    causes = [{"job_id": name, "cause": CAUSE_MIXED_HARDWARE} for name in "abcdf"]
+    tables = {
+        GPU_TYPE_SLOWDOWN: table_rows(GPU_TYPE_SLOWDOWN, types),
+        JOB_CAUSES: table_rows(JOB_CAUSES, [*causes, {"job_id": "g"}]),
+        JOB_SLOWDOWN: table_rows(JOB_SLOWDOWN, [{"job_id": name, "workers": 8} for name in "abcdefg"]),
+    }
+    assert found(units_of_other_types(tables)) == {"c", "d", "e", "f"}
 
 
 def test_units_lost_and_units_made_up_have_no_result_of_their_own() -> None:

@@ -1,10 +1,15 @@
 """Types of GPU that rank logs state: into the row of jobs, from all parts of a unit."""
 
+import json
 from datetime import date
+from pathlib import Path
 from typing import Any
 
-from jobs.landing.accounts import CONTRADICTORY, UnitAccount
+from jobs.landing.accounts import CONTRADICTORY, UnitAccount, join_gpu_types
+from jobs.landing.formats.rows import Bounds
+from jobs.landing.one_run import read_run, runs_in
 from schemas.unit import Unit
+from tests.support.line_cases import JOB, RUN, SIZES, line
 
 UNIT = Unit(date(2026, 1, 5), "gpt", "r1")
 
@@ -31,3 +36,24 @@ def test_without_types_nothing_changes_and_further_parts_have_no_row() -> None:
     first.add_gpu_types([])
     second.add_gpu_types([])
     assert (first.job, second.job) == (job, None)
+
+
+def test_parts_of_a_unit_are_joined_and_units_kept_apart() -> None:
+    other = UnitAccount(Unit(date(2026, 1, 5), "other", "r1"), {"gpu_types": None}, gpu_types={"a": {"T4"}})
+    first = account({"gpu_types": None}, a="A100")
+    join_gpu_types([first, other, account(None, b="H100")])
+    assert first.job == {"gpu_types": {"a": "A100", "b": "H100"}}
+    assert other.job == {"gpu_types": {"a": "T4"}}
+
+
+def test_a_run_is_read_with_the_types_that_its_manifest_and_its_lines_state(tmp_path: Path) -> None:
+    manifest = {"job_id": JOB, "run_id": RUN, **SIZES, "gpu_types": {"node-0123": "H100"}}
+    (tmp_path / "job.json").write_text(json.dumps(manifest))
+    stated = [line(gpu_type="H100"), line(gpu_type="A100", step=3), line(host="b", gpu_type="T4", step=4)]
+    (tmp_path / "rank-00001.jsonl").write_bytes(b"\n".join([*stated, b""]))
+    (run,) = runs_in(tmp_path)
+    read = read_run(run, Bounds())
+    assert read.account.job is not None
+    assert read.account.job["gpu_types"] == {"node-0123": "H100", "b": "T4"}
+    assert read.rows.num_rows == 2
+    assert read.rejects["reason"].to_pylist() == ["identity_mismatch"]

@@ -40,6 +40,9 @@ def flags_of(found: Found, savings: Savings, rest: float, moving: float) -> list
     layout, waste = found.job.layout, savings.together + rest
     is_mostly_unexplained = waste > LEAST_WASTE and rest / waste > MOST_UNEXPLAINED
     every_cause = range(cause.COUNT)
+    types = None if found.factors is None else found.factors.types
+    # Types that share no stage may be slow or not: a row that saves nothing does not say that they are alike.
+    is_confounded = types is not None and types.is_confounded
     reasons: list[tuple[int, Container[int], bool]] = [
         (cause.FEW_STEPS, every_cause, found.steps < ENOUGH_STEPS),
         (cause.HIGH_DISCREPANCY, every_cause, abs(1.0 - savings.replayed) > LARGEST_GAP),
@@ -52,7 +55,8 @@ def flags_of(found: Found, savings: Savings, rest: float, moving: float) -> list
         (cause.FEW_PEERS, WORKER_STAGE, layout.dp_size == layout.pp_size == 1),
         (cause.WORKER_OR_STAGE, WORKER_STAGE, _is_worker_or_stage(found, savings)),
         (cause.WORKER_OR_DATA, WORKER_DATA, _is_worker_or_data(found, savings)),
-        (cause.TYPE_OR_STAGE, TYPE_STAGE, _is_type_or_stage(found, savings)),
+        (cause.TYPE_OR_STAGE, (cause.MIXED_HARDWARE,), is_confounded),
+        (cause.TYPE_OR_STAGE, (cause.STAGE_IMBALANCE,), is_confounded and _claims(savings, TYPE_STAGE)),
         (cause.TYPE_OR_WORKER, (cause.MIXED_HARDWARE,), _is_type_or_worker(found, savings)),
         (cause.MANY_SLOW_CELLS, (cause.SLOW_WORKER,), _slow_cells(found) > MANY_CELLS),
         (cause.MOSTLY_UNEXPLAINED, (cause.UNEXPLAINED,), is_mostly_unexplained),
@@ -94,12 +98,6 @@ def _is_worker_or_data(found: Found, savings: Savings) -> bool:
     """With one stage, a rank that always gets more data is like a slow one."""
     is_short = found.job.layout.pp_size == 1 and found.microbatches < FEW_MICROBATCHES
     return is_short and _claims(savings, WORKER_DATA)
-
-
-def _is_type_or_stage(found: Found, savings: Savings) -> bool:
-    """Types of which no stage has both, nor others between them: slow, or with the heavier stages."""
-    types = None if found.factors is None else found.factors.types
-    return types is not None and types.is_confounded and _claims(savings, TYPE_STAGE)
 
 
 def _is_type_or_worker(found: Found, savings: Savings) -> bool:
