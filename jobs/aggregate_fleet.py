@@ -12,6 +12,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from jobs.gates.result_rules import ROLE_RULES
 from jobs.history.night import PhaseRun, phase_command
 from jobs.runtime.settings import Settings
 from jobs.transforms.fleet import (
@@ -72,11 +73,11 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
     tables = collected(frames | {JOB_POWER: power_units(read[JOB_POWER], read[JOBS])})
     watts = {gpu_type: Watts(**each.model_dump()) for gpu_type, each in settings.power.watts.items()}
     tables |= power_tables(tables.pop(JOB_POWER), watts)
-    parts = tables.pop(_PARTS)
-    return phase.publish(tables | _role_tables(phase.warehouse, log_dates, parts))
+    roles = tables_of_wholes(phase.warehouse, log_dates, tables.pop(_PARTS))
+    return phase.publish(tables | roles, [rule(roles) for rule in ROLE_RULES if roles])
 
 
-def _role_tables(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.Table) -> dict[str, pa.Table]:
+def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.Table) -> dict[str, pa.Table]:
     """Tables of wholes; none where these days neither have one nor had one before: most days cost nothing.
 
     parts : units that are part of a whole

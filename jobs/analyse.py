@@ -20,6 +20,7 @@ from jobs.reading.analysis import Analysis, analysis, manifest_template, unread_
 from jobs.reading.printing import FORMATS, Result, printable, write
 from jobs.report import loss, wording
 from jobs.report.cause_words import described
+from jobs.report.effective_time import effective_time
 from jobs.report.files import alone, cache_folder, chart_library
 from jobs.report.job_page import job_page, trust
 from jobs.runtime.arguments import Arguments, called, command, log_date, option
@@ -61,7 +62,9 @@ def main(args: Arguments) -> int:
         found = analysis(run)
         sys.stdout.writelines(f"{printable(line)}\n" for line in _answer(run, found))
         _write_causes(found)
-        sys.stdout.writelines(f"{printable(line)}\n" for line in (*_trust(found), *_rejects(found)))
+        sys.stdout.writelines(
+            f"{printable(line)}\n" for line in (*_time(found), *_trust(found), *_rejects(found))
+        )
         page = args.page or Path(_file_name(found.unit))
         content = alone(job_page(found.tables, None), library.result())
     try:
@@ -167,6 +170,13 @@ def _trust(found: Analysis) -> Iterator[str]:
             yield f"  {name}: {value}" + (f" ({meaning})" if meaning else "")
     else:
         yield f"  status: {job['status']}" + (f": {job['status_detail']}" if job["status_detail"] else "")
+
+
+def _time(found: Analysis) -> Iterator[str]:
+    section = effective_time(found.tables)
+    if section is not None:
+        yield section.says
+        yield ""
 
 
 def _rejects(found: Analysis) -> Iterator[str]:

@@ -1,4 +1,5 @@
     sum(scheduled_gpu_hours) AS scheduled_gpu_hours,
+    sum(measured_gpu_hours) AS measured_gpu_hours,
     sum(productive_gpu_hours) AS productive_gpu_hours,
     sum(straggling_gpu_hours) AS straggling_gpu_hours,
     sum(late_start_gpu_hours) AS late_start_gpu_hours,
@@ -8,6 +9,8 @@
     sum(checkpoint_gpu_hours) AS checkpoint_gpu_hours,
     sum(unknown_gpu_hours) AS unknown_gpu_hours,
     sum(failures) AS failures,
-    sum(productive_gpu_hours + straggling_gpu_hours + late_start_gpu_hours) / sum(scheduled_gpu_hours) AS ettr,
-    sum(productive_gpu_hours) / sum(scheduled_gpu_hours) AS productive_fraction,
+    try_divide(
+        sum(productive_gpu_hours + straggling_gpu_hours + late_start_gpu_hours), sum(measured_gpu_hours)
+    ) AS ettr,
+    try_divide(sum(productive_gpu_hours), sum(measured_gpu_hours)) AS productive_fraction,
     1 - sum(unknown_gpu_hours) / sum(scheduled_gpu_hours) AS known_fraction

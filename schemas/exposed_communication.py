@@ -34,8 +34,9 @@ EXPOSED_COMMUNICATION: Final = Table(
         col.number32("pp_rank", f"pipeline stage; {ALL_STAGES} for the job and op types", minimum=ALL_STAGES),
         col.seconds(
             "busy_s",
-            "what the worker with most of this communication spends in it, or exposed_s in steps in which "
-            "that is longer: transfers of several workers in turn",
+            "what the worker with most of this communication spends in it, its streams added up, or "
+            "exposed_s in steps in which that is longer: transfers of several workers in turn. May be longer "
+            "than the step, because streams of a worker run at the same time",
             minimum=0,
         ),
         col.seconds(

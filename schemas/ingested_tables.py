@@ -56,7 +56,7 @@ RANK_STEPS: Final = Table(
         Column("microbatch", "microbatch of each op; meaningful on computes and data-loads only", _NUMBERS),
         Column(
             "model_chunk",
-            "model chunk within the stage; meaningful on computes and on collectives of one chunk",
+            "model chunk within the stage; meaningful on computes, data-loads and collectives of one chunk",
             _NUMBERS,
         ),
         col.SOURCE_FILE,

@@ -101,7 +101,11 @@ JOB_MEGAWATTS: Final = Table(
     grain=UNIT_KEY,
     columns=(
         *col.UNIT,
-        col.text("gpu_type", "from the manifest; null if it states none", nullable=True),
+        col.text(
+            "gpu_type",
+            "of all its GPUs, from the manifest; null if it states none, or several",
+            nullable=True,
+        ),
         col.size("world_size", "GPUs of the run, from the manifest", minimum=1),
         Column(
             "hours",

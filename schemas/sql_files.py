@@ -41,6 +41,7 @@ VIEW_NAMES: Final = (
     "effective_time",
     "effective_time_month",
     "effective_time_job",
+    "exposed_month",
 )
 """In the order in which they are made: a view may only use earlier ones."""
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +18,7 @@ from jobs.runtime.project import PROJECT
 from schemas.unit import Unit
 from tests.support import published
 from tests.support.golden_revision import golden_revision
-from tests.support.golden_units import FOLDER, GoldenUnit, golden_units
+from tests.support.golden_units import FOLDER, LOADS, GoldenUnit, golden_units
 from udfs.revise import REVISION_VERSION
 from udfs.simulate.result_tables import SIMULATOR_VERSION
 from udfs.simulate.unit_batches import UnitRows, simulate_unit
@@ -52,19 +52,28 @@ def simulated() -> dict[str, Results]:
         GoldenUnit(name, published.manifest(traces, name), published.rank_steps(traces, name))
         for name in published.NAMES
     ]
+    return _simulated([*units, *golden_units()])
+
+
+def simulated_loads() -> dict[str, Results]:
+    """The same of the golden units that record loads of data."""
+    return _simulated(golden_units(LOADS))
+
+
+def _simulated(units: Sequence[GoldenUnit]) -> dict[str, Results]:
     settings = SimulationSettings()
     return {
         unit.name: simulate_unit(
             UnitRows(Unit(_DAY, unit.name, "r0"), unit.manifest, unit.rank_steps), settings
         )
-        for unit in [*units, *golden_units()]
+        for unit in units
     }
 
 
+_RAISED_IN: Final = "SIMULATOR_VERSION in udfs/simulate/result_tables.py"
 VERSIONED: Final = {
-    "simulate": Versioned(
-        SIMULATOR_VERSION, "SIMULATOR_VERSION in udfs/simulate/result_tables.py", simulated
-    ),
+    "simulate": Versioned(SIMULATOR_VERSION, _RAISED_IN, simulated),
+    "simulate loads": Versioned(SIMULATOR_VERSION, _RAISED_IN, simulated_loads),
     "revise": Versioned(
         REVISION_VERSION, "REVISION_VERSION in udfs/revise/__init__.py", lambda: {"all": golden_revision()}
     ),

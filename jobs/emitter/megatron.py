@@ -55,6 +55,7 @@ class RankLogTimers:
         self._moved: set[str] | None = None
         self._is_waited_for: set[str] = set()
         self._forget_step()
+        recorder.after_load.append(self._loaded)
 
     def __call__(self, name: str, log_level: int | None = None) -> "_Timer":
         """Return the timer of a name."""
@@ -129,6 +130,12 @@ class RankLogTimers:
     def goes_back(self, output: Any) -> None:
         """Note that the next compute is the backward of this output."""
         self._place = self._outputs.pop(id(output), (self._computes["backward"], 0))
+
+    @never_raises
+    def _loaded(self) -> None:
+        """Megatron loads inside its forwards: what comes behind the load is the compute."""
+        if "forward-compute" in self._starts:
+            self._starts["forward-compute"] = self.recorder.mark()
 
     def next_microbatch(self, model: Any) -> tuple[int, int]:
         """Return chunk and microbatch of the next forward of a model chunk: a chunk takes them in order."""

@@ -43,7 +43,10 @@ def follow_microbatches(timers: Any) -> None:
 
     @functools.wraps(forward)
     def forward_step(step_function: Any, data_iterator: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
-        timers.computes(*timers.next_microbatch(model))
+        chunk, microbatch = timers.next_microbatch(model)
+        timers.computes(chunk, microbatch)
+        if data_iterator is not None:
+            data_iterator = timers.recorder.loads(data_iterator, microbatch=microbatch, model_chunk=chunk)
         result = forward(step_function, data_iterator, model, *args, **kwargs)
         timers.forwarded(result[0])
         return result

@@ -11,12 +11,13 @@ import logging
 import queue
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from .loads import Loads
+from .open_step import OpenStep, Pieces
 from .rank_log_writer import RankLogWriter, Step
 from .step_clocks import CudaClock, HostClock, Mark, StepClock
 
@@ -28,7 +29,6 @@ NO_WAIT_US = 1000
 LONGEST_WARNING_S = 1.0
 """A job's own handlers of logs may take so long with a warning; the training waits no longer. [s]"""
 
-Pieces = Sequence[tuple[Mark, Mark]]
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 
@@ -61,15 +61,6 @@ def never_raises(method: Call) -> Call:
     return guarded  # type: ignore[return-value]  # the same call
 
 
-class _OpenStep:
-    """A step that is being recorded: its zero on both clocks, and what was timed."""
-
-    def __init__(self, number: int, clock: StepClock) -> None:
-        self.number = number
-        self.t0_us, self.zero = time.time_ns() // 1000, clock.mark()
-        self.spans: list[tuple[str, Mark, Mark, int, int, Pieces]] = []
-
-
 class Recorder:
     """Times the ops of every n-th step of one rank and writes them through `writer`.
 
@@ -84,8 +75,9 @@ class Recorder:
         self.recorder = self  # whose exceptions `never_raises` looks after
         self.number: int | None = None  # of the present step, recorded or not
         self.before_end: list[Callable[[], None]] = []  # called when a step is over, recorded or not
+        self.after_load: list[Callable[[], None]] = []  # called when a load of a recorded step is over
         self._clock = clock
-        self._step: _OpenStep | None = None
+        self._step: OpenStep | None = None
         self._has_given_up = False
         self._queue: queue.Queue[Step | None] = queue.Queue(MOST_WAITING)
         self._thread: threading.Thread | None = None
@@ -118,7 +110,7 @@ class Recorder:
                 rank = self.writer.rank
                 self.writer.rank = replace(rank, gpu_type=rank.gpu_type or torch.cuda.get_device_name())
         self._clock.settle()
-        self._step = _OpenStep(number, self._clock)
+        self._step = OpenStep(number, self._clock)
 
     @never_raises
     def end(self) -> None:
@@ -126,16 +118,10 @@ class Recorder:
         for add_what_is_left in self.before_end:
             add_what_is_left()
         step, self._step = self._step, None
-        if step is None or self._clock is None or not any("compute" in span[0] for span in step.spans):
-            return  # a step without a compute never began
+        if step is None or self._clock is None or not step.has_begun:
+            return
         self._clock.settle()
-        line, between = Step(step.number, step.t0_us), self._clock.us_between
-        for op, start, end, microbatch, chunk, pieces in step.spans:
-            earlier_us = sum(between(*piece) for piece in pieces)
-            start_us = max(between(step.zero, start) - earlier_us, 0.0)
-            line.record(
-                op, start_us, earlier_us + between(start, end), microbatch=microbatch, model_chunk=chunk
-            )
+        line = step.line(self._clock)
         if self._thread is None:
             self._thread = threading.Thread(target=self._write_lines, name="rank log", daemon=True)
             self._thread.start()
@@ -188,6 +174,18 @@ class Recorder:
         start = self.mark()
         yield
         self.add(name, start, self.mark(), microbatch, model_chunk)
+
+    def loads(self, iterator: Any, *, microbatch: int | None = None, model_chunk: int = 0) -> Loads:
+        """Return an iterator whose every `next` is the load of this microbatch, or of the step's next one."""
+        return Loads(iterator, self, microbatch, model_chunk)
+
+    @never_raises
+    def loaded(self, start_ns: int, end_ns: int, microbatch: int | None, model_chunk: int) -> None:
+        """Add a load between two readings of `time.perf_counter_ns`."""
+        if self._step is not None:
+            self._step.loaded(start_ns, end_ns, microbatch, model_chunk)
+            for goes_on in self.after_load:
+                goes_on()
 
     def wait(self, op: str, start: Mark | None, request: Any, *args: Any) -> Any:
         """Wait for a transfer that began at `start`, and add it; return what the request's `wait` returns.

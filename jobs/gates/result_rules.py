@@ -26,6 +26,7 @@ from schemas.vocabulary import (
     REPLAY_TABLES,
     REPLAYED_STATUSES,
     RESULT_TABLES,
+    ROLE_EFFECT,
     STAGE_SLOWDOWN,
     STATUS_ANALYSED,
     STEP_SLOWDOWN,
@@ -142,6 +143,11 @@ _MISCOUNTED_CAUSES: Final = f"""
         OR NOT {_agree("day.attributed_gpu_hours", "units.attributed_gpu_hours", SAME_SUM)}
         OR NOT {_agree("day.lost_gpu_hours", "units.lost_gpu_hours", SAME_SUM)}"""
 
+_BROKEN_PATH: Final = f"""
+    SELECT log_date, part_of
+    FROM {ROLE_EFFECT} GROUP BY ALL
+    HAVING NOT {_agree("sum(waited_for_s + transition_s)", "max(whole_s)", SAME_SUM)}"""
+
 
 def _rule(table: str, name: str, meaning: str, query: str) -> RuleOf:
     """Make the function that finds, in some tables by their names, the rows that break a rule.
@@ -214,6 +220,13 @@ miscounted_causes: Final = _rule(
     CAUSE_DAY, "sums_job_causes", "a day's causes are those of its replayed units", _MISCOUNTED_CAUSES
 )
 
+broken_path: Final = _rule(
+    ROLE_EFFECT,
+    "path_is_as_long_as_the_whole",
+    "spans and transitions on the longest path add up to the recorded time of the whole",
+    _BROKEN_PATH,
+)
+
 RESULT_RULES: Final = (
     incomplete_units,
     units_without_result,
@@ -227,3 +240,5 @@ CAUSE_RULES: Final = (units_of_other_gpu_hours, units_of_other_loss)
 """Rules of `job_causes` and `job_slowdown`."""
 DAY_RULES: Final = (miscounted_units, miscounted_causes, miscounted_loss)
 """Rules of `jobs`, `job_causes`, `cause_day` and `fleet_day` of the same days."""
+ROLE_RULES: Final = (broken_path,)
+"""Rules of `role_effect`."""

@@ -76,7 +76,7 @@ class _Open:
         self.writer.write_table(rows, row_group_size=group_rows)
         self.rows += rows.num_rows
         for name in _KEYS:
-            if name in rows.column_names:
+            if name in rows.column_names and rows.column(name).null_count < rows.num_rows:
                 found = pc.min_max(rows.column(name)).as_py()
                 self.least[name] = min(found["min"], self.least.get(name, found["min"]))
                 self.greatest[name] = max(found["max"], self.greatest.get(name, found["max"]))

@@ -16,6 +16,7 @@ from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.transfers import FlappingLink, SlowReads, SlowStorage
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences
 from jobs.synthetic.mechanisms.workers import SickHost, UnsynchronisedGc, WeakGpu
+from jobs.synthetic.run_events import RunHabits
 from jobs.synthetic.shape import JobShape, Workload
 from jobs.synthetic.simulation import JobPlan
 from schemas.vocabulary import STATUS_ANALYSED, STATUS_NO_MANIFEST
@@ -41,6 +42,7 @@ class DemoJob(NamedTuple):
     days       : first and last of the fleet's days on which it runs, counted from 0
     fields     : further fields of its manifest
     inspected  : whether logs of NCCL Inspector lie beside its rank logs
+    habits     : how it starts, saves and fails; None: it leaves no events
     """
 
     job_id: str
@@ -57,6 +59,7 @@ class DemoJob(NamedTuple):
     lost_ranks: Sequence[int] = ()
     status: str = STATUS_ANALYSED
     inspected: bool = False
+    habits: RunHabits | None = None
 
     def in_fleet(self, seed: int) -> FleetJob:
         """The job as a fleet has it."""
@@ -73,15 +76,18 @@ class DemoJob(NamedTuple):
             status=self.status,
             compress=self.compress,
             inspected=self.inspected,
+            habits=self.habits,
         )
 
 
+SAVING: Final = RunHabits(startup_s=480, save_every=2000, save_s=25, mark_every=500, outage_s=1500)
 BASE: Final = JobShape(dp_size=4, pp_size=4, microbatches=8, steps=14, batched=True)
 VIRTUAL: Final = replace(BASE, vpp_size=2, noop_transfers="all", overlapped=True)
 JOBS: Final = (
     DemoJob(
         "gpt-175b", "foundation", "gpt-175b", f"slow worker on {SICK_HOST}",
         replace(BASE, tp_size=8), [SickHost(SICK_HOST, 1.45)], first_host=7, inspected=True,
+        habits=replace(SAVING, failures=2),
     ),
     DemoJob(
         "chat-70b", "assistant", "chat-70b", f"two slow workers on {SICK_HOST}",
@@ -89,7 +95,7 @@ JOBS: Final = (
     ),
     DemoJob(
         "gpt-70b", "foundation", "gpt-70b", "heavy last stage",
-        replace(BASE, tp_size=4), [LossLayer(0.018, 0.036)], first_host=40,
+        replace(BASE, tp_size=4), [LossLayer(0.018, 0.036)], first_host=40, habits=SAVING,
     ),
     DemoJob(
         "long-context-7b", "research", "longctx-7b", "sequences of uneven length",
@@ -99,11 +105,6 @@ JOBS: Final = (
     DemoJob(
         "vision-22b", "multimodal", "vit-22b", "slow data loading",
         JobShape(dp_size=8, microbatches=6, steps=14), [SlowStorage(0.05)], first_host=60,
-    ),
-    DemoJob(
-        "ads-3b", "ranking", "ads-3b", "slow loads on one replica",
-        JobShape(dp_size=8, microbatches=6, steps=14, loads_data=True), [SlowReads(0.5, 0.1, 3)],
-        first_host=94,
     ),
     DemoJob(
         "moe-8x22b", "foundation", "moe-8x22b", "a link that flaps", VIRTUAL,
@@ -145,6 +146,11 @@ JOBS: Final = (
     DemoJob(
         "draft-13b", "assistant", "draft-13b", f"one replica, a stage on {SICK_HOST}",
         replace(BASE, dp_size=1, tp_size=8), [SickHost(SICK_HOST, 1.4)], first_host=11, hours=8.0,
+    ),
+    DemoJob(
+        "ads-3b", "ranking", "ads-3b", "slow loads on one replica",
+        JobShape(dp_size=8, microbatches=6, steps=14, loads_data=True), [SlowReads(0.5, 0.1, 3)],
+        first_host=94,
     ),
     DemoJob(
         "search-30b", "language", "search-30b", "A100 on two of four hosts, H100 on the others",

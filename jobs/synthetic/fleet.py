@@ -16,6 +16,7 @@ from jobs.synthetic.mechanisms.mechanism import Window
 from jobs.synthetic.mechanisms.work import PackedSequences
 from jobs.synthetic.mechanisms.workers import SickHost
 from jobs.synthetic.paper import FIX_LABEL, FIXED_TEAM
+from jobs.synthetic.run_events import Part, RunCourse, RunHabits, run_through, write_events
 from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation
 from jobs.synthetic.truth import true_savings
@@ -46,6 +47,7 @@ class FleetJob:
     fields     : of its manifest
     status     : what becomes of each of its units
     inspected  : whether logs of NCCL Inspector lie beside its rank logs
+    habits     : how it starts, saves and fails; None: it leaves no events
     """
 
     job_id: str
@@ -57,6 +59,7 @@ class FleetJob:
     status: str = STATUS_ANALYSED
     compress: bool = False
     inspected: bool = False
+    habits: RunHabits | None = None
 
     @property
     def shape(self) -> JobShape:
@@ -167,11 +170,28 @@ class Fleet:
         folder = write_rank_logs(landing, self.log_date(day), unit, compress=job.compress)
         if job.inspected:
             write_inspector_logs(folder, unit)
+        if job.habits is not None:
+            write_events(
+                folder, self.course(job, day, simulation).events, job.job_id, unit.manifest["run_id"]
+            )
         if job.status == STATUS_NO_MANIFEST:
             (folder / "job.json").unlink()
         if self.has_truth:
             self._write_truth(landing, job, day, simulation)
         return unit.ops
+
+    def course(self, job: FleetJob, day: int, simulation: Simulation) -> RunCourse:
+        """What happens to a job with habits on a day. Its steps take as long as those recorded, drawn anew.
+
+        Their numbers are its own: those of recorded steps leave no room for a day's.
+        """
+        rng, shifts = simulation.rng("events"), job.shifts_of(day)
+        begin_s, until_s = (self.time_of(shift).timestamp() for shift in (shifts.start, shifts.stop))
+        recorded_s = simulation.step_us(simulation.timeline()) / 1e6
+        steps = int((until_s - begin_s) / recorded_s.mean())
+        is_first = day == job.days.start
+        part = Part(begin_s, until_s, steps * (day - job.days.start), goes_on=not is_first)
+        return run_through(job.habits or RunHabits(), rng.choice(recorded_s, steps), part, rng)
 
     def write_plan(self, folder: Path) -> None:
         """Write what was planned: sick hosts, and a line for the fix and for each job."""

@@ -145,7 +145,10 @@ class _Stage:
         if forward and compute.chunk in self.gather_of_chunk:
             waits.append(self.gather_of_chunk.pop(compute.chunk))
         if self.shape.loads_data and forward and compute.chunk == 0:
-            load = self._add("data-load", stream="load")
+            in_turn = self.shape.loads_in_turn
+            load = self._add(
+                "data-load", [w for w in waits if in_turn and w >= 0], "compute" if in_turn else "load"
+            )
             load.microbatch = compute.microbatch
             waits.append(load.number)
         op = self._add(f"{compute.direction}-compute", [w for w in waits if w >= 0], "compute", compute.chunk)

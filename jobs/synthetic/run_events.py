@@ -4,6 +4,7 @@ Nothing here changes a step, or a draw of the job: with events beside them, its 
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from schemas.vocabulary import (
     RUN_EVENTS_FORMAT,
 )
 
+Times = NDArray[np.float64]
 SPREAD: Final = 0.3
 """Start-ups, outages and checkpoints take their usual time, less or more by up to this part."""
 
@@ -58,7 +60,7 @@ class RunCourse:
     lost_steps : steps that were done again, for each time that they were lost
     """
 
-    begin_s: float
+    part: "Part"
     events: list[dict[str, Any]] = field(default_factory=list)
     spent_s: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys(("startup", "checkpoint", "outage", "lost_work", "other"), 0.0)
@@ -68,7 +70,7 @@ class RunCourse:
 
     def __post_init__(self) -> None:
         """Begin."""
-        self.now_s = self.begin_s
+        self.now_s = self.part.begin_s
 
     def spend(self, part: str, lasts_s: float) -> None:
         """Let some time pass that no step takes."""
@@ -76,79 +78,88 @@ class RunCourse:
         self.now_s += lasts_s
 
     def note(self, event: str, step: int, lasts_s: float | None = None) -> None:
-        """Write an event of the present moment."""
-        line: dict[str, Any] = {"event": event, "at_us": round(self.now_s * 1e6), "step": step}
+        """Write an event of the present moment; `step` counts from the first of the part."""
+        number = self.part.first_step + step
+        line: dict[str, Any] = {"event": event, "at_us": round(self.now_s * 1e6), "step": number}
         self.events.append(line if lasts_s is None else {**line, "duration_us": round(lasts_s * 1e6)})
 
 
-def run_through(
-    habits: RunHabits,
-    step_s: NDArray[np.float64],
-    begin_s: float,
-    rng: np.random.Generator,
-    first_step: int = 0,
-) -> RunCourse:
-    """Let a run do all of its steps once, from a start to a stop; those it loses, again.
+@dataclass(frozen=True)
+class Part:
+    """The part of a run that is followed: all of it, or a day of one that goes on before and after.
+
+    begin_s, until_s : Unix times; it ends with its last step, or with the first that ends after until_s
+    first_step : number of its first step
+    goes_on    : whether it is at work when the part begins
+    """
+
+    begin_s: float
+    until_s: float = math.inf
+    first_step: int = 0
+    goes_on: bool = False
+
+
+def run_through(habits: RunHabits, step_s: Times, part: Part, rng: np.random.Generator) -> RunCourse:
+    """Let a run do its steps once, and those that it loses again.
 
     step_s : time of each step, shape (step,) [s]
     """
-    course = RunCourse(begin_s)
+    course = RunCourse(part)
     failing = sorted(int(step) for step in rng.choice(len(step_s), habits.failures, replace=False))
-    saved, starts = 0, EVENT_START
+    saved, begins = 0, EVENT_STEP if part.goes_on else EVENT_START
     while True:
-        course.note(starts, first_step + saved)
-        course.spend("startup", _about(habits.startup_s, rng))
-        course.note(EVENT_FIRST_STEP, first_step + saved)
-        course.spend("other", habits.slow_first_s)
-        failed_at = failing[0] if failing else len(step_s)
-        begun, saved = saved, _work(course, habits, step_s[:failed_at], saved, first_step, rng)
-        if not failing:
-            course.note(EVENT_STOP, first_step + len(step_s))
+        course.note(begins, saved)
+        if begins != EVENT_STEP:
+            course.spend("startup", _about(habits.startup_s, rng))
+            course.note(EVENT_FIRST_STEP, saved)
+            course.spend("other", habits.slow_first_s)
+        failed_at = failing.pop(0) if failing else len(step_s)
+        saved, is_over = _work(course, habits, step_s[:failed_at], saved, rng)
+        if is_over:
             return course
-        failing.pop(0)
-        _fail(course, habits, step_s, max(saved, begun), failed_at, rng, first_step)
-        starts = EVENT_RESTART
+        if failed_at == len(step_s):
+            course.note(EVENT_STOP, failed_at)
+            return course
+        _fail(course, habits, step_s, (saved, failed_at), rng)
+        begins = EVENT_RESTART
 
 
 def _work(
-    course: RunCourse,
-    habits: RunHabits,
-    step_s: NDArray[np.float64],
-    first: int,
-    first_step: int,
-    rng: np.random.Generator,
-) -> int:
-    """Do the steps from `first` on; returns the first that no checkpoint has."""
+    course: RunCourse, habits: RunHabits, step_s: Times, first: int, rng: np.random.Generator
+) -> tuple[int, bool]:
+    """Do the steps from `first` on; returns the first not saved, and whether the part is over."""
     saved = first
     for done in range(first + 1, len(step_s) + 1):
         course.now_s += float(step_s[done - 1])
-        if done % habits.save_every == 0:
+        is_over = course.now_s >= course.part.until_s
+        if done % habits.save_every == 0 and not is_over:
             lasts_s = _about(habits.save_s, rng)
-            course.note(EVENT_CHECKPOINT, first_step + done, lasts_s)
+            course.note(EVENT_CHECKPOINT, done, lasts_s)
             course.spend("checkpoint", lasts_s)
             saved = done
-        elif done % habits.mark_every == 0:
-            course.note(EVENT_STEP, first_step + done)
+        elif done % habits.mark_every == 0 or is_over:
+            course.note(EVENT_STEP, done)
+        if is_over:
+            return saved, True
         if habits.evaluate_every and done % habits.evaluate_every == 0:
             course.spend("other", habits.evaluate_s)
-    return saved
+    return saved, False
 
 
 def _fail(
     course: RunCourse,
     habits: RunHabits,
-    step_s: NDArray[np.float64],
-    saved: int,
-    failed_at: int,
+    step_s: Times,
+    lost: tuple[int, int],
     rng: np.random.Generator,
-    first_step: int,
 ) -> None:
-    """Fail within a step: it and all since the last checkpoint are lost, and the job is down for a while."""
+    """Fail within a step: it and those from the last checkpoint on are lost, and the job is down."""
+    saved, failed_at = lost
     course.spend("lost_work", float(rng.random() * step_s[failed_at]))
     course.spent_s["lost_work"] += float(step_s[saved:failed_at].sum())
     course.lost_steps += range(saved, failed_at)
     if rng.random() >= habits.silent:
-        course.note(EVENT_FAILURE, first_step + failed_at)
+        course.note(EVENT_FAILURE, failed_at)
     course.spend("outage", _about(habits.outage_s, rng))
 
 

@@ -23,6 +23,7 @@ class JobShape:
     noop_transfers   : what is recorded of transfers that move nothing: every one of them ("all"),
                        all but a stage's first recv ("first_missing"), or none
     loads_data       : each worker loads every microbatch, one after the other, before its first forward
+    loads_in_turn    : it does so between its computes, not ahead of them
     absent           : op types that the profiler does not record
     buckets          : params-all-gathers, and grads-reduce-scatters, per chunk
     recorded_tp_ranks, recorded_cp_ranks : which ranks of a worker leave a log
@@ -38,6 +39,7 @@ class JobShape:
     overlapped: bool = False
     batched: bool = False
     loads_data: bool = False
+    loads_in_turn: bool = False
     noop_transfers: Literal["all", "first_missing", "none"] = "none"
     absent: frozenset[str] = frozenset()
     buckets: int = 1

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.synthetic.conditions import Conditions, Place
+from jobs.synthetic.conditions import Conditions, Place, Rows
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.program import build_program
 from jobs.synthetic.shape import JobIdentity, JobShape, Workload
@@ -125,6 +125,12 @@ class Simulation:
         is_launch_free : also without any delay, slow storage or usual, of the stages' first forward-computes
         """
         return self._events.run(*self.times_us(without, is_launch_free=is_launch_free))
+
+    def timeline_in_no_time(self, rows: Rows) -> Timeline:
+        """Run the job as it ran, but with some of its ops of no length."""
+        busy_us, delay_us = self.times_us()
+        busy_us[rows] = 0.0
+        return self._events.run(busy_us, delay_us)
 
     @cached_property
     def _times_as_it_ran(self) -> tuple[Times, Times]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jobs.synthetic.conditions import Rows
 from jobs.synthetic.simulation import LABELS, Simulation
 
 
@@ -62,6 +63,12 @@ def true_savings(simulation: Simulation) -> Truth:
             for place, mechanism in enumerate(simulation.plan.mechanisms)
         ],
     )
+
+
+def true_exposed_s(simulation: Simulation, rows: Rows) -> float:
+    """By how much some ops lengthen the mean step: the very same job is run with these of no length. [s]"""
+    whole, without = (simulation.timeline(), simulation.timeline_in_no_time(rows))
+    return float((simulation.step_us(whole) - simulation.step_us(without)).mean()) / 1e6
 
 
 def _struck(simulation: Simulation, place: int) -> dict[str, Any]:

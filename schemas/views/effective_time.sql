@@ -1,12 +1,13 @@
 -- One row per unit that states its GPU-hours: what they were spent on. The parts are those of job_time and add up to
--- scheduled_gpu_hours; a unit without a row there, because it left no events or was not replayed, is unknown whole. All
--- figures of effective time over a period start from these rows.
+-- scheduled_gpu_hours; a unit without a row there, because it left no events or was not replayed, is unknown whole:
+-- measured_gpu_hours are those of units with a row. All figures of effective time over a period start from these rows.
 SELECT
     log_date,
     job_id,
     run_id,
     jobs.team,
     jobs.gpu_hours AS scheduled_gpu_hours,
+    coalesce(job_time.scheduled_gpu_hours, 0) AS measured_gpu_hours,
     coalesce(productive_gpu_hours, 0) AS productive_gpu_hours,
     coalesce(straggling_gpu_hours, 0) AS straggling_gpu_hours,
     coalesce(late_start_gpu_hours, 0) AS late_start_gpu_hours,

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from jobs.runtime.arguments import Arguments, command, not_negative, option, positive
 from jobs.synthetic.job import recorded_job
-from jobs.synthetic.run_events import RunHabits, run_through
+from jobs.synthetic.run_events import Part, RunHabits, run_through
 from jobs.synthetic.sample_job import sample_job
 from jobs.synthetic.simulation import BURST, LABELS, JobPlan, Simulation, child_rng
 from schemas.vocabulary import EVENT_FAILURE, EXIT_DONE, JOB_SLOWDOWN, JOB_TIME, STATUS_ANALYSED
@@ -68,10 +68,10 @@ def judge(seed: int, most_ops: int = 10_000) -> Row:
     step_s = simulation.step_us(simulation.timeline()) / 1e6
     rng = child_rng(seed, "events")
     habits = draw_habits(rng, steps, float(step_s.mean()))
-    course = run_through(habits, step_s, simulation.plan.identity.first_t0_us / 1e6, rng)
+    course = run_through(habits, step_s, Part(simulation.plan.identity.first_t0_us / 1e6), rng)
     true_s = course.spent_s | _split(simulation, step_s)
     true_s["unknown"] = true_s.pop("other")
-    whole_s = course.now_s - course.begin_s
+    whole_s = course.now_s - course.part.begin_s
     job = recorded_job(simulation)
     gpus = drawn.shape.world_size
     facts = {"gpu_hours": whole_s * gpus / 3600, "events": course.events}

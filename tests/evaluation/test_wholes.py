@@ -20,6 +20,7 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
     read = json.loads(capsys.readouterr().out)
     summary, worst = (section["rows"] for section in read["sections"])
     assert read["heading"].startswith("2 generated wholes of ")
-    assert [row["scenario"] for row in summary] == ["if_fixed", "if_ideal", "if_twice_as_fast"]
-    assert summary[2]["MAE [%]"] < 0.1
+    assert {row["scenario"] for row in summary} == {"if_fixed", "if_ideal", "if_twice_as_fast"}
+    halves = [row for row in summary if row["scenario"] == "if_twice_as_fast"]
+    assert max(row["MAE [%]"] for row in halves) < 0.1
     assert len(worst) == 2

@@ -6,6 +6,7 @@ those from 1,000,000 on are kept for evaluation.
 
 import sys
 from datetime import date
+from itertools import product
 from typing import Any, Final
 
 import pandas as pd
@@ -38,12 +39,18 @@ def judge(seed: int) -> list[Row]:
     for effect in effects:
         role = effect["role"]
         truth = {half: whole.saved_fraction(role, is_half=half) for half in (False, True)}
-        row: Row = {"seed": seed, "role": role, "roles": len(effects), "longest": effect["waited_for_s"]}
+        row: Row = {"seed": seed, "role": role, "roles": len(effects), "wholes": _kind(whole)}
         for name, half in SCENARIOS.items():
             said = effect[f"saved_fraction_{name}"]
             row |= {f"said_{name}": said, f"true_{name}": truth[half]}
         found.append(row)
     return found
+
+
+def _kind(whole: WholeSimulation) -> str:
+    """Whether the first roles wait for the last of the iteration before."""
+    runs_ahead = not any(run.waits_for_before for run in whole.runs)
+    return "first roles run ahead" if runs_ahead else "one iteration after the other"
 
 
 def answered(whole: WholeSimulation) -> list[dict[str, Any]]:
@@ -72,13 +79,14 @@ def _simulated(job: GeneratedJob) -> tuple[list[Row], Row]:
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per scenario: how many roles have an answer, how much is saved in truth, and errors."""
+    """One row per kind of whole and scenario: roles with an answer, what is saved in truth, errors."""
     found = []
-    for name in SCENARIOS:
-        said, true = rows[f"said_{name}"].astype(float), rows[f"true_{name}"]
+    for (kind, some), name in product(rows.groupby("wholes"), SCENARIOS):
+        said, true = some[f"said_{name}"].astype(float), some[f"true_{name}"]
         error = 100 * (said - true).dropna()
         found.append(
             {
+                "wholes": kind,
                 "scenario": name,
                 "roles": len(error),
                 "saved in truth, mean [%]": 100 * float(true[error.index].mean()),

@@ -21,7 +21,8 @@ from jobs.landing.one_run import NoRunError, runs_in
 from jobs.landing.read_landing import Where, read_landing
 from jobs.reading.analysis import analysis
 from jobs.synthetic.fleet import FIRST_DAY
-from schemas.vocabulary import JOB_SLOWDOWN, RANK_STEPS, RESULT_TABLES
+from jobs.synthetic.run_events import write_events
+from schemas.vocabulary import JOB_SLOWDOWN, JOB_TIME, RANK_STEPS, RESULT_TABLES
 from tests.jobs.conftest import Ask, Said
 from tests.jobs.landing.land import OneWorker
 from udfs.what_if import simulate_job
@@ -95,6 +96,26 @@ def test_published_traces_have_their_slowdown(published_traces: Path, name: str,
     found = analysis(run)
     assert found.tables.job["status"] == "analysed"
     assert found.tables.job["slowdown"] == pytest.approx(slowdown, rel=1e-6)
+
+
+def test_events_of_the_run_say_what_its_hours_were_spent_on(
+    run: Path, analyse: Analyse, tmp_path: Path
+) -> None:
+    fields = json.loads((run / "job.json").read_text())
+    at_us = 1_767_571_200_000_000
+    minutes = {"start": 0, "first_step": 36, "failure": 60, "restart": 96}
+    events = [{"event": name, "at_us": at_us + 60_000_000 * minute} for name, minute in minutes.items()]
+    write_events(run, events, fields["job_id"], fields["run_id"])
+    (run / "job.json").write_text(json.dumps(fields | {"gpu_hours": 2.0 * fields["world_size"]}))
+    status, said, _ = analyse(run)
+    assert status == 0
+    assert "2 starts, 1 failure, 0 checkpoints." in said
+    assert "What its GPU-hours were spent on" in (tmp_path / "page.html").read_text()
+    (row,) = analysis(runs_in(run)[0]).tables.further[JOB_TIME]
+    assert row["startup_gpu_hours"] == pytest.approx(0.6 * fields["world_size"])
+    assert row["outage_s"] == 36 * 60
+    (run / "events.jsonl").unlink()
+    assert "checkpoints" not in analyse(run)[1]
 
 
 def test_it_prints_the_answer_and_writes_one_page(run: Path, analyse: Analyse, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from schemas.vocabulary import (
     JOB_SLOWDOWN,
     JOBS,
     REJECTS,
-    RESULT_TABLES,
+    REPLAY_TABLES,
     WORKER_SLOWDOWN,
 )
 from tests.jobs.landing.formats.foreign_logs import LOGS
@@ -135,7 +135,7 @@ def test_a_partial_trace_is_outside_fleet_figures(night: Night) -> None:
         "partial_trace",
         "unusable_log",
     }
-    for name in set(RESULT_TABLES) - {JOB_SLOWDOWN}:
+    for name in set(REPLAY_TABLES) - {JOB_SLOWDOWN}:
         assert {row["job_id"] for row in night.tables[name] if row["log_date"] == DAY} == {
             "timeline",
             "kineto",

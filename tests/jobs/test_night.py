@@ -18,10 +18,19 @@ from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.log_files import write_rank_logs
 from jobs.synthetic.mechanisms.transfers import SlowStorage
 from jobs.synthetic.mechanisms.workers import WeakGpu
+from jobs.synthetic.run_events import write_events
 from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
-from schemas.vocabulary import CAUSES, PIPELINE_RUNS, PUBLISHED_TABLES, RESULT_TABLES, TABLE_NAMES
+from schemas.vocabulary import (
+    CAUSES,
+    JOB_TIME,
+    LOGGED_CAUSES,
+    PIPELINE_RUNS,
+    PUBLISHED_TABLES,
+    RESULT_TABLES,
+    TABLE_NAMES,
+)
 from tests.jobs.report.pages import Page, unpacked
 from tests.support.random_jobs import generate_job
 from tests.udfs.lines import crossed_stages, manifest, rank_steps
@@ -29,6 +38,11 @@ from udfs.what_if import simulate_job
 
 DAY = date(2026, 1, 5)
 SHAPE = JobShape(dp_size=2, pp_size=2, steps=12)
+EVENTS = [
+    {"event": "start", "at_us": 1_767_600_000_000_000},
+    {"event": "first_step", "at_us": 1_767_600_600_000_000, "step": 0},
+    {"event": "checkpoint", "at_us": 1_767_603_600_000_000, "step": 400, "duration_us": 5e6},
+]
 Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -57,6 +71,10 @@ def job(job_id: str, shape: JobShape = SHAPE) -> GeneratedJob:
 
 def good(landing: Path, job_id: str) -> Path:
     return write_rank_logs(landing, DAY, job(job_id))
+
+
+def with_events(landing: Path, job_id: str) -> None:
+    write_events(good(landing, job_id), EVENTS, job_id, "r0")
 
 
 def without_manifest(landing: Path, job_id: str) -> None:
@@ -97,7 +115,7 @@ def with_slow_data_loading(landing: Path, job_id: str) -> None:
 
 
 UNITS: dict[str, tuple[Callable[[Path, str], object], str, str | None]] = {
-    "good": (good, "analysed", None),
+    "good": (with_events, "analysed", None),
     "no-manifest": (without_manifest, "no_manifest", "job.json"),
     "wrong-product": (with_manifest(world_size=5), "bad_layout", "world_size"),
     "restarting": (with_manifest(restarts=16), "too_many_restarts", "16"),
@@ -127,9 +145,7 @@ def night(spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest
 def read_tables(spark: SparkSession, settings: Settings) -> Rows:
     warehouse = Warehouse(spark, settings.paths.warehouse)
     names = [name for name in TABLE_NAMES if name != PIPELINE_RUNS]
-    return {
-        name: [row.asDict(recursive=True) for row in warehouse.read(TABLES[name]).collect()] for name in names
-    }
+    return {name: warehouse.rows(TABLES[name]).to_pylist(maps_as_pydicts="strict") for name in names}
 
 
 @pytest.mark.parametrize("job_id", UNITS)
@@ -147,7 +163,9 @@ def test_tables_have_what_the_simulator_gives_in_process(job_id: str, night: Nig
         "few-steps": job("few-steps", JobShape(dp_size=2, pp_size=2, steps=3)),
         "slow-loading": generate_job(SHAPE, [SlowStorage(0.5)], 7, JobIdentity("slow-loading")),
     }[job_id]
-    wanted = simulate_job(source.rank_steps, source.manifest)
+    facts = {"log_date": DAY, "events": EVENTS} if job_id == "good" else {}
+    wanted = simulate_job(source.rank_steps, source.manifest | facts)
+    assert wanted[JOB_TIME].num_rows == bool(facts)
     found = night.of(job_id)
     for name in RESULT_TABLES:
         columns = wanted[name].schema.names
@@ -167,7 +185,7 @@ def test_the_fleets_tables_add_up_to_the_units(night: Night) -> None:
     assert fleet["wasted_gpu_hours"] == good_job["wasted_gpu_hours"]
     assert fleet["waste_p50"] == good_job["waste_fraction"]
     causes = {row["cause"]: row for row in night.tables["cause_day"]}
-    assert sorted(causes) == sorted(CAUSES)
+    assert sorted(causes) == sorted(set(CAUSES) - set(LOGGED_CAUSES))
     assert {row["replayed"] for row in causes.values()} == {3}
     workers = [row for row in night.tables["worker_slowdown"] if row["host"] is not None]
     hosts = night.tables["host_day"]
@@ -213,7 +231,7 @@ def test_the_nights_report_adds_up_to_its_tables(night: Night) -> None:
     for hours in (units.lost, unpacked(data["parts"]).lost, of_causes):
         assert pd.Series(hours).sum() == pytest.approx(lost, rel=1e-5)
     chart_names = [chart["name"] for chart in Page(pages[good_page]).data["charts"]]
-    assert chart_names == ["workers", "steps", "opTypes", "stepMap"]
+    assert chart_names == ["workers", "steps", "opTypes", "power", "stepMap"]
 
 
 def test_a_page_of_any_job_on_demand(night: Night, capsys: pytest.CaptureFixture[str]) -> None:

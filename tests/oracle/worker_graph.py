@@ -32,10 +32,10 @@ class WorkerGraph:
             self._match_sends(direction)
             self._match_recvs(direction)
         self._hold_first_backward_transfers()
-        self._load_before_forward()
         if layout.has_data_parallelism:
             self._chain(self._of("params-all-gather", "grads-reduce-scatter"))
             self._gather_before_forward()
+        self._load_before_forward()
         self._add_tail()
 
     def _of(self, *op_types: str) -> list[int]:
@@ -94,13 +94,35 @@ class WorkerGraph:
                     self._edge(self.computes[place], transfers[0])
 
     def _load_before_forward(self) -> None:
-        """Let loads run in turn, and the first forward of a microbatch wait for the loads of that one."""
+        """Chain loads; a microbatch's first forward waits for its loads, and some loads wait in its place."""
         loads, forwards = self._of("data-load"), self._of("forward-compute")
-        self._chain(loads)
         first_forward = {self.ops[forward].microbatch: forward for forward in reversed(forwards)}
-        for load in loads:
-            if self.ops[load].microbatch in first_forward:
-                self._edge(load, first_forward[self.ops[load].microbatch])
+        own_forward = {(self.ops[each].microbatch, self.ops[each].model_chunk): each for each in forwards}
+        forward_of = [
+            own_forward.get(
+                (self.ops[load].microbatch, self.ops[load].model_chunk),
+                first_forward.get(self.ops[load].microbatch),
+            )
+            for load in loads
+        ]
+        in_turn = [self._is_in_turn(place, loads, forward) for place, forward in enumerate(forward_of)]
+        if len(loads) > 1 and forward_of[0] == self.computes[0]:
+            in_turn[0] = in_turn[1]
+        waited_for = {forward: list(self.waits_for[forward]) for forward in forwards}
+        self._chain(loads)
+        for load, forward, waits_too in zip(loads, forward_of, in_turn, strict=True):
+            if forward is not None:
+                for before in waited_for[forward] if waits_too else ():
+                    self._edge(before, load)
+                self._edge(load, forward)
+
+    def _is_in_turn(self, place: int, loads: Sequence[int], forward: int | None) -> bool:
+        """Whether the compute before its forward, and before that the load before it, was over."""
+        if forward is None or forward == self.computes[0]:
+            return False
+        before_s = self.ops[self.computes[self.computes.index(forward) - 1]].end_s
+        is_late = self.ops[loads[place]].start_s >= before_s - NO_OP_TOLERANCE_S
+        return is_late and (place == 0 or self.ops[loads[place - 1]].end_s <= before_s)
 
     def _gather_before_forward(self) -> None:
         """Let the first forward of a chunk wait for the last all-gather of that chunk."""

@@ -283,6 +283,7 @@ def test_effective_time_sums_before_it_divides_and_counts_what_it_does_not_know(
     units: list[dict[str, Any]] = [
         {"job_id": "a", "gpu_hours": 192.0},
         {"job_id": "a", "log_date": NEXT_DAY, "gpu_hours": 64.0},
+        {"job_id": "d", "log_date": FEBRUARY, "gpu_hours": 64.0},
         {"job_id": "b", "gpu_hours": 128.0, "team": None},
         {"job_id": "c", "gpu_hours": None},
     ]
@@ -290,13 +291,17 @@ def test_effective_time_sums_before_it_divides_and_counts_what_it_does_not_know(
     second |= {"scheduled_gpu_hours": 64.0, "unknown_gpu_hours": 31.0, "failures": 2}
     times = [{"job_id": "a"}, {"job_id": "a", "log_date": NEXT_DAY, **second}]
     tables = {JOBS: units, JOB_TIME: times}
-    named, nameless = sorted(view("effective_time_month", tables), key=lambda row: row["team"] is None)
+    months = sorted(view("effective_time_month", tables), key=lambda row: (row["month"], row["team"] is None))
+    named, nameless, later = months
+    assert (later["month"], later["ettr"], later["scheduled_gpu_hours"]) == (FEBRUARY, None, 64.0)
     assert (named["scheduled_gpu_hours"], named["jobs"], named["units"]) == (256.0, 1, 2)
     assert (named["ettr"], named["productive_fraction"]) == (119 / 256, 96 / 256)
     assert (named["failures"], named["unknown_gpu_hours"], named["known_fraction"]) == (3, 71.0, 1 - 71 / 256)
-    assert (nameless["ettr"], nameless["known_fraction"], nameless["unknown_gpu_hours"]) == (0.0, 0.0, 128.0)
-    run, _ = view("effective_time_job", tables)
+    assert (nameless["ettr"], nameless["known_fraction"], nameless["unknown_gpu_hours"]) == (None, 0.0, 128.0)
+    run, *_ = view("effective_time_job", tables)
     assert (run["job_id"], run["ettr"], run["units"], run["last_day"]) == ("a", 119 / 256, 2, NEXT_DAY)
     for row in (named, nameless, run):
-        parts = [value for name, value in row.asDict().items() if name.endswith("_gpu_hours")]
-        assert sum(parts) == 2 * row["scheduled_gpu_hours"], "parts add up"
+        hours = {name: value for name, value in row.asDict().items() if name.endswith("_gpu_hours")}
+        measured, scheduled = hours.pop("measured_gpu_hours"), hours.pop("scheduled_gpu_hours")
+        assert sum(hours.values()) == scheduled, "parts add up"
+        assert measured == (0.0 if row is nameless else scheduled)

@@ -1,10 +1,13 @@
 """Small units of every status and cause, of which one version of the simulator always computes the same.
 
-They lie in tests/data/golden/units.parquet, so that a change of the generator that once made them changes no
-digest. `python -m tests.support.golden_units` draws them anew, and with them every digest changes.
+They lie in tests/data/golden, so that a change of the generator that once made them changes no digest.
+Units of what logs came to hold later lie in files of their own, with digests of their own: those of older
+versions can still be compared. `python -m tests.support.golden_units NAME` draws a file anew, and with it its
+digests change.
 """
 
 import json
+import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -16,7 +19,7 @@ import pyarrow.parquet as pq
 from jobs.runtime.project import PROJECT
 from jobs.synthetic.job import GeneratedJob
 from jobs.synthetic.mechanisms.nuisances import ClockSkew, HeavyTailedNoise
-from jobs.synthetic.mechanisms.transfers import FlappingLink, SlowStorage
+from jobs.synthetic.mechanisms.transfers import FlappingLink, SlowReads, SlowStorage
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences
 from jobs.synthetic.mechanisms.workers import UnsynchronisedGc, WeakGpu
 from jobs.synthetic.shape import TRANSFERS, JobShape
@@ -25,7 +28,9 @@ from tests.support.skewed import job_on_hosts
 from udfs.op_lists import LISTS
 
 FOLDER: Final = PROJECT / "tests" / "data" / "golden"
-_UNITS: Final = FOLDER / "units.parquet"
+UNITS: Final = "units"
+LOADS: Final = "loads"
+"""Files of golden units."""
 _UNIT: Final = "unit"
 _SHAPE: Final = JobShape(dp_size=3, pp_size=2, microbatches=3, steps=10)
 _TENTHS: Final = 1
@@ -42,9 +47,9 @@ class GoldenUnit(NamedTuple):
     rank_steps: pa.Table
 
 
-def golden_units() -> list[GoldenUnit]:
-    """Return the units, as they were once drawn."""
-    stored = pq.read_table(_UNITS)
+def golden_units(name: str = UNITS) -> list[GoldenUnit]:
+    """Return the units of a file, as they were once drawn."""
+    stored = pq.read_table(FOLDER / f"{name}.parquet")
     manifests: dict[str, Row] = json.loads(stored.schema.metadata[b"manifests"])
     rows = stored.replace_schema_metadata(None)
     return [
@@ -91,6 +96,15 @@ def _drawn() -> Iterator[GoldenUnit]:
     yield _unit("unknown_clocks", job_on_hosts(replace(_SHAPE, dp_size=1, absent=alone, tp_size=8)))
 
 
+def _with_loads() -> Iterator[GoldenUnit]:
+    slow = SlowReads(0.4, 0.1)
+    yield _unit("data_loading", job_on_hosts(replace(_SHAPE, loads_data=True), slow))
+    yield _unit("loads in turn", job_on_hosts(replace(_SHAPE, loads_data=True, loads_in_turn=True), slow))
+
+
+_DRAWN: Final = {UNITS: _drawn, LOADS: _with_loads}
+
+
 def _unit(name: str, job: GeneratedJob, manifest: Row | None = None, **more: object) -> GoldenUnit:
     facts = job.manifest if manifest is None else manifest
     return GoldenUnit(name, facts | more, _changed(job, _rounded).rank_steps)
@@ -117,8 +131,8 @@ def _without(row: Row, op_types: Collection[str]) -> Row:
     return row | {name: [row[name][place] for place in places] for name in LISTS}
 
 
-def _write() -> None:
-    units = list(_drawn())
+def _write(name: str) -> None:
+    units = list(_DRAWN[name]())
     named = [
         unit.rank_steps.append_column(_UNIT, pa.array([unit.name] * unit.rank_steps.num_rows, pa.string()))
         for unit in units
@@ -126,8 +140,8 @@ def _write() -> None:
     facts = json.dumps({unit.name: unit.manifest for unit in units})
     FOLDER.mkdir(parents=True, exist_ok=True)
     rows = pa.concat_tables(named).replace_schema_metadata({"manifests": facts})
-    pq.write_table(rows, _UNITS, compression="zstd", compression_level=19)
+    pq.write_table(rows, FOLDER / f"{name}.parquet", compression="zstd", compression_level=19)
 
 
 if __name__ == "__main__":
-    _write()
+    _write(sys.argv[1])

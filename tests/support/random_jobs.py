@@ -40,6 +40,10 @@ LAYOUTS: Final[dict[str, JobShape]] = {
     "virtual_pipeline_three_chunks": replace(VIRTUAL, vpp_size=3),
     "virtual_pipeline_batched_overlapped": replace(VIRTUAL, batched=True, overlapped=True, buckets=2),
     "data_loads": replace(USUAL, loads_data=True),
+    "data_loads_in_turn": replace(USUAL, loads_data=True, loads_in_turn=True),
+    "data_loads_in_turn_of_a_virtual_pipeline": replace(
+        VIRTUAL, loads_data=True, loads_in_turn=True, line_order="shuffled"
+    ),
     "data_loads_of_a_virtual_pipeline": replace(VIRTUAL, loads_data=True, line_order="shuffled"),
     "no_transfers_recorded": replace(USUAL, absent=frozenset(TRANSFERS)),
     "no_tail_recorded": replace(

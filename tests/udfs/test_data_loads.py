@@ -12,6 +12,8 @@ from tests.udfs.lines import Ops, line, manifest, rank_steps
 from tests.udfs.twin import assert_equal_results, oracle_of
 from udfs.what_if import SimulationSettings, simulate_job
 
+LOAD = OP_CODES["data-load"]
+
 
 def simulated(*ops: Ops) -> dict[str, Any]:
     """The job of one worker that ran these ops, one list a step."""
@@ -40,12 +42,34 @@ def test_of_several_chunks_the_first_waits_for_the_load() -> None:
     assert (found["simulated_step_s"], found["clamped_launch_delays"]) == (5.0, 1)
 
 
-def test_loads_run_in_turn_and_wait_for_no_compute() -> None:
+def test_a_load_is_of_its_chunk_where_that_has_the_microbatch() -> None:
+    """The load of the second chunk ends at 3, which the first chunk's forward does not wait for."""
+    chunks: Ops = [("forward-compute", 0, 1, 0, 0), ("forward-compute", 3, 1, 0, 1)]
+    assert simulated([*chunks, ("data-load", 0, 3, 0, 1)])["simulated_step_s"] == 4.0
+
+
+def test_loads_run_one_after_the_other_and_wait_for_no_compute() -> None:
     """Recorded behind the forward, replayed beside it; loads of 2 + 3 s, whatever the forward does."""
     found = simulated(
         [("forward-compute", 0, 1, 7), ("data-load", 1, 2, 8), ("data-load", 3, 3, 9)],
     )
     assert (found["actual_step_s"], found["simulated_step_s"]) == (6.0, 5.0)
+
+
+def test_loads_in_turn_with_computes_stay_between_them() -> None:
+    """Loads of 2 s, forwards of 1 s: 2 + 1 + 2 + 1 s, where ahead they would take 2 + 2 + 1 s."""
+    computes: Ops = [("forward-compute", 2, 1, 0), ("forward-compute", 5, 1, 1)]
+    in_turn: Ops = [("data-load", 0, 2, 0), ("data-load", 3, 2, 1)]
+    ahead: Ops = [("data-load", 0, 2, 0), ("data-load", 2.9, 2.1, 1)]
+    assert simulated([*computes, *in_turn])["simulated_step_s"] == 6.0
+    assert simulated([*computes, *ahead])["simulated_step_s"] == pytest.approx(5.1)
+
+
+def test_a_load_that_waited_for_the_load_before_it_runs_ahead() -> None:
+    """The second starts when the first has ended, long after the first forward: 4 + 1 + 1 s."""
+    computes: Ops = [("forward-compute", 0, 1, 0), ("forward-compute", 5, 1, 1), ("forward-compute", 6, 1, 2)]
+    loads: Ops = [("data-load", 0, 4, 1), ("data-load", 4, 1, 2)]
+    assert simulated([*computes, *loads])["simulated_step_s"] == 6.0
 
 
 def test_loads_alone_are_replayed() -> None:
@@ -72,13 +96,18 @@ def rows_with_other_microbatches(rank_steps_: pa.Table) -> pa.Table:
     for number, row in enumerate(rows):
         row["microbatch"] = [each + 100 * (number % 2) for each in row["microbatch"]]
         if number % 3 == 0:
-            loads = [place for place, code in enumerate(row["op"]) if code == OP_CODES["data-load"]]
+            loads = [place for place, code in enumerate(row["op"]) if code == LOAD]
             row["microbatch"][loads[0]] = -5
+        if number % 4 == 0:
+            row["model_chunk"] = [
+                1 if code == LOAD else chunk
+                for code, chunk in zip(row["op"], row["model_chunk"], strict=True)
+            ]
     return pa.Table.from_pylist(rows, schema=rank_steps_.schema)
 
 
 @pytest.mark.parametrize("ops_together", [1, 10**12])
-@pytest.mark.parametrize("name", ["data_loads", "data_loads_of_a_virtual_pipeline"])
+@pytest.mark.parametrize("name", [name for name in LAYOUTS if name.startswith("data_loads")])
 def test_against_the_twin_where_rows_name_microbatches_otherwise(name: str, ops_together: int) -> None:
     slow = Workload(usual_s={"data-load": 0.08, "forward-send": 0.01}, noise=0.3)
     job = generate_job(LAYOUTS[name], [], seed=11, workload=slow)

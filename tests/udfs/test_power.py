@@ -1,26 +1,29 @@
 """The share of workers that compute: against its scalar twin, and on a timeline drawn by hand."""
 
 from datetime import UTC, datetime, timedelta
-from math import pi, sin
+from math import inf, pi, sin
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from jobs.synthetic.shape import JobShape
 from schemas.vocabulary import JOB_POWER, JOB_SLOWDOWN
+from tests.evaluation.skews import HostClock, HostClocks
 from tests.oracle.power import BINS, COMPUTING, HARMONICS, beat, complete_steps, power
 from tests.oracle.readers import read_layout, read_rank_steps
-from tests.support.random_jobs import LAYOUTS, named_job
+from tests.support.random_jobs import LAYOUTS, generate_job, named_job
 from tests.udfs.lines import Ops, line, manifest, rank_steps
 from udfs.kernel import swing
 from udfs.kernel.recorded import computing
 from udfs.what_if import SimulationSettings, simulate_job
 
 FLOAT32 = 1e-6
-MOST_BLOCKS = SimulationSettings(ops_together=1, diagnosed=False)
+TOGETHER = [SimulationSettings(ops_together=ops, diagnosed=False) for ops in (1, 10**12)]
+"""Each step alone, and all together."""
 T0_US = 1_767_600_000_000_000
-NAMED: list[str | int] = [*LAYOUTS, "disagreeing", *range(200, 224)]
+NAMED: list[str | int] = [*LAYOUTS, "disagreeing", *range(200, 216)]
 
 
 def power_row(
@@ -34,11 +37,12 @@ def test_kernel_and_twin_speak_of_the_same() -> None:
     assert (BINS, HARMONICS) == (computing.BINS, swing.HARMONICS)
 
 
+@pytest.mark.parametrize("how", TOGETHER, ids=["one by one", "together"])
 @pytest.mark.parametrize("name", NAMED)
-def test_random_jobs(name: str | int) -> None:
+def test_random_jobs(name: str | int, how: SimulationSettings) -> None:
     """Also where ranks and steps disagree, and by blocks of steps."""
     job = named_job(name)
-    found = simulate_job(job.rank_steps, job.manifest, MOST_BLOCKS)
+    found = simulate_job(job.rank_steps, job.manifest, how)
     (status,) = found[JOB_SLOWDOWN]["status"].to_pylist()
     if not found[JOB_POWER].num_rows:
         assert status in {"missing_workers", "partial_trace", "corrupt_trace"}
@@ -63,7 +67,10 @@ HALVES = {0: (0.0, 2.0, 4.0), 1: (2.0, 2.0, 4.0)}
 
 
 def drawn(begins_s: tuple[float, ...]) -> pa.Table:
-    """Two replicas, steps of 8 s: one computes in 0 - 6 s, the other in 2 - 8 s."""
+    """Two replicas, steps of 8 s: one computes in 0 - 6 s, the other in 2 - 8 s.
+
+    The zero of a step's lines lies before its first start, each time by more.
+    """
     return rank_steps(
         *(
             line(
@@ -71,11 +78,11 @@ def drawn(begins_s: tuple[float, ...]) -> pa.Table:
                 dp_rank,
                 0,
                 [
-                    ("forward-compute", start_s, forward_s),
-                    ("backward-compute", start_s + forward_s, backward_s),
-                    ("gc", 0.0, 0.5),
+                    ("forward-compute", step + start_s, forward_s),
+                    ("backward-compute", step + start_s + forward_s, backward_s),
+                    ("gc", step, 0.5),
                 ],
-                t0_us=T0_US + round(begin_s * 1e6),
+                t0_us=T0_US + round((begin_s - step) * 1e6),
             )
             for step, begin_s in enumerate(begins_s)
             for dp_rank, (start_s, forward_s, backward_s) in HALVES.items()
@@ -105,6 +112,29 @@ def test_steps_in_a_beat_have_a_peak_on_the_clock() -> None:
     assert (row["peak_at"] - first_at).total_seconds() == pytest.approx(middle_s + 4.0, abs=2e-6)
 
 
+def test_two_waves_in_a_step_count_the_beat_by_waves() -> None:
+    """Steps of 8 s every 10 s, 0.6 s late and early in turn: of a step 6 %, of a wave 12 %."""
+    begins_s = [10.0 * step + 0.6 * (-1) ** (step // 2) for step in range(8)]
+    rows = rank_steps(
+        *(
+            line(
+                step,
+                0,
+                0,
+                [("forward-compute", 0.0, 2.0), ("backward-compute", 4.0, 2.0), ("gc", 7.0, 1.0)],
+                t0_us=T0_US + round(begin_s * 1e6),
+            )
+            for step, begin_s in enumerate(begins_s)
+        )
+    )
+    row = power_row(rows, manifest())
+    every_s, scatter_s, middle_s = beat(range(8), begins_s)
+    assert (row["dominant_harmonic"], row["dominant_period_s"]) == (2, 4.0)
+    assert row["beat_scatter"] == pytest.approx(2 * scatter_s / every_s)
+    assert 0.1 < row["beat_scatter"] < 1 / 8
+    assert row["peak_at"].timestamp() - T0_US / 1e6 == pytest.approx(middle_s + 1.0, abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("begins_s", "known"),
     [((0.0, 10.0, 20.0), (False, False)), ((0.0, 10.0, 100.0, 110.0), (True, False)),
@@ -115,6 +145,19 @@ def test_few_steps_or_no_beat_leave_the_phase_unknown(
 ) -> None:
     row = power_row(drawn(begins_s), manifest(dp_size=2))
     assert (row["beat_scatter"] is not None, row["peak_at"] is not None) == known
+
+
+def test_clocks_are_corrected_first() -> None:
+    """Stages on two hosts, one 50 ms ahead, in steps of half a second."""
+    shape = JobShape(dp_size=2, pp_size=2, tp_size=4, microbatches=3, steps=12)
+    off = HostClocks((HostClock("node-0001", offset_s=0.05),))
+    one_clock, skewed = (generate_job(shape, faults, 3) for faults in ([], [off]))
+    ignored = SimulationSettings(clock_floor_s=inf, clock_floor_fraction=inf, diagnosed=False)
+    wanted = power_row(one_clock.rank_steps, one_clock.manifest)["computing_share"]
+    found = power_row(skewed.rank_steps, skewed.manifest)["computing_share"]
+    wrong = power_row(skewed.rank_steps, skewed.manifest, ignored)["computing_share"]
+    assert np.abs(np.subtract(found, wanted)).max() < 0.02
+    assert np.abs(np.subtract(wrong, wanted)).max() > 0.2
 
 
 def test_a_log_without_times_of_day_has_a_share_and_no_phase() -> None:

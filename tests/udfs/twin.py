@@ -44,6 +44,7 @@ def shapes(draw: st.DrawFn) -> JobShape:
         overlapped=draw(st.booleans()),
         batched=draw(st.booleans()),
         loads_data=draw(st.booleans()),
+        loads_in_turn=draw(st.booleans()),
         noop_transfers=draw(st.sampled_from(["all", "first_missing"])) if vpp_size > 1 else "none",
         absent=draw(st.sampled_from(ABSENT)),
         buckets=draw(st.integers(1, 2)),

@@ -20,7 +20,7 @@ READ: Final = {
         *("mean_share", "low_share", "high_share", "swing_share", "dominant_harmonic", "dominant_amplitude"),
         *("first_at", "last_at", "step_every_s", "peak_at"),
     ),
-    "jobs": ("gpu_type", "world_size", "gpu_hours", "started_at", "ended_at"),
+    "jobs": ("gpu_type", "gpu_types", "world_size", "gpu_hours", "started_at", "ended_at"),
 }
 """Columns of a unit that its power is made of."""
 
@@ -44,7 +44,10 @@ def power_tables(units: pa.Table, watts: Mapping[str, Watts]) -> dict[str, pa.Ta
     units : the columns READ of each unit with a row in job_power, and its key.
     watts : by gpu_type; units of other types have no megawatts.
     """
-    rows = [row | _megawatts(row, watts.get(row["gpu_type"])) for row in units.to_pylist()]
+    rows = []
+    for unit in units.to_pylist(maps_as_pydicts="strict"):
+        row = unit | {"gpu_type": _gpu_type(unit)}
+        rows.append(row | _megawatts(row, watts.get(row["gpu_type"])))
     rows.sort(key=lambda row: (row["log_date"], row["job_id"], row["run_id"]))
     by_day: dict[date, list[Row]] = {}
     for row in rows:
@@ -56,6 +59,12 @@ def power_tables(units: pa.Table, watts: Mapping[str, Watts]) -> dict[str, pa.Ta
         pairs += sorted(found, key=lambda pair: -pair["swing_gpus"])[:MOST_PAIRS]
     made = {JOB_MEGAWATTS: rows, POWER_DAY: days, POWER_IN_PHASE: pairs}
     return {name: pa.Table.from_pylist(each, TABLES[name].arrow_schema) for name, each in made.items()}
+
+
+def _gpu_type(row: Row) -> str | None:
+    """Type of all GPUs of a unit; None where none is stated, or several: shares are not known by type."""
+    types = {row["gpu_type"], *(row["gpu_types"] or {}).values()} - {None}
+    return types.pop() if len(types) == 1 else None
 
 
 def _megawatts(row: Row, watts: Watts | None) -> Row:

@@ -99,6 +99,9 @@ def _answered(steps: Sequence[Row], lost: Mapping[Unit, float | None]) -> tuple[
     whole = whole_of(steps, roles, first_us, lost)
     waits = waits_of(whole)
     chain = chain_of(whole, waits)
+    whole_s = replayed_s(whole, chain, whole.lengths_s())
+    if not whole_s > 0.0:
+        return [], {}
     is_on_path, before_s = longest_path(whole, chain)
     waited_for_s = np.where(is_on_path, whole.end_s - whole.start_s, 0.0)
     figures = {
@@ -122,7 +125,6 @@ def _answered(steps: Sequence[Row], lost: Mapping[Unit, float | None]) -> tuple[
         }
         for role, iteration in chain.spans.tolist()
     ]
-    whole_s = replayed_s(whole, chain, whole.lengths_s())
 
     def saved(role: int, factor: Floats | float) -> float:
         return 1.0 - replayed_s(whole, chain, whole.lengths_s(role, factor)) / whole_s

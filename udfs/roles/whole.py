@@ -120,11 +120,11 @@ def chain_of(whole: Whole, waits: Waits) -> Chain:
     place = np.full(whole.start_s.shape, -1)
     place[tuple(spans.T)] = np.arange(len(spans))
     gap_s, waited_for, follows = np.full(whole.start_s.shape, np.nan), [], whole.follows
-    for role, iteration in spans.tolist():
+    for here, (role, iteration) in enumerate(spans.tolist()):
         some = place[waits.within[:, role], iteration]
         if follows[iteration]:
             some = np.concatenate([some, place[waits.before[:, role], iteration - 1]])
-        some = some[some >= 0]
+        some = some[(some >= 0) & (some < here)]  # spans without length may stand at one instant
         waited_for.append(some)
         if len(some):
             gap_s[role, iteration] = whole.start_s[role, iteration] - whole.end_s[tuple(spans[some].T)].max()

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -38,7 +38,7 @@ def worker_types(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerTy
 
     manifest : with `gpu_types`, host -> type, a mapping or pairs as Arrow has them.
     """
-    stated = dict(manifest.get("gpu_types") or {})  # type: ignore[call-overload]
+    stated = dict(cast(Mapping[str, str], manifest.get("gpu_types") or {}))
     if not stated:
         return None
     column = rows.table.column("host")

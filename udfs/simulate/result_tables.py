@@ -240,6 +240,8 @@ def _row_type(name: str) -> pa.DataType:
 
 def _of_rows(name: str, rows: Sequence[Row]) -> pa.Table:
     """Few rows of a result table, converted at once; columns that are not given are null."""
+    if not rows:
+        return _no_rows(name)
     return pa.Table.from_struct_array(pa.array(rows, type=_row_type(name)))
 
 

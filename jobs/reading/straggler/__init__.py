@@ -23,7 +23,7 @@ Without a warehouse, from the logs themselves:
 >>> round(run.slowdown, 4)
 1.1787
 >>> run.table("job_causes").polars().height
-8
+7
 """
 
 import os

@@ -1,5 +1,6 @@
-// Charts as Vega-Lite describes them. Colours are Okabe and Ito's, and cividis: both are safe for colour-blind readers.
-const CAUSE_COLOURS = ["#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c"];
+// Charts as Vega-Lite describes them. Colours of causes are Okabe and Ito's, with two more as far from each of them, and
+// those of maps cividis: colour-blind readers tell them apart.
+const CAUSE_COLOURS = ["#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8700e1", "#783c1e", "#8c8c8c"];
 const HOTTEST_PERCENT = 30;
 const WIDEST_CELL = 48;
 const HIGHEST_CELL = 24;

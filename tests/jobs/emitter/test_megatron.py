@@ -48,7 +48,7 @@ class Peer:
 def schedules(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Stand-ins for the two modules whose functions are wrapped."""
     steps: Any = ModuleType(f"{PACKAGE}.schedules")
-    steps.forward_step = lambda _function, _data, _model, output: (output, 1)
+    steps.forward_step = lambda function, data, _model, output: (output, function and function(data))
     steps.backward_step = lambda _input, _output: None
     transfers: Any = ModuleType(f"{PACKAGE}.p2p_communication")
     transfers.P2PCommunicator = type("P2PCommunicator", (), {"_communicate": communicate})
@@ -82,6 +82,11 @@ class Job:
     def compute(self, output: object, model: object = None) -> None:
         self.timers("forward-compute").start()
         self.schedules.forward_step(None, None, model or self.model, output)
+        self.timers("forward-compute").stop()
+
+    def loads_and_computes(self, batches: Any, output: object) -> None:
+        self.timers("forward-compute").start()
+        self.schedules.forward_step(next, batches, self.model, output)
         self.timers("forward-compute").stop()
 
     def back(self, output: object) -> None:
@@ -234,3 +239,19 @@ def test_what_no_replay_can_follow_is_refused(
         job = Job(tmp_path, schedules, **config)
     assert words in caplog.text
     assert job.config.timers is job.old
+
+
+def test_a_forward_begins_when_its_load_is_over(tmp_path: Path, schedules: Any) -> None:
+    job = started(tmp_path, schedules)
+    batches = iter([1, 2])
+    for output in ("a", "b"):
+        job.loads_and_computes(batches, output)
+    for output in ("a", "b"):
+        job.back(output)
+    (line,) = job.lines()
+    ends_us = [start + length for start, length in zip(line["start_us"], line["duration_us"], strict=True)]
+    loads = [place for place, op in enumerate(line["op"]) if op == "data-load"]
+    forwards = [place for place, op in enumerate(line["op"]) if op == "forward-compute"]
+    for microbatch, (load, forward) in enumerate(zip(loads, forwards, strict=True)):
+        assert line["microbatch"][load] == line["microbatch"][forward] == microbatch
+        assert ends_us[load] <= line["start_us"][forward]

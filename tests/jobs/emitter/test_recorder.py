@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -188,3 +188,56 @@ def wait_until(holds: Callable[[], bool]) -> None:
         if holds():
             return
         time.sleep(0.01)
+
+
+def test_every_next_of_a_loader_is_a_load_of_the_step_s_next_microbatch(tmp_path: Path) -> None:
+    def slow() -> Iterator[int]:
+        for number in range(6):
+            time.sleep(0.005 * (number == 4))
+            yield number
+
+    with Recorder(writer(tmp_path), every=2) as recorder:
+        batches = recorder.loads(slow())
+        for number in range(3):
+            with recorder.step(number):
+                for microbatch in range(2):
+                    assert next(batches) == 2 * number + microbatch
+                    with recorder.op("forward-compute", microbatch=microbatch):
+                        pass
+        with pytest.raises(StopIteration):
+            next(batches)
+    first, second = lines(tmp_path)
+    for line in (first, second):
+        ops = list(zip(line["op"], line["microbatch"], strict=True))
+        assert ops == [(name, each) for name in ("forward-compute", "data-load") for each in range(2)]
+    long_us = dict(zip(second["microbatch"][2:], second["duration_us"][2:], strict=True))
+    assert long_us[0] > 5000
+    starts_us, ends_us = ([line["start_us"][place] for line in (first, second)] for place in (2, 3))
+    assert all(start < end for start, end in zip(starts_us, ends_us, strict=True))
+
+
+def test_what_a_loader_is_besides_stays_and_its_errors_too(tmp_path: Path) -> None:
+    class Broken:
+        sampler = "all of them"
+
+        def __next__(self) -> int:
+            raise OSError("no such file")
+
+    with Recorder(writer(tmp_path)) as recorder:
+        batches = recorder.loads(Broken())
+        assert batches.sampler == "all of them"
+        with pytest.raises(OSError, match="no such file"):
+            next(batches)
+        assert list(recorder.loads([1, 2])) == [1, 2], "outside any step"
+
+
+def test_loads_are_timed_by_the_host_beside_a_gpu(tmp_path: Path) -> None:
+    """Each event of that GPU is a millisecond after the one before; a load is none."""
+    cuda = SimpleNamespace(Event=FakeEvent, synchronize=lambda: None)
+    with Recorder(writer(tmp_path), clock=CudaClock(cuda)) as recorder, recorder.step(0):
+        next(recorder.loads([0]))
+        with recorder.op("forward-compute"):
+            pass
+    (line,) = lines(tmp_path)
+    assert line["op"] == ["forward-compute", "data-load"]
+    assert (line["start_us"][0], line["duration_us"][0]) == (1000.0, 1000.0), "no event was for the load"

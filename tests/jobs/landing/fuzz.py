@@ -14,12 +14,15 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+import pyarrow as pa
+
 from jobs.landing.content import Content
 from jobs.landing.formats.manifest import manifest_fields, manifest_row, parse_published_meta
 from jobs.landing.formats.published_trace import read_trace
 from jobs.landing.formats.rank_log import RankLogReader
 from jobs.landing.formats.rank_log_line import LineError, read_line
 from jobs.landing.formats.rows import LIMITS, Bounds, FileError, table_of
+from jobs.landing.formats.run_events import EVENT_ROWS, read_events
 from jobs.runtime.arguments import positive
 from tests.jobs.landing.formats.test_manifest import MANIFEST, META
 from tests.jobs.landing.formats.test_published_trace import ops, parquet
@@ -71,6 +74,24 @@ def read_lines(chance: random.Random) -> None:
     assert len(rows.lines) + len(rejects) == sum(bool(line.strip()) for line in lines), lines
 
 
+_EVENT: Final = {
+    "format": "run-events/1",
+    "job_id": JOB,
+    "run_id": RUN,
+    "event": "step",
+    "at_us": 5,
+    "step": 3,
+}
+
+
+def read_some_events(content: bytes) -> None:
+    """Every line that is not blank is a row that can be stored, or a reject."""
+    lines = content.split(b"\n")
+    found = read_events([lines], _UNIT, _BOUNDS)
+    pa.Table.from_pylist(found.rows, EVENT_ROWS)
+    assert found.lines == len(found.rows) + len(found.rejects) == sum(bool(line.strip()) for line in lines)
+
+
 _MANIFEST: Final = MANIFEST | {"labels": {"a": 1}, "started_at": "2026-01-05T08:30:00+02:00"}
 FILES: Final[dict[str, tuple[bytes, Callable[[bytes], object]]]] = {
     "job.json": (
@@ -84,6 +105,10 @@ FILES: Final[dict[str, tuple[bytes, Callable[[bytes], object]]]] = {
     "trace.parquet": (
         _TRACE,
         lambda content: read_trace(io.BytesIO(content), dict.fromkeys(LIMITS), _BOUNDS),
+    ),
+    "events.jsonl": (
+        b"\n".join(json.dumps(_EVENT | each).encode() for each in ({}, {"duration_us": 1.5})),
+        read_some_events,
     ),
     "rank-0.jsonl.gz": (
         gzip.compress(b"\n".join(_LINES[:3])),

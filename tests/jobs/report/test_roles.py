@@ -21,7 +21,7 @@ ROLLOUT: dict[str, Any] = ACTOR | {
 UNANSWERED = ACTOR | dict.fromkeys(name for name in ACTOR if name.endswith("_s") or name.startswith("saved"))
 
 
-def part(*roles: dict[str, Any], **further: Any) -> UnitTables:  # noqa: ANN401
+def part(*roles: dict[str, Any], **further: Any) -> UnitTables:  # noqa: ANN401  # any columns
     job = {"part_of": "rlhf-7", "role": "actor"}
     return UnitTables(job=job, roles=roles, further={ROLE_STEP: [ROWS[ROLE_STEP]]} | further)
 

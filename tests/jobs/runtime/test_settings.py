@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.history.phases import PHASES
 from jobs.runtime.package import write_zip
 from jobs.runtime.project import PROJECT
 from jobs.runtime.settings import SHIPPED, SettingsError, load_settings
@@ -46,6 +47,17 @@ def test_a_file_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
     assert settings.spark.master == "local[*]"
 
 
+def test_watts_are_settings_of_aggregate_alone(tmp_path: Path) -> None:
+    """Without them its fingerprint is what it was before there were any."""
+    watts = load_settings(
+        overlay(tmp_path, "[power.watts]\nH100 = { computing = 700.0, otherwise = 250.0 }\n")
+    )
+    usual = load_settings()
+    changed = [name for name, phase in PHASES.items() if phase.settings(watts) != phase.settings(usual)]
+    assert changed == ["aggregate"]
+    assert PHASES["aggregate"].settings(usual) == "{}"
+
+
 def test_a_file_can_extend_the_cluster_overlay(tmp_path: Path) -> None:
     settings = load_settings(overlay(tmp_path, 'extends = "cluster"\n[simulation]\nminimum_steps = 5\n'))
     assert settings.simulation.minimum_steps == 5
@@ -57,6 +69,10 @@ def test_a_file_can_extend_the_cluster_overlay(tmp_path: Path) -> None:
     [
         ("[simulation]\nminimum_step = 5\n", "mine.toml: simulation.minimum_step: unknown key"),
         ("[simulations]\nminimum_steps = 5\n", "mine.toml: simulations: unknown key"),
+        (
+            "[power.watts]\nH100 = { computing = 100.0, otherwise = 250.0 }\n",
+            "mine.toml: power.watts.H100: Value error, computing 100 W, otherwise 250 W: must not be less",
+        ),
         (
             '[paths]\nreport = "s3a://bucket/pages"\n',
             "mine.toml: paths.report: Value error, must be a folder of this machine",

@@ -48,6 +48,23 @@ def test_without_watts_there_are_no_megawatts(gpu_type: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("gpu_type", "by_host", "known"),
+    [
+        ("H100", None, "H100"),
+        ("H100", {"one": "H100"}, "H100"),
+        (None, {"one": "H100", "two": "H100"}, "H100"),
+        ("H100", {"one": "A100"}, None),
+        (None, {"one": "A100", "two": "H100"}, None),
+    ],
+)
+def test_a_unit_of_several_types_has_no_megawatts(
+    gpu_type: str | None, by_host: dict[str, str] | None, known: str | None
+) -> None:
+    (row,) = tables(unit("a", gpu_type=gpu_type, gpu_types=by_host))[JOB_MEGAWATTS]
+    assert (row["gpu_type"], row["mean_mw"] is None) == (known, known is None)
+
+
+@pytest.mark.parametrize(
     ("said", "hours"),
     [
         ({"gpu_hours": 6000.0}, 6.0),

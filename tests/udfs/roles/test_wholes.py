@@ -17,7 +17,7 @@ NOON_US = 1_767_614_400_000_000
 Rows = list[dict[str, Any]]
 
 
-def step(role: str, iteration: int, start_s: float, end_s: float, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+def step(role: str, iteration: int, start_s: float, end_s: float, **more: Any) -> dict[str, Any]:  # noqa: ANN401  # any columns
     """A row of role_step; ideally it takes half the time."""
     length_s = end_s - start_s
     return {
@@ -36,7 +36,7 @@ def step(role: str, iteration: int, start_s: float, end_s: float, **more: Any) -
     } | more
 
 
-def answered(steps: Rows, **changes: Any) -> tuple[Rows, dict[str, dict[str, Any]]]:  # noqa: ANN401
+def answered(steps: Rows, **changes: Any) -> tuple[Rows, dict[str, dict[str, Any]]]:  # noqa: ANN401  # any columns
     """Rows of role_iteration, and of role_effect by role; changes are of all runs."""
     runs = {(row["job_id"], row["run_id"]): row for row in steps}
     parts = [
@@ -155,6 +155,17 @@ def test_clocks_that_differ_by_less_than_the_tolerance(early_s: float) -> None:
     ]
     _, effects = answered(rows)
     assert effects["critic"]["waits_for"] == (["actor"] if early_s < 0.05 else [])
+
+
+def test_spans_without_length_at_one_instant() -> None:
+    """They do not wait for each other in a circle, and where nothing takes time nothing is said."""
+    rows = [step(role, number, number, number) for number in range(3) for role in ("actor", "critic")]
+    rows = [row | {"actual_step_s": 1e-9, "step": place} for place, row in enumerate(rows)]
+    found, effects = answered(rows)
+    assert effects["actor"]["whole_s"] == pytest.approx(2)
+    assert sum(row["waited_for_s"] for row in found) == 0
+    rows = [row | {"iteration": 2 * row["iteration"]} for row in rows]
+    assert answered(rows)[1]["actor"]["whole_s"] is None
 
 
 def random_whole(seed: int) -> Rows:

@@ -1,5 +1,6 @@
 """What became of a run's GPU-hours: days drawn by hand, random days beside the twin, and what has no row."""
 
+import math
 import random
 from datetime import UTC, date, datetime
 from typing import Any
@@ -206,6 +207,20 @@ def test_random_days_beside_the_twin() -> None:
         for name, value in wanted.items():
             column = name if name == "contradictions" else f"{name}_gpu_hours"
             assert row[column] == pytest.approx(value, abs=1e-9), (name, events)
+
+
+def test_times_and_steps_as_large_as_a_log_can_hold_leave_finite_figures() -> None:
+    most = 2**63
+    far = [
+        {"event": "step", "at_us": 0, "step": -most},
+        {"event": "checkpoint", "at_us": 1, "step": most - 1, "duration_us": float(most)},
+        {"event": "failure", "at_us": most - 1, "step": most - 1},
+        {"event": "restart", "at_us": most - 1, "step": -most},
+    ]
+    for facts in ({"log_date": DAY}, {"log_date": None}):
+        job = {"status": "analysed", "gpu_hours": 1e9, "world_size": 2**31 - 1}
+        (row,) = time_rows({"events": far, **facts}, job, TIMES, 0.25)
+        assert all(math.isfinite(value) for value in row.values())
 
 
 @pytest.mark.parametrize(

@@ -73,10 +73,11 @@ def add_edges(draft: Draft) -> None:
         for direction in (0, 1):
             _match_transfers(draft, cell, base, ops, direction)
         _hold_first_backward_transfers(draft, stream, ops)
-        _add_loads(draft, cell.program, base, ops[ot.DATA_LOAD])
         if draft.layout.has_data_parallelism:
             _add_dp_stream(draft, cell.program, base, ops)
         _add_tail(draft, cell, base, stream, ops)
+    if any(cell.program.loaded_for for cell in draft.cells):
+        _add_loads(draft)
 
 
 def _match_transfers(draft: Draft, cell: Cell, base: int, ops: list[range], direction: int) -> None:
@@ -120,12 +121,18 @@ def _hold_first_backward_transfers(draft: Draft, stream: list[int], ops: list[ra
             draft.let_wait(ops[transfer], [stream[before]])
 
 
-def _add_loads(draft: Draft, program: StageProgram, base: int, loads: range) -> None:
-    """Loads run one after the other; the forward-compute of a microbatch waits for its load."""
-    draft.chain(loads)
-    for load, forward in zip(loads, program.loaded_for, strict=True):
-        if forward >= 0:
-            draft.let_wait([base + forward], [load])
+def _add_loads(draft: Draft) -> None:
+    """Loads run one after the other; a forward-compute waits for its load, which may wait in its place."""
+    waits_for = draft.waits_for()
+    for number, cell in enumerate(draft.cells):
+        base, loads = draft.first_op[number], draft.ops_by_type(number)[ot.DATA_LOAD]
+        draft.chain(loads)
+        of_loads = zip(loads, cell.program.loaded_for, cell.program.in_turn, strict=True)
+        for load, forward, is_in_turn in of_loads:
+            if forward >= 0:
+                for source in waits_for[base + forward] if is_in_turn else ():
+                    draft.let_wait([load], [source])
+                draft.let_wait([base + forward], [load])
 
 
 def _add_dp_stream(draft: Draft, program: StageProgram, base: int, ops: list[range]) -> None:

@@ -44,6 +44,7 @@ class StageProgram(NamedTuple):
     chunks        : model chunk of each op that has one (compute and dp stream); -1 elsewhere.
     no_ops        : transfers that never moved data (model, section 2, no-op transfers, kind a).
     loaded_for    : of each data-load the forward-compute that waits for it; -1 where none does.
+    in_turn       : of each data-load whether it runs in turn with the computes (model, section 2).
     """
 
     counts: tuple[int, ...]
@@ -52,6 +53,7 @@ class StageProgram(NamedTuple):
     chunks: tuple[int, ...]
     no_ops: tuple[int, ...]
     loaded_for: tuple[int, ...] = ()
+    in_turn: tuple[bool, ...] = ()
 
     @property
     def first_ops(self) -> tuple[int, ...]:

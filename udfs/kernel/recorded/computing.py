@@ -102,6 +102,5 @@ def _behind(at_s: Floats, began_s: Floats, step_s: Floats) -> Floats:
     both = np.bincount(bins.ravel(), place.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
     count = np.rint(both / (most + MIDDLES))
     own = count * (most + np.arange(1, BINS + 2)) - both
-    before: Floats = np.cumsum(count, axis=1) - count
-    behind: Floats = own + before
+    behind: Floats = own + np.cumsum(count, axis=1) - count
     return behind

@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Int32s, Ints
+from udfs.kernel.arrays import Floats, Int32s, Ints, Mask
 from udfs.kernel.graph.graph import StageProgram
+from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S
 
 
 class Places(NamedTuple):
@@ -50,11 +51,12 @@ class Parts(NamedTuple):
     dp_order: Ints
     chunks: Int32s
     loaded_for: Ints
-    no_ops: npt.NDArray[np.bool_]
+    in_turn: Mask
+    no_ops: Mask
 
     def program(self, counts: tuple[int, ...], row: int) -> StageProgram:
         """Program of one row."""
-        compute_order, dp_order, of_ops, loaded_for, no_ops = (
+        compute_order, dp_order, of_ops, loaded_for, in_turn, no_ops = (
             part[:, min(row, part.shape[1] - 1)].tolist() for part in self
         )
         chunks = [-1] * sum(counts)
@@ -67,6 +69,7 @@ class Parts(NamedTuple):
             chunks=tuple(chunks),
             no_ops=tuple(op for op, is_no_op in enumerate(no_ops) if is_no_op),
             loaded_for=tuple(loaded_for),
+            in_turn=tuple(in_turn),
         )
 
     def signatures(self, rows: int) -> Ints:
@@ -79,14 +82,51 @@ def common(columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return columns[:, :1] if (columns == columns[:, :1]).all() else columns
 
 
-def loaded_for(loaded: Int32s, computed: Int32s) -> Ints:
-    """The first forward-compute of each load's microbatch, -1 without any; shape (load, row), or (load, 1).
+class Passes(NamedTuple):
+    """Which microbatch and model chunk some ops are about; int, shape (op, row), or (op, 1)."""
 
-    loaded, computed : microbatches of loads and of forward-computes, shape (op, row), or (op, 1).
+    microbatch: Int32s
+    chunk: Int32s
+
+
+def loaded_for(loads: Passes, forwards: Passes) -> Ints:
+    """The forward-compute that waits for each load, -1 where none does; shape (load, row), or (load, 1).
+
+    That of its microbatch and chunk, or else the first of its microbatch.
     """
-    found = np.full((len(loaded), max(loaded.shape[1], computed.shape[1])), -1, dtype=np.int64)
-    for load, microbatch in enumerate(loaded):
-        is_own = computed == microbatch
+    rows = max(values.shape[1] for values in (*loads, *forwards))
+    found = np.full((len(loads.microbatch), rows), -1, dtype=np.int64)
+    for load, (microbatch, chunk) in enumerate(zip(*loads, strict=True)):
+        is_own = forwards.microbatch == microbatch
         if is_own.any():
-            found[load] = np.where(is_own.any(axis=0), is_own.argmax(axis=0), -1)
+            # Of two alike, argmax takes the first.
+            fits = is_own + (is_own & (forwards.chunk == chunk)).astype(np.int8)
+            found[load] = np.where(is_own.any(axis=0), fits.argmax(axis=0), -1)
+    return common(found)
+
+
+def run_in_turn(start_s: Floats, duration_s: Floats, places: Places, order: Ints, forwards: Ints) -> Mask:
+    """Whether loads run in turn with the computes (model, section 2); shape (load, row), or (load, 1).
+
+    start_s, duration_s : float64, shape (op, row). [s]
+    order               : computes by start, shape (compute, row), or (compute, 1).
+    forwards            : from `loaded_for`.
+    """
+    loads, rows = len(forwards), start_s.shape[1]
+    if not loads or not len(order):
+        return np.zeros((loads, 1), dtype=bool)
+    order = np.broadcast_to(order, (len(order), rows))
+    forwards = np.broadcast_to(forwards, (loads, rows))
+    place_of = np.argsort(order, axis=0)
+    places_of_forwards = np.take_along_axis(place_of, np.maximum(forwards, 0), axis=0)
+    has_compute_before = (forwards >= 0) & (places_of_forwards > 0)
+    before = np.take_along_axis(order, np.maximum(places_of_forwards - 1, 0), axis=0)
+    computed_s = np.take_along_axis(start_s, before, axis=0) + np.take_along_axis(duration_s, before, axis=0)
+    load_start_s = start_s[places.loads]
+    loaded_s = load_start_s + duration_s[places.loads]
+    is_late = load_start_s >= computed_s - NO_OP_TOLERANCE_S
+    is_late[1:] &= loaded_s[:-1] <= computed_s[1:]
+    found = has_compute_before & is_late
+    if loads > 1:
+        found[0] |= (forwards[0] >= 0) & ~has_compute_before[0] & found[1]
     return common(found)

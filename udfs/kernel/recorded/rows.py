@@ -14,7 +14,7 @@ from udfs.kernel.arrays import Floats, Int32s, Ints, alike
 from udfs.kernel.errors import OpRef, TraceDefectError
 from udfs.kernel.graph.graph import StageProgram
 from udfs.kernel.recorded.durations import no_op_transfers
-from udfs.kernel.recorded.programs import Parts, Places, common, loaded_for
+from udfs.kernel.recorded.programs import Parts, Passes, Places, common, loaded_for, run_in_turn
 
 US: Final = 1e-6
 """Seconds in a microsecond."""
@@ -28,7 +28,7 @@ class StageRows(NamedTuple):
     start_us    : float64, shape (op,); from the row's own zero. [us]
     duration_us : float64, shape (op,). [us]
     microbatch  : int32, shape (op,); meaningful for computes and data-loads.
-    chunk       : int32, shape (op,); model chunk within the stage, of compute and dp stream ops.
+    chunk       : int32, shape (op,); model chunk within the stage, of computes, loads and the dp stream.
     zero_us     : float64, shape (row,); the row's zero from the step's zero. [us]
     """
 
@@ -198,13 +198,18 @@ class _DenseRows(NamedTuple):
         microbatch = common(self.take(self.recorded.microbatch, places.computes))
         chunks = common(self.take(self.recorded.chunk, places.has_chunk))
         self._refuse_doubles(microbatch, chunks)
+        order = self._start_order(times.start_s, places.computes)
+        of_loads = (self.recorded.microbatch, self.recorded.chunk)
+        loads = loaded_for(
+            Passes(*(common(self.take(values, places.loads)) for values in of_loads)),
+            Passes(microbatch[places.forwards], chunks[places.forwards]),
+        )
         parts = Parts(
-            self._start_order(times.start_s, places.computes),
+            order,
             self._start_order(times.start_s, places.dp_stream) + places.dp_stream.start,
             chunks,
-            loaded_for(
-                common(self.take(self.recorded.microbatch, places.loads)), microbatch[places.forwards]
-            ),
+            loads,
+            run_in_turn(*times, places, order, loads),
             common(no_op_transfers(self.counts, *times)),
         )
         if all(part.shape[1] == 1 for part in parts):

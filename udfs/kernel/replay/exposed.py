@@ -166,7 +166,7 @@ def _replay_without(
             for row in rows_without[op]:
                 copy(end_rows[row], start_rows[row])
                 if takes_less[op]:
-                    # A send that was buffered keeps nobody waiting: it ends as early without the others.
+                    # A buffered send, or clock noise: if it ended later, a step could get longer.
                     add(start_rows[row], np.minimum(durations[op], 0.0), end_rows[row])
             if is_last[op]:
                 np.maximum(active_s, end_s, out=active_s)

@@ -99,6 +99,11 @@ def test_a_file_of_events_has_its_account_and_the_logs_beside_it_are_read_as_eve
         assert found.job(JOB)["source_format"] == "rank-log/1"
 
 
+def test_events_without_any_step_are_stored(tmp_path: Path) -> None:
+    found = landed(tmp_path, {NAMES[0]: text(GOOD | {"step": None})})
+    assert [row["step"] for row in found.of(RUN_EVENTS, JOB)] == [None]
+
+
 def test_one_that_breaks_off_is_one_reject_without_rows(tmp_path: Path) -> None:
     found = landed(tmp_path, {NAMES[1]: gzip.compress(text(GOOD))[:-4]})
     assert found.rejected(JOB) == [(NAMES[1], None, "unreadable_file")]

@@ -24,6 +24,7 @@ SHAPES: Final = {
     "usual": LOADING,
     "virtual": replace(VIRTUAL, loads_data=True),
     "overlapped": replace(OVERLAPPED, loads_data=True),
+    "in turn": replace(LOADING, loads_in_turn=True),
 }
 RARE: Final = {"on all workers": SlowReads(1.0, 0.01), "on one replica": SlowReads(0.8, 0.1, 2)}
 
