@@ -83,11 +83,17 @@ def test_hosts_without_a_type_are_a_row_of_their_own() -> None:
 def test_other_units_are_compared_as_if_all_were_on_the_fastest_type() -> None:
     """Else history would take the hosts of a slower type for slow ones."""
     (plain,) = two_replicas(gpu_type="H100")["job_baseline"]
-    types = {"node-0": SLOWER, "node-1": FASTER}
-    (slower_first,) = two_replicas(0.5, gpu_types=types, gpu_type="H100")["job_baseline"]
-    assert (plain["gpu_type"], slower_first["gpu_type"]) == ("H100", "A100 + H100")
-    assert slower_first["stages"][0]["usual_compute_s"] == pytest.approx(1.0)
-    assert slower_first["slow_hosts"] == []
+    types = {"node-0": FASTER, "node-1": SLOWER, "node-2": SLOWER}
+    rows = [
+        line(step, dp_rank, 0, [("forward-compute", 0, compute_s)], host=f"node-{dp_rank}")
+        for step in range(STEPS)
+        for dp_rank, compute_s in enumerate((1.0, 2.0, 2.0))
+    ]
+    found = simulate_job(rank_steps(*rows), manifest(dp_size=3) | {"gpu_types": types, "gpu_type": "H100"})
+    (mixed,) = found["job_baseline"].to_pylist()
+    assert (plain["gpu_type"], mixed["gpu_type"]) == ("H100", "A100 + H100")
+    assert mixed["stages"][0]["usual_compute_s"] == pytest.approx(1.0)
+    assert mixed["slow_hosts"] == []
     (one_type,) = two_replicas(gpu_types=dict.fromkeys(types, "B200"))["job_baseline"]
     assert one_type["gpu_type"] == "B200"
 

@@ -11,6 +11,7 @@ from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences
 from jobs.synthetic.mechanisms.workers import UnsynchronisedGc, WeakGpu
 from jobs.synthetic.shape import JobShape
 from tests.udfs.kernel.diagnosis.generated import OVERLAPPED, USUAL, VIRTUAL, diagnosed
+from udfs.kernel.diagnosis.factors import decompose
 from udfs.kernel.diagnosis.gpu_types import type_factors
 
 NEAR: Final = 0.005
@@ -133,3 +134,12 @@ def test_a_type_whose_workers_scatter_more_than_it_is_slow_is_not_slower() -> No
     assert type_factors(times_s, worker_type).is_slower.tolist() == [False, True]
     times_s *= np.array([0.9, 1.1, 1.0, 1.2, 0.9, 1.1, 1.0, 1.2])
     assert type_factors(times_s, worker_type).is_slower.tolist() == [False, False]
+
+
+def test_a_pause_is_as_long_on_a_slower_type() -> None:
+    worker_type = np.array([[0, 0, 1, 1]])
+    times_s = np.repeat(computes(worker_type, [1.0, 2.0], [1.0])[:, :, :, None], 4, axis=3)
+    times_s[0, 0, 0, 1, 5, 3] += 3.0
+    found = decompose(times_s, np.full(worker_type.shape, -1), worker_type)
+    assert found.pause_s.max() == pytest.approx(3.0)
+    assert found.pause_s.sum() == pytest.approx(3.0)
