@@ -10,6 +10,7 @@ from schemas.table import Column, Expectation, Table
 from schemas.vocabulary import UNIT_KEY
 
 _share = partial(col.fraction, minimum=0, maximum=1)
+_instant = partial(Column, type=pa.int64(), unit="us", nullable=True)
 _shares = partial(Column, type=pa.list_(pa.float32()), unit="fraction", minimum=0, maximum=1)
 
 JOB_POWER: Final = Table(
@@ -49,8 +50,8 @@ JOB_POWER: Final = Table(
             unit="fraction",
             minimum=0,
         ),
-        col.instant("first_at", "start of the first recorded step; null without times of day", nullable=True),
-        col.instant("last_at", "end of the last recorded step; null likewise", nullable=True),
+        _instant("first_us", "start of the first recorded step, Unix time; null without times of day"),
+        _instant("last_us", "end of the last recorded step, likewise"),
         col.seconds(
             "step_every_s",
             "time from one step to the next, fitted to their beginnings by step number; null without times "
@@ -63,11 +64,10 @@ JOB_POWER: Final = Table(
             nullable=True,
             minimum=0,
         ),
-        col.instant(
-            "peak_at",
-            "a peak of the dominant component, in the middle of the recorded steps; null where beat_scatter "
-            "is null or above 1/8",
-            nullable=True,
+        _instant(
+            "peak_us",
+            "a peak of the dominant component, in the middle of the recorded steps, Unix time; null where "
+            "beat_scatter is null or above 1/8",
         ),
     ),
     alike=("computing_share", "computing_share_low", "computing_share_high"),
@@ -83,7 +83,7 @@ JOB_POWER: Final = Table(
         ),
         Expectation(
             "a_peak_has_a_beat",
-            "peak_at IS NULL OR (beat_scatter IS NOT NULL AND step_every_s IS NOT NULL)",
+            "peak_us IS NULL OR (beat_scatter IS NOT NULL AND step_every_s IS NOT NULL)",
             "the time of a peak exists only where steps have a beat",
         ),
     ),
@@ -184,7 +184,7 @@ POWER_IN_PHASE: Final = Table(
     "power_in_phase",
     "One row per pair of units of a log date that swing in phase: in the time in which both were recorded, "
     "ten periods at least, their dominant components drift by no more than 1/4 period, and in its middle "
-    "their peaks are no more than 1/8 apart. Units without a known phase (job_power.peak_at) are in no pair. "
+    "their peaks are no more than 1/8 apart. Units without a known phase (job_power.peak_us) are in no pair. "
     "Of very many pairs a day keeps the 1,000 that swing most.",
     grain=("log_date", "job_id", "run_id", "other_job_id", "other_run_id"),
     columns=(

@@ -7,6 +7,7 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -153,7 +154,7 @@ def judge_pair(seed: int, most_ops: int = 5_000) -> Row | None:
         "seed": seed,
         "relation": relation,
         "is_in_phase": relation in RELATIONS[:2],
-        "has_phase": all(row is not None and row["peak_at"] is not None for row in rows),
+        "has_phase": all(row is not None and row["peak_us"] is not None for row in rows),
         "found": found.num_rows > 0,
         "peak_error": _peak_error(rows[0], true[0], plan, beat_s),
         "phase_error": abs(found["phase_difference"][0].as_py() - later) if found.num_rows else np.nan,
@@ -163,11 +164,11 @@ def judge_pair(seed: int, most_ops: int = 5_000) -> Row | None:
 
 def _peak_error(row: Row | None, true: Truth, plan: JobPlan, beat_s: float) -> float:
     """How far a job's peak is found from the true one, in periods of the dominant component."""
-    if row is None or row["peak_at"] is None:
+    if row is None or row["peak_us"] is None:
         return np.nan
     first, last = plan.step_numbers[0], plan.step_numbers[-1]
     wanted_s = plan.identity.first_t0_us * 1e-6 + ((first + last) // 2 - first) * beat_s + true.peak_s
-    apart = (row["peak_at"].timestamp() - wanted_s) * true.harmonic / true.step_s
+    apart = (row["peak_us"] * 1e-6 - wanted_s) * true.harmonic / true.step_s
     return float(abs(apart - np.rint(apart)))
 
 
@@ -175,7 +176,7 @@ def _pair(rows: list[Row], world_size: int) -> "pa.Table | None":
     """Rows of power_in_phase of two units; None where one has no result."""
     if len(rows) < 2:
         return None
-    day = rows[0]["first_at"].date()
+    day = datetime.fromtimestamp(rows[0]["first_us"] * 1e-6, UTC).date()
     stated = dict.fromkeys(READ["jobs"]) | {"world_size": world_size}
     units: list[dict[str, Any]] = [
         {name: row[name] for name in READ[JOB_POWER]}

@@ -107,9 +107,8 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "computing_share_high": [0.5, 1.0], "mean_share": 0.5, "low_share": 0.25, "high_share": 0.75,
         "swing_share": 0.5, "step_swing_share": 0.5, "dominant_harmonic": 1, "dominant_period_s": 5.0,
         "dominant_amplitude": 0.25, "harmonic_amplitudes": [0.25, 0.125],
-        "first_at": datetime(2026, 1, 5, 8, 0, tzinfo=UTC),
-        "last_at": datetime(2026, 1, 5, 20, 0, tzinfo=UTC),
-        "step_every_s": 5.0, "beat_scatter": 0.01, "peak_at": datetime(2026, 1, 5, 14, 0, 2, tzinfo=UTC),
+        "first_us": 1767600000000000, "last_us": 1767643200000000, "step_every_s": 5.0, "beat_scatter": 0.01,
+        "peak_us": 1767621602000000,
     },
     "role_step": {
         **_UNIT, "step": 1200, "part_of": "rlhf-7", "role": "actor", "iteration": 30,

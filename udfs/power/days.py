@@ -18,7 +18,7 @@ MOST_PAIRS: Final = 1000
 READ: Final = {
     "job_power": (
         *("mean_share", "low_share", "high_share", "swing_share", "dominant_harmonic", "dominant_amplitude"),
-        *("first_at", "last_at", "step_every_s", "peak_at"),
+        *("first_us", "last_us", "step_every_s", "peak_us"),
     ),
     "jobs": ("gpu_type", "gpu_types", "world_size", "gpu_hours", "started_at", "ended_at"),
 }
@@ -27,6 +27,8 @@ READ: Final = {
 _DAY_H: Final = 24.0
 _HOUR: Final = timedelta(hours=1)
 _W_IN_MW: Final = 1e6
+_US: Final = 1e-6
+"""Seconds in a microsecond."""
 
 Row = dict[str, Any]
 
@@ -131,16 +133,16 @@ def _column(rows: list[Row], name: str) -> Floats:
 
 def _pairs(rows: list[Row]) -> list[Row]:
     """Rows of power_in_phase of a day, all of them."""
-    rows = [row for row in rows if row["peak_at"] is not None]
+    rows = [row for row in rows if row["peak_us"] is not None]
     if not rows:
         return []
-    zero = min(row["first_at"] for row in rows)
+    zero_us = min(row["first_us"] for row in rows)
     at_s = {
-        name: np.array([(row[name] - zero).total_seconds() for row in rows])
-        for name in ("peak_at", "first_at", "last_at")
+        name: np.array([(row[name] - zero_us) * _US for row in rows])
+        for name in ("peak_us", "first_us", "last_us")
     }
     period_s = _column(rows, "step_every_s") / _column(rows, "dominant_harmonic")
-    found = in_phase(Swings(period_s, at_s["peak_at"], at_s["first_at"], at_s["last_at"]))
+    found = in_phase(Swings(period_s, at_s["peak_us"], at_s["first_us"], at_s["last_us"]))
     swing_gpus = 2 * _column(rows, "world_size") * _column(rows, "dominant_amplitude")
     per_gpu = [row["computing_w"] - row["otherwise_w"] if "mean_mw" in row else np.nan for row in rows]
     swing_mw = swing_gpus * np.array(per_gpu) / _W_IN_MW

@@ -59,7 +59,7 @@ def _on_the_clock(recorded: Recorded, rows: ReplayedRows, dominant: int, peak_s:
     def at(since_us: float) -> int:
         return int(zero_us[0]) + round(since_us)
 
-    columns: dict[str, Any] = {"first_at": at(began_us[0]), "last_at": at(ended_us)}
+    columns: dict[str, Any] = {"first_us": at(began_us[0]), "last_us": at(ended_us)}
     found = beat(rows.steps, began_us / _US)
     if found is None:
         return columns
@@ -68,7 +68,7 @@ def _on_the_clock(recorded: Recorded, rows: ReplayedRows, dominant: int, peak_s:
         scatter = dominant * found.scatter_s / found.every_s
         columns["beat_scatter"] = scatter
         if scatter <= IN_BEAT:
-            columns["peak_at"] = at((found.middle_s + peak_s) * _US)
+            columns["peak_us"] = at((found.middle_s + peak_s) * _US)
     return columns
 
 

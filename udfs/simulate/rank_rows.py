@@ -16,6 +16,9 @@ from udfs.kernel.recorded.rows import US, StageRows
 from udfs.layout import is_partial
 from udfs.op_lists import list_lengths, stage_rows
 
+_ENDLESS_US: Final = 2**61
+"""Times so far from 1970 overflow where durations are added. [us]"""
+
 RANK_CLOCK: Final = "rank"
 """A clock of which only the rank is known is called by it: rank 17."""
 
@@ -108,12 +111,12 @@ class ReplayedRows:
 
     @property
     def step_zero_us(self) -> Ints | None:
-        """Unix time of each step's zero, shape (step,); None where a line does not say. [us]"""
+        """Unix time of each step's zero, shape (step,); None where a line does not say, or nonsense. [us]"""
         if "t0_us" not in self.table.column_names or self.table.column("t0_us").null_count:
             return None
         t0_us = _integers(self.table, "t0_us")[self.replayed_row]
         zero_us: Ints = t0_us.min(axis=(0, 2))
-        return zero_us
+        return zero_us if np.abs(zero_us).max() < _ENDLESS_US else None
 
     def stages(self, first: int = 0, end: int | None = None) -> list[StageRows]:
         """Kernel rows of the steps [first, end), one per stage, ordered by (step, dp_rank).

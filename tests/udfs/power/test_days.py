@@ -101,12 +101,12 @@ def test_a_day_sums_units_for_the_time_they_ran() -> None:
 
 def test_units_in_phase() -> None:
     """Unit b peaks 0.5 s, a tenth of its period, later than a; c has no megawatts, d no phase."""
-    peak = ROWS[JOB_POWER]["peak_at"]
+    peak_us = ROWS[JOB_POWER]["peak_us"]
     units = [
         unit("a"),
-        unit("b", peak_at=peak + timedelta(seconds=1200.5)),
-        unit("c", peak_at=peak - timedelta(seconds=0.5), world_size=2000, gpu_type="A100"),
-        unit("d", peak_at=None),
+        unit("b", peak_us=peak_us + 1_200_500_000),
+        unit("c", peak_us=peak_us - 500_000, world_size=2000, gpu_type="A100"),
+        unit("d", peak_us=None),
     ]
     found = tables(*units)
     pairs = {(row["job_id"], row["other_job_id"]): row for row in found[POWER_IN_PHASE]}
