@@ -20,7 +20,7 @@ from jobs.runtime.progress import working
 from jobs.runtime.project import data_root
 from jobs.runtime.run_log import added
 from jobs.runtime.settings import REPORT, Settings, SettingsError
-from jobs.synthetic.demo import DAYS, JOBS, write_demo
+from jobs.synthetic.demo import DAYS, planted, write_demo
 from jobs.synthetic.fleet import FIRST_DAY
 from jobs.warehouse.tables import Warehouse
 
@@ -113,7 +113,7 @@ NEXT: Final = (
 def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int]:
     """Write the fleet into the landing folder, run every night, print the summary; returns rows per table."""
     landing = Path(settings.paths.landing)
-    _say(f"generating {len(JOBS)} jobs on {DAYS} days into {landing} ...")
+    _say(f"generating {len(planted())} jobs on {DAYS} days into {landing} ...")
     with working("demo: generating logs"):
         log_dates = make_landing(landing, seed)
     rows: dict[str, int] = {}
@@ -160,8 +160,7 @@ def _copy_traces(traces: Path, landing: Path) -> None:
 def show(spark: SparkSession, settings: Settings) -> None:
     """Print the fleet's summary, its place, and queries to try next."""
     Warehouse(spark, settings.paths.warehouse).register_views()
-    planted = [(job.job_id, job.planted) for job in JOBS]
-    spark.createDataFrame(planted, "job_id string, planted string").createOrReplaceTempView("planted")
+    spark.createDataFrame(planted(), "job_id string, planted string").createOrReplaceTempView("planted")
     for title, sql in SUMMARY:
         sys.stdout.write(f"\n{title}\n")
         write(collected(spark.sql(sql)), "table", sys.stdout)

@@ -9,16 +9,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from jobs.synthetic.fleet import SHIFTS, Fleet, FleetJob, write_fleet
-from jobs.synthetic.log_files import run_folder
+from jobs.synthetic.log_files import run_folder, write_rank_logs
 from jobs.synthetic.mechanisms.gpu_types import MixedTypes
 from jobs.synthetic.mechanisms.mechanism import Mechanism
 from jobs.synthetic.mechanisms.transfers import FlappingLink, SlowReads, SlowStorage
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences
 from jobs.synthetic.mechanisms.workers import SickHost, UnsynchronisedGc, WeakGpu
 from jobs.synthetic.run_events import RunHabits
-from jobs.synthetic.shape import JobShape, Workload
+from jobs.synthetic.shape import JobIdentity, JobShape, Workload
 from jobs.synthetic.simulation import JobPlan
+from jobs.synthetic.whole import Run, WholeSimulation
 from schemas.vocabulary import STATUS_ANALYSED, STATUS_NO_MANIFEST
 
 DAYS: Final = 3
@@ -161,6 +164,41 @@ JOBS: Final = (
 )  # fmt: skip
 
 
+WHOLE: Final = "rlhf-7b"
+ITERATIONS: Final = 12
+TRANSITION_S: Final = 0.2
+ROLES: Final = {
+    "rollout": (
+        "a slow worker",
+        JobShape(dp_size=4, microbatches=4, steps=2 * ITERATIONS),
+        [WeakGpu(2, 0, 1.5)],
+    ),
+    "reward": ("nothing", JobShape(dp_size=2, microbatches=2, steps=ITERATIONS), []),
+    "actor": ("nothing", JobShape(dp_size=2, pp_size=2, microbatches=4, steps=ITERATIONS), []),
+}
+"""Roles of the whole in their order, each waiting for the one before it; what was planted in each."""
+
+
+def planted() -> list[tuple[str, str]]:
+    """Jobs, and what was made to go wrong in each."""
+    roles = [(f"{WHOLE}-{role}", f"{what}, a role of {WHOLE}") for role, (what, *_) in ROLES.items()]
+    return [(job.job_id, job.planted) for job in JOBS] + roles
+
+
+def demo_whole(seed: int = 0) -> WholeSimulation:
+    """Three roles on the first day that wait for each other in every iteration."""
+    runs, names = [], list(ROLES)
+    for number, (role, (_, shape, mechanisms)) in enumerate(ROLES.items()):
+        fields = {**ABOUT, "team": "assistant", "model": WHOLE, "gpu_hours": shape.world_size * 24.0}
+        identity = JobIdentity(f"{WHOLE}-{role}", "r1", hosts=(f"node-{100 + number:04d}",), fields=fields)
+        plan = JobPlan(shape, mechanisms, seed + len(JOBS) + number, identity, USUAL)
+        before = (names[-1],) if number == 0 else ()
+        steps = shape.steps // ITERATIONS
+        transition_s = np.full(ITERATIONS, TRANSITION_S)
+        runs.append(Run(role, plan, tuple(names[max(number - 1, 0) : number]), before, steps, transition_s))
+    return WholeSimulation(WHOLE, runs)
+
+
 def demo_fleet(seed: int = 0) -> Fleet:
     """The fleet; its jobs draw from separate seeds."""
     return Fleet([job.in_fleet(seed + number) for number, job in enumerate(JOBS)])
@@ -170,6 +208,8 @@ def write_demo(landing: Path, seed: int = 0) -> Fleet:
     """Write the fleet's logs into a landing folder, and break some of them. Same seed, same bytes."""
     fleet = demo_fleet(seed)
     write_fleet(landing, fleet)
+    for job in demo_whole(seed).recorded():
+        write_rank_logs(landing, fleet.log_date(0), job)
     torn = run_folder(landing, fleet.log_date(0), "gpt-70b", "r1") / "rank-00008.jsonl"
     torn.write_bytes(torn.read_bytes()[:-700])
     misspelt = run_folder(landing, fleet.log_date(1), "recsys-9b", "r1") / "rank-00002.jsonl"
