@@ -225,7 +225,7 @@ def test_the_nights_report_adds_up_to_its_tables(night: Night) -> None:
     for hours in (units.lost, unpacked(data["parts"]).lost, of_causes):
         assert pd.Series(hours).sum() == pytest.approx(lost, rel=1e-5)
     chart_names = [chart["name"] for chart in Page(pages[good_page]).data["charts"]]
-    assert chart_names == ["workers", "steps", "opTypes", "stepMap"]
+    assert chart_names == ["workers", "steps", "opTypes", "power", "stepMap"]
 
 
 def test_a_page_of_any_job_on_demand(night: Night, capsys: pytest.CaptureFixture[str]) -> None:
