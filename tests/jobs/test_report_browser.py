@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 FLEET = fleet(runs=60, days=40)
 FLEET_CHARTS = ("trend", "waste", "sizes", "op-types")
-JOB_CHARTS = ("workers", "step-map", "steps", "op-types")
+JOB_CHARTS = ("workers", "step-map", "steps", "op-types", "power")
 MARKS = """
     const place = document.getElementById(arguments[0]);
     const canvas = place.querySelector("canvas");
