@@ -18,7 +18,7 @@ from jobs.runtime.project import PROJECT
 from schemas.unit import Unit
 from tests.support import published
 from tests.support.golden_revision import golden_revision
-from tests.support.golden_units import FOLDER, LOADS, GoldenUnit, golden_units
+from tests.support.golden_units import FOLDER, LATER, GoldenUnit, golden_units
 from udfs.revise import REVISION_VERSION
 from udfs.simulate.result_tables import SIMULATOR_VERSION
 from udfs.simulate.unit_batches import UnitRows, simulate_unit
@@ -55,9 +55,9 @@ def simulated() -> dict[str, Results]:
     return _simulated([*units, *golden_units()])
 
 
-def simulated_loads() -> dict[str, Results]:
-    """The same of the golden units that record loads of data."""
-    return _simulated(golden_units(LOADS))
+def simulated_later() -> dict[str, Results]:
+    """The same of golden units with what logs came to hold later."""
+    return _simulated(golden_units(LATER))
 
 
 def _simulated(units: Sequence[GoldenUnit]) -> dict[str, Results]:
@@ -73,7 +73,7 @@ def _simulated(units: Sequence[GoldenUnit]) -> dict[str, Results]:
 _RAISED_IN: Final = "SIMULATOR_VERSION in udfs/simulate/result_tables.py"
 VERSIONED: Final = {
     "simulate": Versioned(SIMULATOR_VERSION, _RAISED_IN, simulated),
-    "simulate loads": Versioned(SIMULATOR_VERSION, _RAISED_IN, simulated_loads),
+    "simulate later": Versioned(SIMULATOR_VERSION, _RAISED_IN, simulated_later),
     "revise": Versioned(
         REVISION_VERSION, "REVISION_VERSION in udfs/revise/__init__.py", lambda: {"all": golden_revision()}
     ),

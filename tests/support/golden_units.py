@@ -18,18 +18,19 @@ import pyarrow.parquet as pq
 
 from jobs.runtime.project import PROJECT
 from jobs.synthetic.job import GeneratedJob
+from jobs.synthetic.mechanisms.gpu_types import MixedTypes
 from jobs.synthetic.mechanisms.nuisances import ClockSkew, HeavyTailedNoise
 from jobs.synthetic.mechanisms.transfers import FlappingLink, SlowReads, SlowStorage
 from jobs.synthetic.mechanisms.work import LossLayer, PackedSequences
 from jobs.synthetic.mechanisms.workers import UnsynchronisedGc, WeakGpu
 from jobs.synthetic.shape import TRANSFERS, JobShape
-from schemas.vocabulary import OP_CODES
+from schemas.vocabulary import EVENT_FIRST_STEP, EVENT_START, EVENT_STOP, OP_CODES
 from tests.support.skewed import job_on_hosts
 from udfs.op_lists import LISTS
 
 FOLDER: Final = PROJECT / "tests" / "data" / "golden"
 UNITS: Final = "units"
-LOADS: Final = "loads"
+LATER: Final = "later"
 """Files of golden units."""
 _UNIT: Final = "unit"
 _SHAPE: Final = JobShape(dp_size=3, pp_size=2, microbatches=3, steps=10)
@@ -96,13 +97,30 @@ def _drawn() -> Iterator[GoldenUnit]:
     yield _unit("unknown_clocks", job_on_hosts(replace(_SHAPE, dp_size=1, absent=alone, tp_size=8)))
 
 
-def _with_loads() -> Iterator[GoldenUnit]:
+def _later() -> Iterator[GoldenUnit]:
+    """Loads of data, types of GPUs, events of the run and iterations of its steps."""
     slow = SlowReads(0.4, 0.1)
     yield _unit("data_loading", job_on_hosts(replace(_SHAPE, loads_data=True), slow))
     yield _unit("loads in turn", job_on_hosts(replace(_SHAPE, loads_data=True, loads_in_turn=True), slow))
+    types = {f"node-{host:04d}": "A100" if host % 3 == 1 else "H100" for host in range(6)}
+    mixed = MixedTypes(types, {"H100": (1.0, 1.0), "A100": (1.5, 1.4)})
+    yield _unit("mixed_hardware", job_on_hosts(replace(_SHAPE, tp_size=8), mixed))
+    small = job_on_hosts(replace(_SHAPE, dp_size=2, microbatches=2))
+    began = min(small.rank_steps["t0_us"].to_pylist())
+    steps = sorted(set(small.rank_steps["step"].to_pylist()))
+    events = [
+        {"event": EVENT_START, "at_us": began - 60_000_000, "step": None, "duration_us": None},
+        {"event": EVENT_FIRST_STEP, "at_us": began, "step": steps[0], "duration_us": None},
+        {"event": EVENT_STOP, "at_us": began + 60_000_000, "step": steps[-1], "duration_us": None},
+    ]
+    facts: Row = {
+        **{"events": events, "gpu_hours": 0.2, "part_of": "whole", "role": "policy"},
+        "iterations": {str(step): step // 2 for step in steps},
+    }
+    yield _unit("a role with events", small, manifest=small.manifest | facts)
 
 
-_DRAWN: Final = {UNITS: _drawn, LOADS: _with_loads}
+_DRAWN: Final = {UNITS: _drawn, LATER: _later}
 
 
 def _unit(name: str, job: GeneratedJob, manifest: Row | None = None, **more: object) -> GoldenUnit:
