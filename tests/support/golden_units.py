@@ -114,7 +114,10 @@ def _later() -> Iterator[GoldenUnit]:
         {"event": EVENT_STOP, "at_us": began + 60_000_000, "step": steps[-1], "duration_us": None},
     ]
     facts: Row = {
-        **{"events": events, "gpu_hours": 0.2, "part_of": "whole", "role": "policy"},
+        "events": events,
+        "gpu_hours": 0.2,
+        "part_of": "whole",
+        "role": "policy",
         "iterations": {str(step): step // 2 for step in steps},
     }
     yield _unit("a role with events", small, manifest=small.manifest | facts)
