@@ -185,7 +185,8 @@ def whole_of(
 def _part(steps: Sequence[Row], first_us: int) -> tuple[float, float, float, float]:
     """First start, last end, busy time and ideal over recorded time of a run's steps of one iteration."""
     start_us, end_us = min(step["start_us"] for step in steps), max(step["end_us"] for step in steps)
-    ideal = sum(step["ideal_step_s"] for step in steps) / sum(step["actual_step_s"] for step in steps)
+    actual_s = sum(step["actual_step_s"] for step in steps)
+    ideal = sum(step["ideal_step_s"] for step in steps) / actual_s if actual_s else 1.0  # nothing to save
     return (start_us - first_us) * _US, (end_us - first_us) * _US, _joined_s(steps, first_us), ideal
 
 

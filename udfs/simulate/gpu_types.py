@@ -29,7 +29,7 @@ class WorkerTypes(NamedTuple):
 
     @property
     def is_mixed(self) -> bool:
-        """Whether there is anything to compare: two types among the workers."""
+        """Whether types can be compared: two at least are among the workers."""
         return len(self.names) > 1
 
 
