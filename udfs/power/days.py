@@ -25,6 +25,7 @@ READ: Final = {
 """Columns of a unit that its power is made of."""
 
 _DAY_H: Final = 24.0
+_DAY: Final = timedelta(days=1)
 _HOUR: Final = timedelta(hours=1)
 _W_IN_MW: Final = 1e6
 _US: Final = 1e-6
@@ -94,7 +95,7 @@ def _hours(row: Row) -> float | None:
     if row["started_at"] is None or row["ended_at"] is None:
         return None
     begins = datetime.combine(row["log_date"], time(tzinfo=UTC))
-    ran = min(row["ended_at"], begins + timedelta(days=1)) - max(row["started_at"], begins)
+    ran = min(row["ended_at"] - begins, _DAY) - max(row["started_at"] - begins, timedelta())
     return max(float(ran / _HOUR), 0.0)
 
 
