@@ -133,7 +133,7 @@ def _column(rows: list[Row], name: str) -> Floats:
 
 
 def _pairs(rows: list[Row]) -> tuple[int, list[Row]]:
-    """How many pairs a day has, and rows of power_in_phase: MOST_PAIRS at most, those that swing most first."""
+    """How many pairs a day has, and rows of power_in_phase: the MOST_PAIRS that swing most."""
     rows = [row for row in rows if row["peak_us"] is not None]
     if not rows:
         return 0, []

@@ -57,7 +57,8 @@ def in_phase(swings: Swings, weight: Floats, most: int) -> tuple[int, Pairs]:
     most   : pairs that are returned, heaviest first, then in the order of the units. No more are in memory
              but those that are compared at a time.
     """
-    count, kept = 0, []
+    count = 0
+    kept: list[Pairs] = []
     for pairs in _with_like_periods(swings.period_s):
         found = _of(swings, *pairs)
         count += len(found.one)
