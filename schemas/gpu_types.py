@@ -6,6 +6,9 @@ from schemas import columns as col
 from schemas.table import Expectation, Table
 from schemas.vocabulary import NOT_STATED, UNIT_KEY
 
+MOST_TYPES: Final = 16
+"""Of a unit, those of most workers: each is replayed, and no job is on more than a few."""
+
 GPU_TYPE_SLOWDOWN: Final = Table(
     "gpu_type_slowdown",
     "One row per type of GPU of a replayed unit, where its replayed workers are on two known types or more; "
@@ -16,7 +19,10 @@ GPU_TYPE_SLOWDOWN: Final = Table(
     grain=(*UNIT_KEY, "gpu_type"),
     columns=(
         *col.UNIT,
-        col.text("gpu_type", f"type, as the log spells it; {NOT_STATED}: not known"),
+        col.text(
+            "gpu_type",
+            f"as the log spells it; {NOT_STATED}: not known, or not of the {MOST_TYPES} with most workers",
+        ),
         col.size("workers", "workers of the type", minimum=1),
         col.size("hosts", "hosts of their replayed ranks, where logged", minimum=0),
         col.seconds(

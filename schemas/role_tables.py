@@ -10,6 +10,9 @@ from schemas.vocabulary import UNIT_KEY
 
 LEAST_ITERATIONS: Final = 3
 """From fewer recorded iterations nothing is said of a whole: an order may be chance."""
+MOST_ITERATIONS: Final = 10_000
+MOST_ROLES: Final = 32
+"""Of larger wholes nothing is said: every role has replays of all spans, and an iteration takes minutes."""
 
 _PART_OF: Final = col.text("part_of", "the whole, as the manifests of its runs name it")
 _ROLE: Final = col.text("role", "what a run does in the whole, as its manifest names it")
@@ -19,7 +22,10 @@ _END: Final = col.integer("end_us", "last end, in Unix time", unit="us")
 _ENDS_LATER: Final = Expectation(
     "ends_after_its_start", "end_us >= start_us", "no span ends before it starts"
 )
-_UNANSWERED: Final = f"null: fewer than {LEAST_ITERATIONS} iterations of the whole, or none of the role"
+_UNANSWERED: Final = (
+    f"null: fewer than {LEAST_ITERATIONS} iterations of the whole, or none of the role; more than "
+    f"{MOST_ITERATIONS:,} iterations or {MOST_ROLES} roles"
+)
 
 ROLE_STEP: Final = Table(
     "role_step",

@@ -5,11 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from jobs.landing.files import EVENTS, LOGS, MANIFEST, META, LandedFile
-from jobs.landing.formats.rows import Bounds
+from jobs.landing.formats.rows import MOST_TYPE_TEXT, Bounds
 from schemas.unit import Unit
 
 CONTRADICTORY: Final = "hosts whose lines state several gpu_types"
 """In `left_out` of the table jobs."""
+
+LEFT_OUT_TYPES: Final = "hosts with a gpu_type: more than a run can have"
+"""In `left_out` likewise."""
 
 Keys = dict[tuple[int, int], str]
 """(rank, step) of every row of a unit, and the file that it came from."""
@@ -74,7 +77,7 @@ class UnitAccount:
     def add_gpu_types(self, others: Iterable["UnitAccount"]) -> None:
         """Add types of hosts that the manifest does not name to the row of jobs, from lines of all parts.
 
-        A host of which they state several is left out, and counted.
+        A host of which they state several is left out, and counted; so are all where they are too many.
         """
         if self.job is None:
             return
@@ -84,6 +87,9 @@ class UnitAccount:
                 stated.setdefault(host, set()).update(names)
         given = self.job.get("gpu_types") or {}
         found = {host: names for host, names in stated.items() if host not in given}
+        if sum(len(host) + len(name) for host, names in stated.items() for name in names) > MOST_TYPE_TEXT:
+            self.job["left_out"] = (self.job.get("left_out") or {}) | {LEFT_OUT_TYPES: len(stated)}
+            return
         known = {host: min(names) for host, names in sorted(found.items()) if len(names) == 1}
         if known:
             self.job["gpu_types"] = given | known

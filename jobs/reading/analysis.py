@@ -76,9 +76,12 @@ def analysis(run: Run) -> Analysis:
 
 
 def _recorded_day(rows: pa.Table) -> date | None:
-    """Day of the first line, in UTC; None where the log knows no time of day."""
+    """Day of the first line, in UTC; None where the log knows no time of day, or one that no calendar has."""
     first_us = pc.min(rows["t0_us"]).as_py() if rows.num_rows else None
-    return datetime.fromtimestamp(first_us / 1e6, UTC).date() if first_us else None
+    try:
+        return datetime.fromtimestamp(first_us / 1e6, UTC).date() if first_us else None
+    except (OverflowError, ValueError, OSError):  # beyond the year 9999, as the platform says it
+        return None
 
 
 def _of_unit(name: str, rows: pa.Table, unit: Unit) -> pa.Table:

@@ -6,7 +6,7 @@ from typing import Final
 from jobs.report import loss, wording
 from jobs.report.rows import Row, UnitTables
 from jobs.report.section import Section
-from schemas.role_tables import LEAST_ITERATIONS
+from schemas.role_tables import LEAST_ITERATIONS, MOST_ITERATIONS, MOST_ROLES
 from schemas.vocabulary import ROLE_STEP
 
 _COLUMNS: Final = (
@@ -50,7 +50,7 @@ def _found(roles: Sequence[Row], answered: Sequence[Row]) -> str:
     if not answered:
         return (
             f"Nothing is said of the whole: fewer than {LEAST_ITERATIONS} of its iterations were recorded "
-            "with absolute times."
+            f"with absolute times, or it has more than {MOST_ITERATIONS:,} iterations or {MOST_ROLES} roles."
         )
     most = max(answered, key=lambda row: (row["waited_for_s"], row["role"]))
     share = wording.percent(most["waited_for_s"] / most["whole_s"])

@@ -91,11 +91,15 @@ class WatchSettings(Section):
     rise: Annotated[float, Field(gt=0)]
 
 
+_GpuWatts = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+"""A rack of GPUs draws less: more is a slip of the unit, and would make a fleet's megawatts infinite."""
+
+
 class WattSettings(Section):
     """What one GPU of a type draws while it computes, and otherwise. [W]"""
 
-    computing: Annotated[float, Field(ge=0)]
-    otherwise: Annotated[float, Field(ge=0)]
+    computing: _GpuWatts
+    otherwise: _GpuWatts
 
     @model_validator(mode="after")
     def _draws_more(self) -> "WattSettings":

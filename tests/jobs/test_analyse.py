@@ -118,6 +118,16 @@ def test_events_of_the_run_say_what_its_hours_were_spent_on(
     assert "checkpoints" not in analyse(run)[1]
 
 
+@pytest.mark.parametrize("t0_us", [2**63 - 1, 253_402_300_800_000_000])
+def test_times_beyond_the_calendar_leave_the_files_day(run: Path, analyse: Analyse, t0_us: int) -> None:
+    for log in run.glob("rank-*.jsonl"):
+        lines = [json.loads(each) | {"t0_us": t0_us} for each in log.read_text().splitlines()]
+        log.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    status, said, _ = analyse(run)
+    assert status == 0
+    assert "The folder names no log date" in said
+
+
 def test_it_prints_the_answer_and_writes_one_page(run: Path, analyse: Analyse, tmp_path: Path) -> None:
     log = min(run.glob("rank-*.jsonl*"))
     log.write_text(log.read_text() + '{"format": "rank-log/1"\n')

@@ -114,10 +114,10 @@ def busy(steps: Sequence[Step]) -> float:
 
 
 def ideal(steps: Sequence[Step]) -> float:
-    """Ideal over recorded time."""
+    """Ideal over recorded time; 1 where no time was recorded."""
     recorded_s: float = sum(step["actual_step_s"] for step in steps)
     ideal_s: float = sum(step["ideal_step_s"] for step in steps)
-    return ideal_s / recorded_s
+    return ideal_s / recorded_s if recorded_s else 1.0
 
 
 SCENARIOS: Mapping[str, Callable[[Sequence[Step], float], float]] = {

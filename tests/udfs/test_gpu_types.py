@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.synthetic.mechanisms.workers import WeakGpu
+from schemas.gpu_types import MOST_TYPES
 from schemas.vocabulary import GPU_TYPE_SLOWDOWN, JOB_CAUSES, NOT_STATED
 from tests.oracle.gpu_types import types_cost
 from tests.oracle.readers import read_layout, read_rank_steps
@@ -78,6 +79,21 @@ def test_hosts_without_a_type_are_a_row_of_their_own() -> None:
     assert list(types) == [SLOWER, FASTER, NOT_STATED], "and no type that no worker is on"
     assert (types[NOT_STATED]["forward_ideal_s"], types[NOT_STATED]["factor"]) == (3.0, None)
     assert (types[NOT_STATED]["backward_ideal_s"], types[NOT_STATED]["is_slower"]) == (None, False)
+
+
+def test_of_too_many_types_those_of_most_workers_are_replayed() -> None:
+    dp_size = MOST_TYPES + 3
+    rows = [
+        line(step, dp_rank, 0, [("forward-compute", 0, 1.0)], host=f"node-{dp_rank:02}")
+        for step in range(STEPS)
+        for dp_rank in range(dp_size)
+    ]
+    stated = {f"node-{dp_rank:02}": f"type {min(dp_rank, dp_size - 2):02}" for dp_rank in range(dp_size)}
+    found = simulate_job(rank_steps(*rows), manifest(dp_size=dp_size) | {"gpu_types": stated})
+    workers = {row["gpu_type"]: row["workers"] for row in found[GPU_TYPE_SLOWDOWN].to_pylist()}
+    kept = [*range(MOST_TYPES - 1), dp_size - 2]
+    assert workers == {f"type {number:02}": 1 for number in kept} | {"type 17": 2, NOT_STATED: 2}
+    assert len(workers) == MOST_TYPES + 1
 
 
 def test_other_units_are_compared_as_if_all_were_on_the_fastest_type() -> None:

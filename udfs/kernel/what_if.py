@@ -102,8 +102,7 @@ def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
     independent. So at most one block of start times, and of replays, is in memory at a time.
 
     rows   : the job's rows, every step complete.
-    raises : TraceDefectError if the ops contradict each other, or take no time, so that there is nothing to
-             compare with.
+    raises : TraceDefectError if the ops contradict each other, or take no time: nothing is faster than that.
     """
     recorded = read(rows, layout, how.ops_together, how.limits, diagnosed=how.diagnosed)
     ideal_s = ideal_durations([(block.graph, block.duration_s) for block in recorded.blocks], how.ideal)

@@ -25,6 +25,7 @@ READ: Final = {
 """Columns of a unit that its power is made of."""
 
 _DAY_H: Final = 24.0
+_DAY: Final = timedelta(days=1)
 _HOUR: Final = timedelta(hours=1)
 _W_IN_MW: Final = 1e6
 _US: Final = 1e-6
@@ -56,9 +57,9 @@ def power_tables(units: pa.Table, watts: Mapping[str, Watts]) -> dict[str, pa.Ta
         by_day.setdefault(row["log_date"], []).append(row)
     days, pairs = [], []
     for day, some in by_day.items():
-        found = _pairs(some)
-        days.append({"log_date": day, "in_phase_pairs": len(found), **_sums(some)})
-        pairs += sorted(found, key=lambda pair: -pair["swing_gpus"])[:MOST_PAIRS]
+        count, found = _pairs(some)
+        days.append({"log_date": day, "in_phase_pairs": count, **_sums(some)})
+        pairs += found
     made = {JOB_MEGAWATTS: rows, POWER_DAY: days, POWER_IN_PHASE: pairs}
     return {name: pa.Table.from_pylist(each, TABLES[name].arrow_schema) for name, each in made.items()}
 
@@ -94,7 +95,7 @@ def _hours(row: Row) -> float | None:
     if row["started_at"] is None or row["ended_at"] is None:
         return None
     begins = datetime.combine(row["log_date"], time(tzinfo=UTC))
-    ran = min(row["ended_at"], begins + timedelta(days=1)) - max(row["started_at"], begins)
+    ran = min(row["ended_at"] - begins, _DAY) - max(row["started_at"] - begins, timedelta())
     return max(float(ran / _HOUR), 0.0)
 
 
@@ -131,19 +132,20 @@ def _column(rows: list[Row], name: str) -> Floats:
     return np.array([row[name] for row in rows], dtype=np.float64)
 
 
-def _pairs(rows: list[Row]) -> list[Row]:
-    """Rows of power_in_phase of a day, all of them."""
+def _pairs(rows: list[Row]) -> tuple[int, list[Row]]:
+    """How many pairs a day has, and rows of power_in_phase: the MOST_PAIRS that swing most."""
     rows = [row for row in rows if row["peak_us"] is not None]
     if not rows:
-        return []
+        return 0, []
     zero_us = min(row["first_us"] for row in rows)
     at_s = {
         name: np.array([(row[name] - zero_us) * _US for row in rows])
         for name in ("peak_us", "first_us", "last_us")
     }
     period_s = _column(rows, "step_every_s") / _column(rows, "dominant_harmonic")
-    found = in_phase(Swings(period_s, at_s["peak_us"], at_s["first_us"], at_s["last_us"]))
     swing_gpus = 2 * _column(rows, "world_size") * _column(rows, "dominant_amplitude")
+    swings = Swings(period_s, at_s["peak_us"], at_s["first_us"], at_s["last_us"])
+    count, found = in_phase(swings, swing_gpus, MOST_PAIRS)
     per_gpu = [row["computing_w"] - row["otherwise_w"] if "mean_mw" in row else np.nan for row in rows]
     swing_mw = swing_gpus * np.array(per_gpu) / _W_IN_MW
     columns: dict[str, list[Any]] = {
@@ -162,7 +164,7 @@ def _pairs(rows: list[Row]) -> list[Row]:
         for name in ("job_id", "run_id"):
             columns[prefix + name] = [rows[unit][name] for unit in units.tolist()]
     day = rows[0]["log_date"]
-    return [
+    return count, [
         {"log_date": day, **dict(zip(columns, values, strict=True))}
         for values in zip(*columns.values(), strict=True)
     ]

@@ -50,12 +50,22 @@ class Pairs(NamedTuple):
     phase_difference: Floats
 
 
-def in_phase(swings: Swings) -> Pairs:
-    """All pairs of units that swing in phase, in the order of the units; of one unit at least."""
-    found = [_of(swings, *pairs) for pairs in _with_like_periods(swings.period_s)]
-    joined = Pairs._make(np.concatenate(parts) for parts in zip(*found, strict=True))
-    order = np.lexsort((joined.other, joined.one))
-    return Pairs._make(values[order] for values in joined)
+def in_phase(swings: Swings, weight: Floats, most: int) -> tuple[int, Pairs]:
+    """How many pairs of units swing in phase, of one unit at least, and the heaviest of them.
+
+    weight : float64, shape (unit,); that of a pair is the sum.
+    most   : pairs that are returned, heaviest first, then in the order of the units. No more are in memory
+             but those that are compared at a time.
+    """
+    count = 0
+    kept: list[Pairs] = []
+    for pairs in _with_like_periods(swings.period_s):
+        found = _of(swings, *pairs)
+        count += len(found.one)
+        joined = Pairs._make(np.concatenate(parts) for parts in zip(*kept, found, strict=True))
+        heaviest = np.lexsort((joined.other, joined.one, -(weight[joined.one] + weight[joined.other])))
+        kept = [Pairs._make(values[heaviest[:most]] for values in joined)]
+    return count, kept[0]
 
 
 def _with_like_periods(period_s: Floats) -> Iterator[tuple[Ints, Ints]]:

@@ -1,14 +1,16 @@
 """Rows of role_iteration and role_effect, from the role_step rows of some days."""
 
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from schemas.role_tables import LEAST_ITERATIONS
+from schemas.role_tables import LEAST_ITERATIONS, MOST_ITERATIONS, MOST_ROLES
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import ROLE_EFFECT, ROLE_ITERATION, UNIT_KEY
@@ -29,12 +31,14 @@ def role_tables(role_steps: pa.Table, runs: pa.Table) -> dict[str, pa.Table]:
                  lost_fraction, all that its causes lose; null where it was not analysed
     """
     found: dict[str, list[Row]] = {ROLE_ITERATION: [], ROLE_EFFECT: []}
-    steps = _by_whole(role_steps)
-    for key, units in sorted(_by_whole(runs).items()):
+    steps = dict(_by_whole(role_steps))
+    for key, of_whole in _by_whole(runs):
+        units, recorded = of_whole.to_pylist(), steps[key].to_pylist() if key in steps else []
         role_of = {_unit(unit): unit["role"] for unit in units if unit["role"] is not None}
-        known = [step for step in steps.get(key, ()) if role_of.get(_unit(step)) == step["role"]]
+        known = [step for step in recorded if role_of.get(_unit(step)) == step["role"]]
         effects = _counted(role_of, known)
-        if len({step["iteration"] for step in known}) >= LEAST_ITERATIONS:
+        iterations = len({step["iteration"] for step in known})
+        if LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS and len(effects) <= MOST_ROLES:
             of_iterations, answers = _answered(known, {_unit(unit): unit["lost_fraction"] for unit in units})
             found[ROLE_ITERATION] += [_of_whole(key) | row for row in of_iterations]
             effects = {role: row | answers.get(role, {}) for role, row in effects.items()}
@@ -45,8 +49,17 @@ def role_tables(role_steps: pa.Table, runs: pa.Table) -> dict[str, pa.Table]:
     return {name: pa.Table.from_pylist(rows, TABLES[name].arrow_schema) for name, rows in found.items()}
 
 
-def _by_whole(table: pa.Table) -> dict[tuple[date, str], list[Row]]:
-    return _grouped(table.to_pylist(), lambda row: (row["log_date"], row["part_of"]))
+def _by_whole(table: pa.Table) -> Iterator[tuple[tuple[date, str], pa.Table]]:
+    """Rows of each whole, in their order, one whole after the other: as Python's, rows are large."""
+    names = ("log_date", "part_of")
+    ordered = table.take(pc.sort_indices(table, [(name, "ascending") for name in names]))
+    if not ordered.num_rows:
+        return
+    codes = [ordered[name].combine_chunks().dictionary_encode().indices.to_numpy() for name in names]
+    first = np.flatnonzero(np.diff(codes, prepend=-1).any(axis=0)).tolist()
+    for begin, end in pairwise([*first, ordered.num_rows]):
+        some = ordered.slice(begin, end - begin)
+        yield (some["log_date"][0].as_py(), some["part_of"][0].as_py()), some
 
 
 def _grouped(rows: Iterable[Row], key: Callable[[Row], Group]) -> dict[Group, list[Row]]:
@@ -67,16 +80,18 @@ def _unit(row: Row) -> Unit:
 def _counted(role_of: dict[Unit, str], steps: Sequence[Row]) -> dict[str, Row]:
     """Runs and iterations of each role."""
     with_steps = {_unit(step) for step in steps}
-    found = {}
-    for role in sorted(set(role_of.values())):
-        units = {unit for unit, each in role_of.items() if each == role}
-        found[role] = {
+    runs = Counter(role_of.values())
+    left_out = Counter(role for unit, role in role_of.items() if unit not in with_steps)
+    iterations = Counter(role for role, _ in {(step["role"], step["iteration"]) for step in steps})
+    return {
+        role: {
             "role": role,
-            "runs": len(units),
-            "runs_left_out": len(units - with_steps),
-            "iterations": len({step["iteration"] for step in steps if step["role"] == role}),
+            "runs": runs[role],
+            "runs_left_out": left_out[role],
+            "iterations": iterations[role],
         }
-    return found
+        for role in sorted(runs)
+    }
 
 
 def _with_hours(effect: Row, gpu_hours: float | None) -> Row:
@@ -185,7 +200,8 @@ def whole_of(
 def _part(steps: Sequence[Row], first_us: int) -> tuple[float, float, float, float]:
     """First start, last end, busy time and ideal over recorded time of a run's steps of one iteration."""
     start_us, end_us = min(step["start_us"] for step in steps), max(step["end_us"] for step in steps)
-    ideal = sum(step["ideal_step_s"] for step in steps) / sum(step["actual_step_s"] for step in steps)
+    actual_s = sum(step["actual_step_s"] for step in steps)
+    ideal = sum(step["ideal_step_s"] for step in steps) / actual_s if actual_s else 1.0  # nothing to save
     return (start_us - first_us) * _US, (end_us - first_us) * _US, _joined_s(steps, first_us), ideal
 
 

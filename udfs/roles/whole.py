@@ -92,12 +92,13 @@ def waits_of(whole: Whole) -> Waits:
 
 def _never_before(first_s: Floats, end_s: Floats, start_s: Floats, last_s: Floats) -> Mask:
     """Whether spans [start_s, last_s] never begin before the ends of [first_s, end_s]; (role, role)."""
-    shorter_s = np.minimum((end_s - first_s)[:, None], last_s - start_s)
-    early_s = end_s[:, None] - start_s
-    are_both_there = ~np.isnan(early_s)
-    is_early = early_s > np.minimum(CLOCKS_S, SHORTEST * shorter_s)
-    found = np.logical_and(are_both_there.any(axis=-1), ~is_early.any(axis=-1))
-    return np.asarray(found)
+    found = np.zeros((len(end_s), len(start_s)), dtype=bool)
+    for role, ends_s in enumerate(end_s):  # one at a time, so that no array has two axes of roles
+        shorter_s = np.minimum(ends_s - first_s[role], last_s - start_s)
+        early_s = ends_s - start_s
+        is_early = early_s > np.minimum(CLOCKS_S, SHORTEST * shorter_s)
+        found[role] = (~np.isnan(early_s)).any(axis=-1) & ~is_early.any(axis=-1)
+    return found
 
 
 class Chain(NamedTuple):
@@ -174,4 +175,5 @@ def longest_path(whole: Whole, chain: Chain) -> tuple[Mask, Floats]:
 def _stretches(whole: Whole, chain: Chain) -> list[Ints]:
     """Places of the spans of each stretch of iterations that follow each other, by start."""
     stretch = np.cumsum(~whole.follows)[chain.spans[:, 1]]
-    return [np.flatnonzero(stretch == each) for each in np.unique(stretch)]
+    places = np.argsort(stretch, kind="stable")
+    return np.split(places, np.flatnonzero(np.diff(stretch[places])) + 1)

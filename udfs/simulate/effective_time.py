@@ -5,7 +5,7 @@ Equations: udfs/README.md, "Effective time".
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ Row = dict[str, Any]
 MOST_OVERDRAWN: Final = 0.01
 """Part of the GPU-hours by which what events show may exceed them: clocks, and manifests that are rounded."""
 _HOUR_S: Final = 3600.0
-_DAY: Final = timedelta(days=1)
+_DAY_S: Final = 86_400.0
 _COUNTED: Final = {
     "starts": (EVENT_START, EVENT_RESTART),
     "failures": (EVENT_FAILURE,),
@@ -143,8 +143,8 @@ def _window(facts: Mapping[str, object]) -> Span:
     begin_s, end_s = -math.inf, math.inf
     day = facts.get("log_date")
     if isinstance(day, date):
-        midnight = datetime.combine(day, time(), UTC)
-        begin_s, end_s = midnight.timestamp(), (midnight + _DAY).timestamp()
+        begin_s = datetime.combine(day, time(), UTC).timestamp()
+        end_s = begin_s + _DAY_S
     started_s, ended_s = (_moment_s(facts.get(name)) for name in ("started_at", "ended_at"))
     begin_s = begin_s if started_s is None else max(begin_s, started_s)
     end_s = end_s if ended_s is None else min(end_s, ended_s)

@@ -1,11 +1,13 @@
 """Types of GPU: which worker is on which, from the manifest's hosts; rows of gpu_type_slowdown."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple, cast
 
 import numpy as np
 
+from schemas.gpu_types import MOST_TYPES
 from schemas.vocabulary import NOT_STATED
 from udfs.kernel.arrays import Ints
 from udfs.kernel.cause import MIXED_HARDWARE, Diagnosis, TypeFactors
@@ -18,8 +20,8 @@ Row = dict[str, object]
 class WorkerTypes(NamedTuple):
     """Types of a unit's workers.
 
-    names  : of the types, by number, ascending.
-    number : int, shape (stage, dp_rank); -1 where nothing states the type of its host.
+    names  : of the types, by number, ascending; of more than MOST_TYPES those of most workers.
+    number : int, shape (stage, dp_rank); -1 where nothing states the type of its host, or it has no number.
     hosts  : host of each worker, None where not logged; stage after stage.
     """
 
@@ -29,7 +31,7 @@ class WorkerTypes(NamedTuple):
 
     @property
     def is_mixed(self) -> bool:
-        """Whether there is anything to compare: two types among the workers."""
+        """Whether types can be compared: two at least are among the workers."""
         return len(self.names) > 1
 
 
@@ -44,7 +46,8 @@ def worker_types(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerTy
     column = rows.table.column("host")
     hosts = [column[row].as_py() for row in rows.worker_row.ravel().tolist()]
     of_worker = [stated.get(host) for host in hosts]
-    names = sorted({name for name in of_worker if isinstance(name, str) and name != NOT_STATED})
+    workers = Counter(name for name in of_worker if isinstance(name, str) and name != NOT_STATED)
+    names = sorted(sorted(workers, key=lambda name: (-workers[name], name))[:MOST_TYPES])
     if not names:
         return None
     number = [names.index(name) if name in names else -1 for name in of_worker]

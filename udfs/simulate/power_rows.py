@@ -8,7 +8,7 @@ import pyarrow as pa
 from udfs.kernel.arrays import Floats
 from udfs.kernel.recorded.first_pass import Recorded
 from udfs.kernel.swing import IN_BEAT, beat, swing
-from udfs.simulate.rank_rows import ReplayedRows
+from udfs.simulate.rank_rows import ENDLESS_US, ReplayedRows
 
 _US: Final = 1e6
 """Microseconds in a second."""
@@ -55,6 +55,8 @@ def _on_the_clock(recorded: Recorded, rows: ReplayedRows, dominant: int, peak_s:
         return {}
     began_us = zero_us - zero_us[0] + recorded.began_s * _US
     ended_us = began_us[-1] + recorded.actual_s[-1] * _US
+    if not np.abs([*began_us, ended_us]).max() < ENDLESS_US:
+        return {}
 
     def at(since_us: float) -> int:
         return int(zero_us[0]) + round(since_us)

@@ -16,7 +16,7 @@ from udfs.kernel.recorded.rows import US, StageRows
 from udfs.layout import is_partial
 from udfs.op_lists import list_lengths, stage_rows
 
-_ENDLESS_US: Final = 2**61
+ENDLESS_US: Final = 2**61
 """Times so far from 1970 overflow where durations are added. [us]"""
 
 RANK_CLOCK: Final = "rank"
@@ -116,7 +116,7 @@ class ReplayedRows:
             return None
         t0_us = _integers(self.table, "t0_us")[self.replayed_row]
         zero_us: Ints = t0_us.min(axis=(0, 2))
-        return zero_us if np.abs(zero_us).max() < _ENDLESS_US else None
+        return zero_us if np.abs(zero_us).max() < ENDLESS_US else None
 
     def stages(self, first: int = 0, end: int | None = None) -> list[StageRows]:
         """Kernel rows of the steps [first, end), one per stage, ordered by (step, dp_rank).

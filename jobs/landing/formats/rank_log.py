@@ -15,7 +15,16 @@ import numpy.typing as npt
 import simdjson
 
 from jobs.landing.formats.rank_log_line import REQUIRED, LineError, read_line
-from jobs.landing.formats.rows import COORDINATES, LISTS, SCALARS, Bounds, Reject, Rows, text_of
+from jobs.landing.formats.rows import (
+    COORDINATES,
+    LISTS,
+    MOST_TYPE_TEXT,
+    SCALARS,
+    Bounds,
+    Reject,
+    Rows,
+    text_of,
+)
 from schemas.vocabulary import OP_CODES, RANK_LOG_FORMAT, REASON_LINE_TOO_LONG
 
 _INT32: Final = 2**31
@@ -25,6 +34,8 @@ _HOST: Final = SCALARS.index("host")
 _NOWHERE: Final = np.empty(0, dtype=np.intp)
 _MOST_KNOWN: Final = 4096
 """Most texts remembered: lines of a rank repeat, but a log with ever new ones must not fill the memory."""
+_ENOUGH_TYPES: Final = 2
+"""Types of a host that are remembered: it is known that it has several."""
 _WIDTH: Final = 8
 """Bytes of a number in simdjson's buffers."""
 
@@ -47,7 +58,8 @@ class RankLogReader:
 
     unit : job_id and run_id as the folders name them, and sizes and gpu_types of a good manifest, or nulls
 
-    gpu_types : host -> types that good lines state, mostly one
+    gpu_types : host -> types that good lines state, mostly one, and two of several; no more hosts once they
+                have MOST_TYPE_TEXT characters
     """
 
     def __init__(self, unit: Mapping[str, Any], bounds: Bounds) -> None:
@@ -57,6 +69,7 @@ class RankLogReader:
         self._keys: dict[tuple[str, ...], tuple[bool, bool]] = {}
         self._stated: Mapping[str, str] = unit.get("gpu_types") or {}
         self.gpu_types: dict[str, set[str]] = {}
+        self._type_text = 0
         self._sizes = [unit[size] or _INT32 for size in COORDINATES.values()]
         needed = {*REQUIRED, *(["tp_rank"] if (unit["tp_size"] or 1) > 1 else [])}
         self._needed = frozenset(needed)
@@ -128,8 +141,12 @@ class RankLogReader:
 
     def _note(self, host: str | None, name: str | None) -> None:
         """Remember the type of GPU that a good line states."""
-        if host is not None and name is not None:
-            self.gpu_types.setdefault(host, set()).add(name)
+        if host is None or name is None or self._type_text > MOST_TYPE_TEXT:
+            return
+        names = self.gpu_types.setdefault(host, set())
+        if name not in names and len(names) < _ENOUGH_TYPES:
+            names.add(name)
+            self._type_text += len(host) + len(name)
 
     def _has_keys(self, record: Any) -> tuple[bool, bool]:  # noqa: ANN401  # its values are of any type
         """Whether every key that is needed is there, and none twice; and whether a type of GPU is.

@@ -18,6 +18,9 @@ SCALARS: Final = ("step", "rank", "dp_rank", "pp_rank", "tp_rank", "cp_rank", "g
 LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
 _LIST_TYPES: Final = (np.int8, np.float64, np.float64, np.int32, np.int32)
 
+MOST_TYPE_TEXT: Final = 4_000_000
+"""Characters of hosts and types that the lines of a run may state: a row of jobs holds them."""
+
 
 class Rows(NamedTuple):
     """Rows of rank_steps from one file, one per (rank, step), without the columns of unit and file.

@@ -22,7 +22,7 @@ from schemas.vocabulary import (
 )
 
 MOST_EVENTS: Final = 20_000
-"""Lines of a file: one in four seconds of a day. They travel with their unit, so that there is a bound."""
+"""Lines of a file: one in four seconds of a day. Bounded, because they travel with their unit."""
 MOST_BYTES: Final = 16 << 20
 
 _REQUIRED: Final = ("format", "job_id", "run_id", "event", "at_us")
@@ -84,7 +84,8 @@ def _row(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]
     if duration_us is not None and not duration_us <= _LARGEST:
         raise LineError(REASON_NOT_FINITE, f"duration_us is {shown(duration_us)}")
     check_ids(record, unit)
-    return {name: record.get(name) for name in EVENT_ROWS.names if name != "line"}
+    row = {name: record.get(name) for name in EVENT_ROWS.names if name != "line"}
+    return row | {"duration_us": None if duration_us is None else float(duration_us)}
 
 
 def _check_types(record: Mapping[str, Any]) -> None:

@@ -5,7 +5,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from jobs.landing.accounts import CONTRADICTORY, UnitAccount, join_gpu_types
+import pytest
+
+from jobs.landing import accounts
+from jobs.landing.accounts import CONTRADICTORY, LEFT_OUT_TYPES, UnitAccount, join_gpu_types
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.one_run import read_run, runs_in
 from schemas.unit import Unit
@@ -28,6 +31,22 @@ def test_a_host_of_several_types_is_left_out_and_counted() -> None:
     first = account({"gpu_types": None, "left_out": {"others": 2}}, a="A100", b="A100 H100")
     first.add_gpu_types([account(None, a="H100", c="H100")])
     assert first.job == {"gpu_types": {"c": "H100"}, "left_out": {"others": 2, CONTRADICTORY: 2}}
+
+
+def test_more_hosts_than_a_row_can_hold_state_nothing_and_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(accounts, "MOST_TYPE_TEXT", 9)
+    first, parts = (
+        account({"gpu_types": {"z": "T4"}}, a="A100"),
+        [account(None, b="T4"), account(None, a="A100")],
+    )
+    first.add_gpu_types(parts)
+    assert first.job == {"gpu_types": {"z": "T4", "a": "A100", "b": "T4"}}
+    monkeypatch.setattr(accounts, "MOST_TYPE_TEXT", 7)
+    first.job = {"gpu_types": {"z": "T4"}}
+    first.add_gpu_types(parts)
+    assert first.job == {"gpu_types": {"z": "T4"}, "left_out": {LEFT_OUT_TYPES: 2}}
 
 
 def test_without_types_nothing_changes_and_further_parts_have_no_row() -> None:

@@ -74,6 +74,22 @@ def test_a_file_can_extend_the_cluster_overlay(tmp_path: Path) -> None:
             "mine.toml: power.watts.H100: Value error, computing 100 W, otherwise 250 W: must not be less",
         ),
         (
+            "[power.watts]\nH100 = { computing = inf, otherwise = 250.0 }\n",
+            "mine.toml: power.watts.H100.computing: Input should be a finite number",
+        ),
+        (
+            "[power.watts]\nH100 = { computing = 700.0, otherwise = nan }\n",
+            "mine.toml: power.watts.H100.otherwise: Input should be a finite number",
+        ),
+        (
+            "[power.watts]\nH100 = { computing = 1e300, otherwise = 250.0 }\n",
+            "mine.toml: power.watts.H100.computing: Input should be less than or equal to 1000000",
+        ),
+        (
+            "[power.watts]\nH100 = { computing = 700.0, otherwise = -1.0 }\n",
+            "mine.toml: power.watts.H100.otherwise: Input should be greater than or equal to 0",
+        ),
+        (
             '[paths]\nreport = "s3a://bucket/pages"\n',
             "mine.toml: paths.report: Value error, must be a folder of this machine",
         ),

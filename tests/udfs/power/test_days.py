@@ -1,6 +1,6 @@
 """Megawatts of units and days, by numbers that can be checked by hand."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -80,6 +80,12 @@ def test_how_long_a_unit_ran_on_its_day(said: dict[str, object], hours: float | 
     (row,) = tables(unit("a", **{"gpu_hours": None} | said))[JOB_MEGAWATTS]
     assert row["hours"] == hours
     assert (row["energy_mwh"] is None) == (hours is None)
+
+
+def test_the_last_day_of_the_calendar_has_an_end() -> None:
+    last, begins = date(9999, 12, 31), datetime(9999, 12, 31, tzinfo=UTC)
+    some = unit("a", log_date=last, gpu_hours=None, started_at=begins, ended_at=begins + timedelta(hours=6))
+    assert tables(some)[JOB_MEGAWATTS][0]["hours"] == 6.0
 
 
 def test_a_day_sums_units_for_the_time_they_ran() -> None:

@@ -1,5 +1,7 @@
 """Pairs of units in phase: against a double loop, and in cases whose answer is plain."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -26,8 +28,9 @@ def units(seed: int, count: int) -> list[tuple[float, float, float, float]]:
 def test_random_units(together: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searched, "PAIRS_TOGETHER", together)
     drawn = units(together % 7, count)
-    found = in_phase(Swings(*np.array(drawn).T))
+    pairs, found = in_phase(Swings(*np.array(drawn).T), np.zeros(count), count**2)
     wanted = twin.in_phase(drawn)
+    assert pairs == len(wanted)
     assert list(zip(found.one.tolist(), found.other.tolist(), strict=True)) == list(wanted)
     wanted_figures = np.array([*wanted.values()]).reshape(-1, 2).T
     assert np.allclose([found.drift, found.phase_difference], wanted_figures, atol=1e-9)
@@ -50,7 +53,34 @@ def test_random_units(together: int, count: int, monkeypatch: pytest.MonkeyPatch
 )
 def test_a_pair(other: tuple[float, float, float, float], difference: float | None) -> None:
     """Beside a unit of period 5 s that peaks at 0 s and is recorded for 1,000 s."""
-    found = in_phase(Swings(*np.array([(5.0, 0.0, 0.0, 1000.0), other]).T))
+    _, found = in_phase(Swings(*np.array([(5.0, 0.0, 0.0, 1000.0), other]).T), np.zeros(2), 1)
     assert found.phase_difference.tolist() == (
         [] if difference is None else [pytest.approx(difference, abs=1e-9)]
     )
+
+
+@pytest.mark.parametrize("together", [10, 10**6])
+def test_the_heaviest_are_those_of_all(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, weight = units(1, 120), np.random.default_rng(1).integers(1, 5, 120).astype(np.float64)
+    swings = Swings(*np.array(drawn).T)
+    count, all_of_them = in_phase(swings, weight, 120**2)
+    of_pairs = weight[all_of_them.one] + weight[all_of_them.other]
+    assert of_pairs.tolist() == sorted(of_pairs.tolist(), reverse=True)
+    monkeypatch.setattr(searched, "PAIRS_TOGETHER", together)
+    some, heaviest = in_phase(swings, weight, 7)
+    assert (some, len(heaviest.one)) == (count, 7)
+    for values, every in zip(heaviest, all_of_them, strict=True):
+        assert values.tolist() == every[:7].tolist()
+
+
+def test_a_thousand_units_in_phase_are_compared_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a million pairs, all in phase: their five columns alone would be 20 MB."""
+    monkeypatch.setattr(searched, "PAIRS_TOGETHER", 10_000)
+    alike = Swings(*np.tile([[5.0], [0.0], [0.0], [1000.0]], 1000))
+    tracemalloc.start()
+    try:
+        count, kept = in_phase(alike, np.ones(1000), 10)
+        assert tracemalloc.get_traced_memory()[1] < 5e6
+    finally:
+        tracemalloc.stop()
+    assert (count, kept.other.tolist()) == (499_500, [*range(1, 11)])

@@ -168,6 +168,15 @@ def test_spans_without_length_at_one_instant() -> None:
     assert answered(rows)[1]["actor"]["whole_s"] is None
 
 
+def test_steps_without_length_have_nothing_to_save() -> None:
+    rows = [step("actor", 1, 10, 10) if row["iteration"] == 1 and row["role"] == "actor" else row
+            for row in one_after_the_other()]  # fmt: skip
+    _, effects = answered(rows)
+    twin = wholes.answer(rows, {(row["job_id"], row["run_id"]): 0.1 for row in rows})
+    for role, row in effects.items():
+        assert row["saved_fraction_if_ideal"] == pytest.approx(twin.saved[role, "if_ideal"])
+
+
 def random_whole(seed: int) -> Rows:
     """Roles that mostly follow each other; some runs and iterations missing, some steps overlapping."""
     rng = np.random.default_rng(seed)

@@ -58,6 +58,11 @@ RUN = [
 """1,000 steps in 1,000 s, saved, 400 that are lost, then the other 1,000."""
 
 
+def test_the_last_day_of_the_calendar_has_an_end() -> None:
+    (row,) = rows(RUN, 1.0, log_date=date(9999, 12, 31))
+    assert row["unknown_gpu_hours"] == 1.0
+
+
 def test_a_day_drawn_by_hand() -> None:
     assert seconds(RUN, 1.0) == {
         "productive": 1500,

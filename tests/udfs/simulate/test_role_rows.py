@@ -56,6 +56,22 @@ def test_times_far_from_the_log_date_are_not_absolute() -> None:
     assert role_steps(0, log_date=None) == []
 
 
+@pytest.mark.parametrize("log_date", [DAY, None])
+@pytest.mark.parametrize(
+    ("zero_us", "start_s"), [(2**63 - 9_000_000, 0.0), (NOON_US, 1e13), (NOON_US, 1e12), (NOON_US, 1e15)]
+)
+def test_times_that_no_calendar_holds_cost_no_other_result(
+    zero_us: int, start_s: float, log_date: date | None
+) -> None:
+    """As zeros, or as starts that count from one: nothing overflows, and no row holds what is not exact."""
+    lines = [line(step, 0, 0, [("optimizer", start_s, 1e9)], t0_us=zero_us + step) for step in range(7, 12)]
+    tables = simulate_job(rank_steps(*lines), manifest() | WHOLE | {"log_date": log_date}, FEW_STEPS)
+    assert tables["role_step"].num_rows == 0
+    for row in tables["job_power"].to_pylist():
+        assert row["peak_us"] is None
+        assert row["first_us"] is None or row["first_us"] <= row["last_us"]
+
+
 def test_a_log_without_times_has_no_rows() -> None:
     rows = rank_steps(*two_ranks(7, NOON_US))
     without = rows.set_column(rows.column_names.index("t0_us"), "t0_us", pa.nulls(rows.num_rows, pa.int64()))

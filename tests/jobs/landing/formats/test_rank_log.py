@@ -149,6 +149,15 @@ def test_lines_state_types_of_gpu_by_host() -> None:
     assert reader.gpu_types == {"node-0123": {"A100"}, "node-2": {"H100"}}
 
 
+def test_ever_new_hosts_and_types_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_log, "MOST_TYPE_TEXT", 20)
+    reader = RankLogReader(UNIT, Bounds())
+    reader.read([line(gpu_type=f"T{step}", step=step) for step in range(5)], 1)
+    assert reader.gpu_types == {"node-0123": {"T0", "T1"}}
+    reader.read([line(gpu_type="T4", host=f"h{step}", step=step) for step in range(5, 9)], 6)
+    assert list(reader.gpu_types) == ["node-0123"]
+
+
 @pytest.mark.parametrize(
     ("stated", "reason", "detail"),
     [

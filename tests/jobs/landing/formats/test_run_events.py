@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from jobs.history.fingerprints import of_units
@@ -12,7 +13,7 @@ from jobs.landing.accounts import whole_unit
 from jobs.landing.files import EVENTS as NAMES
 from jobs.landing.formats import run_events
 from jobs.landing.formats.rows import Bounds, FileError
-from jobs.landing.formats.run_events import read_events
+from jobs.landing.formats.run_events import EVENT_ROWS, read_events
 from jobs.landing.one_run import read_run, runs_in
 from jobs.runtime.settings import load_settings
 from schemas.vocabulary import JOBS, RANK_STEPS, RUN_EVENTS, SOURCE_FILES
@@ -62,6 +63,23 @@ def test_a_bad_line_is_a_reject_and_costs_no_other(defect: str) -> None:
 def test_a_good_line_is_its_row_and_unknown_keys_are_ignored() -> None:
     found = read_events([[text(GOOD | {"duration_us": 2, "loss": 3.5})]], UNIT, Bounds())
     assert found.rows == [{"line": 1, "event": "checkpoint", "at_us": 5, "step": 3, "duration_us": 2}]
+
+
+@pytest.mark.parametrize("duration_us", [2, 2**53 + 1, 2**63])
+def test_a_duration_is_stored_whatever_integer_it_is(duration_us: int) -> None:
+    found = read_events([[text(GOOD | {"duration_us": duration_us})]], UNIT, Bounds())
+    stored = pa.Table.from_pylist(list(found.rows), EVENT_ROWS)
+    assert stored["duration_us"].to_pylist() == [float(duration_us)]
+
+
+def test_a_byte_order_mark_costs_the_first_line_as_in_a_rank_log(tmp_path: Path) -> None:
+    """No valid line begins with one: appended to another file it would stand in its middle."""
+    log, mark = "rank-00000.jsonl", b"\xef\xbb\xbf"
+    files = {NAMES[0]: b"\n".join([text(GOOD), text(GOOD)]), log: b"\n".join([line(), line(step=1)])}
+    found = landed(tmp_path, {name: mark + content for name, content in files.items()})
+    assert sorted(found.rejected(JOB)) == [(name, 1, "not_json") for name in sorted(files)]
+    assert [row["line"] for row in found.of(RUN_EVENTS, JOB)] == [2]
+    assert len(found.steps(JOB)) == 1
 
 
 @pytest.mark.parametrize(("name", "most"), [("MOST_EVENTS", 1), ("MOST_BYTES", 150)])
