@@ -27,7 +27,7 @@ from udfs.kernel.arrays import Floats
 from udfs.what_if import simulate_job
 
 BURSTS_APART: Final = 8
-"""Of so many bursts of steps one is recorded."""
+"""One burst of steps is recorded, then the next this many bursts later."""
 PARTS: Final = (
     "productive",
     "straggling",
