@@ -37,13 +37,15 @@ JOB_TIME: Final = Table(
         ),
         col.real(
             "unknown_gpu_hours",
-            "the rest; negative, by 1 % at most, where events show more than was allocated",
+            "the rest, 0 where only rounding is left; negative, by 1 % at most, where events show more than "
+            "was allocated",
             unit="GPU h",
         ),
         col.fraction(
             "ettr",
-            "effective training time ratio: kept steps, stragglers and late starts included, over all that "
-            "was scheduled; at least, as unknown time counts as not effective",
+            "effective training time ratio: kept steps, stragglers and late starts included, over "
+            "scheduled_gpu_hours; at least, as unknown time counts as not effective. Over several units: "
+            "the sums of both over rows of this table",
         ),
         col.fraction("productive_fraction", "the same at ideal speed: productive over scheduled"),
         col.gpu_hours(

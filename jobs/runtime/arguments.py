@@ -127,11 +127,22 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; raises UsageError unless exactly one of `one_of` is given."""
         ctx.meta[_TYPED] = list(args)
-        rest = super().parse_args(ctx, args)
+        rest = super().parse_args(ctx, self._comments_last(args))
         if self._one_of and sum(bool(ctx.params[name]) for name in self._one_of) != 1:
             names = ", ".join(f"--{name.replace('_', '-')}" for name in self._one_of)
             raise click.UsageError(f"give one of {names}", ctx)
         return rest
+
+    def _comments_last(self, args: list[str]) -> list[str]:
+        """Put SQL that begins with a `--` comment where click does not take it for an option.
+
+        Such a text has a second line, and no name of an option has one. Commands without a positional
+        argument take SQL only as the value of an option, which click reads whatever it begins with.
+        """
+        if "--" in args or not any(isinstance(each, click.Argument) for each in self.params):
+            return args
+        texts = [each for each in args if each.startswith("--") and "\n" in each]
+        return [*(each for each in args if each not in texts), "--", *texts] if texts else args
 
     def invoke(self, ctx: click.Context) -> int:
         """Do the work and return the exit status; an error gives one line."""

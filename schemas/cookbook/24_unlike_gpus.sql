@@ -1,12 +1,24 @@
--- What do jobs on GPUs of several types lose, and how much faster would they be on the fastest alone?
+-- Which jobs run on GPUs of several types, and what would running on the fastest alone return?
+WITH units AS (
+    SELECT
+        log_date,
+        job_id,
+        run_id,
+        array_join(array_sort(collect_list(concat(workers, ' on ', gpu_type))), ', ') AS workers,
+        max(factor) AS factor,
+        max(saved_gpu_hours) AS saved_gpu_hours
+    FROM gpu_type_slowdown
+    GROUP BY log_date, job_id, run_id
+)
+
 SELECT
     job_id,
-    gpu_type,
-    max(workers) AS workers,
-    round(avg(factor), 3) AS factor,
-    round(avg(slowdown), 3) AS slowdown,
-    round(avg(time_saved_fraction), 3) AS part_saved_on_the_fastest,
-    round(sum(saved_gpu_hours)) AS saved_gpu_hours
-FROM gpu_type_slowdown
-GROUP BY job_id, gpu_type
-ORDER BY saved_gpu_hours DESC, job_id, factor DESC
+    units.workers,
+    count(*) AS job_days,
+    round(max(factor), 3) AS times_as_long_on_slowest,
+    round(sum(gpu_hours)) AS gpu_hours,
+    round(sum(saved_gpu_hours)) AS saved_gpu_hours,
+    round(try_divide(sum(saved_gpu_hours), sum(gpu_hours)), 3) AS saved_of_job
+FROM units INNER JOIN job_days USING (log_date, job_id, run_id)
+GROUP BY job_id, units.workers
+ORDER BY saved_gpu_hours DESC NULLS LAST, job_id, units.workers

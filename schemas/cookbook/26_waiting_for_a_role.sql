@@ -8,7 +8,7 @@ SELECT
     round(saved_fraction_if_fixed, 3) AS saved_if_fixed,
     round(saved_fraction_if_twice_as_fast, 3) AS saved_if_twice_as_fast,
     round(saved_gpu_hours_if_twice_as_fast, 1) AS saved_gpu_hours
-FROM fleet_day
-LEFT JOIN (SELECT * FROM role_effect WHERE waited_for_s > 0) AS roles USING (log_date)
-ORDER BY part_of_the_time DESC NULLS LAST, log_date, part_of, role
+FROM role_effect
+WHERE waited_for_s > 0
+ORDER BY part_of_the_time DESC, log_date, part_of, role
 LIMIT 5

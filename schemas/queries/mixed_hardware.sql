@@ -1,7 +1,7 @@
 -- What GPUs of several types cost, by team and by which types the workers are on, the largest loss first: runs and job days,
 -- how many times as long computes take on the slowest type, GPU-hours, and what of them is lost to mixed_hardware, which
 -- adds up with what is lost to other causes. saved_gpu_hours is what running every job on its fastest type alone would
--- return: not to be added to what other fixes return.
+-- return: not to be added to what other fixes return. Of units that were not diagnosed neither is known.
 WITH mixes AS (
     SELECT
         log_date,
@@ -35,6 +35,6 @@ SELECT
     sum(saved_gpu_hours) AS saved_gpu_hours
 FROM mixes
 JOIN units USING (log_date, job_id, run_id)
-JOIN losses USING (log_date, job_id, run_id)
+LEFT JOIN losses USING (log_date, job_id, run_id)
 GROUP BY coalesce(team, $not_stated), gpu_types
 ORDER BY lost_gpu_hours DESC NULLS LAST, saved_gpu_hours DESC NULLS LAST, team, gpu_types

@@ -1,6 +1,7 @@
 -- One row per calendar month and team: what the GPU-hours of its units were spent on, all parts summed; then the ratios.
--- ettr is the effective training time ratio: steps that stayed over the GPU-hours of units with a row in job_time, whose
--- unknown time counts as not effective; null without such a unit. known_fraction says which part of all GPU-hours is
+-- ettr is the effective training time ratio of job_time over several units: steps that stayed over measured_gpu_hours, all
+-- GPU-hours of units with a row in job_time; their unknown time counts as not effective; null without such a unit. Units
+-- without a row count in scheduled_gpu_hours and unknown_gpu_hours: known_fraction says which part of all GPU-hours is
 -- known. Units that state no GPU-hours are not in it.
 SELECT
     trunc(log_date, 'MONTH') AS month,

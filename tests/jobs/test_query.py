@@ -85,6 +85,15 @@ def test_a_warehouse_in_a_store_is_read_by_its_url(ask: Ask, warehouse: str) -> 
     assert ask(main, *asked, "--warehouse", f"file://{warehouse}") == ask(main, *asked)
 
 
+def test_sql_as_an_argument_may_begin_with_a_comment(ask: Ask) -> None:
+    """A question of the cookbook does; an unknown option is still an error that names its like."""
+    sql, as_csv = "-- how many?\nSELECT count(*) AS n\nFROM job_slowdown\n", ("--format", "csv")
+    for arguments in ((sql, *as_csv), (*as_csv, sql), (*as_csv, "--", sql)):
+        assert ask(main, *arguments)[:2] == (0, "n\n2\n")
+    status, _, err = ask(main, sql, "--fromat", "csv")
+    assert (status, "No such option" in err, "--format" in err) == (2, True, True)
+
+
 class Keyboard(io.StringIO):
     """Standard input that is not redirected."""
 

@@ -216,6 +216,7 @@ def test_mixed_hardware_counts_each_unit_once_by_team_and_types() -> None:
         JOB_CAUSES: [*(unit | mixed for unit in UNITS[:2]), mixed | other_team, {"lost_gpu_hours": 99.0}],
     }
     own, other = ask(tables, "mixed_hardware", DAY, NEXT_DAY)
+    assert [row.runs for row in ask(tables | {JOB_CAUSES: []}, "mixed_hardware", DAY, NEXT_DAY)] == [1, 1]
     assert figures(own, "team", "gpu_types", "runs", "job_days") == ("language", "A100 + H100", 1, 2)
     assert figures(own, "largest_factor", "lost_gpu_hours", "saved_gpu_hours") == (1.5, 48.0, 96.0)
     assert figures(other, "team", "flagged_job_days", "lost_gpu_hours") == ("(not stated)", 1, None)

@@ -24,6 +24,8 @@ Row = dict[str, Any]
 
 MOST_OVERDRAWN: Final = 0.01
 """Part of the GPU-hours by which what events show may exceed them: clocks, and manifests that are rounded."""
+_ROUNDING: Final = 1e-12
+"""Part of the GPU-hours that is lost or won in adding up the parts: a rest no larger is nothing."""
 _HOUR_S: Final = 3600.0
 _DAY_S: Final = 86_400.0
 _COUNTED: Final = {
@@ -72,12 +74,13 @@ def time_rows(
     if is_overdrawn:  # the manifest and the events contradict each other: neither is believed
         spent_s, work = dict.fromkeys(spent_s, 0.0), Work()
     hours = {name: part_s * gpus / _HOUR_S for name, part_s in spent_s.items()}
+    unknown = scheduled - sum(hours.values())
     kept = hours["productive"] + hours["straggling"] + hours["late_start"]
     return [
         {
             "scheduled_gpu_hours": scheduled,
             **{f"{name}_gpu_hours": part for name, part in hours.items()},
-            "unknown_gpu_hours": scheduled - sum(hours.values()),
+            "unknown_gpu_hours": 0.0 if abs(unknown) <= _ROUNDING * scheduled else unknown,
             "ettr": kept / scheduled,
             "productive_fraction": hours["productive"] / scheduled,
             "lost_to_causes_gpu_hours": None if saved_fraction is None else kept * max(saved_fraction, 0.0),

@@ -96,6 +96,25 @@ def test_only_the_day_and_the_scheduled_time_count() -> None:
         assert sum(each.get(name, 0) for each in split) == pytest.approx(seconds(RUN, 1.0)[name])
 
 
+def test_a_day_that_events_show_whole_leaves_nothing_unknown() -> None:
+    """However the parts round when they are added up; more than was allocated stays visible."""
+    of_thirds = StepTimes(actual_s=0.7, simulated_s=0.61, ideal_s=0.53)
+    job = {"status": "analysed", "world_size": 24}
+    for ends_s in range(700, 7000, 70):
+        events = [
+            event("start", 0, 0),
+            event("first_step", 70, 0),
+            event("stop", ends_s, (ends_s - 70) // 7 * 10),
+        ]
+        facts = {"events": events, "log_date": DAY}
+        for part, unknown in ((1.0, 0.0), (0.995, -0.005)):
+            hours = 24 * ends_s / HOUR_S * part
+            (row,) = time_rows(facts, job | {"gpu_hours": hours}, of_thirds, None)
+            assert row["unknown_gpu_hours"] == pytest.approx(
+                unknown * 24 * ends_s / HOUR_S, abs=0.0, rel=1e-9
+            )
+
+
 def test_what_follows_the_last_mark_and_slow_steps_are_unknown() -> None:
     assert seconds([event("step", 0, 0), event("step", 1500, 1000)], 0.5)["unknown"] == 800
     fast = [event("step", 0, 0), event("step", 500, 1000)]
