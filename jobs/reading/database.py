@@ -4,6 +4,7 @@ It lies in a folder of this machine, or in a store that deltalake reaches.
 """
 
 from collections.abc import Collection
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -96,7 +97,13 @@ def create_views(connection: duckdb.DuckDBPyConnection, names: Collection[str]) 
     """Make these views of the warehouse views of the database."""
     for view in VIEWS.values():
         if view.name in names:
-            connection.execute(f"CREATE VIEW {view.name} AS {question(view.sql).for_duckdb}")
+            connection.execute(f"CREATE VIEW {view.name} AS {_in_duckdb(view.sql)}")
+
+
+@cache
+def _in_duckdb(sql: str) -> str:
+    """SQL of a view for DuckDB; kept, as every connection needs it again."""
+    return question(sql).for_duckdb
 
 
 def needed(names: Collection[str]) -> set[str]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -149,8 +149,13 @@ def _read_parquet(files: Collection[str], partition: Collection[tuple[str, str]]
 
 def sql_types(table: Table) -> list[tuple[str, str]]:
     """Name, and type as DuckDB spells it, of each column."""
-    spelt = ((each.name, type_name(each.type)) for each in table.columns)
-    return [(name, exp.DataType.build(kind, dialect="spark").sql("duckdb")) for name, kind in spelt]
+    return [(each.name, _in_duckdb(type_name(each.type))) for each in table.columns]
+
+
+@cache
+def _in_duckdb(spark_type: str) -> str:
+    """Type as DuckDB spells it; kept, as every connection asks for some hundred columns of a dozen types."""
+    return exp.DataType.build(spark_type, dialect="spark").sql("duckdb")
 
 
 def quoted_list(texts: Collection[str]) -> str:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from jobs.gates.checks import GateError, GateRefusedError, Rule
 from jobs.gates.write_audit_publish import publish, refused_path
+from jobs.landing.staging import StagedFile
 from jobs.report.links import docs_path
 from jobs.warehouse.frames import StagedRows
 from jobs.warehouse.tables import Warehouse
@@ -108,8 +109,9 @@ def test_an_expectation_that_cannot_be_evaluated_publishes_nothing(
 ) -> None:
     before = contents(published)
     odd = frame(spark, STAGE_SLOWDOWN).withColumn("slowdown", F.expr("1 / (pp_rank - pp_rank)"))
+    file = StagedFile(STAGE_SLOWDOWN, (), "part.parquet", 1, rows=1, stats="{}", is_sound=True)
     frames = {
-        STAGE_SLOWDOWN: StagedRows(odd, [], published.root),
+        STAGE_SLOWDOWN: StagedRows(odd, [file], published.root),
         DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN, [{"slowdown": 9.0}]),
     }
     with pytest.raises(GateError, match=r"expectation slowdown_\w+ could not be evaluated: .*DIVIDE_BY_ZERO"):
