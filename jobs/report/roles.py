@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from jobs.report import loss, wording
+from jobs.report import wording
 from jobs.report.rows import Row, UnitTables
 from jobs.report.section import Section
 from schemas.role_tables import LEAST_ITERATIONS, MOST_ITERATIONS, MOST_ROLES
@@ -15,8 +15,8 @@ _COLUMNS: Final = (
     "busy",
     "waits itself",
     "on the longest path",
-    "waited for longest",
-    "its causes fixed returns",
+    "iterations waited for",
+    "causes fixed",
     "ideal",
     "twice as fast",
 )
@@ -57,7 +57,8 @@ def _found(roles: Sequence[Row], answered: Sequence[Row]) -> str:
     return (
         f"Its recorded iterations took {wording.seconds(most['whole_s'])}, and for {share} of that time the "
         f"others waited for the {most['role']}. Who waits for whom is inferred from their order."
-        " The last columns say what one role alone returns to the whole; several do not add up."
+        " The last columns say what one role alone returns to the whole (in brackets: GPU-hours); several do"
+        " not add up."
     )
 
 
@@ -70,9 +71,14 @@ def _row(row: Row) -> Sequence[str]:
         wording.seconds(row["busy_s"]),
         wording.seconds(row["waiting_s"]),
         wording.seconds(row["waited_for_s"]),
-        wording.counted(row["iterations_waited_for"], "iteration"),
-        *(
-            loss.of_unit(row[f"saved_fraction_{name}"], row[f"saved_gpu_hours_{name}"])
-            for name in ("if_fixed", "if_ideal", "if_twice_as_fast")
-        ),
+        f"{row['iterations_waited_for']:,}",
+        *(_returned(row, name) for name in ("if_fixed", "if_ideal", "if_twice_as_fast")),
     )
+
+
+def _returned(row: Row, name: str) -> str:
+    """What a role returns to the whole: the share, and GPU-hours where they are known."""
+    fraction, hours = row[f"saved_fraction_{name}"], row[f"saved_gpu_hours_{name}"]
+    if fraction is None:
+        return wording.MISSING
+    return wording.percent(fraction) + ("" if hours is None else f" ({wording.hours(hours)})")

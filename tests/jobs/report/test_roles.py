@@ -39,7 +39,7 @@ def test_it_says_who_is_waited_for_and_what_a_faster_role_returns() -> None:
     assert "This run is part of rlhf-7, as its actor. Its recorded iterations took 170 s" in text
     assert "for 60.0 % of that time the others waited for the rollout." in text
     assert "rollout, waits for actor of the iteration before 3, 1 left out" in text
-    assert "19.2 GPU-hours (5.0 %) 23 GPU-hours (6.0 %) 57.6 GPU-hours (15.0 %)" in text
+    assert "5.0 % (19.2) 6.0 % (23) 15.0 % (57.6)" in text
 
 
 @pytest.mark.parametrize(
