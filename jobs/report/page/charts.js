@@ -80,7 +80,7 @@ const CHARTS = {
   stepMap: () => heat("step", "step", "worker", "stage / dp rank (from 0)", [
     field("step", "ordinal", "step"), field("worker", "nominal", "stage / dp rank")]),
   steps: () => spec(200, {
-    encoding: { x: field("step", "ordinal", "step", { axis: { labelOverlap: true, labelAngle: 0 } }) },
+    encoding: { x: field("step", "ordinal", "step", { axis: { labelOverlap: true, labelSeparation: 6, labelAngle: 0 } }) },
     layer: [
       { mark: { type: "line", point: { size: 30 } },
         encoding: {
@@ -111,7 +111,7 @@ function heat(x, xTitle, y, yTitle, tooltip) {
   return spec(0, {
     mark: { type: "rect" },
     encoding: {
-      x: field(x, "ordinal", xTitle, { axis: { labelOverlap: true, labelAngle: 0, ticks: false } }),
+      x: field(x, "ordinal", xTitle, { axis: { labelOverlap: true, labelSeparation: 6, labelAngle: 0, ticks: false } }),
       y: field(y, "ordinal", yTitle, { sort: null, axis: { labelOverlap: true, ticks: false } }),
       color: field("excess", "quantitative", "% of the ideal step added by this worker alone", {
         scale: { type: "pow", exponent: 0.5, scheme: "inferno", reverse: colour("--is-dark") !== "1", domain: [0, HOTTEST_PERCENT], clamp: true },
