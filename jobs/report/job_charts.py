@@ -18,6 +18,7 @@ HOT_ROW: Final = "hot row"
 HOT_COLUMN: Final = "hot column"
 HOT_CELL: Final = "hot cell"
 HOT_CELLS: Final = "a few hot cells"
+SAME_CELLS: Final = "the same hot cells"
 ALL_OVER: Final = "hot all over"
 SCATTERED: Final = "scattered"
 UNEVEN: Final = "uneven"
@@ -146,7 +147,7 @@ def name_pattern(slowdown: Floats) -> Pattern:
 
 
 def _spread(excess: Floats, cells: Floats) -> Pattern:
-    """No few workers stand out: name it by how it changes from step to step."""
+    """No few workers stand out: name it by whether and how it changes from step to step."""
     steps, dp_ranks, stages = excess.shape
     row = cells.sum(axis=0)
     leaning = (
@@ -156,6 +157,10 @@ def _spread(excess: Floats, cells: Floats) -> Pattern:
     )
     if steps == 1:
         return Pattern(UNEVEN, f"Many workers are slow, no row, column or cell alone.{leaning}")
+    means = excess.mean(axis=0)
+    same = int(np.count_nonzero(means >= _HOT))
+    if 0 < 2 * same <= means.size and steps * float((means**2).sum()) >= _MOST * float((excess**2).sum()):
+        return Pattern(SAME_CELLS, f"The same {same} of {means.size} workers are slow, {_often(excess)}.")
     hot = float((excess >= _HOT).mean())
     text = f"A worker is slow in {percent(hot)} of its steps, not the same ones each time.{leaning}"
     return Pattern(ALL_OVER if hot >= 0.5 else SCATTERED, text)

@@ -5,16 +5,24 @@
 -- host in its places would be slow, p_value the probability of at least as many as found (Poisson binomial, exact
 -- to 1e-15). is_beyond_chance: p_value times hosts_asked_about, the number of hosts, is at most 0.05 (Bonferroni).
 -- pattern, of hosts ever slow: one_off (on one day), chronic (on at least 80 % of the days on which it was seen from the
--- first to the last slow one), intermittent (else). Jobs in which every host is slow are left out.
-WITH host_units AS (
+-- first to the last slow one), intermittent (else). Jobs in which every host is slow are left out. No host is slow in a
+-- unit with cause mixed_hardware: there its type of GPU may be what is slow.
+WITH unlike_gpus AS (
+    SELECT log_date, job_id, run_id, true AS is_unlike
+    FROM job_causes
+    WHERE cause = 'mixed_hardware' AND is_cause AND $in_period
+),
+
+host_units AS (
     SELECT
         host,
         job_id,
         log_date,
         count(*) AS workers,
-        count_if(is_slowest AND slowdown >= $straggling_slowdown) AS times_slow,
+        count_if(is_slowest AND slowdown >= $straggling_slowdown AND is_unlike IS NULL) AS times_slow,
         max(slowdown) AS worker_slowdown_max
     FROM worker_slowdown
+    LEFT JOIN unlike_gpus USING (log_date, job_id, run_id)
     WHERE host IS NOT NULL AND $in_period
     GROUP BY host, job_id, log_date
 ),

@@ -1,5 +1,6 @@
 """Hosts against chance: a busy host is no bad host, nor one in a place that is always slow."""
 
+from collections.abc import Sequence
 from datetime import date, timedelta
 from itertools import product
 from math import prod
@@ -10,7 +11,7 @@ from pyspark.sql import Row
 
 from schemas.queries import QUERIES
 from schemas.views import VIEWS
-from schemas.vocabulary import WORKER_SLOWDOWN
+from schemas.vocabulary import JOB_CAUSES, WORKER_SLOWDOWN
 from tests.support.answers import answer
 from tests.support.examples import DAY
 
@@ -32,9 +33,9 @@ def job(job_id: str, day: int, hosts: str, slow: str = "") -> Workers:
     ]
 
 
-def hosts_of(workers: Workers, *period: date) -> dict[str, Row]:
+def hosts_of(workers: Workers, *period: date, causes: Sequence[dict[str, Any]] = ()) -> dict[str, Row]:
     sql = QUERIES["hosts"].over(*period) if period else VIEWS["host_record"].sql
-    return {row.host: row for row in answer(sql, {WORKER_SLOWDOWN: workers})}
+    return {row.host: row for row in answer(sql, {WORKER_SLOWDOWN: workers, JOB_CAUSES: causes})}
 
 
 def tail(chances: list[float], slow: int) -> float:
@@ -110,3 +111,14 @@ def test_slow_is_who_slows_the_unit_and_not_merely_the_slowest_of_a_healthy_one(
     workers[0]["slowdown"] = 1.09
     workers[3] |= {"slowdown": 1.9}
     assert {row.jobs_slow for row in hosts_of(workers).values()} == {0}
+
+
+@pytest.mark.parametrize(
+    ("cause", "is_cause", "times"),
+    [("mixed_hardware", True, 1), ("mixed_hardware", False, 2), ("slow_worker", True, 2)],
+)
+def test_a_host_is_not_slow_where_its_type_of_gpu_may_be(cause: str, *, is_cause: bool, times: int) -> None:
+    workers = [*job("1", 0, "abcd", "a"), *job("2", 0, "abcd", "a")]
+    causes = [{"job_id": "2", "log_date": DAY, "cause": cause, "is_cause": is_cause}]
+    found = hosts_of(workers, causes=causes)
+    assert (found["a"].jobs, found["a"].jobs_slow) == (2, times)

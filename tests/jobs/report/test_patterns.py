@@ -33,6 +33,11 @@ ALL_OVER = QUIET + 0.3 * RANDOM
         (hot(((ALL, 5), 0.1)), maps.HOT_COLUMN, "All stages of dp rank 5 are slow, in every step."),
         (hot(((slice(None, None, 2), 5, 1), 0.2)), maps.HOT_CELL, "dp rank 5 of stage 1, in 10 of 20 steps."),
         (hot(((ALL, 5, 1), 0.2), ((ALL, 2, 3), 0.15)), maps.HOT_CELLS, "2 of 32 workers"),
+        (
+            hot(((ALL, slice(4, 8)), 0.15)),
+            maps.SAME_CELLS,
+            "The same 16 of 32 workers are slow, in every step.",
+        ),
         (QUIET + 0.3 * (RANDOM < 0.1), maps.SCATTERED, "not the same ones each time"),
         (ALL_OVER, maps.ALL_OVER, "not the same ones each time"),
         (ALL_OVER.mean(axis=0, keepdims=True), maps.UNEVEN, "no row, column or cell alone"),
