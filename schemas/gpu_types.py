@@ -49,8 +49,8 @@ GPU_TYPE_SLOWDOWN: Final = Table(
         ),
         col.fraction(
             "time_saved_fraction",
-            "(T_actual - T') / T_actual of the unit, with T' replayed as if all workers were on the fastest "
-            "type: computes of types with is_slower divided by their factor, all else as recorded. As in "
+            "(T_with - T') / T_actual of the unit: T_with is its replay as it ran, T' the same with computes "
+            "of types with is_slower divided by their factor, as if all were on the fastest type. As in "
             "job_causes, of mixed_hardware; null without factors",
             nullable=True,
         ),
