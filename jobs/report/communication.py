@@ -17,10 +17,11 @@ def exposed_section(tables: UnitTables) -> Section | None:
     return Section(
         "communication",
         "Communication that lengthens steps",
-        f"Workers wait for communication: {waits}. Overlapped perfectly with computes, it would return at "
-        f"most {returns}. Busy is the worker that communicates most, or what all wait for if longer; "
-        "hidden is what of it lengthens no step. Op types may run at the same time, and do not add up.",
-        ("of a step", "busy", "exposed", "hidden", "overlap returns at most"),
+        f"Waiting for communication takes {waits}. Perfect overlap with computes would return at most "
+        f"{returns}. Busy: the time of the worker that communicates most, or the wait if that is longer. "
+        "Hidden: the part of busy that lengthens no step. Op types may run at the same time, so rows do not "
+        "add up.",
+        ("per step", "busy", "exposed", "hidden", "overlap returns at most"),
         [_cells(row) for row in (*of_job, *sorted(of_types, key=lambda row: -float(row["exposed_s"])))],
     )
 

@@ -24,9 +24,9 @@ def gpu_types(tables: UnitTables) -> Section | None:
     return Section(
         "gpu-types",
         "Types of GPU",
-        f"{says}Times as long: usual computes against those of the fastest type in the same stages; in "
-        "brackets where that is within the noise. Slowdown: replayed with this type as recorded and all else "
-        "ideal.",
+        f"{says}Times as long: usual computes compared with the fastest type's in the same stages; in "
+        "brackets where the difference is within the noise. Slowdown: replayed with this type as recorded "
+        "and all else ideal.",
         ("type", "workers", "hosts", "forward", "backward", "times as long", "slowdown"),
         [
             (

@@ -10,13 +10,13 @@ from schemas.vocabulary import JOB_MEGAWATTS, JOB_POWER
 
 CHART: Final = "chart-power"
 _FIGURES: Final = {
-    "mean": ("in the mean", "mean_mw"),
-    "low": ("at the least", "low_mw"),
-    "high": ("at the most", "high_mw"),
+    "mean": ("mean", "mean_mw"),
+    "low": ("least", "low_mw"),
+    "high": ("greatest", "high_mw"),
     "swing": ("swing of the mean step", "swing_mw"),
     "step_swing": ("swing of a single step", None),
 }
-"""By their columns of job_power, without `_share`: what they are, and their megawatts."""
+"""By columns of job_power, without `_share`: words, and the column of megawatts."""
 
 
 def power_section(tables: UnitTables) -> Section | None:
@@ -36,7 +36,7 @@ def power_section(tables: UnitTables) -> Section | None:
         rows.append(cells)
     return Section(
         name="power",
-        title="Who computes when: what its power swings with",
+        title="How many workers compute at once: what its power swings with",
         says=_says(row),
         columns=["", "of the workers", "GPUs", *(["MW"] if has_megawatts else [])],
         rows=rows,
@@ -61,9 +61,9 @@ def power_chart(tables: UnitTables) -> list[dict[str, Any]]:
 
 def _says(row: Row) -> str:
     text = "Share of the workers in a forward, backward or optimizer over the mean step; "
-    text += "shaded: the least and the greatest of any recorded step."
+    text += "shaded: from the least to the greatest of any recorded step."
     if row["dominant_period_s"] is not None:
-        text += f" Its largest component repeats every {seconds(row['dominant_period_s'])}."
+        text += f" It swings most with a period of {seconds(row['dominant_period_s'])}."
     return text
 
 

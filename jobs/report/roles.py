@@ -46,10 +46,10 @@ def whole(tables: UnitTables) -> Section | None:
 def _found(roles: Sequence[Row], answered: Sequence[Row]) -> str:
     """What was found of the whole, or why nothing."""
     if not roles:
-        return "A night says which role the others wait for: it needs the logs of all runs."
+        return "Only a night can say which role the others wait for: it needs the logs of all runs."
     if not answered:
         return (
-            f"Nothing is said of the whole: fewer than {LEAST_ITERATIONS} of its iterations were recorded "
+            f"The whole has no answer: fewer than {LEAST_ITERATIONS} of its iterations were recorded "
             f"with absolute times, or it has more than {MOST_ITERATIONS:,} iterations or {MOST_ROLES} roles."
         )
     most = max(answered, key=lambda row: (row["waited_for_s"], row["role"]))
@@ -57,8 +57,8 @@ def _found(roles: Sequence[Row], answered: Sequence[Row]) -> str:
     return (
         f"Its recorded iterations took {wording.seconds(most['whole_s'])}, and for {share} of that time the "
         f"others waited for the {most['role']}. Who waits for whom is inferred from their order."
-        " The last columns say what one role alone returns to the whole (in brackets: GPU-hours); several do"
-        " not add up."
+        " The last columns say what the whole saves if one role alone is faster (in brackets: GPU-hours);"
+        " savings of several roles do not add up."
     )
 
 

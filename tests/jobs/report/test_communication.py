@@ -20,7 +20,7 @@ def test_it_says_what_workers_wait_for_and_what_overlap_returns() -> None:
     section = exposed_section(SICK)
     assert section is not None
     (of_job,) = [row for row in ROWS if row["scope"] == "job"]
-    for name, words in (("exposed_s", "wait for communication: "), ("overlap_saved_s", "at most ")):
+    for name, words in (("exposed_s", "Waiting for communication takes "), ("overlap_saved_s", "at most ")):
         share = of_job[name] / SICK.job["actual_step_s"]
         assert f"{words}{hours(192.0 * share)} GPU-hours ({percent(share)})." in section.says
     first, *others = section.rows

@@ -21,9 +21,9 @@ def test_shares_and_gpus_of_the_job() -> None:
     assert found is not None
     assert found.columns == ["", "of the workers", "GPUs"]
     cells = {name: rest for name, *rest in found.rows}
-    assert cells["in the mean"] == [f"{100 * row['mean_share']:.1f} %", f"{64 * row['mean_share']:.0f}"]
-    assert cells["at the least"] == ["0 %", "0"]
-    assert "repeats every" in found.says
+    assert cells["mean"] == [f"{100 * row['mean_share']:.1f} %", f"{64 * row['mean_share']:.0f}"]
+    assert cells["least"] == ["0 %", "0"]
+    assert "with a period of" in found.says
 
 
 def test_megawatts_where_the_settings_have_watts() -> None:
