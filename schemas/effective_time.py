@@ -24,7 +24,7 @@ _SUM: Final = " + ".join(f"{name}_gpu_hours" for name in (*KNOWN_PARTS, "unknown
 JOB_TIME: Final = Table(
     "job_time",
     "One row per replayed unit that has events and GPU-hours: what these were spent on. The parts add up; "
-    "what is not known is unknown, never productive. A unit without a row is unknown whole.",
+    "what is not known is unknown, never productive. A unit without a row is wholly unknown.",
     grain=UNIT_KEY,
     columns=(
         *col.UNIT,

@@ -1,5 +1,5 @@
 -- One row per unit that states its GPU-hours: what they were spent on. The parts are those of job_time and add up to
--- scheduled_gpu_hours; a unit without a row there, because it left no events or was not replayed, is unknown whole:
+-- scheduled_gpu_hours; a unit without a row there, because it left no events or was not replayed, is wholly unknown:
 -- measured_gpu_hours are those of units with a row. All figures of effective time over a period start from these rows.
 SELECT
     log_date,
