@@ -1,4 +1,4 @@
--- Which part of its GPU-hours does each team train with, what takes the rest, and how much is known?
+-- How much of its GPU-hours does each team spend training, what takes the rest, and how much is known?
 SELECT
     month,
     team,
