@@ -15,13 +15,10 @@ BOTH_IMBALANCES: Final[Fixed] = frozenset({cause.STAGE_IMBALANCE, cause.DATA_IMB
 """Often wanted next: one more scenario costs less than another pass over the graph."""
 
 LEAST_SHARED: Final = 0.002
-"""Causes that save less, alone and last, are not fixed in every combination with others."""
+"""Causes that save less are not fixed in every combination with others."""
 
-ASKED_LAST: Final[Fixed] = frozenset({cause.DATA_LOADING, cause.MIXED_HARDWARE})
-"""Causes that are also fixed last: what they cost may hide behind another cause whole.
-
-Logs that show them are few, so that no others pay for one more scenario.
-"""
+OF_SOME_LOGS: Final[Fixed] = frozenset({cause.DATA_LOADING, cause.MIXED_HARDWARE})
+"""Causes that only some logs can show: in those, one cause often hides behind another whole."""
 
 
 class Savings(NamedTuple):
@@ -48,15 +45,16 @@ def savings_of(
     shown  : causes that the log can show at all; nothing is attributed to others.
     """
     alone = {each: frozenset({each}) for each in cause.FIXABLE}
-    but_one = {each: ALL_FIXES - {each} for each in sorted(ASKED_LAST & shown)}
-    times = mean_s([NOTHING, *alone.values(), *but_one.values(), BOTH_IMBALANCES, ALL_FIXES])
+    times = mean_s([NOTHING, *alone.values(), BOTH_IMBALANCES, ALL_FIXES])
     saved = {fixed: (times[NOTHING] - time_s) / actual_s for fixed, time_s in times.items()}
-    last = {each: saved[ALL_FIXES] - saved[fixed] for each, fixed in but_one.items()}
-    shared = [
-        each
-        for each, fixed in alone.items()
-        if max(abs(saved[fixed]), abs(last.get(each, 0.0))) >= LEAST_SHARED
-    ]
+    worth = {each: abs(saved[fixed]) for each, fixed in alone.items()}
+    interplay = saved[ALL_FIXES] - sum(saved[fixed] for fixed in alone.values())
+    if shown & OF_SOME_LOGS and abs(interplay) >= LEAST_SHARED:
+        all_but = {each: ALL_FIXES - {each} for each in sorted(shown)}
+        without_s = mean_s(list(all_but.values()))
+        for each, rest in all_but.items():  # what its fix saves last
+            worth[each] = max(worth[each], abs(without_s[rest] - times[ALL_FIXES]) / actual_s)
+    shared = [each for each in alone if worth[each] >= LEAST_SHARED]
     subsets = [
         frozenset(chosen) for size in range(2, len(shared) + 1) for chosen in combinations(shared, size)
     ]
