@@ -154,7 +154,8 @@ def worked(tries: Sequence[Try], place: int, window: Span, actual_s: float) -> S
     marks = attempt.marks(is_doubted=attempt.is_doubted)
     later = [step for each in tries[place + 1 :] if (step := each.begins_with()) is not None]
     redone_from: float = min(later, default=inf)
-    if not later and marks and (attempt.died or "failure" in attempt.kinds):
+    believed = attempt.kinds[:-1] if attempt.is_doubted else attempt.kinds
+    if not later and marks and (attempt.died or "failure" in believed):
         saved = attempt.saved()
         redone_from = marks[0][1] if saved is None else saved
     steps, kept = 0.0, 0.0

@@ -67,6 +67,34 @@ def test_two_types_by_hand() -> None:
     assert mixed["flag_reason"] == "mixed_hardware_or_slow_worker", "one host of the type"
 
 
+@pytest.mark.parametrize(
+    ("slower_s", "worker_s", "parts_s"),
+    [
+        (2.0, 3.0, {"slow_worker": 3.0, "mixed_hardware": 1.0}),
+        (3.0, 2.0, {"slow_worker": 1.0, "mixed_hardware": 3.0}),
+    ],
+    ids=["type behind worker", "worker behind type"],
+)
+def test_what_hides_behind_another_cause_has_its_part(
+    slower_s: float, worker_s: float, parts_s: dict[str, float]
+) -> None:
+    """Computes of 1 s, longer on a slower type and on a slow worker: steps of 6.5, 4.5 and 2.5 s."""
+    rows = []
+    for step in range(STEPS):
+        for dp_rank, compute_s in enumerate((worker_s, 1.0, 1.0, 1.0, slower_s, slower_s)):
+            ops: Ops = [
+                ("forward-compute", 0, compute_s),
+                ("backward-compute", compute_s, compute_s),
+                ("grads-reduce-scatter", 2 * compute_s, 2 * (3.0 - compute_s) + 0.5),
+            ]
+            rows.append(line(step, dp_rank, 0, ops, host=f"node-{dp_rank}"))
+    types = {f"node-{dp_rank}": SLOWER if dp_rank > 3 else FASTER for dp_rank in range(6)}
+    tables = simulate_job(rank_steps(*rows), manifest(dp_size=6) | {"gpu_types": types})
+    given = {row["cause"]: row["attributed_fraction"] for row in tables[JOB_CAUSES].to_pylist()}
+    parts = {name: part_s / 6.5 for name, part_s in parts_s.items()}
+    assert given == pytest.approx(dict.fromkeys(given, 0.0) | parts, abs=SAME)
+
+
 def test_hosts_without_a_type_are_a_row_of_their_own() -> None:
     rows = [
         line(step, dp_rank, 0, [("forward-compute", 0, 1.0 + dp_rank)], host=f"node-{dp_rank}")

@@ -129,7 +129,8 @@ class _Follower:
         self.course = Course()
         self._state, self._since_s, self._last_s = _UNKNOWN, 0.0, -math.inf
         self._attempt: Attempt | None = None
-        self._marks = 0  # of the attempt, before the last event
+        self._marks, self._had_failed = 0, False  # of the attempt, before the last event
+        self._last_kind: str | None = None
 
     def take(self, kind: str, at_s: float, step: int | None, stall_s: float) -> None:
         """Take the next event; neither of two that contradict each other is believed."""
@@ -141,11 +142,16 @@ class _Follower:
             self.course.contradictions += 1
             if self._attempt is not None:
                 self._attempt.forget(self._marks)
-            self._state, self._attempt = _UNKNOWN, None
+                self._attempt.has_failed = self._had_failed
+            if self._last_kind is not None:
+                self.course.times_s[self._last_kind].pop()
+            self._state, self._attempt, self._last_kind = _UNKNOWN, None, None
             return
         self.course.times_s.setdefault(kind, []).append(at_s)
+        self._last_kind = kind
         self._last_s = max(self._last_s, at_s + stall_s)
-        self._marks = len(self._attempt.steps) if self._attempt is not None else 0
+        if self._attempt is not None:
+            self._marks, self._had_failed = len(self._attempt.steps), self._attempt.has_failed
         if is_new:
             self._begins(at_s, step)
         elif kind in (EVENT_FAILURE, EVENT_STOP):
@@ -186,7 +192,7 @@ class _Follower:
         self._state = _DOWN if has_failed else _STOPPED
 
     def _open(self, step: int | None) -> Attempt:
-        self._attempt, self._marks = Attempt(step), 0
+        self._attempt, self._marks, self._had_failed = Attempt(step), 0, False
         self.course.attempts.append(self._attempt)
         return self._attempt
 

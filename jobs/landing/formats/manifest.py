@@ -69,10 +69,13 @@ def _count(value: object) -> int | None:
     return value if is_integer(value, 0, _LARGEST) else None
 
 
+_OF_A_WHOLE: Final = ("part_of", "role")
+"""Launchers leave them empty for runs that are part of none; such runs are no whole together."""
+
 _OPTIONAL: Final[dict[str, tuple[str, Callable[[object], object]]]] = {
     **dict.fromkeys(("cluster", "team", "model", "framework", "gpu_type", "source_format"), ("text", _text)),
     **dict.fromkeys(("started_at", "ended_at"), ("an ISO 8601 time with zone", _time)),
-    **dict.fromkeys(("part_of", "role"), ("text", _text)),
+    **dict.fromkeys(_OF_A_WHOLE, ("text", _text)),
     "gpu_hours": (f"a number from 0 to {_MOST_GPU_HOURS:.0e}", _amount),
     **dict.fromkeys(("restarts", "warm_up_steps"), (f"an integer from 0 to {_LARGEST}", _count)),
     "gpu_types": ("an object of host and type, both text", _types),
@@ -245,7 +248,8 @@ class _Fields:
         """Take what a job.json may leave out."""
         for name, (wanted, stored) in _OPTIONAL.items():
             value = self._manifest.get(name)
-            if value is not None:
+            is_empty = name in _OF_A_WHOLE and value == ""
+            if value is not None and not is_empty:
                 self._row[name] = stored(value)
                 if self._row[name] is None:
                     self._wrong(name, wanted)

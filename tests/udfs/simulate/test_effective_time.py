@@ -159,6 +159,12 @@ def test_of_two_events_that_contradict_each_other_neither_is_believed(
     assert worked == known
 
 
+def test_a_failure_that_a_step_contradicts_loses_no_work_and_is_not_counted() -> None:
+    events = [event("step", 0, 0), event("step", 50, 50), event("failure", 90, 90), event("step", 95, 95)]
+    (row,) = rows(events, 1.0)
+    assert (row["steps_kept"], row["steps_lost"], row["failures"]) == (50, 0, 0)
+
+
 def test_a_little_back_in_time_is_a_clock_that_was_set() -> None:
     events = [event("step", 0, 0), event("step", 50, 50), event("step", 49.5, 50), event("step", 100, 100)]
     assert "contradictions" not in seconds(events, 1.0)

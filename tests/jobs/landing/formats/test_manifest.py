@@ -84,6 +84,10 @@ def test_null_optional_fields_are_missing() -> None:
     assert parsed(**dict.fromkeys(optional)) == parsed()
 
 
+def test_runs_with_empty_names_are_part_of_no_whole() -> None:
+    assert parsed(part_of="", role="") == parsed()
+
+
 @pytest.mark.parametrize("name", MANIFEST)
 def test_a_required_field_missing_or_null_is_bad_layout(name: str) -> None:
     for found, word in ((parsed(name), "missing"), (parsed(**{name: None}), "null")):
