@@ -73,8 +73,8 @@ JOB_TIME: Final = Table(
         col.count("checkpoints", "checkpoints"),
         col.count(
             "contradictions",
-            "events that cannot be true after the one before, and one more where they show more than the "
-            "GPU-hours: what they concern is unknown",
+            "events that repeat the one before, which changes nothing, or cannot be true after it, and one "
+            "more where they show more than the GPU-hours: what these concern is unknown",
         ),
     ),
     expectations=(

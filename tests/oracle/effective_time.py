@@ -120,7 +120,11 @@ def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], int]:
     outages: list[Span] = []
     now: Try | None = None
     wrong, last_end = 0, -inf
-    for event in events:
+    said = [tuple(event.get(name) for name in ("event", "at_us", "step", "duration_us")) for event in events]
+    for place, event in enumerate(events):
+        if place and said[place] == said[place - 1]:
+            wrong += 1
+            continue
         kind, step, is_start = event["event"], event.get("step"), event["event"] in STARTS
         marks = now.marks(is_doubted=False) if now is not None else []
         is_lower = bool(marks) and step is not None and step < marks[-1][1] and not is_start

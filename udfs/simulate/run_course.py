@@ -207,8 +207,14 @@ def in_order(rows: pa.Table) -> pa.Table:
 def course_of(events: Iterable[Mapping[str, Any]]) -> Course:
     """Follow the events of a run: rows of run_events, in the order of the log."""
     follower = _Follower()
+    before: tuple[object, ...] = ()
     for event in events:
         kind, stall_us = event["event"], event.get("duration_us")
+        same = (kind, event["at_us"], event.get("step"), stall_us)
+        if same == before:  # as log shippers repeat lines
+            follower.course.contradictions += 1
+            continue
+        before = same
         stall_s = (stall_us or 0.0) * _US if kind == EVENT_CHECKPOINT else 0.0
         follower.take(kind, event["at_us"] * _US, event.get("step"), stall_s)
     return follower.course

@@ -19,6 +19,8 @@ DAY = date(2026, 1, 5)
 MIDNIGHT_S = datetime(2026, 1, 5, tzinfo=UTC).timestamp()
 TIMES = StepTimes(actual_s=1.0, simulated_s=0.875, ideal_s=0.75)
 HOUR_S = 3600.0
+ROUNDED = 1e-8
+"""GPU-hours: a Unix time in seconds is exact to 2e-7 s."""
 
 Event = dict[str, Any]
 
@@ -165,6 +167,11 @@ def test_a_failure_that_a_step_contradicts_loses_no_work_and_is_not_counted() ->
     assert (row["steps_kept"], row["steps_lost"], row["failures"]) == (50, 0, 0)
 
 
+def test_events_that_a_log_repeats_are_counted_and_change_nothing() -> None:
+    once, twice = seconds(RUN, 1.0), seconds([each for each in RUN for _ in range(2)], 1.0)
+    assert twice == once | {"contradictions": len(RUN)}
+
+
 def test_a_little_back_in_time_is_a_clock_that_was_set() -> None:
     events = [event("step", 0, 0), event("step", 50, 50), event("step", 49.5, 50), event("step", 100, 100)]
     assert "contradictions" not in seconds(events, 1.0)
@@ -224,7 +231,7 @@ def random_events(draw: random.Random) -> list[Event]:
 def test_random_days_beside_the_twin() -> None:
     draw = random.Random(5)  # noqa: S311  # nothing is secret here
     for _ in range(600):
-        events = random_events(draw)
+        events = [each for each in random_events(draw) for _ in range(draw.choice([1, 1, 1, 1, 1, 2]))]
         ended = MIDNIGHT_S + draw.choice([310, 700, 90000])
         times = StepTimes(*draw.choice([(1.0, 0.9, 0.8), (0.5, 0.6, 0.7), (3.0, 2.0, 1.0)]))
         hours, gpus = draw.choice([0.5, 2.0, 8.0]), draw.choice([1, 8])
@@ -236,7 +243,7 @@ def test_random_days_beside_the_twin() -> None:
         wanted = twin.parts(events, window, times, gpus, hours, is_split=status == "analysed")
         for name, value in wanted.items():
             column = name if name == "contradictions" else f"{name}_gpu_hours"
-            assert row[column] == pytest.approx(value, abs=1e-9), (name, events)
+            assert row[column] == pytest.approx(value, abs=ROUNDED), (name, events)
 
 
 def test_times_and_steps_as_large_as_a_log_can_hold_leave_finite_figures() -> None:
