@@ -44,10 +44,9 @@ class Try:
         found: list[tuple[float, int]] = []
         for event in self.work:
             is_last = event is self.events[-1]
-            if event.get("step") is None or (is_last and is_doubted):
-                continue
-            times = [event["at_us"] / 1e6]
-            if event["event"] == "checkpoint":
+            is_mark = event.get("step") is not None and not (is_last and is_doubted)
+            times = [event["at_us"] / 1e6] if is_mark else []
+            if is_mark and event["event"] == "checkpoint":
                 times.append(end(event))
             for at in times:
                 found.append((max(at, found[-1][0]) if found else at, event["step"]))
@@ -164,11 +163,12 @@ def worked(tries: Sequence[Try], place: int, window: Span, actual_s: float) -> S
         redone_from = marks[0][1] if saved is None else saved
     steps, kept = 0.0, 0.0
     for (begin, low), (finish, high) in pairwise(marks):
-        for_step = (finish - begin) / (high - low) if high > low and finish > begin else None
-        if for_step is None:  # no step, or all at once
+        is_at_once = finish == begin
+        if high <= low or (is_at_once and not window[0] <= begin <= window[1]):
             continue
-        first = low + (min(max(window[0], begin), finish) - begin) / for_step
-        last = low + (min(max(window[1], begin), finish) - begin) / for_step
+        for_step = (finish - begin) / (high - low)
+        first = low if is_at_once else low + (min(max(window[0], begin), finish) - begin) / for_step
+        last = high if is_at_once else low + (min(max(window[1], begin), finish) - begin) / for_step
         steps += last - first
         kept += max(0.0, min(last, redone_from) - first)
     if steps <= 0:

@@ -123,7 +123,10 @@ def _work(course: Course, window: Span, step_s: float) -> Work:
 def _of_attempt(attempt: Attempt, kept_below: float, window: Span, step_s: float) -> Work:
     """Work of an attempt: between two marks, steps go by evenly."""
     inside = Span(attempt.times_s[0], attempt.times_s[-1]).within(window)
-    first, last = (float(each) for each in np.interp(inside, attempt.times_s, attempt.steps))
+    times_s, steps = np.array(attempt.times_s), np.array(attempt.steps)
+    # Of marks at one time: the first of them where the window begins, which np.interp finds from behind.
+    first = float(np.interp(-inside.begin_s, -times_s[::-1], steps[::-1]))
+    last = float(np.interp(inside.end_s, times_s, steps))
     if last <= first:
         return Work()
     at_work_s = min((last - first) * step_s, inside.length_s - _length_s(attempt.stalls, inside))
