@@ -1,4 +1,4 @@
-"""The Spark shell without Spark: thousands of tiny units in shared batches."""
+"""The Spark shell without Spark: hundreds of tiny units in shared batches."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -27,7 +27,7 @@ from udfs.simulate.unit_batches import (
 )
 from udfs.what_if import SimulationSettings
 
-UNITS = 2_000
+UNITS = 600
 OPS: Ops = [("forward-compute", 0, 1), ("backward-compute", 1, 2)]
 ROWS = rank_steps(line(0, 0, 0, OPS)).select(SIMULATED_COLUMNS)
 SETTINGS = SimulationSettings(minimum_steps=1)
@@ -39,7 +39,7 @@ def reader(number: int) -> UnitReader:
     return lambda _: (UnitRows(Unit(DAY, f"job-{job:05d}", "r0"), GOOD, ROWS) for job in range(number))
 
 
-def test_thousands_of_tiny_units_share_batches() -> None:
+def test_hundreds_of_tiny_units_share_batches() -> None:
     found = list(simulate_batches(SETTINGS, reader(UNITS))([]))
     assert len(found) == -(-UNITS // UNITS_PER_BATCH) < UNITS / 50
     assert all(batch.schema.equals(RESULT_SCHEMA) for batch in found)
