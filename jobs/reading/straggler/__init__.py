@@ -26,7 +26,10 @@ Without a warehouse, from the logs themselves:
 7
 """
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -93,6 +96,9 @@ class Rows:
         return f"{Rows(self.arrow.slice(0, _SHOWN)).pandas().to_html()}<p>{len(self):,} rows</p>"
 
 
+_DRAW: Final = "import json, sys, vl_convert as v; sys.stdout.write(v.vegalite_to_svg(json.load(sys.stdin)))"
+
+
 @dataclass(frozen=True, repr=False)
 class Figure:
     """A chart: `spec` is Vega-Lite, and a notebook shows it as SVG, without network."""
@@ -102,9 +108,12 @@ class Figure:
 
     def svg(self) -> str:
         """Return the chart as SVG."""
-        import vl_convert  # noqa: PLC0415  # takes as long as all other imports
-
-        return str(vl_convert.vegalite_to_svg(dict(self.spec)))
+        # In a process of its own: the converter panics where standard input is closed, as under a daemon.
+        command, spec = [sys.executable, "-X", "utf8", "-c", _DRAW], json.dumps(dict(self.spec))
+        drawn = subprocess.run(  # noqa: S603  # our own command
+            command, input=spec, capture_output=True, encoding="utf-8", check=True
+        )
+        return drawn.stdout
 
     def __repr__(self) -> str:
         return f"<Figure: {self.title}>"

@@ -68,6 +68,18 @@ def test_a_figure_is_drawn_without_a_network(folder: Path) -> None:
     assert str(bundle["image/svg+xml"]).startswith("<svg")
 
 
+def test_a_figure_is_drawn_where_standard_input_is_closed() -> None:
+    """As in a daemon: the chart's converter would panic there."""
+    code = (
+        "import os; os.close(0); from jobs.reading import straggler\n"
+        "print(straggler.Figure('bar', {'mark': 'bar', 'data': {'values': [{'é': 1}]}}).svg()[:4])"
+    )
+    drawn = subprocess.run(
+        [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    assert drawn.stdout == "<svg\n"
+
+
 def test_an_error_suggests_the_closest_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRAGGLER_WAREHOUSE", str(folder / "demo" / "warehouse"))
     fleet = straggler.open()
